@@ -8,6 +8,7 @@ import platform
 import shutil
 import sys
 from importlib import metadata
+from pathlib import Path
 
 import pytest
 
@@ -94,6 +95,12 @@ def browser():
         found = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield found
         found.close()
+
+
+@pytest.fixture
+def experiments(monkeypatch):
+    """Let tests import the scripts of the folder experiments."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "experiments"))
 
 
 @pytest.fixture(autouse=True)

@@ -1,18 +1,12 @@
 """The experiments on classifiers: their data, the replayed pushes, tables, and what they print."""
 
 import sys
-from pathlib import Path
 
 import lightgbm as lgb
 import numpy as np
 import pytest
 
-EXPERIMENTS = Path(__file__).parent.parent / "experiments"
-
-
-@pytest.fixture(autouse=True)
-def experiments(monkeypatch):
-    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+pytestmark = pytest.mark.usefixtures("experiments")
 
 
 @pytest.fixture

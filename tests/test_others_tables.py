@@ -11,9 +11,7 @@ import pytest
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 
 
-@pytest.fixture(autouse=True)
-def experiments(monkeypatch):
-    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+pytestmark = pytest.mark.usefixtures("experiments")
 
 
 @pytest.fixture

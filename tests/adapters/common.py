@@ -51,6 +51,11 @@ def table(n_rows: int, n_new: int, seed: int = 0) -> Data:
     return Data(X[:n_rows], y[:n_rows], weight[:n_rows], offset[:n_rows], X[n_rows:])
 
 
+def as_float32(values: Any) -> Array:
+    """Return values rounded to float32, in which libraries keep targets, weights, offsets or residuals."""
+    return np.asarray(values).astype(np.float32).astype(np.float64)
+
+
 def check_refusal(model: Any, setting: str, value: str, condition: str | None) -> None:
     """The model is refused by this setting, with a value that begins so, for breaking this condition."""
     with pytest.raises(UnsupportedModelError) as error:

@@ -17,7 +17,7 @@ from scipy import sparse
 from axil.adapters.boosted_fit import BoostedFit
 from axil.adapters.contract import Adapter, Coefficients, TrainingRows
 from tests.adapters import common
-from tests.adapters.common import Data, drawn_rows, settled
+from tests.adapters.common import Data, as_float32, drawn_rows, settled
 from tests.reference import bent_values
 
 Array = NDArray[np.float64]
@@ -523,15 +523,10 @@ CUT: dict[str, Callable[[], Case]] = {name: cache(make) for name, make in _CUT_M
 # -- the fit again, in plain NumPy ------------------------------------------------------------------------------------
 
 
-def single(values: Array) -> Array:
-    """Rounded to float32, in which LightGBM keeps targets, weights and residuals."""
-    return values.astype(np.float32).astype(np.float64)
-
-
 def read_trees(case: Case, adapter: Adapter) -> BoostedFit:
-    weights = None if case.sample_weight is None else single(case.sample_weight)
+    weights = None if case.sample_weight is None else as_float32(case.sample_weight)
     (trees,) = settled(
-        adapter, TrainingRows(case.X, single(case.y)[:, None], weights, case.init_score)
+        adapter, TrainingRows(case.X, as_float32(case.y)[:, None], weights, case.init_score)
     )
     return trees
 
@@ -552,8 +547,8 @@ def replay(
     LightGBM rounds the residual to float32, its product with the weight once more (GetGradients,
     src/objective/regression_objective.hpp) and, where a row is drawn with a factor, that product again.
     """
-    y = single(case.y)
-    w = np.ones_like(y) if case.sample_weight is None else single(case.sample_weight)
+    y = as_float32(case.y)
+    w = np.ones_like(y) if case.sample_weight is None else as_float32(case.sample_weight)
     offsets = np.zeros_like(y) if case.init_score is None else case.init_score
     table, T = coefficients(trees), len(trees.n_leaves)
     v: list[
@@ -578,8 +573,8 @@ def replay(
             else drawn_rows(trees.sampler, t, leaf, residuals[:, None])
         )
         counts.append(np.bincount(leaf, drawn > 0, n))
-        weights.append(np.bincount(leaf, single(w * drawn), n))
-        sums = np.bincount(leaf, single(single(w * single(residuals)) * drawn), n)
+        weights.append(np.bincount(leaf, as_float32(w * drawn), n))
+        sums = np.bincount(leaf, as_float32(as_float32(w * as_float32(residuals)) * drawn), n)
         u = sums / (weights[-1] + trees.l2[own])
         if trees.nodes is not None:
             padded = np.zeros((2, len(trees.l2)))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 import axil
 from axil.adapters import read
 from tests.adapters.catboost_models import CUT, regressor
+from tests.adapters.common import as_float32
 from tests.adapters.huber import replayed
 
 Array = NDArray[np.float64]
@@ -23,16 +24,12 @@ PLAIN: dict[str, dict[str, Any]] = {
 }
 
 
-def single(values: Any) -> Array:
-    return np.asarray(values).astype(np.float32).astype(np.float64)
-
-
 def oracle(name: str, rows: Any = slice(None)) -> tuple[Array, Array, Array]:
     """Predictions, weights and constants of the new rows in the fit to some rows on the model's splits; the others are gone."""
     case, more = CUT[name](), {"delta": 0.7, **PLAIN[name]}
-    y, adapter = single(case.y), read(case.model)
+    y, adapter = as_float32(case.y), read(case.model)
     leaves, queries = (adapter.leaves(X) for X in (case.X, case.X_new))  # type: ignore[attr-defined]
-    weights = np.ones(len(y)) if case.sample_weight is None else single(case.sample_weight)
+    weights = np.ones(len(y)) if case.sample_weight is None else as_float32(case.sample_weight)
     l2 = 3.0 * weights[rows].sum() / len(y[rows])
     rates = [float(np.float32(0.3))] * leaves.shape[1]
     return replayed(

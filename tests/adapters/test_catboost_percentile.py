@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 import axil
 from axil.adapters import read
 from tests.adapters.catboost_models import RANKED, regressor
-from tests.adapters.common import check_wrong_targets
+from tests.adapters.common import as_float32, check_wrong_targets
 
 Array = NDArray[np.float64]
 
@@ -25,10 +25,6 @@ def percentile(values: Array, weights: Array, alpha: float, delta: float) -> tup
             break
     below, same = weights[values < values[i]].sum(), weights[values == values[i]].sum()
     return i, -delta if below + alpha * same >= need - 2.3e-16 else delta
-
-
-def single(values: Array) -> Array:
-    return values.astype(np.float32).astype(np.float64)
 
 
 FITS = pytest.mark.parametrize(
@@ -46,13 +42,13 @@ FITS = pytest.mark.parametrize(
 def replayed(name: str, alpha: float, delta: float, kept: NDArray[np.intp]) -> tuple[Array, Array]:
     """Predictions (n,) of these rows of a case and weights (n, n), by a fit to them alone at the splits of the model."""
     case = RANKED[name]()
-    y, n = single(case.y)[kept], len(kept)
-    weights = np.ones(n) if case.sample_weight is None else single(case.sample_weight)[kept]
+    y, n = as_float32(case.y)[kept], len(kept)
+    weights = np.ones(n) if case.sample_weight is None else as_float32(case.sample_weight)[kept]
     sized = np.float64(np.float32(1.0) / np.maximum(np.float32(1.0), np.abs(y.astype(np.float32))))
     row, shift = percentile(y, sized if name == "MAPE" else weights, alpha, delta)
     F, K = np.full(n, y[row] + shift), np.tile(np.eye(n)[row], (n, 1))
     for leaf in read(case.model).leaves(case.X)[kept].T:  # type: ignore[attr-defined]
-        residuals, made = single(y - F), np.eye(n) - K
+        residuals, made = as_float32(y - F), np.eye(n) - K
         for number in np.unique(leaf):
             rows = np.flatnonzero(leaf == number)
             counted = np.ones(len(rows))  # sample weights do not count in leaves

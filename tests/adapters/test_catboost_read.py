@@ -34,15 +34,10 @@ from tests.adapters.catboost_models import (
     regressor,
     table,
 )
-from tests.adapters.common import settled
+from tests.adapters.common import as_float32, settled
 from tests.subsets import mostly_slow
 
 Array = NDArray[np.float64]
-
-
-def single(values: Array) -> Array:
-    """Rounded to float32, in which CatBoost keeps targets, weights and offsets."""
-    return values.astype(np.float32).astype(np.float64)
 
 
 def adapter_of(model: Any) -> CatBoostAdapter:
@@ -53,9 +48,10 @@ def adapter_of(model: Any) -> CatBoostAdapter:
 
 def parts(case: Case) -> tuple[Array, Array | None, Array | None]:
     """Targets (N, K), weights and offsets as the explainer passes them."""
-    y = single(case.y).reshape(len(case.y), -1)
+    y = as_float32(case.y).reshape(len(case.y), -1)
     rounded = (
-        None if values is None else single(values) for values in (case.sample_weight, case.baseline)
+        None if values is None else as_float32(values)
+        for values in (case.sample_weight, case.baseline)
     )
     weights, offsets = rounded
     return y, weights, offsets
@@ -242,7 +238,7 @@ def test_rates_and_l2() -> None:
     assert set(read_case("loaded").learning_rates) == {float(np.float32(1 / 3))}
     np.testing.assert_array_equal(read_case("loaded").l2, read_case("pickled").l2)
     filled = read_case("l2_leaf_reg=0.123").l2
-    mean_weight = single(table().weight).mean()
+    mean_weight = as_float32(table().weight).mean()
     np.testing.assert_allclose(
         filled[np.isfinite(filled)], np.float32(0.123) * mean_weight, rtol=1e-14
     )
@@ -268,7 +264,7 @@ def test_a_continued_model_on_other_data_keeps_its_rate_open() -> None:
     other = replace(table(), y=table(seed=1).y)
     model = regressor(fit={"init_model": regressor(other).model}).model
     data = table()
-    (trees,) = settled(adapter_of(model), TrainingRows(data.X, single(data.y)[:, None]))
+    (trees,) = settled(adapter_of(model), TrainingRows(data.X, as_float32(data.y)[:, None]))
     assert np.isnan(trees.learning_rates[:8]).all()
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import axil
 from axil.adapters import read
-from tests.adapters.common import check_wrong_targets
+from tests.adapters.common import as_float32, check_wrong_targets
 from tests.adapters.huber import replayed
 from tests.adapters.lightgbm_models import CUT, booster, table
 from tests.subsets import mostly_slow
@@ -27,15 +27,11 @@ PLAIN: dict[str, dict[str, Any]] = {
 }
 
 
-def single(values: Any) -> Array:
-    return np.asarray(values).astype(np.float32).astype(np.float64)
-
-
 def oracle(name: str, rows: Any = slice(None)) -> tuple[Array, Array, Array]:
     """Predictions, weights and constants of the new rows in the fit to some rows on the model's splits."""
     case, more = CUT[name](), {"delta": 0.7, **PLAIN[name]}
-    y, leaves = single(case.y), read(case.model).leaves(case.X)  # type: ignore[attr-defined]
-    weights = np.ones(len(y)) if case.sample_weight is None else single(case.sample_weight)
+    y, leaves = as_float32(case.y), read(case.model).leaves(case.X)  # type: ignore[attr-defined]
+    weights = np.ones(len(y)) if case.sample_weight is None else as_float32(case.sample_weight)
     if case.init_score is not None:
         more["offsets"] = case.init_score[rows]
     queries = read(case.model).leaves(case.X_new)  # type: ignore[attr-defined]
@@ -82,7 +78,7 @@ def test_deletions_cut_the_residuals_of_the_rows_left(name: str) -> None:
 def test_a_row_left_out_is_predicted_by_the_others() -> None:
     case = booster(table(60), objective="huber", alpha=0.7, n_trees=4)
     found = axil.Explainer(case.model, case.X, case.y).leave_one_out()["prediction"]
-    leaves, y = read(case.model).leaves(case.X), single(case.y)  # type: ignore[attr-defined]
+    leaves, y = read(case.model).leaves(case.X), as_float32(case.y)  # type: ignore[attr-defined]
     for row in (0, 7, 31):
         rows = np.delete(np.arange(60), row)
         right = replayed(y[rows], np.ones(59), leaves[rows], [0.1] * 4, 0.7, queries=leaves[[row]])[
@@ -121,7 +117,7 @@ def test_wrong_targets_are_noticed(name: str) -> None:
 def test_the_share_of_residuals_that_were_cut_off_is_told() -> None:
     case = CUT["huber whole targets"]()
     held = explained("huber whole targets").verification.held  # type: ignore[union-attr]
-    y, leaves = single(case.y), read(case.model).leaves(case.X)  # type: ignore[attr-defined]
+    y, leaves = as_float32(case.y), read(case.model).leaves(case.X)  # type: ignore[attr-defined]
     F, beyond = np.zeros(len(y)), 0
     for t in range(leaves.shape[1]):
         F = case.model.predict(case.X, num_iteration=t) if t else F
@@ -144,14 +140,14 @@ def test_the_pattern_holds_within_the_radius() -> None:
     np.testing.assert_allclose(
         moved["change"], 0.9 * held.radius * weights[:, row], rtol=1e-6, atol=1e-12
     )
-    y = single(case.y)
+    y = as_float32(case.y)
     leaves, queries = (read(case.model).leaves(X) for X in (case.X, case.X_new))  # type: ignore[attr-defined]
     rates = [0.1] * leaves.shape[1]
     before, _, _ = replayed(y, np.ones(len(y)), leaves, rates, 0.7, queries=queries)
     y[row] += 0.9 * held.radius
     after, _, _ = replayed(y, np.ones(len(y)), leaves, rates, 0.7, queries=queries)
     np.testing.assert_allclose(after - before, moved["change"], rtol=0, atol=1e-10)
-    y[row] = single(case.y + 50)[row]
+    y[row] = as_float32(case.y + 50)[row]
     far, _, _ = replayed(y, np.ones(len(y)), leaves, rates, 0.7, queries=queries)
     found = explainer.what_if(case.X_new, {row: y[row]})["change"]
     np.testing.assert_allclose(

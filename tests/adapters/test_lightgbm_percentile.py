@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 import axil
 from axil.adapters import read
 from axil.methods.question import verified_model
-from tests.adapters.common import check_wrong_targets
+from tests.adapters.common import as_float32, check_wrong_targets
 from tests.adapters.lightgbm_models import BAG, RANKED, VERSION, booster, table
 from tests.adapters.percentiles import Rule, replayed
 
@@ -70,17 +70,13 @@ PLAIN: dict[str, Rule] = {
 }
 
 
-def single(values: Any) -> Array:
-    return np.asarray(values).astype(np.float32).astype(np.float64)
-
-
 def fit_of(name: str) -> tuple[tuple[Array, Array, Any, Any], list[float], float | None]:
     """Targets, weights, leaves and offsets of the rows of a case; its rates; and its base, None where that is a percentile."""
     case = RANKED[name]()
-    y = single(case.y)
-    weights = np.ones(len(y)) if case.sample_weight is None else single(case.sample_weight)
+    y = as_float32(case.y)
+    weights = np.ones(len(y)) if case.sample_weight is None else as_float32(case.sample_weight)
     if name == "mape":
-        weights = single(
+        weights = as_float32(
             np.float32(1.0) / np.maximum(np.float32(1.0), np.abs(case.y.astype(np.float32)))
         )
     rates = [0.3 * 0.9**t for t in range(12)] if "schedule" in name else [0.1] * 12
@@ -244,7 +240,7 @@ def test_weights_of_one_are_none(objective: str) -> None:
     """LightGBM's package for Python drops weights that are all 1, so percentiles are those of a fit without weights."""
     rng = np.random.default_rng(2)
     X, ones = rng.normal(size=(80, 3)), np.ones(80)
-    y = single(X[:, 0] + rng.normal(size=80))
+    y = as_float32(X[:, 0] + rng.normal(size=80))
     quiet = {"n_estimators": 5, "min_child_samples": 5, "verbose": -1, "n_jobs": 1, "alpha": 0.7}
     model = lgb.LGBMRegressor(objective=objective, **quiet).fit(X, y, sample_weight=ones)
     explainer = axil.Explainer(model, X, y, ones)
@@ -260,7 +256,7 @@ def test_weights_of_one_that_are_left_over_are_none(heavy: list[int]) -> None:
     """Once the rows of other weights are gone, leaves have plain quantiles, as a fit to the rows left has."""
     rng = np.random.default_rng(4)
     X, w, alpha = rng.normal(size=(60, 2)), np.ones(60), 0.25
-    y = single(X[:, 0] + rng.normal(size=60))
+    y = as_float32(X[:, 0] + rng.normal(size=60))
     w[heavy] = 2.5
     quiet = {
         "n_estimators": 1,
@@ -300,7 +296,7 @@ def test_goss_that_keeps_all_rows_but_multiplies_some(objective: str) -> None:
     for seed in range(4):
         rng = np.random.default_rng(seed)
         X = rng.normal(size=(60, 3))
-        y = single(X[:, 0] + rng.normal(size=60))
+        y = as_float32(X[:, 0] + rng.normal(size=60))
         model = lgb.LGBMRegressor(objective=objective, **settings, **quiet).fit(X, y)
         roots = [tree["tree_structure"] for tree in model.booster_.dump_model()["tree_info"]]
         multiplied += sum(r["internal_count"] == 60 and r["internal_weight"] > 60.1 for r in roots)

@@ -23,7 +23,7 @@ from axil.adapters.contract import TrainingRows
 from axil.adapters.xgboost.adapter import XGBoostAdapter, read
 from axil.adapters.xgboost.document import Tree
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
-from tests.adapters.common import drawn_rows, settled
+from tests.adapters.common import as_float32, drawn_rows, settled
 from tests.adapters.xgboost_models import (
     CASES,
     OLD,
@@ -41,11 +41,6 @@ from tests.subsets import mostly_slow
 Array = NDArray[np.float64]
 
 
-def single(values: Array) -> Array:
-    """Rounded to float32, in which XGBoost keeps targets, weights, residuals and predictions."""
-    return np.asarray(values).astype(np.float32).astype(np.float64)
-
-
 def adapter_of(model: Any) -> XGBoostAdapter:
     adapter = read(model)
     assert adapter is not None
@@ -57,15 +52,17 @@ def two_columns(y: Array) -> Array:
 
 
 def read_trees(case: Case, adapter: XGBoostAdapter) -> list[BoostedFit]:
-    weights = None if case.sample_weight is None else single(case.sample_weight)
+    weights = None if case.sample_weight is None else as_float32(case.sample_weight)
     offsets = None if case.base_margin is None else margins(case)
-    return settled(adapter, TrainingRows(case.X, two_columns(single(case.y)), weights, offsets))
+    return settled(adapter, TrainingRows(case.X, two_columns(as_float32(case.y)), weights, offsets))
 
 
 def margins(case: Case) -> Array:
     """(N, K): base_margin, 0 where there was none."""
     shape = two_columns(case.y).shape
-    return np.zeros(shape) if case.base_margin is None else single(case.base_margin).reshape(shape)
+    return (
+        np.zeros(shape) if case.base_margin is None else as_float32(case.base_margin).reshape(shape)
+    )
 
 
 def outputs_of(trees: BoostedFit, which: int) -> slice:
@@ -80,7 +77,7 @@ def replay(
 
     As the contract defines them: coefficients, draws, l2; rounded as XGBoost rounds.
     """
-    w = np.ones(len(targets)) if case.sample_weight is None else single(case.sample_weight)
+    w = np.ones(len(targets)) if case.sample_weight is None else as_float32(case.sample_weight)
     T, starts = len(trees.n_leaves), np.cumsum(trees.n_leaves) - trees.n_leaves
     omega = np.tril(np.ones((T + 1, T)), -1) * trees.learning_rates
     beta = np.ones(T + 1)
@@ -89,16 +86,16 @@ def replay(
     added = [trees.leaf_values[starts[t] + leaves[:, t]] for t in range(T)]
 
     def score(t: int) -> Array:
-        total = single(beta[t] * trees.base_value + offsets + np.zeros_like(targets))
+        total = as_float32(beta[t] * trees.base_value + offsets + np.zeros_like(targets))
         for s in np.flatnonzero(omega[t]):
-            total = single(total + single(omega[t, s] / omega[T, s] * added[s]))
+            total = as_float32(total + as_float32(omega[t, s] / omega[T, s] * added[s]))
         return total
 
     counts, weights, values = [], [], []
     running, plain = score(0), trees.schedule.coefficients is None
     for t, n in enumerate(trees.n_leaves):
         own, leaf = slice(starts[t], starts[t] + n), leaves[:, t]
-        residual = single(targets - (running if plain else score(t)))
+        residual = as_float32(targets - (running if plain else score(t)))
         draw = (
             np.ones(len(targets))
             if trees.sampler is None
@@ -106,13 +103,15 @@ def replay(
         )
         counts.append(np.bincount(leaf, draw, n))
         weights.append(np.bincount(leaf, w * draw, n))
-        sums = np.stack([np.bincount(leaf, draw * single(w * r), n) for r in residual.T], axis=1)
+        sums = np.stack(
+            [np.bincount(leaf, draw * as_float32(w * r), n) for r in residual.T], axis=1
+        )
         whole = weights[-1] + trees.l2[own]
         v = sums * np.divide(1.0, whole, out=np.zeros(n), where=whole > 0)[:, None]
         values.append(
             omega[T, t] * (v if trees.nodes is None else bent_tree(trees, t, sums, weights[-1]))
         )
-        running = single(running + added[t])
+        running = as_float32(running + added[t])
     predictions = (running if plain else score(T)) - offsets
     return np.concatenate(counts), np.concatenate(weights), np.concatenate(values), predictions
 
@@ -128,7 +127,7 @@ def test_replay_meets_every_leaf(name: str) -> None:
     for trees in read_trees(case, adapter):
         own = outputs_of(trees, served)
         columns = slice(None) if trees.columns is None else trees.columns
-        targets, offsets = two_columns(single(case.y))[:, own], margins(case)[:, own]
+        targets, offsets = two_columns(as_float32(case.y))[:, own], margins(case)[:, own]
         counts, weights, values, found = replay(case, trees, leaves[:, columns], targets, offsets)
         if trees.leaf_counts is not None:
             np.testing.assert_array_equal(counts, trees.leaf_counts)
@@ -167,7 +166,7 @@ def test_the_linear_map_alone_arrives_at_the_predictions(name: str) -> None:
     leaves, predictions, targets = (
         adapter.leaves(case.X),
         case.predict(case.X),
-        two_columns(single(case.y)),
+        two_columns(as_float32(case.y)),
     )
     served = 0
     for trees in read_trees(case, adapter):
@@ -187,7 +186,7 @@ def test_the_linear_map_alone_arrives_at_the_predictions(name: str) -> None:
 def linear_map(
     case: Case, trees: BoostedFit, leaves: NDArray[Any], targets: Array, offsets: Array
 ) -> Array:
-    w = np.ones(len(targets)) if case.sample_weight is None else single(case.sample_weight)
+    w = np.ones(len(targets)) if case.sample_weight is None else as_float32(case.sample_weight)
     T, starts = len(trees.n_leaves), np.cumsum(trees.n_leaves) - trees.n_leaves
     omega, beta = np.tril(np.ones((T + 1, T)), -1) * trees.learning_rates, np.ones(T + 1)
     if trees.schedule.coefficients is not None:
@@ -547,7 +546,7 @@ def test_tolerance_grows_with_the_trees_as_their_float32_sum_strays() -> None:
     trees = read_trees(case, adapter)[0]
     assert 1e-6 < adapter.tolerance < 4e-6
     found = linear_map(
-        case, trees, adapter.leaves(case.X), two_columns(single(case.y)), margins(case)
+        case, trees, adapter.leaves(case.X), two_columns(as_float32(case.y)), margins(case)
     )
     error = np.abs(found - case.predict(case.X)).max() / np.abs(found).max()
     assert error < adapter.tolerance
@@ -579,7 +578,7 @@ def test_mistakes_show(name: str) -> None:
     ):
         trees = read_trees(wrong, adapter)[0]
         _, found_weights, values, _ = replay(
-            wrong, trees, leaves, two_columns(single(wrong.y)), margins(wrong)
+            wrong, trees, leaves, two_columns(as_float32(wrong.y)), margins(wrong)
         )
         apart = np.abs(values - expected).max() > 10 * slack
         assert apart or not np.allclose(found_weights, trees.leaf_weights, rtol=1e-5)
@@ -592,7 +591,9 @@ def test_a_wrong_target_shows_in_the_predictions() -> None:
     y[3] += 0.1
     wrong = replace(case, y=y)
     trees = read_trees(wrong, adapter)[0]
-    found = linear_map(wrong, trees, adapter.leaves(case.X), two_columns(single(y)), margins(wrong))
+    found = linear_map(
+        wrong, trees, adapter.leaves(case.X), two_columns(as_float32(y)), margins(wrong)
+    )
     assert np.abs(found - case.predict(case.X)).max() > 100 * adapter.tolerance * np.abs(y).max()
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from axil.cli import screen
 from tests.cli.cli_models import DATA, EXPLAIN, N_TRAIN, PLAIN, TRAIN, X, Y, lightgbm_model
+from tests.terminal import Terminal
 
 
 @pytest.mark.parametrize(
@@ -142,11 +143,6 @@ def test_control_characters_never_reach_the_terminal(run, fails, folder):
     assert err.count("\n") == 1
     warned = run("explain lightgbm.txt --train train.csv --target y --query query.csv")[2]
     assert all(line.startswith("axil: ") for line in warned.splitlines())
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
 
 
 def test_csv_has_no_formulas_and_json_no_infinity():

@@ -8,11 +8,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from axil.machine import progress
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
+from tests.terminal import Terminal
 
 
 def test_nothing_is_shown_where_nobody_looks(monkeypatch):
