@@ -124,10 +124,17 @@ def test_no_page_has_output_that_nobody_makes():
     }  # a drawing; tests/cli, tests/forecasts
 
 
+def test_the_reading_path_has_ten_files():
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    numbers = re.findall(r"^\| (\d+)\. \[(.+)\]\((.+)\) \|", page, re.M)
+    assert [int(number) for number, *_ in numbers] == list(range(1, 11))
+    assert all(text == link and (ROOT / link).exists() for _, text, link in numbers)
+
+
 def test_links_between_pages_lead_somewhere():
     """Also those that the manual's own build does not see: README and CONTRIBUTING, and pages that are named as plain text."""
     for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "experiments" / "README.md"):
-        for link in re.findall(r"\]\(([^)#:]+\.(?:md|png))", path.read_text(encoding="utf-8")):
+        for link in re.findall(r"\]\(([^)#:]+\.(?:md|png|py))", path.read_text(encoding="utf-8")):
             assert (path.parent / link).exists(), (path.name, link)
     for path in (ROOT / "docs").rglob("*.md"):
         assert not re.search(r"\(docs/\w+\.md\)|\[\w+\.md\]", path.read_text(encoding="utf-8")), (
