@@ -1,7 +1,8 @@
-"""Bars: the largest weights, sums by group, blame."""
+"""Draw bars: the largest weights, sums by group, blame."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,24 +39,35 @@ def weights(
     exact: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """The k largest |weights| of one prediction as bars, the largest on top.
+    """Draw the k largest |weights| of one prediction as bars, the largest on top.
 
-    ``source``: an explanation, a frame of `top` or `similar`, or weights (n_train,). ``labels`` (n_train,): names to show
-    instead of the row labels. ``exact=False``: the frame or array holds derivatives.
+    ``source`` is an explanation, a frame of `top` or `similar`, or weights (n_train,). ``labels`` (n_train,) are names to show
+    instead of the row labels. ``exact=False`` says that the frame or array holds derivatives.
     """
     k = as_count(k, "k")
-    one = one_prediction(source, query, output, labels, exact)
-    chosen = largest(one.weights, k)
-    title = f"{canvas.head(one)}{len(chosen)} largest {one.quantity}s"
-    if one.complete:
-        whole = np.abs(one.weights).sum()
-        share = np.abs(one.weights[chosen]).sum() / whole if whole else 1.0
-        title += f" of {len(one.weights):,}, {share:.0%} of the absolute sum"
-    names = as_list(one.labels[chosen])
+    prediction = one_prediction(source, query, output, labels, exact)
+    chosen = largest(prediction.weights, k)
+    title = f"{canvas.head(prediction)}{len(chosen)} largest {prediction.quantity}s"
+    if prediction.complete:
+        total = np.abs(prediction.weights).sum()
+        share = np.abs(prediction.weights[chosen]).sum() / total if total else 1.0
+        title += f" of {len(prediction.weights):,}, {share:.0%} of the absolute sum"
+    names = as_list(prediction.labels[chosen])
     ax = marks.bar_axes(ax, names)
-    marks.sign_bars(ax, names, one.weights[chosen])
+    marks.sign_bars(ax, names, prediction.weights[chosen])
     canvas.few_ticks(ax)
-    return canvas.dress(ax, title, one.long_name, "training row", grid="x")
+    return canvas.dress(ax, title, prediction.long_name, "training row", grid="x")
+
+
+@dataclass(frozen=True, eq=False)
+class GroupSums:
+    """The sums of weights or contributions of each group in one prediction."""
+
+    names: list[Any]
+    sums: FloatArray
+    head: str  #: the line of a title that names the prediction
+    is_exact: bool
+    scale: str  #: of the fit, "" if there is none to name
 
 
 def group(
@@ -69,74 +81,82 @@ def group(
     exact: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """The sums of weights, or contributions, of each group of training rows in one prediction, as bars, the largest on top.
+    """Draw the sums of weights, or contributions, of each group of training rows as bars, the largest on top.
 
-    ``source``: a frame of `group`, or an explanation with ``groups``: (n_train,) labels, or the name of a feature. Of more than
-    k groups the k largest are shown and all others are added up in one bar.
+    ``source`` is a frame of `group`, or an explanation with ``groups``: labels (n_train,), or the name of a feature. If there
+    are more than k groups, the k largest have bars, and one more bar is the sum over all others.
     """
     as_choice(by, ("weight", "contribution"), "by")
     k = as_count(k, "k")
-    if says(source, notes.ADDITIVE) or (
-        isinstance(source, Explanation) and source.kind == "additive"
-    ):
+    is_additive = isinstance(source, Explanation) and source.kind == "additive"
+    if is_additive or says(source, notes.ADDITIVE):
         by = "contribution"  # there are no weights
-    names, sums, head, exact, fitted = _sums(source, groups, by, query, output, exact)
-    derived = "derivative" if by == "weight" else "derivative × target"
-    name = by if exact else derived
-    shown = largest(sums, k)
-    title = f"{head}Sums of {name}s by group" + (
-        f", {len(shown)} largest of {len(sums):,}" if len(shown) < len(sums) else ""
-    )
-    names, rest = [names[i] for i in shown], len(sums) - len(shown)
-    values = sums[shown]
-    if rest:
-        names, values = (
-            [*names, f"{rest:,} other group{'s' * (rest > 1)}"],
-            np.append(values, sums.sum() - values.sum()),
-        )
+    if isinstance(source, Explanation):
+        group_sums = _sums_of_explanation(source, groups, by, query, output, exact)
+    else:
+        group_sums = _sums_of_frame(source, groups, by, query, output, exact)
+    quantity = by
+    if not group_sums.is_exact:
+        quantity = "derivative" if by == "weight" else "derivative × target"
+    sums = group_sums.sums
+    chosen = largest(sums, k)
+    n_others = len(sums) - len(chosen)
+    names = [group_sums.names[i] for i in chosen]
+    values = sums[chosen]
+    title = f"{group_sums.head}Sums of {quantity}s by group"
+    if n_others:
+        title += f", {len(chosen)} largest of {len(sums):,}"
+        names.append(f"{n_others:,} other group{'s' * (n_others > 1)}")
+        values = np.append(values, sums.sum() - values.sum())
     ax = marks.bar_axes(ax, names)
-    marks.sign_bars(ax, names, values, rest=len(shown) if rest else None)
+    marks.sign_bars(ax, names, values, rest=len(chosen) if n_others else None)
     canvas.few_ticks(ax)
-    return canvas.dress(
-        ax, title, f"sum of {name}s{f' ({fitted})' if fitted else ''}", "group", grid="x"
+    below = canvas.with_scale(f"sum of {quantity}s", group_sums.scale)
+    return canvas.dress(ax, title, below, "group", grid="x")
+
+
+def _sums_of_frame(
+    source: Any, groups: Any, by: str, query: Any, output: Any, exact: bool
+) -> GroupSums:
+    """Return the sums of a frame of `group`."""
+    if groups is not None:
+        raise InputError(
+            "A frame of `group` has its groups already; leave out groups, or pass an axil.Explanation."
+        )
+    exact = as_flag(exact, "exact")
+    column, scale = labelled(source, by)
+    lines, name = one_query(source, query, output, ("group", column))
+    return GroupSums(
+        names=lines["group"].tolist(),
+        sums=numbers_in(lines, column),
+        head=canvas.shorten(name, canvas.TITLE) + "\n",
+        is_exact=exact and not says(source, notes.DERIVATIVE),
+        scale=scale,
     )
 
 
-def _sums(
-    source: Any, groups: Any, by: str, query: Any, output: Any, exact: bool
-) -> tuple[list[Any], FloatArray, str, bool, str]:
-    """The groups' names, what each sums up to, whose prediction it is, whether it is exact and on which scale, if named."""
-    if not isinstance(source, Explanation):
-        if groups is not None:
-            raise InputError(
-                "A frame of `group` has its groups already; leave out groups, or pass an axil.Explanation."
-            )
-        exact = as_flag(exact, "exact")
-        column, fitted = labelled(source, by)
-        lines, name = one_query(source, query, output, ("group", column))
-        head = canvas.shorten(name, canvas.TITLE) + "\n"
-        sums = numbers_in(lines, column)
-        return (
-            lines["group"].tolist(),
-            sums,
-            head,
-            exact and not says(source, notes.DERIVATIVE),
-            fitted,
-        )
+def _sums_of_explanation(
+    explanation: Explanation, groups: Any, by: str, query: Any, output: Any, exact: bool
+) -> GroupSums:
+    """Return the sums of an explanation by the labels of groups."""
     if groups is None:
         raise InputError(
             "An explanation has no groups of its own; pass groups, a label for each training row."
         )
-    one = one_prediction(source, query, output, None, exact)
-    codes, found = group_codes(group_labels(source, groups), len(one.weights), "groups")
-    parts = one.weights if by == "weight" else np.asarray(one.contributions)
-    sums = np.bincount(codes, parts, len(found)).astype(np.float64)
-    return (
-        found.tolist(),
-        sums,
-        canvas.head(one),
-        one.exact,
-        one.scale.name if by == "contribution" else "",
+    prediction = one_prediction(explanation, query, output, None, exact)
+    labels = group_labels(explanation, groups)
+    codes, names = group_codes(labels, len(prediction.weights), "groups")
+    values = prediction.weights
+    scale = ""
+    if by == "contribution":
+        values = np.asarray(prediction.contributions)
+        scale = prediction.scale.name
+    return GroupSums(
+        names=names.tolist(),
+        sums=np.bincount(codes, values, len(names)).astype(np.float64),
+        head=canvas.head(prediction),
+        is_exact=prediction.exact,
+        scale=scale,
     )
 
 
@@ -156,69 +176,77 @@ def blame(
     labels: Any = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """The k training rows that a frame of `blame` puts on top, as bars.
+    """Draw the k training rows with the most blame as bars.
 
-    ``by``: "gain", largest first and the default where the frame has it, or "gradient", largest size first. ``labels``: names for
-    the lines of the frame. Beside each bar stands the target, and with gains what it would be corrected to. Rows whose gain is
-    not known (nan) are left out. The axis names the error: squared, the log-loss of classes, or the deviance.
+    ``source`` is a frame of `blame`. ``by`` is "gain", largest first and the default where the frame has it, or "gradient",
+    largest size first. ``labels`` are names for the lines of the frame. The target stands beside each bar, and with gains also
+    what it would be corrected to. Rows with an unknown gain (nan) are left out. The axis names the error: squared, the log-loss
+    of classes, or the deviance.
     """
     k = as_count(k, "k")
     if by is None:
         frame = as_frame(source)
-        by = "gain" if frame is None or labelled(source, "gain")[0] in frame.columns else "gradient"
+        has_gain = frame is None or labelled(source, "gain")[0] in frame.columns
+        by = "gain" if has_gain else "gradient"
     by = as_choice(by, ("gain", "gradient"), "by")
-    column, fitted = labelled(source, by)
+    column, scale = labelled(source, by)
     lines, _ = one_query(source, 0, output, ("row", column))
     values = as_numbers(lines[column], f'the column "{column}"')
-    names = lines["row"] if labels is None else row_labels(labels, len(values))
-    keys = np.where(np.isnan(values), -np.inf, values if by == "gain" else np.abs(values))
-    chosen = np.argsort(-keys, kind="stable")[:k]
-    chosen = chosen[~np.isnan(values[chosen])]
+    chosen = _most_blamed(values, by)[:k]
     if not len(chosen):
         raise InputError(
             f"No {by} in the frame is known; expected some. Try by='gradient', which always is."
         )
-    shown = as_list(names[chosen])
-    ax = marks.bar_axes(ax, shown)
-    beside = _beside(lines, chosen, corrected=by == "gain")
-    texts = [f"{number}{more}" for number, more in zip(canvas.numbers(values[chosen]), beside)]
-    marks.sign_bars(ax, shown, values[chosen], texts=texts)
+    names = lines["row"] if labels is None else row_labels(labels, len(values))
+    chosen_names = as_list(names[chosen])
+    targets = _target_texts(lines, chosen, corrected=by == "gain")
+    texts = [f"{number}{target}" for number, target in zip(canvas.numbers(values[chosen]), targets)]
+    ax = marks.bar_axes(ax, chosen_names)
+    marks.sign_bars(ax, chosen_names, values[chosen], texts=texts)
     canvas.few_ticks(ax)
     title = f"Blame: {len(chosen)} largest {by}s of {len(values):,} training rows"
-    title += (
-        f"\nIn brackets: target{' → corrected target' if '→' in beside[0] else ''}"
-        if beside[0]
-        else ""
-    )
-    name = _error_axis(source, lines, by) + (f" ({fitted})" if fitted else "")
-    return canvas.dress(ax, title, canvas.fixed(name), "training row", grid="x")
+    if targets[0]:
+        arrow = " → corrected target" if "→" in targets[0] else ""
+        title += f"\nIn brackets: target{arrow}"
+    below = canvas.fixed(canvas.with_scale(_error_axis(source, lines, by), scale))
+    return canvas.dress(ax, title, below, "training row", grid="x")
+
+
+def _most_blamed(values: FloatArray, by: str) -> IntArray:
+    """Return the positions of the known gains, or gradients by size, in descending order."""
+    keys = values if by == "gain" else np.abs(values)
+    is_unknown = np.isnan(values)
+    order = np.argsort(-np.where(is_unknown, -np.inf, keys), kind="stable")
+    return order[~is_unknown[order]]
 
 
 def _error_axis(source: Any, lines: Columns, by: str) -> str:
-    """The name of the axis: what `blame` computed from which error, as far as the frame says it."""
-    known = {name for name in ("gain", "gradient") if labelled(lines, name)[0] in lines}
-    if (
-        known == {"gain"} and "corrected" in lines
-    ):  # of classes, by pushes; frames of `audit` say "expected"
+    """Return the name of the axis: what `blame` computed, and from which error, as far as the frame says it."""
+    has_gain = labelled(lines, "gain")[0] in lines
+    has_gradient = labelled(lines, "gradient")[0] in lines
+    if has_gain and not has_gradient and "corrected" in lines:  # frames of `audit` say "expected"
         return BLAME["class"]
     if says(source, notes.FIRST_ORDER):
-        return BLAME[by].format(error="mean validation deviance")
-    squared = "gain" in known or says(source, notes.NOTE)
-    return BLAME[by].format(
-        error="mean squared validation error" if squared else "mean validation error"
-    )
+        error = "mean validation deviance"
+    elif has_gain or says(source, notes.NOTE):
+        error = "mean squared validation error"
+    else:
+        error = "mean validation error"
+    return BLAME[by].format(error=error)
 
 
-def _beside(lines: Columns, chosen: IntArray, corrected: bool) -> list[str]:
-    """Words after the number of each bar: the target, and what it would be corrected to; none where the target is unknown."""
+def _target_texts(lines: Columns, chosen: IntArray, corrected: bool) -> list[str]:
+    """Return the target of each row in brackets, perhaps with its correction; "" where the target is unknown."""
     if "target" not in lines:
         return [""] * len(chosen)
-    to = [name for name in ("corrected", "expected") if name in lines][
-        :1
-    ]  # expected: in a frame of `audit`
-    values = [lines[name][chosen] for name in ("target", *(to if corrected else []))]
-    if all(column.dtype.kind == "f" for column in values):
-        written = np.reshape(canvas.numbers(np.ravel(values)), np.shape(values)).tolist()
+    columns = [lines["target"][chosen]]
+    if corrected and "corrected" in lines:
+        columns.append(lines["corrected"][chosen])
+    elif corrected and "expected" in lines:  # in a frame of `audit`
+        columns.append(lines["expected"][chosen])
+    if all(column.dtype.kind == "f" for column in columns):
+        numbers = canvas.numbers(np.ravel(columns))  # all with the same decimals
+        texts = np.reshape(numbers, np.shape(columns)).tolist()
     else:  # classes
-        written = [[canvas.shorten(label) for label in column] for column in values]
-    return [f"  ({' → '.join(one)})" for one in zip(*written)]
+        texts = [[canvas.shorten(label) for label in column] for column in columns]
+    return [f"  ({' → '.join(parts)})" for parts in zip(*texts)]
