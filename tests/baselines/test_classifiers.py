@@ -350,7 +350,7 @@ def test_without_classes_trex_gives_its_terms_of_one_output_only():
 
 
 def test_a_surrogate_that_cannot_be_fitted_is_refused(monkeypatch):
-    monkeypatch.setattr("axil.baselines.surrogate.MOST_STEPS", 1)
+    monkeypatch.setattr("axil.baselines.trex.MOST_STEPS", 1)
     with pytest.raises(UnsupportedQuestionError, match="too ill-conditioned"):
         TREX(fitted("lightgbm binary"))
 

@@ -23,8 +23,7 @@ Only BoostIn and LeafInfluence need y. Rows of weight zero (held out by the fit)
 """
 
 from axil.baselines.base import Baseline, Random
-from axil.baselines.boostin import BoostIn
-from axil.baselines.leaf_influence import LeafInfluence
+from axil.baselines.influence import BoostIn, LeafInfluence
 from axil.baselines.treesim import LeafMatch, TreeSim
 from axil.baselines.trex import TREX
 

@@ -1,4 +1,4 @@
-"""The contract of a baseline: made from an explainer, frozen, asked with `Baseline.scores`; and `Random`, the least of them."""
+"""The contract of a baseline, which is made from an explainer; and `Random`, the least of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from axil.replay.queries import Queries
 from axil.weights.members import Residual, Sum
 from axil.weights.smoother import Smoother
 
-FEWER = "Score fewer rows of X at a time, or raise memory_limit."
+FEWER_ROWS = "Score fewer rows of X at a time, or raise memory_limit."
 
 
 @dataclass(frozen=True)
@@ -36,105 +36,113 @@ class Baseline(ABC):
     needs_targets: ClassVar[bool] = False  # whether there is no score without y
 
     def __post_init__(self) -> None:
-        given: Any = self.explainer
-        if not isinstance(given, Explainer):
+        explainer: Any = self.explainer
+        if not isinstance(explainer, Explainer):
             raise InputError(
-                f"{self.name} takes an axil.Explainer, not a {type(given).__name__}: make one of the model first."
+                f"{self.name} takes an axil.Explainer, not a {type(explainer).__name__}: make one "
+                "of the model first."
             )
-        model = verified_model(given)
+        model = verified_model(explainer)
         if not isinstance(model, (ExactModel, AdditiveModel)):
             raise UnsupportedQuestionError(
                 self.name,
                 "it is a baseline for ensembles of trees with their training rows in memory",
                 "Use what the explainer itself gives.",
             )
-        object.__setattr__(
-            self,
-            "classifier",
-            FittedClassifier(model) if isinstance(model, AdditiveModel) else None,
-        )
+        classifier = FittedClassifier(model) if isinstance(model, AdditiveModel) else None
+        object.__setattr__(self, "classifier", classifier)
         if isinstance(model, ExactModel) and isinstance(
             model.engines[0], (Smoother, Sum, Residual)
         ):
             raise UnsupportedQuestionError(
                 self.name,
-                "it is a baseline for ensembles of trees, and this model is a linear smoother, or of several models",
+                "it is a baseline for ensembles of trees, and this model is a linear smoother, or "
+                "of several models",
                 "Use the weights that the explainer itself gives.",
             )
 
     @property
     def proven(self) -> ExactModel:
-        """The explainer's model and training data, where it has exact weights."""
-        found: ExactModel = verified_model(self.explainer)
-        return found
+        """Return the explainer's model and training data, where it has exact weights."""
+        model: ExactModel = verified_model(self.explainer)
+        return model
 
     @property
     def verification(self) -> Verification | None:
-        """The proof of the explainer that the baseline was made from."""
-        found: Verification | None = self.explainer.verification
-        return found
+        """Return the verification of the explainer that the baseline was made from."""
+        verification: Verification | None = self.explainer.verification
+        return verification
 
     @property
     def name(self) -> str:
+        """Return the name of the baseline."""
         return type(self).__name__
 
     def scores(self, X: Any, y: Any = None, init_score: Any = None) -> FloatArray:
-        """(n, n_train) float64: the score of every training row for every row of X with its target y.
+        """Score every training row for every row of X with its target y; 8 * n * n_train bytes.
 
-        ``y`` is given as ``y_train`` was. ``init_score`` (n,): offsets of the rows of X, as in `Explainer.explain`; not for
-        classifiers. 8 * n * n_train bytes.
+        Parameters
+        ----------
+        X : table
+            The n rows to explain.
+        y : array of shape (n,) or (n, K), optional
+            Their targets, given as ``y_train`` was.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, as in `Explainer.explain`; not for classifiers.
+
+        Returns
+        -------
+        scores : array of shape (n, n_train)
         """
         if y is None and self.needs_targets:
             raise InputError(
                 f"{self.name} scores the loss of the rows of X, which takes their targets: pass y."
             )
-        proven, fit = verified_model(self.explainer), self.classifier
-        if fit is not None:
+        if self.classifier is not None:
             if init_score is not None:
                 raise InputError(
                     "init_score is not taken for the rows of a classifier: leave it out."
                 )
-            asked = fit.queries(X, y)
-            self._require(len(asked))
-            return self._class_scores(fit, asked)
-        queries = proven.queries(X, init_score)
-        n, n_outputs, offsets = len(queries), proven.shape[1], queries.offsets
-        targets = None
-        if y is not None:
-            known = proven.on_scale(
-                inputs.as_targets(
-                    y, n, n_outputs, inputs.coding_of(proven.adapter), "y", "explained"
-                ),
-                "y",
-            )
-            targets = known - offsets.values
-            if offsets.replace_base:  # the baselines' predictions have the base
-                targets = targets + proven.base_numbers()
-        self._require(n)
+            class_queries = self.classifier.queries(X, y)
+            self._require_memory(len(class_queries))
+            return self._class_scores(self.classifier, class_queries)
+        queries = self.proven.queries(X, init_score)
+        targets = None if y is None else self._targets(y, queries)
+        self._require_memory(len(queries))
         return self._scores(queries.without_offsets(), targets)
 
-    def _require(self, n: int) -> None:
+    def _targets(self, y: Any, queries: Queries) -> FloatArray:
+        """Return the targets of explained rows, (n, K), less their offsets."""
+        model = self.proven
+        coding = inputs.coding_of(model.adapter)
+        values = inputs.as_targets(y, len(queries), model.shape[1], coding, "y", "explained")
+        targets = model.on_scale(values, "y") - queries.offsets.values
+        if queries.offsets.replace_base:  # the baselines' predictions have the base
+            targets = targets + model.base_numbers()
+        return np.asarray(targets)
+
+    def _require_memory(self, n: int) -> None:
         """Refuse scores of n explained rows that would not fit in memory."""
         model = verified_model(self.explainer)
         n_train = model.shape[0]
         model.budget.require(
-            8 * n * n_train, f"The {self.name} scores of {n} x {n_train} rows", FEWER
+            8 * n * n_train, f"The {self.name} scores of {n} x {n_train} rows", FEWER_ROWS
         )
 
     @abstractmethod
     def _class_scores(self, fit: FittedClassifier, queries: ClassQueries) -> FloatArray:
-        """(n, N) for checked rows of a classifier."""
+        """Return the scores of checked rows of a classifier, (n, N)."""
 
     @abstractmethod
     def _scores(self, queries: Queries, targets: FloatArray | None) -> FloatArray:
-        """(n, N) for checked rows, whose targets (n, K) have had their offsets taken off."""
+        """Return the scores of checked rows, (n, N); targets (n, K) are less their offsets."""
 
 
 @dataclass(frozen=True)
 class Random(Baseline):
-    """Independent standard normal numbers: row i of a call has the same scores however many rows follow it.
+    """Independent standard normal numbers, whatever y is.
 
-    The same seed gives the same scores in every call; y is not looked at.
+    The same seed gives the same scores in every call. Row i of a call has the same scores however many rows follow it.
     """
 
     seed: int = 0
@@ -144,10 +152,10 @@ class Random(Baseline):
         as_count(self.seed, "seed", least=0)
 
     def _scores(self, queries: Queries, targets: FloatArray | None) -> FloatArray:
-        return self._drawn(len(queries), len(self.proven.targets))
+        return self._normal_numbers(len(queries), len(self.proven.targets))
 
     def _class_scores(self, fit: FittedClassifier, queries: ClassQueries) -> FloatArray:
-        return self._drawn(len(queries), fit.n_rows)
+        return self._normal_numbers(len(queries), fit.n_rows)
 
-    def _drawn(self, n: int, n_rows: int) -> FloatArray:
+    def _normal_numbers(self, n: int, n_rows: int) -> FloatArray:
         return np.random.default_rng(self.seed).standard_normal((n, n_rows))

@@ -1,4 +1,4 @@
-"""A proven classifier as baselines read it: gradients and leaves of its replayed fit."""
+"""A verified classifier as baselines read it: gradients and leaves of its replayed fit."""
 
 from __future__ import annotations
 
@@ -7,13 +7,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from axil.arrays import FloatArray, IntArray
 from axil.contributions.additive_model import AdditiveModel
 from axil.errors import InputError
+from axil.kernels.choose import host_backend
 from axil.replay.replayed_stages import Round
 from axil.replay.score_checks import leaf_scores
 from axil.trees.losses import Logit, Loss, Softmax
+
+# Positions of trees for the kernel, which gets one tree at a time
+NO_TREES = np.zeros(0, dtype=np.int64)
+ONE_TREE = np.zeros(1, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -28,19 +34,17 @@ class ClassQueries:
         return len(self.leaves)
 
     def part(self, rows: slice) -> ClassQueries:
-        """The queries in a slice of the rows."""
-        return ClassQueries(
-            self.leaves[rows],
-            self.scores[rows],
-            None if self.targets is None else self.targets[rows],
-        )
+        """Return a slice of the rows."""
+        targets = None if self.targets is None else self.targets[rows]
+        return ClassQueries(self.leaves[rows], self.scores[rows], targets)
 
 
 class FittedClassifier:
-    """A boosted classifier: log-loss of two classes, softmax or one-vs-all of more. Other losses and DART are refused."""
+    """A boosted classifier with log-loss, softmax or one-vs-all; other losses and DART are refused."""
 
     def __init__(self, proven: AdditiveModel):
-        self.proven, self.walked = proven, proven.boosting.contributions.walked
+        self.proven = proven
+        self.walked = proven.boosting.contributions.walked
         fit = self.walked.fit
         if not isinstance(fit.loss, (Logit, Softmax)):
             raise InputError(
@@ -63,56 +67,89 @@ class FittedClassifier:
             )
         #: (stages,) what a step's leaf values are multiplied by at the end
         self.rates = np.zeros(len(self.walked.steps))
-        for one in self.walked.rounds:
-            for stage, coefficient in one.changes:
+        for round in self.walked.rounds:
+            for stage, coefficient in round.changes:
                 self.rates[stage] += coefficient
 
     @property
     def loss(self) -> Loss:
-        """The loss of the fit."""
+        """Return the loss of the fit."""
         return self.walked.fit.loss
 
     @property
     def n_threads(self) -> int:
-        """How many threads to use."""
+        """Return how many threads to use."""
         return self.proven.n_threads
 
     @property
     def n_rows(self) -> int:
-        """Number of training rows."""
+        """Return the number of training rows."""
         return len(self.walked.targets)
 
     @property
     def row_weights(self) -> FloatArray:
-        """(N,): weights of the rows in the loss."""
+        """Return the weights of the rows in the loss, (N,)."""
         factors = self.walked.fit.leaf_factors
         return self.walked.weights if factors is None else self.walked.weights * factors
 
     def queries(self, X: Any, y: Any) -> ClassQueries:
-        """Checked rows; the sums of their leaves must be the model's scores."""
-        asked = self.proven.queries(X)
-        self.proven.prove(asked, None)
-        targets = None if y is None else self.proven.as_targets(y, len(asked), "y", "explained")
-        if targets is not None and not np.isin(targets, (0.0, 1.0)).all():
-            raise InputError("y holds numbers other than 0 and 1; expected classes.")
-        leaves = asked.coordinates.astype(np.intp)
+        """Return checked rows; the sums of their leaves must be the model's scores."""
+        batch = self.proven.queries(X)
+        self.proven.prove(batch, None)
+        targets = None
+        if y is not None:
+            targets = self.proven.as_targets(y, len(batch), "y", "explained")
+            if not np.isin(targets, (0.0, 1.0)).all():
+                raise InputError("y holds numbers other than 0 and 1; expected classes.")
+        leaves = batch.coordinates.astype(np.intp)
         return ClassQueries(leaves, leaf_scores(self.walked.fit, leaves), targets)
 
     def rounds(self, queries: ClassQueries) -> Iterator[tuple[Round, FloatArray, FloatArray]]:
-        """The rounds of the fit, last first, with the scores of training and of explained rows before them: (N, K), (n, K).
+        """Yield the rounds of the fit, last first, with the scores before each.
 
-        The arrays are changed in place from one round to the next.
+        Yields
+        ------
+        round : Round
+        row_scores : array of shape (N, K)
+            Scores of the training rows. The next round changes them in place.
+        query_scores : array of shape (n, K)
+            Scores of the explained rows. The next round changes them in place.
         """
-        w = self.walked
-        rows, asked = w.score.copy(), queries.scores.copy()
-        for one in w.rounds[::-1]:
-            for t, k, gain in w.gains(one):
-                rows[:, k] -= gain[w.leaves[t]]
-            for stage, coefficient in one.changes:
-                t, k, value = (
-                    int(w.stage_tree[stage]),
-                    int(w.stage_output[stage]),
-                    w.steps[stage].value,
-                )
-                asked[:, k] -= coefficient * value[queries.leaves[:, t]]
-            yield one, rows, asked
+        walked = self.walked
+        row_scores = walked.score.copy()
+        query_scores = queries.scores.copy()
+        for round in walked.rounds[::-1]:
+            for tree, output, gain in walked.gains(round):
+                row_scores[:, output] -= gain[walked.leaves[tree]]
+            for stage, coefficient in round.changes:
+                tree = int(walked.stage_tree[stage])
+                output = int(walked.stage_output[stage])
+                values = walked.steps[stage].value[queries.leaves[:, tree]]
+                query_scores[:, output] -= coefficient * values
+            yield round, row_scores, query_scores
+
+    def spread(
+        self, tree: int, table: FloatArray, row_factors: FloatArray, out: FloatArray
+    ) -> None:
+        """Add ``row_factors[j] * table[leaf of j]`` to ``out`` (N, n); ``table`` is (leaves, n)."""
+        self._sweep(tree, out, ONE_TREE, table, row_factors, NO_TREES)
+
+    def gathered(self, tree: int, values: FloatArray, n_leaves: int) -> FloatArray:
+        """Return the sums of values (N, n) over the training rows of each leaf, (n_leaves, n)."""
+        table = np.empty((n_leaves, values.shape[1]))
+        self._sweep(tree, values, NO_TREES, table, None, ONE_TREE)
+        return table
+
+    def _sweep(
+        self,
+        tree: int,
+        state: FloatArray,
+        applied: NDArray[np.int64],
+        table: FloatArray,
+        row_factors: FloatArray | None,
+        gathered: NDArray[np.int64],
+    ) -> None:
+        leaves = self.walked.leaves[tree : tree + 1]
+        starts = np.array([0, len(table)])
+        rows = host_backend(self.n_threads).rows(leaves, starts)
+        rows.sweep(state, applied, table, row_factors, gathered, table, None)

@@ -1,24 +1,29 @@
-"""The base of baselines that look at the trees: the fit replayed in float64, and queries batch by batch."""
+"""The base of baselines that look at the trees: the fit replayed in float64, the kernel of leaves."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from axil.arrays import FloatArray, LeafArray
 from axil.baselines.base import Baseline
 from axil.baselines.classifier import ClassQueries, FittedClassifier
-from axil.baselines.kernel import LeafKernel
+from axil.kernels import Rows
 from axil.kernels.choose import host_backend
 from axil.machine.blocks import spans
 from axil.machine.progress import track
 from axil.replay.exact_model import ExactModel
 from axil.replay.queries import Queries
+from axil.structure import Structure
 from axil.weights.boosting import BoostedTrees
 from axil.weights.residuals import FittedValues, ResidualStep
+
+BLOCK_NUMBERS = 1 << 16  # of scores held at a time, so that they stay in the cache
 
 
 @dataclass(frozen=True)
@@ -30,21 +35,23 @@ class Trees:
     outputs: slice  #: which of all outputs
 
     def leaves(self, coordinates: LeafArray) -> LeafArray:
-        """(T, n): from the leaves in all the model's trees, (n, all), to those in these."""
+        """Return the leaves in these trees, (T, n), out of those in all the model's, (n, all)."""
         columns = self.fit.structure.columns
         return (coordinates if columns is None else coordinates[:, columns]).T
 
     @property
     def replaced_base(self) -> FloatArray:
-        """(K,): the part of predictions that the training rows' own do not have: offsets stood in for it in the fit."""
-        s = self.fit.structure
-        return np.asarray((1 - s.own_base) * s.beta[-1] * self.fit.base)
+        """Return the part of predictions for which offsets stood in during the fit, (K,)."""
+        structure = self.fit.structure
+        return np.asarray((1 - structure.own_base) * structure.beta[-1] * self.fit.base)
 
     @property
     def row_weights(self) -> FloatArray:
-        """(N,)."""
-        s = self.fit.structure
-        return np.ones(s.n_rows) if s.row_weights is None else s.row_weights
+        """Return the weights of the training rows, (N,)."""
+        structure = self.fit.structure
+        if structure.row_weights is None:
+            return np.ones(structure.n_rows)
+        return structure.row_weights
 
 
 @dataclass(frozen=True)
@@ -61,7 +68,7 @@ class Batch:
 
     @property
     def errors(self) -> FloatArray | None:
-        """(n, K): y - F(x)."""
+        """Return y - F(x), (n, K)."""
         return None if self.targets is None else self.targets - self.predictions
 
 
@@ -74,35 +81,37 @@ class TreeBaseline(Baseline):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "trees", trees_of(self.proven) if self.classifier is None else [])
+        trees = [] if self.classifier is not None else replayed_trees(self.proven)
+        object.__setattr__(self, "trees", trees)
 
     def _scores(self, queries: Queries, targets: FloatArray | None) -> FloatArray:
         n = len(queries)
         out = np.zeros((n, len(self.proven.targets)))
         structures = [trees.fit.structure for trees in self.trees]
-        # Of one query some tables over leaves, some vectors over rows
-        size = self.proven.budget.batch_size(
-            8 * sum(3 * s.n_rows + 4 * int(s.cell_starts[-1]) for s in structures)
+        # A query takes some tables over leaves and some vectors over rows.
+        numbers_per_query = sum(
+            3 * structure.n_rows + 4 * int(structure.cell_starts[-1]) for structure in structures
         )
-        for start, part in self.proven.batches(queries, size, self.name):
-            rows, coordinates = slice(start, start + len(part)), part.coordinates
-            made = np.concatenate(
-                [t.fit.predictions(t.leaves(coordinates)) for t in self.trees], axis=1
-            )
-            self.proven.check(part, made)  # the replay's predictions must be the model's own
-            self._add_scores(
-                Batch(coordinates, None if targets is None else targets[rows], made, n), out[rows]
-            )
+        batch_size = self.proven.budget.batch_size(8 * numbers_per_query)
+        for start, part in self.proven.batches(queries, batch_size, self.name):
+            rows = slice(start, start + len(part))
+            coordinates = part.coordinates
+            predictions_by_trees = [
+                trees.fit.predictions(trees.leaves(coordinates)) for trees in self.trees
+            ]
+            predictions = np.concatenate(predictions_by_trees, axis=1)
+            self.proven.check(part, predictions)  # the replay must predict what the model does
+            batch_targets = None if targets is None else targets[rows]
+            self._add_scores(Batch(coordinates, batch_targets, predictions, n), out[rows])
         return out
 
     def _class_scores(self, fit: FittedClassifier, queries: ClassQueries) -> FloatArray:
         n, n_outputs = queries.scores.shape
         out = np.zeros((n, fit.n_rows))
-        size = fit.proven.budget.batch_size(
-            8 * ((n_outputs + 3) * fit.n_rows + 2 * int(fit.walked.starts[-1]))
-        )
-        for start in track(range(0, n, size), self.name):
-            rows = slice(start, start + size)
+        numbers_per_query = (n_outputs + 3) * fit.n_rows + 2 * int(fit.walked.starts[-1])
+        batch_size = fit.proven.budget.batch_size(8 * numbers_per_query)
+        for start in track(range(0, n, batch_size), self.name):
+            rows = slice(start, start + batch_size)
             self._add_class_scores(fit, queries.part(rows), out[rows])
         return out
 
@@ -115,6 +124,91 @@ class TreeBaseline(Baseline):
         self, fit: FittedClassifier, queries: ClassQueries, out: FloatArray
     ) -> None:
         """Add the scores of a batch of a classifier to ``out`` (n, N)."""
+
+
+@dataclass(frozen=True)
+class LeafKernel:
+    """``k(x, j) = phi(x)' phi(j) = sum_t [leaf_t(x) = leaf_t(j)] / W_t^2``, of features ``phi(x)[l] = [x in l] / W_l``.
+
+    W_l is the number (the weight) of the training rows in leaf l, drawn for its tree or not. So sharing a small leaf counts
+    more: this is the weighted leaf path of Brophy et al.
+    """
+
+    leaves: NDArray[np.unsignedinteger[Any]]  #: (T, N) of the training rows
+    rows: Rows  #: the training rows by these leaves, with their weights
+    starts: NDArray[np.int64]  #: (T + 1,)
+    totals: FloatArray  #: (L,) W
+    features: FloatArray  #: (L,) 1 / W, zero where a leaf has no rows
+
+    @classmethod
+    def of(cls, structure: Structure, n_threads: int) -> LeafKernel:
+        """Count the rows of every leaf, in O(T N)."""
+        return cls.from_leaves(
+            structure.leaves(), structure.starts, structure.row_weights, n_threads
+        )
+
+    @classmethod
+    def from_leaves(
+        cls,
+        leaves: NDArray[np.unsignedinteger[Any]],
+        starts: NDArray[np.int64],
+        row_weights: FloatArray | None,
+        n_threads: int,
+    ) -> LeafKernel:
+        """Count the rows of leaves (T, N); weights of None are ones."""
+        rows = host_backend(n_threads).rows(leaves, starts, row_weights)
+        totals = rows.leaf_sums(_weights_of(rows)[:, None], None)[:, 0]
+        features = np.divide(1.0, totals, out=np.zeros_like(totals), where=totals > 0)
+        return cls(leaves, rows, starts, totals, features)
+
+    @property
+    def row_weights(self) -> FloatArray:
+        """Return the weights of the training rows, (N,)."""
+        return _weights_of(self.rows)
+
+    def between(self, queries: LeafArray) -> FloatArray:
+        """Return k of rows in these leaves, (T, n), with all training rows, (n, N). O(T) per pair."""
+        n = queries.shape[1]
+        values = self.features**2
+        table = np.zeros((len(values), n))
+        for start, leaf in zip(self.starts, queries):
+            leaf_rows = start + leaf.astype(np.intp)
+            table[leaf_rows, np.arange(n)] = values[leaf_rows]
+        return self.read_out(table).T
+
+    def matches(self, queries: LeafArray) -> FloatArray:
+        """Return in how many trees rows in these leaves, (T, n), share that of a training row, (n, N)."""
+        out = np.empty((self.rows.n_rows, queries.shape[1]))
+        self.rows.matches(np.ascontiguousarray(queries.T, dtype=self.leaves.dtype), None, 0, out)
+        return out.T
+
+    def read_out(self, table: FloatArray) -> FloatArray:
+        """Sum a table over leaves, (L, S), over the leaves of each training row, (N, S)."""
+        table = np.ascontiguousarray(table)
+        out = np.empty((self.rows.n_rows, table.shape[1]))
+        self.rows.read_out(table, np.zeros(table.shape[1]), None, 0, out)
+        return out
+
+    def gather(self, v: FloatArray) -> FloatArray:
+        """Return ``sum over rows j in l of w_j v_j``, (L, S), from (N, S)."""
+        return self.rows.leaf_sums(v, self.rows.weights)
+
+    def gram_of_leaves(self) -> FloatArray:
+        """Return the upper triangle of ``sum_j w_j phi(j) phi(j)'``, (L, L), in O(T^2 N).
+
+        It is the counterpart of the N x N kernel among leaves.
+        """
+        gram = np.empty((len(self.features), len(self.features)))
+        self.rows.cooccurrence(0, len(self.starts) - 1, self.rows.weights, gram)
+        np.fill_diagonal(gram, self.totals)
+        gram *= self.features
+        gram *= self.features[:, None]
+        return gram
+
+
+def _weights_of(rows: Rows) -> FloatArray:
+    """Return the weights of rows in a kernel, (N,)."""
+    return np.ones(rows.n_rows) if rows.weights is None else rows.weights
 
 
 @dataclass(frozen=True)
@@ -138,38 +232,45 @@ class KernelBaseline(TreeBaseline):
         object.__setattr__(self, "kernels", kernels)
 
 
-def trees_of(proven: ExactModel) -> list[Trees]:
-    """The trees of every engine, with their fit replayed in float64: O(T N K)."""
-    found = []
-    backend = host_backend(proven.n_threads)
-    for engine, outputs in zip(proven.engines, proven.served()):
-        own = (
-            engine if isinstance(engine, BoostedTrees) else BoostedTrees(engine.structure, backend)
-        )
-        found.append(Trees(own, own.fit(proven.targets[:, outputs]), outputs))
-    return found
-
-
-BLOCK_NUMBERS = (
-    1 << 16
-)  # of scores held at a time, so that they stay in the cache from tree to tree
+def replayed_trees(model: ExactModel) -> list[Trees]:
+    """Return the trees of every engine, with their fit replayed in float64: O(T N K)."""
+    backend = host_backend(model.n_threads)
+    trees = []
+    for engine, outputs in zip(model.engines, model.served()):
+        boosted = engine
+        if not isinstance(boosted, BoostedTrees):
+            boosted = BoostedTrees(engine.structure, backend)
+        trees.append(Trees(boosted, boosted.fit(model.targets[:, outputs]), outputs))
+    return trees
 
 
 def add_effects(
-    trees: Trees, table: FloatArray, brings: Callable[[ResidualStep], FloatArray], out: FloatArray
+    trees: Trees,
+    table: FloatArray,
+    row_factors: Callable[[ResidualStep], FloatArray],
+    out: FloatArray,
 ) -> None:
-    """``out[i, j] += w_j sum_t table[leaf_t(j), i] brings_t(j)`` for all training rows j.
+    """Add ``w_j sum_t table[leaf_t(j), i] row_factors_t(j)`` to ``out[i, j]``, in O(T N n).
 
-    ``table`` (L, n), ``out`` (n, N); ``brings`` gives (rows,) for one tree and a block of rows. Cost O(T N n).
+    Parameters
+    ----------
+    trees : Trees
+        The trees t.
+    table : array of shape (L, n)
+        A number for each leaf and explained row.
+    row_factors : callable
+        Returns the factors of a block of rows in one tree, (rows,).
+    out : array of shape (n, N)
+        What is added to.
     """
-    n_rows, n = trees.fit.structure.n_rows, table.shape[1]
+    n_rows = trees.fit.structure.n_rows
+    n = table.shape[1]
     for rows in spans(n_rows, max(1, BLOCK_NUMBERS // max(n, 1))):
         sums = np.zeros((rows.stop - rows.start, n))
-        one = np.empty_like(sums)
+        effects = np.empty_like(sums)
         for step in trees.fit.steps(rows):
-            np.take(
-                table, step.leaf, axis=0, out=one, mode="clip"
-            )  # leaves are in range; this mode takes no copy
-            one *= brings(step)[:, None]
-            sums += one
+            # Leaves are in range; with mode="clip" NumPy makes no copy.
+            np.take(table, step.leaf, axis=0, out=effects, mode="clip")
+            effects *= row_factors(step)[:, None]
+            sums += effects
         out[:, rows] += (sums * trees.row_weights[rows, None]).T

@@ -13,7 +13,7 @@ from axil.baselines.tree_baselines import Batch, KernelBaseline
 
 @dataclass(frozen=True)
 class TreeSim(KernelBaseline):
-    """How alike x and row j are in the `LeafKernel`, with the sign of whether their targets pull the same way from F(x).
+    """The similarity of x and row j in the `LeafKernel`; negative where their targets lie on two sides of F(x).
 
         score(x, j) = w_j k(x, j) sign((y_j - F(x)) (y - F(x)))
 
@@ -27,17 +27,17 @@ class TreeSim(KernelBaseline):
     ) -> None:
         out += self.kernels[0].between(queries.leaves.T) * fit.row_weights
         if queries.targets is not None:
-            same = (queries.targets[:, None, :] == fit.walked.targets[None, :, :]).all(axis=2)
-            out *= np.where(same, 1.0, -1.0)
+            is_equal = queries.targets[:, None, :] == fit.walked.targets[None, :, :]
+            out *= np.where(is_equal.all(axis=2), 1.0, -1.0)
 
     def _add_scores(self, queries: Batch, out: FloatArray) -> None:
         for trees, kernel in zip(self.trees, self.kernels):
-            alike = kernel.between(trees.leaves(queries.coordinates))
-            alike *= trees.row_weights
-            out += alike
+            similarities = kernel.between(trees.leaves(queries.coordinates))
+            similarities *= trees.row_weights
+            out += similarities
         errors = queries.errors
         if errors is not None:
-            targets = np.concatenate([t.fit.started() for t in self.trees], axis=1)
+            targets = np.concatenate([trees.fit.started() for trees in self.trees], axis=1)
             products = np.zeros_like(out)
             for error, prediction, target in zip(errors.T, queries.predictions.T, targets.T):
                 products += (target - prediction[:, None]) * error[:, None]
@@ -66,15 +66,14 @@ class LeafMatch(KernelBaseline):
 
     @property
     def n_trees(self) -> int:
-        """The trees of all outputs."""
+        """Return the number of trees of all outputs."""
         return sum(len(kernel.starts) - 1 for kernel in self.kernels)
 
     def _add_class_scores(
         self, fit: FittedClassifier, queries: ClassQueries, out: FloatArray
     ) -> None:
-        out += (
-            self.kernels[0].matches(queries.leaves.T) * (fit.row_weights > 0) / max(self.n_trees, 1)
-        )
+        n_shared = self.kernels[0].matches(queries.leaves.T)
+        out += n_shared * (fit.row_weights > 0) / max(self.n_trees, 1)
 
     def _add_scores(self, queries: Batch, out: FloatArray) -> None:
         for trees, kernel in zip(self.trees, self.kernels):
