@@ -197,8 +197,7 @@ class AdditiveModel(Refittable):
         self.prove(queries, None)
         model, leaves = self.asked_of(queries), queries.coordinates
         change = (
-            model.refitted(targets).scores(leaves)[0]
-            - model.refitted(model.targets).scores(leaves)[0]
+            model.refitted(targets).scores(leaves)[0] - model.refitted_as_before().scores(leaves)[0]
         )
         return queries.predictions, change
 

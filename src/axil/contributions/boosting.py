@@ -1,9 +1,10 @@
-"""Boosted trees with a smooth loss: read, replayed, and differentiated with their structure held fixed."""
+"""Boosted trees of any loss on their training data: replayed, and differentiated with the tree structure fixed."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +28,7 @@ from axil.inputs.copies import frozen
 from axil.kernels import Backend
 from axil.kernels.choose import settled
 from axil.machine.memory import Limits
+from axil.machine.threads import Kept
 from axil.replay.build import with_rows
 from axil.replay.checks import Verification
 from axil.replay.gradient_walk import walk
@@ -61,20 +63,44 @@ def read(given: Given, adapter: GradientTrees) -> Boosting:
     )
     if adapter.classes is not None and adapter.n_outputs == 1:
         targets = targets[:, 1:]  # of two classes: whether a row is of the second
-    own = inputs.as_weights(given.sample_weight, n_rows)
-    weights = class_weights.counted_weights(adapter, targets, own)
+    sample_weights = inputs.as_weights(given.sample_weight, n_rows)
+    weights = class_weights.counted_weights(adapter, targets, sample_weights)
     offsets = inputs.as_offsets(given.init_score, n_rows, adapter.n_outputs, "training")
-    settings = given.output, given.limits, given.verify, None, inputs.as_bags(given.bags, n_rows)
+    bags = inputs.as_bags(given.bags, n_rows)
+
+    def replayed(weights: FloatArray | None, counts_classes: bool) -> Boosting:
+        return Boosting(
+            adapter,
+            X,
+            targets,
+            weights,
+            offsets,
+            given.output,
+            given.limits,
+            given.verify,
+            bags=bags,
+            counts_classes=counts_classes,
+        )
+
     try:
-        return Boosting(adapter, X, targets, weights, offsets, *settings)
+        return replayed(weights, counts_classes=True)
     except ExactnessError:
-        if own is None or weights is own:
+        if sample_weights is None or weights is sample_weights:
             raise
-        try:  # the user may have multiplied the weights of classes in
-            return Boosting(adapter, X, targets, own, offsets, *settings, counts_classes=False)
-        except ExactnessError:
-            pass
+        # The user may have multiplied the weights of the classes in.
+        with suppress(ExactnessError):
+            return replayed(sample_weights, counts_classes=False)
         raise
+
+
+def _require_memory(fit: BoostedFit, targets: FloatArray, limits: Limits) -> None:
+    """Raise where the sampled rows of all trees, or the gradients of a user's own objective, need too much memory."""
+    if fit.draw_type is not None:
+        size = np.dtype(fit.draw_type).itemsize * len(targets) * len(fit.n_leaves)
+        limits.budget.require(size, "The draws of all trees", "Raise memory_limit.")
+    if fit.loss.recorded:
+        size = 4 * targets.size * (int(fit.schedule.rounds[-1]) + 1)
+        limits.budget.require(size, "The gradients of your objective", "Raise memory_limit.")
 
 
 class Boosting:
@@ -109,79 +135,82 @@ class Boosting:
         weights = None if weights is None else round_to(adapter.precision, weights)
         offsets = None if offsets is None else round_to(adapter.offset_precision, offsets)
         rows = TrainingRows(X, targets, weights, offsets, leaves=leaves)
-        (fitted,) = adapter.trees(rows)
-        fitted = with_rows(fitted, weights, bags)
-        self.loss = fitted.loss
-        self.loss.check(targets)
-        n_leaves = fitted.n_leaves
-        self.limits = limits = settled(limits, len(targets) * len(n_leaves))
-        if fitted.draw_type is not None:
-            size = np.dtype(fitted.draw_type).itemsize * len(targets) * len(n_leaves)
-            limits.budget.require(size, "The draws of all trees", "Raise memory_limit.")
-        if fitted.loss.recorded:
-            size = 4 * targets.size * (int(fitted.schedule.rounds[-1]) + 1)
-            limits.budget.require(size, "The gradients of your objective", "Raise memory_limit.")
-        leaves = frozen(training_leaves(adapter, rows, n_leaves, limits, fitted.placement))
-        self.walked = walk(adapter, fitted, leaves, targets, offsets, verify, limits.n_threads)
-        self.adapter, self._n_threads, self._raw = adapter, limits.n_threads, output == "raw"
-        self.targets, self.underived, self.classes = targets, fitted.no_derivative, adapter.classes
-        self.rows = TrainingRows(
-            None, targets, weights, offsets, bags
-        )  #: as the library keeps them; no features
+        (fit,) = adapter.trees(rows)
+        fit = with_rows(fit, weights, bags)
+        fit.loss.check(targets)
+        limits = settled(limits, len(targets) * len(fit.n_leaves))
+        _require_memory(fit, targets, limits)
+        leaves = frozen(training_leaves(adapter, rows, fit.n_leaves, limits, fit.placement))
+        self.walked = walk(adapter, fit, leaves, targets, offsets, verify, limits.n_threads)
+        self.adapter = adapter
+        self.loss = fit.loss
+        self.limits = limits
+        self._n_threads = limits.n_threads
+        self._raw = output == "raw"
+        self.targets = targets
+        self.underived = fit.no_derivative
+        self.classes = adapter.classes
+        #: as the library keeps them, without features
+        self.rows = TrainingRows(None, targets, weights, offsets, bags)
         self.label_weights = LabelWeights(adapter, self.rows, counts_classes)
-        self._as_fitted: FitsAgain | None = None
+        self._cache = Kept()  # which copies for rows with offsets share
         self.offsets: Offsets | None = None  #: of the rows that are asked about
         self.contributions = Contributions(self.walked, limits)
         self.verification: Verification | None = None
         if verify:
             errors = (0.0, None) if X is None else self.check_rows(X)
-            self.verification = self._findings(fitted, *errors)
+            self.verification = self._verification_of(fit, *errors)
         self._verify = verify
-        several = adapter.n_outputs > 1
-        self.outputs = (
-            (np.arange(adapter.n_outputs) if adapter.classes is None else adapter.classes)
-            if several
-            else None
-        )
 
-    def _findings(
-        self, fitted: BoostedFit, score_error: float, rounding_error: float | None
+    @property
+    def outputs(self) -> NDArray[Any] | None:
+        """(K,): the names of the classes or the numbers of the outputs; None for a single output."""
+        n_outputs = self.adapter.n_outputs
+        if n_outputs == 1:
+            return None
+        return np.arange(n_outputs) if self.classes is None else self.classes
+
+    def _verification_of(
+        self, fit: BoostedFit, score_error: float, rounding_error: float | None
     ) -> Verification:
-        """``rounding_error``: of scores that the library adds in single precision; None where there is none, or none is known."""
-        n_trees, scale = (
-            len(fitted.n_leaves),
-            float(np.abs(self.walked.score).max(initial=0.0)) or 1.0,
-        )
-        errors = score_error, self.walked.leaf_error, self.adapter.gradient_tolerance, scale
-        details = {"loss": fitted.loss.name, "sum_error": self.contributions.prove()}
-        details |= {} if rounding_error is None else {"rounding_error": rounding_error}
-        compared = [] if fitted.leaf_counts is None else ["leaf counts"]
-        compared += [] if fitted.leaf_hessians is None else ["leaf hessians"]
-        recovered = dict(self.walked.recovered)
-        placement, n_leaves = fitted.placement, int(fitted.n_leaves.sum())
-        held = None if placement is None else Held.encoded(n_leaves, placement)
+        """Return the findings of the replay.
+
+        ``rounding_error`` is of scores that the library adds in single precision; None where there is none, or none is known.
+        """
+        details: dict[str, Any] = {
+            "loss": fit.loss.name,
+            "sum_error": self.contributions.prove(),
+        }
+        if rounding_error is not None:
+            details["rounding_error"] = rounding_error
+        recorded = {"leaf counts": fit.leaf_counts, "leaf hessians": fit.leaf_hessians}
+        held = None
+        if fit.placement is not None:
+            held = Held.encoded(int(fit.n_leaves.sum()), fit.placement)
         return Verification(
-            len(self.targets),
-            n_trees,
-            *errors,
-            compared=compared,
-            recovered=recovered,
+            n_rows=len(self.targets),
+            n_trees=len(fit.n_leaves),
+            max_error=score_error,
+            leaf_error=self.walked.leaf_error,
+            tolerance=self.adapter.gradient_tolerance,
+            scale=self._largest or 1.0,
+            compared=[name for name, numbers in recorded.items() if numbers is not None],
+            recovered=dict(self.walked.recovered),
             held=held,
             details=details,
         )
 
     def check_rows(self, X: Any) -> tuple[float, float | None]:
-        """Compare the scores of training rows with the model's; the largest differences of `check_scores`."""
+        """Compare the scores of training rows with the model's; return the errors of `check_scores`."""
         return check_scores(self.adapter, X, self.walked.fit, self.walked.leaves)
 
     @property
     def fitted(self) -> FloatArray:
         """(N, K): the scores of the training rows with the offsets of the fit, which may stand in for the base."""
-        w, offsets = self.walked, self.rows.offsets
-        replaced = (
-            offsets is not None and Offsets.of(offsets, len(offsets), self.adapter).replace_base
-        )
-        return w.score - w.base if replaced else w.score
+        walked, offsets = self.walked, self.rows.offsets
+        if offsets is None or not Offsets.of(offsets, len(offsets), self.adapter).replace_base:
+            return walked.score
+        return walked.score - walked.base
 
     @property
     def backend(self) -> Backend:
@@ -197,9 +226,9 @@ class Boosting:
         """This model for rows with these offsets: answers of what is returned are about exactly these rows."""
         if offsets is None:
             return self
-        made = copy.copy(self)
-        made.offsets = offsets
-        return made
+        model = copy.copy(self)
+        model.offsets = offsets
+        return model
 
     def starts(self, n: int) -> FloatArray:
         """(n, K): where the scores of n rows start, from the base, their offsets or both; pushes are added to it."""
@@ -214,11 +243,9 @@ class Boosting:
 
     def _scores(self, X: Any) -> FloatArray:
         """(n, K): by the library's own account, with the offsets of these rows."""
-        return (
-            self.adapter.scores(X)
-            if self.offsets is None
-            else self.offsets.predictions(self.adapter, X)
-        )
+        if self.offsets is None:
+            return self.adapter.scores(X)
+        return self.offsets.predictions(self.adapter, X)
 
     def predictions(self, X: Any) -> FloatArray:
         """(n, K): raw scores, or their means by the link."""
@@ -226,7 +253,7 @@ class Boosting:
         return scores if self._raw else self.loss.mean(scores)
 
     def target_derivatives(self, X: Any) -> FloatArray:
-        """(K, n, N)."""
+        """Return the derivatives of predictions by the targets, (K, n, N)."""
         with self.backend.guard():
             return self._reverse(X).by_targets()
 
@@ -236,17 +263,17 @@ class Boosting:
             return self._reverse(X, outputs=[output]).by_columns(columns)
 
     def weight_derivatives(self, X: Any) -> FloatArray:
-        """(K, n, N)."""
+        """Return the derivatives of predictions by the row weights, (K, n, N)."""
         with self.backend.guard():
             return self._reverse(X).by_weights()
 
     def bytes_per_query(self) -> int:
-        """The adjoints of all scores and the result, for each output."""
+        """Return the size of the adjoints of all scores and of the result, for each output."""
         n_rows, n_outputs = self.targets.shape
         return 8 * int(n_rows) * int(n_outputs) * (int(n_outputs) + 3)
 
     def located(self, X: Any) -> tuple[NDArray[np.integer[Any]], FloatArray]:
-        """(n, T) leaves and (n, K) scores, whose sums of leaves are compared with the model on every use."""
+        """Return the leaves (n, T) and scores (n, K) of rows, once the sums of their leaf values agree with the model."""
         leaves, scores = self.adapter.coordinates(X, self._n_threads), self._scores(X)
         if self._verify and len(scores):
             self._check(leaves, scores)
@@ -257,8 +284,10 @@ class Boosting:
         """Names of the classes, two for one output; 0 and 1 where labels of 0 and 1 have a probability and no names."""
         if self.classes is not None:
             return self.classes
-        two = self.loss.meaning == "probability" and self.targets.shape[1] == 1
-        return np.arange(2) if two and bool(np.isin(self.targets, (0.0, 1.0)).all()) else None
+        if self.loss.meaning != "probability" or self.targets.shape[1] > 1:
+            return None
+        has_labels = bool(np.isin(self.targets, (0.0, 1.0)).all())
+        return np.arange(2) if has_labels else None
 
     @property
     def scored(self) -> Any:
@@ -276,33 +305,37 @@ class Boosting:
         return self.loss.mean(scores) if self.loss.meaning else None
 
     def as_targets(self, given: Any, n: int, what: str, rows: str) -> FloatArray:
-        """(n, K): targets, or classes, as the user gives them, rounded as the library keeps them."""
-        repeated = self.adapter.repeats_targets
-        found = inputs.as_targets(
-            given, n, self.adapter.n_outputs, self.classes, what, rows, repeated
-        )
-        if self.classes is not None and self.adapter.n_outputs == 1:
-            found = found[:, 1:]
-        found = round_to(self.adapter.precision, found)
-        self.loss.check(found, what, whole=False)
-        return found
+        """Return targets (n, K), or classes, as the user gives them, rounded as the library keeps them."""
+        repeated, n_outputs = self.adapter.repeats_targets, self.adapter.n_outputs
+        targets = inputs.as_targets(given, n, n_outputs, self.classes, what, rows, repeated)
+        if self.classes is not None and n_outputs == 1:
+            targets = targets[:, 1:]
+        targets = round_to(self.adapter.precision, targets)
+        self.loss.check(targets, what, whole=False)
+        return targets
+
+    def refitted_as_before(self) -> FitsAgain:
+        """Return the fit to its own targets, with the tree structure fixed."""
+        self._require_start("what_if")
+        return self._started(self._cache.get("refit to its own targets", self._refitted_as_before))
+
+    def _refitted_as_before(self) -> FitsAgain:
+        return self._refit(self.targets)
 
     def refitted(self, targets: FloatArray) -> FitsAgain:
-        """The fit to targets (N, K), the structure held fixed."""
+        """Return the fit to targets (N, K), with the tree structure fixed."""
         self._require_start("what_if")
-        if targets is self.targets and self._as_fitted is not None:
-            return self._started(self._as_fitted)
+        return self._started(self._refit(targets))
+
+    def _refit(self, targets: FloatArray) -> FitsAgain:
         self.loss.check(targets, "targets", whole=False)
         self.loss.check(targets[self.walked.weights > 0], "targets")  # which the fit starts from
-        (other,) = self.adapter.trees(replace(self.rows, targets=targets))
-        remaining = self.label_weights.with_targets(self.walked, targets, other.leaf_factors)
-        found = refit(self.walked, targets, other.loss, remaining, self._n_threads)
-        if targets is self.targets:
-            self._as_fitted = found
-        return self._started(found)
+        (fit,) = self.adapter.trees(replace(self.rows, targets=targets))
+        remaining = self.label_weights.with_targets(self.walked, targets, fit.leaf_factors)
+        return refit(self.walked, targets, fit.loss, remaining, self._n_threads)
 
     def leaf_fit(self, change: Change) -> tuple[LeafFit, FloatArray | None]:
-        """The leaves of a fit to other rows, and how often each row was drawn for each tree; None: all once, for all."""
+        """Return the leaves of a fit to other rows, and how often each row was drawn for each tree; None: all once, for all."""
         self._require_start("refit")
         self.label_weights.require_rule("refit")
         if self.loss.recorded:
@@ -322,14 +355,12 @@ class Boosting:
             )
         rows = RefitRows.of(change, adapter, weights, walked.fit.n_leaves, self.limits)
         self.loss.check(rows.targets, "targets")
-        given = TrainingRows(change.X, rows.targets, rows.weights, rows.offsets)
-        leaves, drawn = (
-            rows.leaves(walked.leaves),
-            None if walked.drawn is None else rows.draws(walked.drawn),
-        )
-        found = leaf_fit(adapter, walked, given, leaves, drawn, self._n_threads)
-        found = replace(found, class_weights=by_class)
-        return found, None if drawn is None else drawn.T.astype(np.float64)
+        training_rows = TrainingRows(change.X, rows.targets, rows.weights, rows.offsets)
+        leaves = rows.leaves(walked.leaves)
+        drawn = None if walked.drawn is None else rows.draws(walked.drawn)
+        fit = leaf_fit(adapter, walked, training_rows, leaves, drawn, self._n_threads)
+        sample_counts = None if drawn is None else drawn.T.astype(np.float64)
+        return replace(fit, class_weights=by_class), sample_counts
 
     def deleted(self, gone: Sequence[IntArray], question: str) -> FitsAgain:
         """Return fits without some rows each: the rules of the library follow the rows that remain."""
@@ -346,9 +377,9 @@ class Boosting:
             refit(self.walked, self.targets, self.loss, remaining, self._n_threads)
         )
 
-    def _started(self, found: FitsAgain) -> FitsAgain:
-        """A refit for rows whose offsets may stand in for the base: then it moves nothing."""
-        return found if self._bases else replace(found, base=np.zeros_like(found.base))
+    def _started(self, fits: FitsAgain) -> FitsAgain:
+        """Return refits for rows whose offsets may stand in for the base: then the base moves nothing."""
+        return fits if self._bases else replace(fits, base=np.zeros_like(fits.base))
 
     def deletions(self, X: Any) -> FloatArray:
         """Return the effects of deleting rows on scores to first order, (K, n, N); see `Reverse.by_deletions`."""
@@ -400,7 +431,7 @@ class Boosting:
         """(N, K): J'u of rows in these leaves; see `Combined`."""
         self.require_derivatives()
         with self.backend.guard():
-            given = (
+            combined = Combined(
                 self.walked,
                 self.contributions.rows,
                 leaves,
@@ -408,7 +439,7 @@ class Boosting:
                 self._n_threads,
                 self._bases,
             )
-            return Combined(*given).by_targets()
+            return combined.by_targets()
 
     def require_derivatives(self) -> None:
         """Raise where the loss has none."""
@@ -420,14 +451,13 @@ class Boosting:
             )
 
     def _reverse(self, X: Any, raw: bool = False, outputs: Any = slice(None)) -> Reverse:
+        """Return the backward pass for rows, of scores with ``raw`` and else of what derivatives are asked of."""
         self.require_derivatives()
         leaves, scores = self.located(X)
-        n, n_outputs = scores.shape
-        seeds = (
-            np.tile(np.eye(n_outputs), (n, 1, 1))
-            if self._raw or raw
-            else self.loss.mean_slopes(scores)
-        )
+        if self._raw or raw:
+            seeds = np.tile(np.eye(scores.shape[1]), (len(scores), 1, 1))
+        else:
+            seeds = self.loss.mean_slopes(scores)
         return Reverse(
             self.walked,
             self.contributions.rows,
@@ -437,15 +467,15 @@ class Boosting:
             self._bases,
         )
 
-    def prove(self, asked: Queries | Combination, made: FloatArray | None) -> None:
-        """Compare the sums of leaves with the scores of the model, and what pushes add up to (n, K) with those."""
-        rows = asked.queries if isinstance(asked, Combination) else asked
+    def prove(self, batch: Queries | Combination, sums: FloatArray | None) -> None:
+        """Compare sums of leaf values with the scores of the model, and sums of contributions (n, K) with those."""
+        rows = batch.queries if isinstance(batch, Combination) else batch
         leaves, scores = rows.coordinates, rows.predictions
         if self._verify and len(scores):
             self._check(leaves, scores)
-        if made is not None:
+        if sums is not None:
             of_leaves = leaf_scores(self.walked.fit, leaves, self.starts(len(leaves)))
-            check_added(asked, made, of_leaves, self.contributions.sizes(leaves), self._largest)
+            check_added(batch, sums, of_leaves, self.contributions.sizes(leaves), self._largest)
 
     @property
     def _largest(self) -> float:

@@ -166,10 +166,8 @@ class TreeWalk:
         if trees.schedule.coefficients is not None:
             omega, beta = trees.schedule.coefficients.omega, trees.schedule.coefficients.beta
             self.changes = (omega[1:] != omega[:-1]).any(axis=1) | (beta[1:] != beta[:-1])
-        self._counted: tuple[Any, FloatArray] = (
-            None,
-            np.empty(0),
-        )  # the score, and (N, 1 + K) weights and weighted residuals
+        # (N, 1 + K) weights and weighted residuals at the scores reached; None: they are not computed yet
+        self._weighted_residuals: FloatArray | None = None
         self.levels = [
             1.0
         ]  # first, so that a structure with a single level of draws is one without sampling
@@ -337,15 +335,16 @@ class TreeWalk:
         )
 
     def _weighted(self, residuals: FloatArray) -> FloatArray:
-        """(N, 1 + K): the weights of the rows, and weight * residual."""
-        if self._counted[0] is not self.score:  # a forest's residuals are those of all its trees
-            weights = (
-                np.ones(len(residuals))
-                if self.trees.row_weights is None
-                else self.trees.row_weights
-            )
-            self._counted = self.score, np.column_stack([weights, residuals * weights[:, None]])
-        return self._counted[1]
+        """Return the weights of the rows beside weight * residual, (N, 1 + K).
+
+        All trees of a forest see the same residuals, so they are weighted once.
+        """
+        if self._weighted_residuals is None:
+            weights = self.trees.row_weights
+            if weights is None:
+                weights = np.ones(len(residuals))
+            self._weighted_residuals = np.column_stack([weights, residuals * weights[:, None]])
+        return self._weighted_residuals
 
     def _leaf_sums(
         self, t: int, residuals: FloatArray, draw: FloatArray, drawn: FloatArray
@@ -376,10 +375,11 @@ class TreeWalk:
         Where earlier trees are dropped or scaled, a library that keeps predictions in single precision adds up all again.
         """
         c = self.trees.schedule.coefficients
+        if c is not None and not self.changes[t]:
+            return
+        self._weighted_residuals = None
         if c is None:
             self._add(t, 1.0)
-            return
-        if not self.changes[t]:
             return
         changed = np.flatnonzero(c.omega[t + 1] - c.omega[t])
         again = self.adapter.score_precision is not np.float64 and bool(
