@@ -148,19 +148,19 @@ def _require_classes(adapter: Model) -> None:
 
 
 def parts_of(model: Any) -> Any:
-    """The models inside one of several others, some of which have no exact weights; None for other objects."""
+    """Return the models inside one of several others, some of which have no exact weights; None for other objects."""
     if "sklearn" not in sys.modules:
         return None
     return import_module("axil.adapters.sklearn.parts").parts_of(model)
 
 
 def read_leaves(model: Any) -> Any:
-    """The adapter of any model of trees, of whose members only those about its leaves are meant; None for other objects."""
+    """Return the adapter of any model of trees; None for other objects. Only its members about leaves may be used."""
     return search(model, library_readers(TREES, leaves_only=True))
 
 
 def unread(model: Any) -> InputError | UnsupportedModelError:
-    """Return the error for an object that axil does not read: of a model its class is not supported, all else is no model."""
+    """Return the error for an object that axil does not read: a model of a class that is not supported, or no model."""
     if isinstance(model, type):
         return InputError(
             f"The model is the class {model.__name__} itself; expected a fitted model: {model.__name__}(...).fit(X, y)."
@@ -216,9 +216,12 @@ def _has(model: Any, name: str) -> bool:
 
 
 def around(model: Any) -> str:
-    """The way to the model inside an object that holds one, such as a forecaster; empty for other objects."""
-    kind = f"{type(model).__module__}."
-    return next((f"Pass {way}." for name, way in _FORECASTERS.items() if kind.startswith(name)), "")
+    """Return what to pass in place of an object that holds a model, such as a forecaster; empty for other objects."""
+    module = f"{type(model).__module__}."
+    for name, way in _FORECASTERS.items():
+        if module.startswith(name):
+            return f"Pass {way}."
+    return ""
 
 
 def fingerprint(model: Any, objective: Any = None) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.boosted_fit import RowGradients
-from axil.arrays import FloatArray
+from axil.arrays import FloatArray, LeafArray
 from axil.errors import InputError
 
 T = TypeVar("T")
@@ -36,15 +36,13 @@ class RecordedBags:
         self.bags = bags
         self.dtype = compact(bags).dtype.type  #: that holds the draws
 
-    def draw(
-        self, trees: range, leaves: NDArray[np.integer[Any]], gradients: RowGradients | None
-    ) -> NDArray[Any]:
+    def draw(self, trees: range, leaves: LeafArray, gradients: RowGradients | None) -> NDArray[Any]:
         """Return how often each row was drawn for each of these trees, (len(trees), N)."""
         return self.bags[:, trees.start : trees.stop].T
 
 
 class DrawnAgain(Generic[T]):
-    """Items by their numbers, in rising order; one before the last that was asked for begins them anew."""
+    """Items of a sequence that is drawn in order: one that came before the last begins the sequence anew."""
 
     _running: Iterator[T] | None = None
     _number = -1
@@ -55,12 +53,13 @@ class DrawnAgain(Generic[T]):
 
     def __getitem__(self, number: int) -> T:
         if self._running is None or number < self._number:
-            self._running, self._number = iter(self._begin()), -1
+            self._running = iter(self._begin())
+            self._number = -1
         while self._number < number:
             self._item = next(self._running)
             self._number += 1
         return self._item
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but the running draws, which cannot be copied."""
+        """Return everything but the running draws, which cannot be copied."""
         return {"_begin": self._begin}

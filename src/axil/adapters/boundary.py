@@ -11,27 +11,23 @@ import numpy as np
 
 from axil.errors import AxilError, InputError, shown
 
-# Methods of any adapter whose first argument is rows; a test compares these with the contracts.
+#: Methods that predict: nothing is asked of a library for no rows.
+PREDICTS = ("predictions", "scores", "mean_probabilities")
+#: Methods of any adapter whose first argument is rows; a test compares these with the contracts.
 TAKES_ROWS = (
-    *(
-        "again",
-        "assign",
-        "check_kept",
-        "coordinates",
-        "leaves",
-        "mean_probabilities",
-        "rows_of",
-        "smoother",
-        "table",
-    ),
-    *("unsolved", "whole_predictions"),
-    *("predictions", "scores"),
+    *PREDICTS,
+    "again",
+    "assign",
+    "check_kept",
+    "coordinates",
+    "leaves",
+    "rows_of",
+    "smoother",
+    "table",
+    "unsolved",
+    "whole_predictions",
 )
-_PREDICT = (*TAKES_ROWS[-2:], "mean_probabilities")  # nothing is asked of a library for no rows
-_OWN = (
-    "_leaves",
-    "through",
-)  # of single adapters; ``through`` is that of pipelines, for all of the above
+_THROUGH = "through"  # of pipelines, for all of the above
 DERIVATIVES = ("target_derivatives", "weight_derivatives")
 
 
@@ -42,14 +38,14 @@ class ReadsRows:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        for name in (*TAKES_ROWS, *_OWN, *DERIVATIVES):
+        for name in (*TAKES_ROWS, _THROUGH, *DERIVATIVES):
             method = vars(cls).get(name)
             if isinstance(method, FunctionType):
                 setattr(cls, name, _quoting(method))
 
 
 class Around(ReadsRows):
-    """An adapter around another, ``_inside``, which answers all that this one does not."""
+    """An adapter around another one, ``_inside``, which answers everything that this one does not define."""
 
     _inside: Any
 
@@ -60,9 +56,11 @@ class Around(ReadsRows):
 
 
 def _quoting(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method that turns the errors of its library into `InputError`."""
+
     @wraps(method)
     def call(self: Any, *arguments: Any, **options: Any) -> Any:
-        if method.__name__ in _PREDICT and arguments and arguments[0].shape[0] == 0:
+        if method.__name__ in PREDICTS and arguments and arguments[0].shape[0] == 0:
             return np.zeros((0, self.n_outputs))
         try:
             return method(self, *arguments, **options)

@@ -20,9 +20,7 @@ def digest(objects: Any) -> str:
     hasher = _Hasher("md5")
     try:
         return str(hasher.hash(objects))
-    except (
-        Exception
-    ):  # a lock, a generator or an open file among the settings: each object says so in its own way
+    except Exception:  # a lock, a generator or an open file: each object says so in its own way
         return f"unpickled {type(objects).__module__}.{type(objects).__qualname__}"
 
 
@@ -31,9 +29,8 @@ class _Hasher(NumpyHasher):  # type: ignore[misc]  # joblib has no types
 
     def __init__(self, hash_name: str):
         super().__init__(hash_name)
-        self._open: set[int] = (
-            set()
-        )  # functions whose description is being written: one may close over itself
+        # Functions whose description is being written: one may close over itself.
+        self._open: set[int] = set()
 
     def reducer_override(self, value: Any) -> Any:
         """Describe what pickle cannot find by its name, and leave the rest to pickle."""
@@ -42,6 +39,7 @@ class _Hasher(NumpyHasher):  # type: ignore[misc]  # joblib has no types
         return _described, (self._description(value),)
 
     def _description(self, value: Any) -> tuple[Any, ...]:
+        """Return what enters the digest of a function or class."""
         name = f"{value.__module__}.{value.__qualname__}"
         if isinstance(value, type) or id(value) in self._open:
             return (name,)
@@ -56,10 +54,10 @@ def _described(description: tuple[Any, ...]) -> None:
 
 def _is_importable(value: Callable[..., Any]) -> bool:
     """Return whether its module has this very object by its name."""
-    found: Any = sys.modules.get(value.__module__)
+    named: Any = sys.modules.get(value.__module__)
     for name in value.__qualname__.split("."):
-        found = getattr(found, name, None)
-    return found is value
+        named = getattr(named, name, None)
+    return named is value
 
 
 def _code(code: CodeType) -> tuple[Any, ...]:
@@ -69,6 +67,7 @@ def _code(code: CodeType) -> tuple[Any, ...]:
 
 
 def _constant(value: Any) -> Any:
+    """Return a constant of a function in a form that is equal in any process."""
     if isinstance(value, CodeType):
         return _code(value)
     if isinstance(value, frozenset):  # its order differs between processes

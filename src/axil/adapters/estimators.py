@@ -12,7 +12,7 @@ SEEDS = ("random_state", "random_seed", "seed")
 
 
 def clone(estimator: Any) -> Any:
-    """A copy with the same settings that is not fitted."""
+    """Return a copy with the same settings that is not fitted."""
     try:
         from sklearn.base import clone as unfitted
     except ImportError:
@@ -33,9 +33,10 @@ def number_of_features(model: Any) -> int:
 
 
 def seeds_of(estimator: Any) -> list[str]:
-    """The names of its settings that are seeds, those of estimators inside it too."""
-    found = [name for name in estimator.get_params() if name.rpartition("__")[2] in SEEDS]
-    taken = signature(type(estimator).__init__).parameters
-    return (
-        found or [name for name in SEEDS if name in taken][:1]
-    )  # CatBoost names only settings that were given
+    """Return the names of its settings that are seeds, those of estimators inside it too."""
+    names = [name for name in estimator.get_params() if name.rpartition("__")[2] in SEEDS]
+    if names:
+        return names
+    # CatBoost names only settings that were given.
+    parameters = signature(type(estimator).__init__).parameters
+    return [name for name in SEEDS if name in parameters][:1]

@@ -35,7 +35,7 @@ class Format:
 
 
 def load(path: Any, trust: bool = False) -> Any:
-    """The fitted model in a file; pickles, and types that skops does not know, only with ``trust``.
+    """Return the fitted model in a file; pickles, and types that skops does not know, only with ``trust``.
 
     LightGBM's text, XGBoost's JSON and UBJSON and CatBoost's .cbm hold numbers alone. A pickle runs what its author put in.
     """
@@ -61,7 +61,7 @@ def load(path: Any, trust: bool = False) -> Any:
         ) from None
     except Exception as error:  # each library has its own, and a pickle may raise anything
         raise InputError(
-            f"{path} looks like {kind.name} but cannot be read ({_said(error)}). "
+            f"{path} looks like {kind.name} but cannot be read ({_first_line(error)}). "
             f"It may be cut short, or written by another version; save the model again with {kind.save}."
         ) from None
 
@@ -75,21 +75,21 @@ def save(model: Any, path: Any, like: Any) -> None:
         raise InputError(
             f"{path} (--out) does not end in {' or '.join(kind.endings)}, as a file of {kind.name} does, which {like} is."
         )
-    with atomic(path) as part:
-        written = part.with_suffix(path.suffix)  # by whose ending XGBoost knows the form
+    with atomic(path) as temporary:
+        written = temporary.with_suffix(path.suffix)  # by whose ending XGBoost knows the form
         kind.write(model, written)
-        written.replace(part)
+        written.replace(temporary)
 
 
 def has_settings(path: Any) -> bool:
-    """Whether the file of a model holds the estimator with its settings, rather than trees alone."""
+    """Return whether the file of a model holds the estimator with its settings, rather than trees alone."""
     with Path(path).open("rb") as file:
         return _format_of(Path(path), file.read(HEAD)) in (SKOPS, PICKLE)
 
 
 @contextmanager
 def usable(path: Any, data: Any = None) -> Iterator[None]:
-    """Names the model's file, and that of the data in use, where the use of the model ends in a foreign error."""
+    """Name the model's file, and that of the data, where the use of the model ends in an error of another library."""
     try:
         yield
     except InputError as error:
@@ -99,18 +99,19 @@ def usable(path: Any, data: Any = None) -> Iterator[None]:
     except Exception as error:
         beside = "" if data is None else f" on the rows of {data}"
         raise InputError(
-            f"The model in {path} was read but cannot be used{beside} ({_said(error)}). The file may be damaged, or written by "
-            "another version of its library: save the model again. --debug shows where it happened."
+            f"The model in {path} was read but cannot be used{beside} ({_first_line(error)}). The file may be damaged, or "
+            "written by another version of its library: save the model again. --debug shows where it happened."
         ) from error
 
 
-def _said(error: Exception) -> str:
-    """The kind of an error and the first line of its message."""
+def _first_line(error: Exception) -> str:
+    """Return the kind of an error and the first line of its message."""
     lines = str(error).strip().splitlines() or ["no reason given"]
     return shortened(f"{type(error).__name__}: {lines[0]}", 300)
 
 
 def _format_of(path: Path, head: bytes) -> Format:
+    """Return the format of a file that begins with these bytes; raise for one that holds no model."""
     if not head:
         raise InputError(
             f"The model {path} is empty; expected the file of a fitted model: {FORMATS}."
@@ -129,7 +130,7 @@ def _format_of(path: Path, head: bytes) -> Format:
 
 
 def _members(path: Path) -> list[str]:
-    """The names in a zip file; none where it is damaged."""
+    """Return the names in a zip file; none where it is damaged."""
     try:
         with zipfile.ZipFile(path) as file:
             return file.namelist()
@@ -138,13 +139,14 @@ def _members(path: Path) -> list[str]:
 
 
 def _described(path: Path, head: bytes) -> str:
+    """Return in words what a file is that holds no model."""
     if path.suffix.lower() in (".csv", ".tsv", ".parquet"):
         return "a table of data by its name, not a model"
     return f"no model that axil knows: it begins with {head[:SHOWN]!r}"
 
 
 def _instead(head: bytes) -> str:
-    """Advice for files that are models, but cannot be read back."""
+    """Return advice for files that are models, but cannot be read back."""
     if b'"features_info"' in head or b'"boosting_params"' in head:
         return (
             f"This looks like CatBoost's JSON; write its binary form instead, with {CATBOOST.save}."
@@ -167,17 +169,16 @@ def _lightgbm(path: Path, trust: bool) -> Any:
 
 
 def _xgboost(path: Path, trust: bool) -> Any:
-    """A Booster, or the class of scikit-learn's kind that wrote it: that one predicts up to the best iteration."""
+    """Return a Booster, or the class of scikit-learn's kind that wrote it, which predicts up to the best iteration."""
     import xgboost
 
     booster = xgboost.Booster(model_file=str(path))
-    written = path.read_bytes()
-    if b"weight_drop" in written and b"weight_drop" not in booster.save_raw("json"):
-        stated = re.findall(rb'"version"\s*:\s*\[([\d, ]+)\]', written)  # in JSON alone
-        by = ".".join(stated[-1].decode().replace(" ", "").split(",")) if stated else "3.4 or newer"
+    content = path.read_bytes()
+    if b"weight_drop" in content and b"weight_drop" not in booster.save_raw("json"):
         raise InputError(
             f"{path} has weights of dropped trees (weight_drop) that XGBoost {xgboost.__version__}, installed here, leaves out "
-            f"without a word: the file was written by XGBoost {by}. Install that version, or another model would be explained."
+            f"without a word: the file was written by XGBoost {_xgboost_version(content)}. Install that version, or another "
+            "model would be explained."
         )
     kind = json.loads(booster.attr("scikit_learn") or "{}").get("_estimator_type")
     wrapper = {"regressor": xgboost.XGBRegressor, "classifier": xgboost.XGBClassifier}.get(kind)
@@ -186,6 +187,14 @@ def _xgboost(path: Path, trust: bool) -> Any:
     model = wrapper()
     model.load_model(str(path))
     return model
+
+
+def _xgboost_version(content: bytes) -> str:
+    """Return the version that wrote a file, as far as it says so: in JSON alone."""
+    versions = re.findall(rb'"version"\s*:\s*\[([\d, ]+)\]', content)
+    if not versions:
+        return "3.4 or newer"
+    return str(versions[-1].decode()).replace(" ", "").replace(",", ".")
 
 
 def _catboost(path: Path, trust: bool) -> Any:
@@ -223,7 +232,7 @@ def _pickle(path: Path, trust: bool) -> Any:
     return joblib.load(path)
 
 
-def _saved(model: Any, path: Path) -> None:
+def _save_model(model: Any, path: Path) -> None:
     model.save_model(str(path))
 
 
@@ -240,27 +249,42 @@ def _to_pickle(model: Any, path: Path) -> None:
 
 
 LIGHTGBM = Format(
-    "a LightGBM model", "lightgbm", "booster.save_model('model.txt')", _lightgbm, _saved, (".txt",)
+    name="a LightGBM model",
+    extra="lightgbm",
+    save="booster.save_model('model.txt')",
+    read=_lightgbm,
+    write=_save_model,
+    endings=(".txt",),
 )
 XGBOOST = Format(
-    "an XGBoost model",
-    "xgboost,scikit-learn",
-    "model.save_model('model.json')",
-    _xgboost,
-    _saved,
-    (".json", ".ubj"),
+    name="an XGBoost model",
+    extra="xgboost,scikit-learn",
+    save="model.save_model('model.json')",
+    read=_xgboost,
+    write=_save_model,
+    endings=(".json", ".ubj"),
 )
 CATBOOST = Format(
-    "a CatBoost model", "catboost", "model.save_model('model.cbm')", _catboost, _saved, (".cbm",)
+    name="a CatBoost model",
+    extra="catboost",
+    save="model.save_model('model.cbm')",
+    read=_catboost,
+    write=_save_model,
+    endings=(".cbm",),
 )
 SKOPS = Format(
-    "a model saved by skops",
-    "skops",
-    "skops.io.dump(model, 'model.skops')",
-    _skops,
-    _to_skops,
-    (".skops",),
+    name="a model saved by skops",
+    extra="skops",
+    save="skops.io.dump(model, 'model.skops')",
+    read=_skops,
+    write=_to_skops,
+    endings=(".skops",),
 )
 PICKLE = Format(
-    "a pickle", "scikit-learn", "joblib.dump(model, 'model.joblib')", _pickle, _to_pickle, PICKLES
+    name="a pickle",
+    extra="scikit-learn",
+    save="joblib.dump(model, 'model.joblib')",
+    read=_pickle,
+    write=_to_pickle,
+    endings=PICKLES,
 )

@@ -16,31 +16,35 @@ _WORDS = (nw.Categorical, nw.Enum, nw.String)
 
 
 def as_frame(X: Any) -> nw.DataFrame[Any] | None:
-    """The table that X is; None for arrays and sparse matrices."""
-    frame = None if sparse.issparse(X) else nw.from_native(X, eager_only=True, pass_through=True)
+    """Return the table that X is; None for arrays and sparse matrices."""
+    if sparse.issparse(X):
+        return None
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
     return frame if isinstance(frame, nw.DataFrame) else None
 
 
 def compressed(X: Any) -> Any:
-    """A sparse matrix or array as a csc or csr matrix, which every version of a library takes."""
+    """Return a sparse matrix or array as a csc or csr matrix, which every version of a library takes."""
     return sparse.csc_matrix(X) if X.format == "csc" else sparse.csr_matrix(X)
 
 
 def word_columns(frame: nw.DataFrame[Any]) -> list[str]:
-    """The names of the columns of categories or text."""
-    return [
-        name for name, dtype in frame.schema.items() if isinstance(dtype, _WORDS) or dtype in _WORDS
-    ]
+    """Return the names of the columns of categories or text."""
+    schema = frame.schema.items()
+    return [name for name, dtype in schema if isinstance(dtype, _WORDS) or dtype in _WORDS]
 
 
 def as_pandas(frame: nw.DataFrame[Any], objects: Collection[str], what: str) -> Any:
-    """A pandas frame, which ``what`` needs: numbers in float64, nulls as nan; the columns named in ``objects`` as they are."""
-    columns = {
-        name: np.array(frame[name].to_list(), dtype=object)
-        if name in objects
-        else frame[name].cast(nw.Float64).to_numpy()
-        for name in frame.columns
-    }
+    """Return a pandas frame, which ``what`` needs.
+
+    The columns named in ``objects`` stay as they are; others become numbers in float64, nulls nan.
+    """
+    columns = {}
+    for name in frame.columns:
+        if name in objects:
+            columns[name] = np.array(frame[name].to_list(), dtype=object)
+        else:
+            columns[name] = frame[name].cast(nw.Float64).to_numpy()
     return needed_pandas(what).DataFrame(columns)
 
 
@@ -49,35 +53,42 @@ def floats(
     dtype: DTypeLike = np.float64,
     categories: Mapping[str, Sequence[Any]] | None = None,
 ) -> NDArray[Any]:
-    """(n, columns): the table in floats, nulls as nan; of a column named in ``categories`` the number of each category there."""
-    found = np.empty(frame.shape, dtype=dtype, order="F")
+    """Return the table in floats, nulls as nan: (n, columns).
+
+    A column named in ``categories`` has the number of each value among its categories.
+    """
+    table = np.empty(frame.shape, dtype=dtype, order="F")
     for i, name in enumerate(frame.columns):
         if categories is not None and name in categories:
             codes = {category: code for code, category in enumerate(categories[name])}
-            found[:, i] = [codes.get(value, np.nan) for value in frame[name].to_list()]
+            table[:, i] = [codes.get(value, np.nan) for value in frame[name].to_list()]
         else:
-            found[:, i] = frame[name].cast(nw.Float64).to_numpy()
-    return found
+            table[:, i] = frame[name].cast(nw.Float64).to_numpy()
+    return table
 
 
 def array_of_floats(X: Any) -> NDArray[np.floating[Any]] | None:
-    """An array of numbers as libraries that keep float32 read it: floats as they are, others in float32; None for all else."""
+    """Return an array of numbers as libraries that keep float32 read it; None for all else.
+
+    Floats stay as they are, other numbers become float32.
+    """
     if not isinstance(X, np.ndarray) or X.dtype.kind not in "biuf":
         return None
     return X if X.dtype in (np.float32, np.float64) else X.astype(np.float32)
 
 
 def single_table(X: Any) -> NDArray[np.floating[Any]] | None:
-    """The numbers of X that a library casts to float32, cast already where they are not floats; None for all but numbers."""
+    """Return the numbers of X for a library that casts them to float32; None where X has other things than numbers.
+
+    Numbers that are not floats are cast already.
+    """
     frame = as_frame(X)
     if frame is None:
         return array_of_floats(X)
     if not frame.implementation.is_pandas():
-        return (
-            None
-            if any(not dtype.is_numeric() for dtype in frame.schema.values())
-            else floats(frame)
-        )
+        if all(dtype.is_numeric() for dtype in frame.schema.values()):
+            return floats(frame)
+        return None
     if any(not isinstance(dtype, np.dtype) or dtype.kind not in "biuf" for dtype in X.dtypes):
         return None
     return np.asarray(X.to_numpy(dtype=np.float32))

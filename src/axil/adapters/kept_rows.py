@@ -15,90 +15,94 @@ SAME = 1e-6  # of a column's range: a transformer may compute the rows it is fit
 ROUNDING = 1e3  # roundings of the largest value, which a transformer may mix into any column
 
 
-def check_rows(kept: Any, given: Any) -> None:
-    """Raise unless the features given, (N, p), are those that the model keeps, row by row."""
-    shape = given.shape
-    if kept.shape != shape:
+def check_rows(model_rows: Any, rows: Any) -> None:
+    """Raise unless the features of rows, (N, p), are those that the model keeps, row by row."""
+    if model_rows.shape != rows.shape:
         raise ExactnessError(
             "number of features",
-            shape[1],
-            kept.shape[1],
+            rows.shape[1],
+            model_rows.shape[1],
             "Pass the rows that the model was fitted on.",
         )
-    if sparse.issparse(kept) or sparse.issparse(given):
-        apart = _apart_sparse(sparse.csr_matrix(kept), sparse.csr_matrix(given))
+    if sparse.issparse(model_rows) or sparse.issparse(rows):
+        place = _first_sparse_difference(sparse.csr_matrix(model_rows), sparse.csr_matrix(rows))
     else:
-        apart = _apart(np.asarray(kept), np.asarray(given))
-    if apart is None:
+        place = _first_difference(np.asarray(model_rows), np.asarray(rows))
+    if place is None:
         return
-    row, column = apart
-    dense = [
-        part.toarray() if sparse.issparse(part) else np.asarray(part) for part in (given, kept)
-    ]
-    same = bool(
-        np.array_equal(np.sort(dense[0], axis=0), np.sort(dense[1], axis=0), equal_nan=True)
-    )
-    cause = (
-        "Every feature has the same values as in the fit, so the rows are in another order: pass them, and their targets, in the "
-        "order of the fit."
-        if same
-        else "The model keeps the rows that it was fitted on, and these are others: pass those of the fit, in its order."
-    )
-    what = f"feature {column} of training row {row} (both from 0)"
-    raise ExactnessError(what, float(dense[0][row, column]), float(dense[1][row, column]), cause)
-
-
-def check_targets(kept: FloatArray, given: FloatArray) -> None:
-    """Raise unless the targets, both (N, K), are those that the model keeps."""
-    slack = SAME * (float(np.abs(kept).max(initial=0.0)) or 1.0)
-    apart = np.argwhere(~(np.abs(kept - given) <= slack))
-    for row, output in apart[:1]:
-        same = bool(np.array_equal(np.sort(kept, axis=0), np.sort(given, axis=0)))
+    dense_rows = _as_dense(rows)
+    dense_model_rows = _as_dense(model_rows)
+    cause = "The model keeps the rows that it was fitted on, and these are others: pass those of the fit, in its order."
+    if _are_permuted(dense_rows, dense_model_rows):
         cause = (
-            "The model keeps the same targets in another order: pass y_train in the order of X_train."
-            if same
-            else "The model keeps the targets that it was fitted on, and these are others: pass those of the fit."
+            "Every feature has the same values as in the fit, so the rows are in another order: pass them, and their targets, "
+            "in the order of the fit."
         )
+    row, column = place
+    what = f"feature {column} of training row {row} (both from 0)"
+    raise ExactnessError(what, float(dense_rows[place]), float(dense_model_rows[place]), cause)
+
+
+def check_targets(model_targets: FloatArray, targets: FloatArray) -> None:
+    """Raise unless the targets, both (N, K), are those that the model keeps."""
+    slack = SAME * (float(np.abs(model_targets).max(initial=0.0)) or 1.0)
+    differ = ~(np.abs(model_targets - targets) <= slack)
+    for row, output in np.argwhere(differ)[:1]:
+        cause = "The model keeps the targets that it was fitted on, and these are others: pass those of the fit."
+        if _are_permuted(targets, model_targets):
+            cause = "The model keeps the same targets in another order: pass y_train in the order of X_train."
         what = f"target of training row {row} (from 0)"
-        raise ExactnessError(what, float(given[row, output]), float(kept[row, output]), cause)
+        target = float(targets[row, output])
+        raise ExactnessError(what, target, float(model_targets[row, output]), cause)
 
 
-def _apart(kept: NDArray[Any], given: NDArray[Any]) -> tuple[int, int] | None:
-    """The first place where the two differ."""
-    if kept.dtype.kind not in "biuf":
-        differ = np.asarray(kept != given)
+def _as_dense(rows: Any) -> NDArray[Any]:
+    return np.asarray(rows.toarray() if sparse.issparse(rows) else rows)
+
+
+def _are_permuted(values: NDArray[Any], others: NDArray[Any]) -> bool:
+    """Return whether every column has the same values in both, in any order."""
+    is_float = values.dtype.kind == "f" and others.dtype.kind == "f"
+    return bool(
+        np.array_equal(np.sort(values, axis=0), np.sort(others, axis=0), equal_nan=is_float)
+    )
+
+
+def _first_difference(model_rows: NDArray[Any], rows: NDArray[Any]) -> tuple[int, int] | None:
+    """Return the first place where the two differ; None: nowhere."""
+    if model_rows.dtype.kind not in "biuf":
+        differ = np.asarray(model_rows != rows)
     else:
-        kept = kept.astype(np.float64) if kept.dtype.kind == "b" else kept
-        given = given.astype(kept.dtype)  # as the fit rounded them
+        if model_rows.dtype.kind == "b":
+            model_rows = model_rows.astype(np.float64)
+        rows = rows.astype(model_rows.dtype)  # as the fit rounded them
         with np.errstate(invalid="ignore"):
-            low, high, largest = (
-                np.nanmin(kept, axis=0),
-                np.nanmax(kept, axis=0),
-                np.nanmax(np.abs(kept)),
-            )
-            close = np.abs(np.subtract(kept, given, dtype=np.float64)) <= _slack(
-                kept.dtype, high - low, largest
-            )
-        differ = ~(close | ((kept == given) | (np.isnan(kept) & np.isnan(given))))
-    found = np.argwhere(differ)
-    return None if not len(found) else (int(found[0, 0]), int(found[0, 1]))
+            spread = np.nanmax(model_rows, axis=0) - np.nanmin(model_rows, axis=0)
+            slack = _slack(model_rows.dtype, spread, np.nanmax(np.abs(model_rows)))
+            agree = np.abs(np.subtract(model_rows, rows, dtype=np.float64)) <= slack
+        agree |= model_rows == rows
+        agree |= np.isnan(model_rows) & np.isnan(rows)
+        differ = ~agree
+    places = np.argwhere(differ)
+    return (int(places[0, 0]), int(places[0, 1])) if len(places) else None
 
 
-def _apart_sparse(kept: Any, given: Any) -> tuple[int, int] | None:
-    """Comparison of sparse rows."""
-    kept = kept.astype(np.float64) if kept.dtype.kind == "b" else kept
-    low, high = (
-        np.asarray(side.toarray()).ravel() for side in (kept.min(axis=0), kept.max(axis=0))
-    )
-    largest = float(np.abs(kept.data).max(initial=0.0))
-    difference = (kept - given.astype(kept.dtype)).tocoo()
-    far = np.flatnonzero(
-        np.abs(difference.data) > _slack(kept.dtype, high - low, largest)[difference.col]
-    )
-    return None if not len(far) else (int(difference.row[far[0]]), int(difference.col[far[0]]))
+def _first_sparse_difference(model_rows: Any, rows: Any) -> tuple[int, int] | None:
+    """Return the first place where sparse rows differ; None: nowhere."""
+    if model_rows.dtype.kind == "b":
+        model_rows = model_rows.astype(np.float64)
+    low = np.asarray(model_rows.min(axis=0).toarray()).ravel()
+    high = np.asarray(model_rows.max(axis=0).toarray()).ravel()
+    largest = float(np.abs(model_rows.data).max(initial=0.0))
+    slack = _slack(model_rows.dtype, high - low, largest)
+    difference = (model_rows - rows.astype(model_rows.dtype)).tocoo()
+    entries = np.flatnonzero(np.abs(difference.data) > slack[difference.col])
+    if not len(entries):
+        return None
+    return int(difference.row[entries[0]]), int(difference.col[entries[0]])
 
 
 def _slack(dtype: Any, spread: NDArray[Any], largest: float) -> FloatArray:
-    """(p,): how far apart equal rows may be."""
+    """Return how far apart equal rows may be in each column, (p,)."""
     rounding = float(np.finfo(dtype).eps) if np.dtype(dtype).kind == "f" else 0.0
     return np.asarray(SAME * spread.astype(np.float64) + ROUNDING * rounding * float(largest))

@@ -6,14 +6,25 @@ import hashlib
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from axil.adapters.contract import Defaults, Form, Model, TrainingRows
 from axil.arrays import FloatArray, IntArray
 
 __all__ = ["Coordinates", "Member", "ResidualModel", "SumModel"]
+
+
+class KnownColumns(Protocol):
+    """Whatever knows the columns of the rows."""
+
+    n_features: int
+    feature_names: list[str] | None
+    takes_text: bool
+
+    def spelling(self, name: str) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -23,7 +34,7 @@ class Coordinates:
     parts: tuple[Any, ...]
 
     def __getitem__(self, rows: slice) -> Coordinates:
-        return Coordinates(tuple(part[rows] for part in self.parts))
+        return Coordinates(tuple(coordinates[rows] for coordinates in self.parts))
 
     @property
     def shape(self) -> tuple[int]:
@@ -39,20 +50,22 @@ class Member:
     coefficient: float = 1.0  #: what its predictions are multiplied by
     output: int | None = None  #: the one output that it predicts; None: all
     columns: IntArray | None = None  #: the features that it looks at; None: all
-    rows: IntArray | None = (
-        None  #: the rows of its fit, in their order, repeated as they were drawn; None: all
-    )
-    draws: IntArray | None = (
-        None  #: (N,) how often each row was drawn, where its fit took that for weights
-    )
+    #: the rows of its fit, in their order, repeated as they were drawn; None: all
+    rows: IntArray | None = None
+    #: (N,) how often each row was drawn, where its fit took that for weights
+    draws: IntArray | None = None
     weighted: bool = True  #: whether its fit was given the sample weights
 
     def weights(self, weights: FloatArray | None) -> FloatArray | None:
-        """The sample weights of its own rows, from those (N,) of all."""
-        weights = weights if self.weighted else None
-        if self.draws is not None:
-            weights = self.draws.astype(np.float64) if weights is None else weights * self.draws
-        return weights if weights is None or self.rows is None else weights[self.rows]
+        """Return the sample weights of its own rows, from those (N,) of all."""
+        own_weights = weights if self.weighted else None
+        if self.draws is not None and own_weights is None:
+            own_weights = self.draws.astype(np.float64)
+        elif self.draws is not None and own_weights is not None:
+            own_weights = own_weights * self.draws
+        if own_weights is None or self.rows is None:
+            return own_weights
+        return own_weights[self.rows]
 
 
 class SumModel(Defaults):
@@ -65,8 +78,8 @@ class SumModel(Defaults):
     members : list of Member
         The models inside. Either each predicts all outputs, and their products with the coefficients add up, or each predicts
         one.
-    columns : object
-        Whatever knows the columns of the rows: ``n_features``, ``feature_names``, ``takes_text`` and ``spelling``.
+    columns : KnownColumns
+        See `KnownColumns`.
     classes : array, optional
         The names of the classes.
     constant : float
@@ -82,12 +95,13 @@ class SumModel(Defaults):
         self,
         predict: Callable[[Any], Any],
         members: list[Member],
-        columns: Any,
-        classes: Any = None,
+        columns: KnownColumns,
+        classes: NDArray[Any] | None = None,
         constant: float = 0.0,
         read: Callable[[Any], Any] | None = None,
     ):
-        self._predict, self._read = predict, read
+        self._predict = predict
+        self._read = read
         self.constant = constant
         self._columns = columns
         self.members = members
@@ -95,28 +109,26 @@ class SumModel(Defaults):
         self.feature_names = columns.feature_names
         self.takes_text = columns.takes_text
         self.classes = classes
-        alone = members[0].output is not None
-        self.n_outputs = len(members) if alone else members[0].model.n_outputs
+        has_one_per_output = members[0].output is not None
+        self.n_outputs = len(members) if has_one_per_output else members[0].model.n_outputs
         self.encodings = sum(member.model.encodings for member in members)
         self.weighs_classes = any(member.model.weighs_classes for member in members)
         self.tolerance = max(member.model.tolerance for member in members)
-        self.refused_draws = next(
-            (m.model.refused_draws for m in members if m.model.refused_draws is not None), None
-        )
-        stated = [f"{member.model.fingerprint} {member.coefficient!r}" for member in members] + [
-            repr(constant)
-        ]
-        self.fingerprint = hashlib.sha256("\n".join(stated).encode()).hexdigest()
+        refusals = (member.model.refused_draws for member in members)
+        self.refused_draws = next((error for error in refusals if error is not None), None)
+        lines = [f"{member.model.fingerprint} {member.coefficient!r}" for member in members]
+        text = "\n".join([*lines, repr(constant)])
+        self.fingerprint = hashlib.sha256(text.encode()).hexdigest()
 
     def spelling(self, name: str) -> str:
-        """How the library writes a column's name."""
+        """Return how the library writes a column's name."""
         return str(self._columns.spelling(name))
 
     def _rows(self, X: Any) -> Any:
         return X if self._read is None else self._read(X)
 
     def rows_of(self, X: Any) -> list[Any]:
-        """The rows of X as each of the members gets them."""
+        """Return the rows of X as each of the members gets them."""
         X = self._rows(X)
         return [X if member.columns is None else X[:, member.columns] for member in self.members]
 
@@ -124,38 +136,36 @@ class SumModel(Defaults):
         """Raise unless the training data are what the model itself keeps of them. Default: it keeps nothing."""
 
     def members_on(self, rows: TrainingRows) -> list[Member]:
-        """Return the members with the rows of their own fits. Default: they know them without the training rows."""
+        """Return the members with the rows of their own fits. By default they know them without the training rows."""
         return self.members
 
     def coordinates(self, X: Any, n_threads: int = 1) -> Coordinates:
-        """The coordinates of the rows of X in every member."""
-        each = zip(self.members, self.rows_of(X))
+        """Return the coordinates of the rows of X in every member."""
+        pairs = zip(self.members, self.rows_of(X))
         return Coordinates(
-            tuple(member.model.coordinates(rows, n_threads) for member, rows in each)
+            tuple(member.model.coordinates(rows, n_threads) for member, rows in pairs)
         )
 
     def predictions(self, X: Any) -> FloatArray:
-        """(n, K): what the whole model predicts by its own account."""
-        with (
-            warnings.catch_warnings()
-        ):  # of names that rows have and the fit had not, or the other way round
+        """Return what the whole model predicts by its own account, (n, K)."""
+        # Warnings are of names that rows have and the fit had not, or the other way round.
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return np.asarray(self._predict(self._rows(X)), dtype=np.float64).reshape(
-                X.shape[0], self.n_outputs
-            )
+            predictions = np.asarray(self._predict(self._rows(X)), dtype=np.float64)
+        return predictions.reshape(X.shape[0], self.n_outputs)
 
     def causes(self, what: str) -> str:
-        """Reasons for a disagreement of the sum, once every member agrees."""
+        """Return reasons for a disagreement of the sum, once every member agrees."""
         return "The models inside agree with these data, but not what they add up to: its settings or models were changed since."
 
 
 class ResidualModel(SumModel):
-    """The adapter of a model of two: trees are fitted to the targets less the predictions of the first, and both add up."""
+    """The adapter of a sum of two models: trees are fitted to the targets less the predictions of the first."""
 
     form = Form.RESIDUAL
     stages: Any  #: the adapter of the trees
 
     def kept_rows(self, n_rows: int) -> IntArray | None:
-        """The rows, among ``n_rows``, that both were fitted on, in the order of their fits; None: all rows."""
-        found: IntArray | None = self.stages.kept_rows(n_rows)
-        return found
+        """Return the rows, among ``n_rows``, that both were fitted on, in the order of their fits; None: all rows."""
+        rows: IntArray | None = self.stages.kept_rows(n_rows)
+        return rows

@@ -1,4 +1,4 @@
-"""Pipelines: the transformers are applied, the last step is explained."""
+"""Pipelines: the transformers are applied, the last step is explained, or written with other leaves."""
 
 from __future__ import annotations
 
@@ -11,14 +11,21 @@ from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from inspect import Parameter, signature
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from axil.adapters.boundary import TAKES_ROWS, Around
 from axil.adapters.contract import TrainingRows
-from axil.adapters.searches import inside_of, is_calibrated, is_calibrated_ensemble, unwrapped
-from axil.errors import UnsupportedModelError
+from axil.adapters.searches import (
+    CALIBRATED,
+    inside_of,
+    is_calibrated,
+    is_calibrated_ensemble,
+    unwrapped,
+)
+from axil.errors import UnsupportedModelError, UnsupportedQuestionError
 
 
 class PipelineAdapter(Around):
@@ -29,9 +36,10 @@ class PipelineAdapter(Around):
     """
 
     def __init__(self, pipeline: Any, last: Any):
-        # Copied: a pipeline that is fitted again fits these very transformers.
-        before = [step for _, step in pipeline.steps[:-1] if _first_fitted(step) is not None]
-        self._steps = copy.deepcopy(pipeline[:-1]) if before else None
+        has_transformers = any(_first_fitted(step) is not None for _, step in pipeline.steps[:-1])
+        self._steps = None
+        if has_transformers:  # copied: a pipeline that is fitted again fits these very transformers
+            self._steps = copy.deepcopy(pipeline[:-1])
         self._inside = last
         for transformer in transformers(self._steps):
             if uses_targets(transformer):
@@ -46,10 +54,10 @@ class PipelineAdapter(Around):
                 )
         first = _first_fitted(pipeline)
         names = getattr(first, "feature_names_in_", None)
-        self.feature_names: list[str] | None = (
-            None if names is None else [str(name) for name in names]
-        )
-        self.n_features = _width(first)
+        self.feature_names: list[str] | None = None
+        if names is not None:
+            self.feature_names = [str(name) for name in names]
+        self.n_features = _n_columns(first)
         self.takes_text = True
         self.fingerprint = fingerprint(last, self._steps)
 
@@ -66,8 +74,8 @@ class PipelineAdapter(Around):
         return transformed
 
     def __getattr__(self, name: str) -> Any:
-        found = super().__getattr__(name)
-        return partial(self.through, found) if name in TAKES_ROWS else found
+        attribute = super().__getattr__(name)
+        return partial(self.through, attribute) if name in TAKES_ROWS else attribute
 
     def through(self, method: Callable[..., Any], X: Any, *arguments: Any) -> Any:
         """Call a method of the last step's adapter with transformed rows."""
@@ -75,55 +83,57 @@ class PipelineAdapter(Around):
             return method(np.zeros((0, self._inside.n_features)), *arguments)
         if self._steps is None:
             return method(X, *arguments)
-        with (
-            warnings.catch_warnings()
-        ):  # those of the transformers, which came with the fit already
+        with warnings.catch_warnings():  # transformers have warned in the fit already
             warnings.simplefilter("ignore")
             transformed = self._steps.transform(X)
         return method(transformed, *arguments)
 
     def spelling(self, name: str) -> str:
-        """scikit-learn keeps names as they are."""
+        """Return a name as it is: scikit-learn keeps it."""
         return name
 
 
 def _first_fitted(step: Any) -> Any:
-    """The first step that was fitted; "passthrough" and None, also in pipelines of their own, hand columns on unseen."""
+    """Return the first step that was fitted; None where there is none.
+
+    "passthrough" and None, also in pipelines of their own, hand columns on unseen.
+    """
     if not _is_pipeline(step):
         return None if isinstance(step, str) else step
-    return next(
-        (found for _, inside in step.steps if (found := _first_fitted(inside)) is not None), None
-    )
+    for _, inner_step in step.steps:
+        first = _first_fitted(inner_step)
+        if first is not None:
+            return first
+    return None
 
 
-def _width(step: Any) -> int:
-    """How many columns the first fitted step takes, by its own account or by the names that it knows."""
-    found = getattr(step, "n_features_in_", None)
-    if found is None and hasattr(step, "feature_names_in_"):
-        found = len(step.feature_names_in_)
-    if found is None:
+def _n_columns(step: Any) -> int:
+    """Return how many columns the first fitted step takes, by its own account or by the names that it knows."""
+    n_columns = getattr(step, "n_features_in_", None)
+    if n_columns is None and hasattr(step, "feature_names_in_"):
+        n_columns = len(step.feature_names_in_)
+    if n_columns is None:
         raise UnsupportedModelError(
             "transformer",
             type(step).__name__,
             "it does not say how many columns it was fitted on (n_features_in_)",
             "Set n_features_in_ in its fit, or transform first and explain the last step.",
         )
-    return int(found)
+    return int(n_columns)
 
 
 def last_step(model: Any) -> Any:
-    """The last step of a fitted pipeline, None for any other object."""
+    """Return the last step of a fitted pipeline, None for any other object."""
     return unwrapped(model.steps[-1][1]) if _is_pipeline(model) else None
 
 
 def _is_pipeline(model: Any) -> bool:
-    return "sklearn.pipeline" in sys.modules and isinstance(
-        model, sys.modules["sklearn.pipeline"].Pipeline
-    )
+    pipeline = sys.modules.get("sklearn.pipeline")
+    return pipeline is not None and isinstance(model, pipeline.Pipeline)
 
 
 def calibrates(model: Any) -> bool:
-    """Whether a classifier, or the last step of a pipeline, is calibrated."""
+    """Return whether a classifier, or the last step of a pipeline, is calibrated."""
     if is_calibrated(model) or is_calibrated_ensemble(model):
         return True
     inside = inside_of(model)
@@ -132,9 +142,8 @@ def calibrates(model: Any) -> bool:
     return last_step(model) is not None and calibrates(model.steps[-1][1])
 
 
-Reader = Callable[
-    [Any], Any
-]  # from a model to its adapter, None for an object that it does not know
+#: returns the adapter of a model, None for an object that it does not know
+Reader = Callable[[Any], Any]
 TREES = ("lightgbm", "xgboost", "catboost", "sklearn")  # libraries of trees
 
 
@@ -158,62 +167,119 @@ def search(model: Any, readers: list[Reader], together: str = "") -> Any:
     """
     inside = inside_of(model)
     if inside is not None:
-        found = search(inside[1], readers, together)
-        if found is not None and is_calibrated(model):
-            import_module("axil.adapters.sklearn.calibration").calibrate(found, model)
-        return found
+        adapter = search(inside[1], readers, together)
+        if adapter is not None and is_calibrated(model):
+            import_module("axil.adapters.sklearn.calibration").calibrate(adapter, model)
+        return adapter
     if last_step(model) is not None:
-        inner = search(model.steps[-1][1], readers, together)
-        return None if inner is None else PipelineAdapter(model, inner)
-    found = next((found for read in readers if (found := read(model)) is not None), None)
-    if found is not None or not together or "sklearn" not in sys.modules:
-        return found
+        adapter = search(model.steps[-1][1], readers, together)
+        return None if adapter is None else PipelineAdapter(model, adapter)
+    for read in readers:
+        adapter = read(model)
+        if adapter is not None:
+            return adapter
+    if not together or "sklearn" not in sys.modules:
+        return None
     reader = import_module(f"axil.adapters.sklearn.{together}")
     return reader.read(model, lambda member: search(member, readers, together))
 
 
 def fingerprint(last: Any, steps: Any) -> str:
-    """Digest of the last step and of what its transformers have learnt."""
-    from axil.adapters.digests import (
-        digest,
-    )  # joblib comes with scikit-learn, which has made the steps
+    """Return a digest of the last step and of what its transformers have learnt."""
+    # It needs joblib, which comes with scikit-learn, which has made the steps.
+    from axil.adapters.digests import digest
 
     return hashlib.sha256(f"{last.fingerprint} {digest(steps)}".encode()).hexdigest()
 
 
 def transformers(step: Any) -> Iterator[Any]:
-    """All fitted transformers inside a pipeline, a column transformer or a union, and the step itself."""
-    inner = (
-        getattr(step, "steps", None)
-        or getattr(step, "transformers_", None)
-        or getattr(step, "transformer_list", None)
-    )
-    if not inner:
+    """Return all fitted transformers inside a pipeline, a column transformer or a union, and the step itself."""
+    lists = (getattr(step, name, None) for name in ("steps", "transformers_", "transformer_list"))
+    inner = next((steps for steps in lists if steps), None)
+    if inner is None:
         if step is not None and not isinstance(step, str):
             yield step
         return
-    # A mapping from columns to transformers is skrub's way, lists of (name, transformer, ...) are scikit-learn's.
-    for part in inner.values() if isinstance(inner, Mapping) else (part[1] for part in inner):
-        yield from transformers(part)
+    if isinstance(inner, Mapping):  # from columns to transformers, as in skrub
+        inner_steps = list(inner.values())
+    else:  # (name, transformer, ...), as in scikit-learn
+        inner_steps = [entry[1] for entry in inner]
+    for inner_step in inner_steps:
+        yield from transformers(inner_step)
 
 
 def uses_targets(transformer: Any) -> bool:
-    """Whether its output is a function of the targets, beyond which columns it keeps, by its tags or as its fit demands them."""
+    """Return whether its output is a function of the targets, beyond which columns it keeps.
+
+    Its tags say so, or its fit demands targets.
+    """
     from sklearn import utils
 
     if callable(getattr(transformer, "get_support", None)):  # keeps some columns as they are
         return False
-    try:
-        demanded = signature(transformer.fit).parameters["y"].default is Parameter.empty
-    except (
-        AttributeError,
-        KeyError,
-        TypeError,
-        ValueError,
-    ):  # no fit, none that takes targets, or one of C
-        demanded = False
-    if demanded or not hasattr(transformer, "get_params"):
-        return demanded
+    if _demands_targets(transformer):
+        return True
+    if not hasattr(transformer, "get_params"):
+        return False
     if hasattr(utils, "get_tags"):
         return bool(utils.get_tags(transformer).target_tags.required)
     return bool(transformer._get_tags()["requires_y"])  # before scikit-learn 1.6
+
+
+def _demands_targets(transformer: Any) -> bool:
+    """Return whether the fit of a transformer has targets without a default."""
+    try:
+        return signature(transformer.fit).parameters["y"].default is Parameter.empty
+    except (AttributeError, KeyError, TypeError, ValueError):  # no fit, no targets, or one of C
+        return False
+
+
+# -- models with other leaves -----------------------------------------------------------------------------------------
+
+
+def rewritten(model: Any, make: Callable[[Any, Any], Any], X: Any = None) -> Any:
+    """Return a copy of the model with another fitted one inside; all around that is held fixed.
+
+    Parameters
+    ----------
+    model : object
+        A fitted model, or a search, a pipeline or a model with transformed targets around one.
+    make : callable
+        ``make(inside, rows)`` returns the other model, from the one inside and the rows as they reach it.
+    X : array or table, optional
+        The rows.
+    """
+    inside = inside_of(model)
+    if inside is not None:
+        name, fitted = inside
+        new = rewritten(fitted, make, X)
+        return _with_attribute(model, name, [new] if name == CALIBRATED else new)
+    if last_step(model) is not None:
+        rows = X
+        if X is not None and len(model.steps) > 1:
+            rows = model[:-1].transform(X)
+        *first, (name, last) = model.steps
+        return _with_attribute(model, "steps", [*first, (name, rewritten(last, make, rows))])
+    if hasattr(model, "regressor_") and hasattr(model, "transformer_"):
+        return _with_attribute(model, "regressor_", rewritten(model.regressor_, make, X))
+    return make(model, X)
+
+
+def _with_attribute(model: Any, name: str, value: Any) -> Any:
+    """Return a copy of the model with another value of an attribute."""
+    copied = copy.copy(model)
+    setattr(copied, name, value)
+    return copied
+
+
+def writer(model: Any) -> ModuleType:
+    """Return the module that writes models of this one's library."""
+    names = [kind.__module__.split(".")[0] for kind in type(model).__mro__]
+    library = next((name for name in TREES if name in names), None)
+    if library is None:
+        raise UnsupportedQuestionError(
+            "refit",
+            f"models of {names[0]} are not written",
+            "Ask explainer.without(X, rows) or what_if(X, targets).",
+        )
+    return import_module(f"axil.adapters.{library}.writer")

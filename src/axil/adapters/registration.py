@@ -42,24 +42,25 @@ def register(name: str, read: Callable[[Any], Model | None]) -> None:
 
 
 def _checked(name: str, read: Reader) -> Reader:
-    """A registered reader whose adapters satisfy the contract."""
+    """Return a registered reader that raises for adapters without the members of the contract."""
 
     def checked(model: Any) -> Any:
-        found = read(model)
-        if found is not None:
-            if not is_adapter(found):
-                raise InputError(
-                    f"The reader registered for {name} returned {shown(found)}; expected an adapter (a TreeModel or a "
-                    "SmootherModel of axil.adapters.contract), or None."
-                )
-            require_contract(found)
-        return found
+        adapter = read(model)
+        if adapter is None:
+            return None
+        if not is_adapter(adapter):
+            raise InputError(
+                f"The reader registered for {name} returned {shown(adapter)}; expected an adapter (a TreeModel or a "
+                "SmootherModel of axil.adapters.contract), or None."
+            )
+        require_contract(adapter)
+        return adapter
 
     return checked
 
 
 def is_adapter(model: Any) -> bool:
-    """Whether an object is meant as an adapter: made from a base class here, or with trees or a smoother to be read."""
+    """Return whether an object is meant as an adapter: made from a base class here, or with trees or a smoother."""
     if isinstance(model, (TreeModel, SmootherModel)):
         return True
 
@@ -73,29 +74,33 @@ def is_adapter(model: Any) -> bool:
 def require_contract(adapter: Any) -> None:
     """Raise `InputError` for an adapter that lacks members of the contract."""
     kind = type(adapter).__name__
-    smoother = isinstance(adapter, SmootherModel) or hasattr(adapter, "smoother")
-    if smoother and hasattr(adapter, "trees"):
+    is_smoother = isinstance(adapter, SmootherModel) or hasattr(adapter, "smoother")
+    if is_smoother and hasattr(adapter, "trees"):
         raise InputError(
             f"The adapter {kind} has both trees and a smoother; expected one of the two."
         )
-    needed = [*_members(Model), *_members(SmootherModel if smoother else Adapter)]
-    missing = [
-        name
-        for name in needed
-        if not hasattr(adapter, name) or id(getattr(type(adapter), name, None)) in _STUBS
-    ]
-    replaces = not missing and getattr(adapter, "offset_replaces_base", False)
-    if replaces and len(signature(adapter.predictions).parameters) < 2:
+    contract: type = Adapter
+    base: type = TreeModel
+    if is_smoother:
+        contract = SmootherModel
+        base = SmootherModel
+    missing = [name for name in (*_members(Model), *_members(contract)) if _lacks(adapter, name)]
+    takes_offsets = not missing and getattr(adapter, "offset_replaces_base", False)
+    if takes_offsets and len(signature(adapter.predictions).parameters) < 2:
         missing = ["predictions(X, offsets)"]
     if missing:
-        base = "SmootherModel" if smoother else "TreeModel"
         raise InputError(
             f"The adapter {kind} lacks {', '.join(missing)}. axil.adapters.contract documents each of them; its base class "
-            f"{base} has defaults for most."
+            f"{base.__name__} has defaults for most."
         )
 
 
+def _lacks(adapter: Any, name: str) -> bool:
+    """Return whether an adapter does not define a member, or has inherited one without a body."""
+    return not hasattr(adapter, name) or id(getattr(type(adapter), name, None)) in _STUBS
+
+
 def _members(contract: type) -> list[str]:
-    """Names of the attributes and methods that a contract itself states."""
+    """Return the names of the attributes and methods that a contract itself states."""
     methods = [name for name, value in vars(contract).items() if isinstance(value, FunctionType)]
     return [name for name in (*get_annotations(contract), *methods) if not name.startswith("_")]

@@ -18,12 +18,13 @@ from axil.arrays import BoolArray, FloatArray
 from axil.kernels import Backend, cpu
 from axil.kernels.choose import host_backend
 
-MOST_THRESHOLDS = MOST_LEAVES = 65535  # of a column, of a tree: both are numbered in two bytes
-LARGE = 500  # nodes of a tree, in the mean: to follow every row's way takes less time than to have every node look at every row
+MOST_THRESHOLDS = 65535  # of a column: ranks have two bytes
+MOST_LEAVES = 65535  # of a tree: leaf numbers have two bytes
+LARGE = 500  # nodes of a tree, in the mean: from here on it is faster to follow each row than to show all rows to each node
 
 
 class SplitKind(IntEnum):
-    """Where a node sends missing values; or that it tests for categories. The numbers are those of cpp/kernels.hpp."""
+    """The side to which a node sends missing values, or that it tests for categories: numbers of cpp/kernels.hpp."""
 
     LEFT = 0
     RIGHT = 1
@@ -41,12 +42,10 @@ class Splits:
     features: NDArray[np.int64]  #: (M,)
     thresholds: FloatArray  #: (M,); of no account for categories
     kinds: NDArray[np.int64]  #: (M,) of `SplitKind`
-    children: NDArray[
-        np.int64
-    ]  #: (M, 2) left and right: nodes by their number within the tree, or leaves as ~leaf
-    outcomes: dict[
-        int, NDArray[np.uint8]
-    ]  #: node -> 0 (left) or 1 for categories 0, 1, ..., for others, for missing
+    #: (M, 2) left and right: nodes by their number within the tree, or leaves as ~leaf
+    children: NDArray[np.int64]
+    #: of each node that tests for categories: 0 (left) or 1 for categories 0, 1, ..., for others, for missing values
+    outcomes: dict[int, NDArray[np.uint8]]
 
 
 @dataclass(frozen=True)
@@ -75,22 +74,52 @@ class Routes:
         n_threads: int,
         backend: Backend | None = None,
     ) -> bool:
-        """Fill ``out`` (T, n) with the leaves of the rows of ``table`` (n, features); whether that is the library's answer."""
+        """Fill in the leaves of rows.
+
+        Parameters
+        ----------
+        table : array of shape (n, features)
+            The rows.
+        out : array of shape (T, n)
+            Receives the leaf of each row in each tree.
+        n_threads : int
+            How many threads the host may use.
+        backend : Backend, optional
+            Where it is computed; by default on the host.
+
+        Returns
+        -------
+        bool
+            Whether the leaves are those of the library.
+        """
         if out.dtype.itemsize > 2:
             return False
-        routes = (self.columns, self.thresholds, self.views, self.outcomes, self.nodes, self.starts)
-        table = np.require(table, requirements="A")  # the kernel takes nothing else
-        odd = (backend or host_backend(n_threads)).assign(
-            table, *routes, self.single, self.strict, self.zero, out
+        if backend is None:
+            backend = host_backend(n_threads)
+        has_infinite_values = backend.assign(
+            np.require(table, requirements="A"),  # the kernel takes nothing else
+            self.columns,
+            self.thresholds,
+            self.views,
+            self.outcomes,
+            self.nodes,
+            self.starts,
+            self.single,
+            self.strict,
+            self.zero,
+            out,
         )
-        return self.infinite or not odd
+        return self.infinite or not has_infinite_values
 
 
 class Ways:
     """Large trees, whose nodes rows follow one by one, in float32: left is up to a threshold."""
 
     def __init__(self, trees: Iterable[tuple[NDArray[Any], ...]]):
-        """Trees by their nodes: left and right children (-1: leaf), features, thresholds, whether missing values go left."""
+        """Place the nodes of trees.
+
+        A tree is left and right children (-1: leaf), features, thresholds, and whether missing values go left.
+        """
         self._placed = cpu.Ways()
         for nodes in trees:
             self._placed.add(*nodes)
@@ -106,7 +135,7 @@ class Ways:
         n_threads: int,
         backend: Backend | None = None,
     ) -> bool:
-        """`Routes.assign`; on the host, whatever the back end."""
+        """Fill in the leaves of rows, as `Routes.assign` does; on the host, whatever the back end."""
         cpu.descend(self._placed, np.require(table, np.float32, "A"), out, n_threads)
         return True
 
@@ -114,29 +143,47 @@ class Ways:
 def make_routes(
     nodes: Splits, *, single: bool, strict: bool, zero: float, infinite: bool
 ) -> Routes | None:
-    """Routes through these trees; None where a column has too many thresholds or a tree too many leaves."""
+    """Return routes through these trees.
+
+    Parameters
+    ----------
+    nodes : Splits
+        The nodes of the trees.
+    single, strict, zero, infinite
+        How the library applies their tests: see `Routes`.
+
+    Returns
+    -------
+    Routes or None
+        None where a column has too many thresholds or a tree too many leaves.
+    """
     if -nodes.children.min(initial=0) > MOST_LEAVES:
         return None
-    categorical = nodes.kinds == SplitKind.CATEGORIES
-    used = np.flatnonzero(np.bincount(nodes.features))
-    column = np.searchsorted(used, nodes.features)
-    thresholds, ranks, ends = _ranks(column, nodes.thresholds, ~categorical, len(used))
+    is_categorical = nodes.kinds == SplitKind.CATEGORIES
+    used_features = np.flatnonzero(np.bincount(nodes.features))
+    column = np.searchsorted(used_features, nodes.features)
+    thresholds, ranks, ends = _ranks(column, nodes.thresholds, ~is_categorical, len(used_features))
     if np.diff(ends, prepend=0).max(initial=0) > MOST_THRESHOLDS:
         return None
-    # A view for each way that a column is looked at, and for each test of categories.
-    way = np.where(categorical, len(SplitKind) + np.arange(len(column)), nodes.kinds)
-    keys = column * (int(way.max(initial=0)) + 1) + way  # one number sorts much faster than two
-    _, first, view = np.unique(keys, return_index=True, return_inverse=True)
-    views = np.zeros((len(first), 4), dtype=np.int64)
-    views[:, 0], views[:, 1] = column[first], nodes.kinds[first]
-    tables = [nodes.outcomes[int(node)] for node in first[categorical[first]]]
+    # There is one view for each kind of test of a column, and for each test of categories.
+    kind = np.where(is_categorical, len(SplitKind) + np.arange(len(column)), nodes.kinds)
+    keys = column * (int(kind.max(initial=0)) + 1) + kind  # one number sorts much faster than two
+    _, first_nodes, view_of_node = np.unique(keys, return_index=True, return_inverse=True)
+    has_categories = is_categorical[first_nodes]
+    tables = [nodes.outcomes[int(node)] for node in first_nodes[has_categories]]
     sizes = np.array([len(table) for table in tables], dtype=np.int64)
-    views[categorical[first], 2] = np.cumsum(sizes) - sizes
-    views[categorical[first], 3] = sizes - 2
+    views = np.zeros((len(first_nodes), 4), dtype=np.int64)
+    views[:, 0] = column[first_nodes]
+    views[:, 1] = nodes.kinds[first_nodes]
+    views[has_categories, 2] = np.cumsum(sizes) - sizes
+    views[has_categories, 3] = sizes - 2
     packed = np.empty((len(column), 4), dtype=np.int32)
-    packed[:, 0], packed[:, 1], packed[:, 2:] = view.reshape(-1), ranks, nodes.children
+    packed[:, 0] = view_of_node.reshape(-1)
+    packed[:, 1] = ranks
+    packed[:, 2:] = nodes.children
+    columns = np.stack([np.append(used_features, 0), np.append(0, ends)], axis=1)
     return Routes(
-        columns=np.stack([np.append(used, 0), np.append(0, ends)], axis=1).astype(np.int64),
+        columns=columns.astype(np.int64),
         thresholds=thresholds,
         views=views,
         outcomes=np.concatenate([*tables, np.zeros(0)]).astype(np.uint8),
@@ -152,14 +199,19 @@ def make_routes(
 def _ranks(
     column: NDArray[np.int64], thresholds: FloatArray, numeric: BoolArray, n_columns: int
 ) -> tuple[FloatArray, NDArray[np.int64], NDArray[np.int64]]:
-    """The distinct thresholds of all columns, column after column, each node's rank among its own, and the columns' ends."""
-    chosen = np.flatnonzero(numeric)
-    order = chosen[np.lexsort((thresholds[chosen], column[chosen]))]
-    own, values = column[order], thresholds[order]
-    new = np.ones(len(order), dtype=bool)
-    new[1:] = (own[1:] != own[:-1]) | (values[1:] != values[:-1])
-    ends = np.cumsum(np.bincount(own[new], minlength=n_columns))
-    place = np.cumsum(new) - 1
+    """Return the distinct thresholds of all columns, each node's rank among those of its column, and the columns' ends.
+
+    Thresholds stand column after column. ``numeric`` says which nodes, (M,), test for numbers.
+    """
+    nodes = np.flatnonzero(numeric)
+    order = nodes[np.lexsort((thresholds[nodes], column[nodes]))]
+    sorted_columns = column[order]
+    sorted_thresholds = thresholds[order]
+    is_new = np.ones(len(order), dtype=bool)
+    is_new[1:] = np.diff(sorted_columns) != 0
+    is_new[1:] |= sorted_thresholds[1:] != sorted_thresholds[:-1]
+    ends = np.cumsum(np.bincount(sorted_columns[is_new], minlength=n_columns))
+    places = np.cumsum(is_new) - 1
     ranks = np.zeros(len(column), dtype=np.int64)
-    ranks[order] = place - np.append(0, ends)[own]
-    return values[new], ranks, ends
+    ranks[order] = places - np.append(0, ends)[sorted_columns]
+    return sorted_thresholds[is_new], ranks, ends

@@ -31,44 +31,50 @@ _AROUND_ONE = {
 
 
 def unwrapped(model: Any) -> Any:
-    """The model inside a fitted search (GridSearchCV and all that follow its interface), a FrozenEstimator, a classifier with a
-    threshold or a calibrated one; else the object.
+    """Return the model inside others; the object itself where there is nothing around it.
+
+    Around a model there may be fitted searches (GridSearchCV and all that follow its interface), a FrozenEstimator, and
+    classifiers with a threshold or a calibration.
     """
-    while (found := inside_of(model)) is not None:
-        model = found[1]
+    while (inside := inside_of(model)) is not None:
+        model = inside[1]
     return model
 
 
 def inside_of(model: Any) -> tuple[str, Any] | None:
-    """The model that this one predicts with, and the attribute that has it; None where this one has no other around it.
+    """Return the model that this one predicts with, and the attribute that has it; None where it has none inside.
 
     A search predicts with ``best_estimator_`` alone, which was fitted to all rows after the search. A frozen model is never
     fitted again, whatever is around it. A calibrated classifier has one inside, unless it is an ensemble.
     """
-    name = next((_AROUND_ONE[kind] for kind in kinds_of(model) if kind in _AROUND_ONE), None)
-    if name is None and not _is_search(model):
+    names = [_AROUND_ONE[kind] for kind in kinds_of(model) if kind in _AROUND_ONE]
+    if names:
+        name = names[0]
+    elif _is_search(model):
+        name = "best_estimator_"
+    else:
         return None
-    found = vars(model).get(name or "best_estimator_", _MISSING)
-    if found is _MISSING:
-        if (
-            name is None
-            and model.refit is False
-            and {"cv_results_", "best_params_", "study_"} & vars(model).keys()
-        ):
-            raise InputError(
-                f"This {type(model).__name__} has refit=False: it keeps no model, only scores. Fit a model with its "
-                "best_params_ to all rows and pass that, or search with refit=True."
-            )
+    inside = vars(model).get(name, _MISSING)
+    if inside is _MISSING and not names:
+        _refuse_search_without_model(model)
+    if inside is _MISSING:
         raise not_fitted(model)
     if name == CALIBRATED:
-        if len(found) > 1:
-            return None
-        found = found[0]
-    return name or "best_estimator_", found
+        return None if len(inside) > 1 else (name, inside[0])
+    return name, inside
+
+
+def _refuse_search_without_model(search: Any) -> None:
+    """Raise for a fitted search that keeps no model."""
+    if search.refit is False and {"cv_results_", "best_params_", "study_"} & vars(search).keys():
+        raise InputError(
+            f"This {type(search).__name__} has refit=False: it keeps no model, only scores. Fit a model with its "
+            "best_params_ to all rows and pass that, or search with refit=True."
+        )
 
 
 def is_calibrated(model: Any) -> bool:
-    """Whether an object is a classifier with the curves that calibrate it, as a CalibratedClassifierCV keeps them."""
+    """Return whether an object is a classifier with the curves that calibrate it, as a CalibratedClassifierCV keeps them."""
     return "_CalibratedClassifier" in kinds_of(model)
 
 
@@ -78,16 +84,17 @@ def is_calibrated_ensemble(model: Any) -> bool:
 
 
 def kinds_of(model: Any) -> list[str]:
-    """The names of scikit-learn's classes that an object is of, its own first."""
+    """Return the names of scikit-learn's classes that an object is an instance of, that of its own class first."""
     return [kind.__name__ for kind in type(model).__mro__ if kind.__module__.startswith("sklearn.")]
 
 
 def _is_search(model: Any) -> bool:
-    """Whether an object is a search by its class, or by what its fit has put into it."""
-    own = getattr(model, "__dict__", {})  # looked up statically: a proxy answers to any name
+    """Return whether an object is a search by its class, or by what its fit has put into it."""
+    attributes = getattr(model, "__dict__", {})  # looked up statically: a proxy answers to any name
+    if "refit" not in attributes:
+        return False
     names = [kind.__name__ for kind in type(model).__mro__]
-    named = "BaseSearchCV" in names or names[0].endswith("SearchCV")
-    fitted = (
-        "best_estimator_" in own and getattr_static(model, "best_params_", _MISSING) is not _MISSING
-    )
-    return "refit" in own and (named or fitted)
+    if "BaseSearchCV" in names or names[0].endswith("SearchCV"):
+        return True
+    has_params = getattr_static(model, "best_params_", _MISSING) is not _MISSING
+    return "best_estimator_" in attributes and has_params

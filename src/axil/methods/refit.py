@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import adapters, inputs
-from axil.adapters.pipeline import last_step
+from axil.adapters.pipeline import last_step, rewritten, writer
 from axil.adapters.searches import unwrapped
-from axil.adapters.writers import rewritten, writer
 from axil.arrays import FloatArray
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.inputs.copies import owned
