@@ -130,7 +130,8 @@ class CatBoostAdapter(TreeModel):
     tells_kinds_apart = True  # categories are whole numbers or text, and no real numbers
 
     def __init__(self, model: Any, reading: CatBoostReading, leaves_only: bool = False):
-        refuse(() if leaves_only else self.refusals, reading)
+        if not leaves_only:
+            refuse(self.refusals, reading)
         self._model = model
         self._reading = reading
         self._blob = reading.blob
@@ -150,9 +151,10 @@ class CatBoostAdapter(TreeModel):
 
     def _read_columns(self) -> None:
         names = [str(name) for name in self._model.feature_names_]
-        is_numbered = names == [str(i) for i in range(len(names))]
         self.n_features = len(names)
-        self.feature_names: list[str] | None = None if is_numbered else names
+        self.feature_names: list[str] | None = names
+        if names == [str(i) for i in range(len(names))]:
+            self.feature_names = None
         self.encodings = self._blob.features("target statistics")
         self._cat_features = [int(i) for i in self._model.get_cat_feature_indices()]
         # The record has the weights of rows that were shuffled for the categories.
@@ -228,7 +230,9 @@ class CatBoostAdapter(TreeModel):
         l2 follows the weights of all rows.
         """
         is_present = ~np.isnan(rows.targets)
-        weights = is_present * (1.0 if rows.weights is None else rows.weights[:, None])
+        weights = is_present.astype(np.float64)
+        if rows.weights is not None:
+            weights *= rows.weights[:, None]
         for k in np.flatnonzero(~weights.any(axis=0))[:1]:
             raise InputError(
                 f"y_train has no number in column {k}; "
@@ -323,7 +327,9 @@ class CatBoostAdapter(TreeModel):
             for rule, target in zip(ranks, rows.targets.T)
         ]
         factor = base_factor(last, n_trees, blob.scale, blob.bias, np.array(starts))
-        rates = np.full(n_trees, np.nan if self._reading.is_continued else last.rate)
+        rates = np.full(n_trees, last.rate)
+        if self._reading.is_continued:
+            rates[:] = np.nan
         leaf_values = blob.scale * blob.leaf_values.reshape(-1, self.n_outputs)
         entries = []
         for k, rule in enumerate(ranks):

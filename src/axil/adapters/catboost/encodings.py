@@ -396,6 +396,8 @@ def classifications(settings: dict[str, Any], n_outputs: int) -> list[Classifica
     """
     category_settings = settings["cat_feature_params"]
     loss = str(settings["loss_function"]["type"])
+    if loss != "MultiRMSE":
+        n_outputs = 1
     by_column = sorted(category_settings["per_feature_ctrs"].items(), key=lambda item: int(item[0]))
     descriptions = list[dict[str, Any]]()
     for _, column_descriptions in by_column:
@@ -407,7 +409,7 @@ def classifications(settings: dict[str, Any], n_outputs: int) -> list[Classifica
         binarization = description.get("target_binarization")
         if not binarization:
             continue
-        for output in range(n_outputs if loss == "MultiRMSE" else 1):
+        for output in range(n_outputs):
             classification = Classification(
                 output,
                 int(binarization["border_count"]),

@@ -217,7 +217,12 @@ def _held_out(model: CatBoostReading) -> str:
 
 
 def _flag(name: str) -> Callable[[CatBoostReading], str]:
-    return lambda model: "True" if any(model.values("boosting_options", name)) else ""
+    """Return what finds a setting of boosting that is on in any fit."""
+
+    def find_flag(model: CatBoostReading) -> str:
+        return "True" if any(model.values("boosting_options", name)) else ""
+
+    return find_flag
 
 
 def _continued_shrinkage(model: CatBoostReading) -> str:

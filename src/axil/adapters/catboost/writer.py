@@ -36,7 +36,9 @@ def write(model: Any, fits: list[LeafFit]) -> Any:
         ) from error
     if fit.estimated:
         bias = (fit.share * fit.base).tolist()
-        written.set_scale_and_bias(blob.scale, bias if len(bias) > 1 else bias[0])
+        if len(bias) == 1:
+            (bias,) = bias
+        written.set_scale_and_bias(blob.scale, bias)
     if fit.class_weights is not None:
         _put_class_weights(written, fit.class_weights, blob.present_classes)
     return written
@@ -47,8 +49,10 @@ def _put_class_weights(model: Any, weights: FloatArray, present: list[int]) -> N
     metadata = model.get_metadata()
     settings = json.loads(metadata["params"])
     class_weights = np.array(settings["data_processing_options"]["class_weights"], dtype=np.float64)
-    places: Any = slice(None) if len(class_weights) == len(weights) else present
-    class_weights[places] = np.float32(weights)
+    if len(class_weights) != len(weights):
+        class_weights[present] = np.float32(weights)
+    else:
+        class_weights[:] = np.float32(weights)
     settings["data_processing_options"]["class_weights"] = class_weights.tolist()
     metadata["params"] = json.dumps(settings)
 

@@ -55,7 +55,9 @@ def bagged_numbers(X: Any) -> Any:
         is_single = getattr(X, "dtype", None) == np.float32
     else:
         is_single = set(frame.schema.values()) == {nw.Float32}
-    return numbers(X, np.float32 if is_single else np.float64)
+    if is_single:
+        return numbers(X, np.float32)
+    return numbers(X, np.float64)
 
 
 def protected_copy(model: Any) -> Any:

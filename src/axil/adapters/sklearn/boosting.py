@@ -71,10 +71,11 @@ class GradientBoostingAdapter(StackAdapter):
         if not self.starts_with_base:
             return [stages]
         require_rows(rows, "loss", self._model.loss)
-        start, _ = self._start()
-        is_constant = getattr(self._model.init_, "strategy", "constant") == "constant"
+        percentile: float | None = float(self._start()[0][0])
+        if getattr(self._model.init_, "strategy", "constant") == "constant":
+            percentile = None
         ranks = self._huber(rows) if self._model.loss == "huber" else self._percentile(rows)
-        return [with_base(stages, ranks, rows, None if is_constant else float(start[0]), 0.0)]
+        return [with_base(stages, ranks, rows, percentile, 0.0)]
 
     def _percentile(self, rows: TrainingRows) -> SklearnPercentile:
         return SklearnPercentile(share_below(self._model), rows.weights, weighs_leaves=True)
@@ -182,7 +183,8 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
     refusals = LOSSES
 
     def __init__(self, model: Any, leaves_only: bool = False):
-        refuse(() if leaves_only else self.refusals, model)
+        if not leaves_only:
+            refuse(self.refusals, model)
         super().__init__(model)
         self.classes = getattr(model, "classes_", None)
         self.n_outputs = int(model.n_trees_per_iteration_)
@@ -362,7 +364,7 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
             thresholds=splits["num_threshold"].astype(np.float64),
             kinds=kinds,
             children=number[below],
-            outcomes=self._outcomes(splits, split_tree) if is_categorical.any() else {},
+            outcomes=self._outcomes(splits, split_tree),
         )
         return make_routes(nodes, single=False, strict=False, zero=-1.0, infinite=True)
 
@@ -371,8 +373,10 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
 
         Each is 0 (left) or 1 for every category, for other categories and for missing values.
         """
+        outcomes: dict[int, NDArray[np.uint8]] = {}
+        if not splits["is_categorical"].any():
+            return outcomes
         known_categories, index = self._model._bin_mapper.make_known_categories_bitsets()
-        outcomes = {}
         for i in np.flatnonzero(splits["is_categorical"]):
             split = splits[i]
             missing = np.uint8(not split["missing_go_to_left"])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from inspect import signature
 from typing import Any, ClassVar
@@ -64,7 +65,7 @@ class Calibration:
     before: Any  #: the `Calibration` of the classifier inside, which has the same scores
     #: from predictions to what the curves were fitted to, where these are no scores or
     #: probabilities
-    decisions: Any = None
+    decisions: Callable[[FloatArray], FloatArray] | None = None
 
     def probabilities(self, scores: FloatArray, means: FloatArray) -> FloatArray:
         """Return probabilities, (n, K), from scores (n, K) and what the link makes of them."""

@@ -131,7 +131,9 @@ class NeighboursAdapter(SmootherAdapter):
                 weights = np.asarray(rule(distance), dtype=float)
             else:
                 weights = np.ones(len(distance))
-            return np.asarray(weights / weights.sum() if len(weights) else weights)
+            if len(weights):
+                weights = weights / weights.sum()
+        return np.asarray(weights)
 
     def _require_neighbours(self, neighbours: Any) -> None:
         """Raise for rows without any training row within the radius."""

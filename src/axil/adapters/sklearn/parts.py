@@ -99,11 +99,12 @@ def bagging_members(model: Any) -> list[Member]:
     members = []
     for i, rows in enumerate(rows_drawn):
         features = np.asarray(model.estimators_features_[i])
+        columns = None if np.array_equal(features, all_features) else features
         member = Member(
             f"estimators_[{i}]",
             model.estimators_[i],
             1 / len(model.estimators_),
-            columns=None if np.array_equal(features, all_features) else features,
+            columns=columns,
             weighted=not is_drawn_by_weight,
         )
         if counts_as_weights:
@@ -225,9 +226,12 @@ def _side_by_side(model: Any) -> ModelsInside | None:
         return None
     is_binary = len(classifiers.inside) == 1 and classifiers.classes is not None
     members = [
-        Member(f"estimators_[{k}]", inside, output=None if is_binary else k)
-        for k, inside in enumerate(classifiers.inside)
+        Member(f"estimators_[{k}]", inside, output=k) for k, inside in enumerate(classifiers.inside)
     ]
+    n_outputs = len(members)
+    if is_binary:
+        members = [replace(members[0], output=None)]
+        n_outputs = 2
     about = "each output is predicted by a model of its own"
     if classifiers.classes is not None:
         about = (
@@ -238,7 +242,7 @@ def _side_by_side(model: Any) -> ModelsInside | None:
         model,
         members,
         classifiers.classes,
-        2 if is_binary else len(members),
+        n_outputs,
         about,
         of_scores=True,
         predict=partial(_scores_of_whole, classifiers),

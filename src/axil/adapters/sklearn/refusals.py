@@ -483,4 +483,6 @@ def refuse_learners(model: Any) -> None:
     """Raise for a fitted learner, or the last step of a pipeline, without derivatives."""
     model = unwrapped(model)
     last = last_step(model)
-    refuse(LEARNERS, model if last is None else last)
+    if last is not None:
+        model = last
+    refuse(LEARNERS, model)

@@ -8,18 +8,19 @@ Boosted ones are read as one model of several outputs, whose trees come one outp
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.boosted_fit import BoostedFit, RowGradients, Sampler, Schedule
 from axil.adapters.boundary import Around
-from axil.adapters.contract import Defaults, GradientTrees, Kind, TrainingRows
+from axil.adapters.contract import Defaults, GradientTrees, Kind, Model, TrainingRows
 from axil.adapters.members import Member, SumModel
+from axil.adapters.routes import Routes, Ways
 from axil.adapters.sklearn.adapter import reader_of
 from axil.adapters.sklearn.base import protected_copy, require_no_offsets
 from axil.arrays import FloatArray, LeafArray
@@ -28,7 +29,7 @@ from axil.inputs.copies import owned
 from axil.kernels import Backend
 
 #: From a model inside to its adapter, whatever its library.
-Read = Callable[[Any], Any]
+Read = Callable[[Any], Model | None]
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ _READERS: dict[str, Callable[[Any], Classifiers]] = {
 }
 
 
-def read_classifiers(model: Any, inside: Read) -> Any:
+def read_classifiers(model: Any, inside: Read) -> Model:
     """Return the adapter of classifiers side by side; ``inside`` reads each of them."""
     classifiers = classifiers_of(model)
     assert classifiers is not None
@@ -119,20 +120,22 @@ def read_classifiers(model: Any, inside: Read) -> Any:
     return _read_exact(classifiers, members)
 
 
-def _read_exact(classifiers: Classifiers, members: list[Any]) -> Any:
+def _read_exact(classifiers: Classifiers, members: Sequence[Model | None]) -> Model:
     """Return the adapter of classifiers with exact weights, from their own adapters."""
-    if any(member is None or member.n_outputs != 2 for member in members):
+    adapters = [member for member in members if member is not None and member.n_outputs == 2]
+    if len(adapters) < len(members):
         raise classifiers.refuse("a classifier that is not read by itself")
     if not all(hasattr(classifier, "predict_proba") for classifier in classifiers.inside):
         raise classifiers.refuse("a classifier without probabilities")
-    if len(members) == 1 and classifiers.classes is not None:
-        members[0].classes = classifiers.classes
-        return members[0]
+    if len(adapters) == 1 and classifiers.classes is not None:
+        adapters[0].classes = classifiers.classes
+        return adapters[0]
     outputs = [
-        Member(f"estimators_[{k}]", OfSecond(member), output=k) for k, member in enumerate(members)
+        Member(f"estimators_[{k}]", OfSecond(adapter), output=k)
+        for k, adapter in enumerate(adapters)
     ]
     predict = partial(_second, [protected_copy(classifier) for classifier in classifiers.inside])
-    whole = SumModel(predict, outputs, members[0], classifiers.classes)
+    whole = SumModel(predict, outputs, adapters[0], classifiers.classes)
     whole.calibration = classifiers.normalised
     return whole
 
@@ -148,7 +151,7 @@ class OfSecond(Around):
     n_outputs = 1
     classes: NDArray[Any] | None = None
 
-    def __init__(self, inside: Any):
+    def __init__(self, inside: Model):
         self._inside = inside
 
     def __getattr__(self, name: str) -> Any:
@@ -180,7 +183,7 @@ def _both(targets: FloatArray) -> FloatArray:
     return np.hstack([1 - targets, targets])
 
 
-def read(model: Any, inside: Read) -> Any:
+def read(model: Any, inside: Read) -> Model | None:
     """Return the adapter of boosted models side by side, which ``inside`` reads by gradients.
 
     None stands for any other object.
@@ -191,26 +194,29 @@ def read(model: Any, inside: Read) -> Any:
     return read_scores(classifiers, [inside(classifier) for classifier in classifiers.inside])
 
 
-def read_scores(classifiers: Classifiers, members: list[Any]) -> Any:
+def read_scores(classifiers: Classifiers, members: Sequence[Model | None]) -> Model:
     """Return the adapter of boosted models side by side, some without exact weights.
 
     ``members`` are their own adapters.
     """
-    if any(member is None or member.n_outputs != 1 for member in members):
+    adapters = [member for member in members if member is not None and member.n_outputs == 1]
+    if len(adapters) < len(members):
         raise classifiers.refuse("a model without trees, or with several scores")
-    if any(member.kind is Kind.EXACT for member in members):
+    if any(adapter.kind is Kind.EXACT for adapter in adapters):
         raise classifiers.refuse("settings that differ from output to output")
-    if len(members) == 1 and classifiers.classes is not None:
-        members[0].classes = classifiers.classes
-        return members[0]
-    if any(member.class_weight is not None for member in members):
+    boosted = cast("list[GradientTrees]", adapters)  # as their kind says
+    if len(boosted) == 1 and classifiers.classes is not None:
+        boosted[0].classes = classifiers.classes
+        return boosted[0]
+    if any(adapter.class_weight is not None for adapter in boosted):
         raise classifiers.refuse("class_weight, by which rows weigh otherwise for each class")
-    settings = [member.single_output_setting for member in members if member.single_output_setting]
-    if settings:
-        raise classifiers.refuse(settings[0])
+    settings = (adapter.single_output_setting for adapter in boosted)
+    setting = next(filter(None, settings), "")
+    if setting:
+        raise classifiers.refuse(setting)
     # It has scores, no predictions.
-    whole = SideBySide(classifiers, members)  # type: ignore[abstract]
-    reasons = (member.not_exact for member in members)
+    whole = SideBySide(classifiers, boosted)  # type: ignore[abstract]
+    reasons = (adapter.not_exact for adapter in boosted)
     whole.not_exact = next((reason for reason in reasons if reason is not None), None)
     return whole
 
@@ -242,7 +248,7 @@ class SideBySide(Defaults, GradientTrees):
         self._ends: NDArray[np.int64] | None = None  # of each member's trees
 
     @property
-    def routes(self) -> Any:
+    def routes(self) -> Routes | Ways | None:
         """Return the routes of the first member, as all are alike."""
         return self._members[0].routes
 

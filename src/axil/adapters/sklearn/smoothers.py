@@ -89,7 +89,9 @@ class SmootherAdapter(SklearnAdapter, SmootherModel):
 
     def _as_fitted(self, X: Any) -> Any:
         """Return rows in the precision of the fit, sparse if they are."""
-        return self._as_given(X).astype(np.float32 if self._in_single_precision() else np.float64)
+        if self._in_single_precision():
+            return self._as_given(X).astype(np.float32)
+        return self._as_given(X).astype(np.float64)
 
     def predictions(self, X: Any) -> FloatArray:
         """Return what ``predict`` gives, (n, K)."""
@@ -296,7 +298,8 @@ def alphas_of(model: Any) -> list[float]:
 
     Chosen penalties come before the setting.
     """
-    alphas = np.ravel(model.alpha_ if hasattr(model, "alpha_") else model.alpha).astype(np.float64)
+    setting = model.alpha_ if hasattr(model, "alpha_") else model.alpha
+    alphas = np.ravel(setting).astype(np.float64)
     if np.all(alphas == alphas[0]):
         return [float(alphas[0])]
     return [float(alpha) for alpha in alphas]

@@ -174,7 +174,8 @@ def _single(fit: Unsolved) -> str:
 
 
 def _ill_conditioned(fit: Unsolved) -> str:
-    alpha = getattr(fit.model, "alpha_" if hasattr(fit.model, "alphas") else "alpha", None)
+    name = "alpha_" if hasattr(fit.model, "alphas") else "alpha"
+    alpha = getattr(fit.model, name, None)
     smallest = "" if alpha is None else f" with alpha={np.min(alpha):g}"
     return f"{fit.condition:.1e}{smallest} ({fit.off})"
 

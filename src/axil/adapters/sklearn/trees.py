@@ -210,7 +210,9 @@ class StackAdapter(SklearnAdapter, TreeModel):
     def table(self, X: Any) -> NDArray[np.floating[Any]] | None:
         """Return the numbers in float32; zeros of sparse rows are numbers like others."""
         rows = self._rows(X)
-        return np.asarray(rows.toarray() if bool(sparse.issparse(rows)) else rows)
+        if bool(sparse.issparse(rows)):
+            rows = rows.toarray()
+        return np.asarray(rows)
 
 
 class ForestAdapter(StackAdapter):
@@ -477,13 +479,16 @@ class ForestAdapter(StackAdapter):
             factors = compute_sample_weight("balanced", self._label_codes(rows), indices=bag)
             return np.asarray(factors, dtype=np.float64)
 
-        is_balanced = getattr(self._model, "class_weight", None) == "balanced_subsample"
+        is_balanced = (
+            not self._is_bagging
+            and getattr(self._model, "class_weight", None) == "balanced_subsample"
+        )
         sampler = partial(
             BootstrapSampler,
             f"the bags of scikit-learn's {type(self._model).__name__}",
             rows.totals.n_rows,
             lambda: bags(self._bagged),
-            balanced if is_balanced and not self._is_bagging else None,
+            balanced if is_balanced else None,
         )
         seeds: list[Any] = [getattr(member, "random_state", None) for member in self._members]
         are_seeds = all(is_seed(seed) for seed in seeds)

@@ -35,7 +35,12 @@ from axil.adapters.sklearn.parts import (
     voting_members,
 )
 from axil.adapters.sklearn.refusals import CALIBRATION, fits_init
-from axil.adapters.sklearn.side_by_side import classifiers_of, read_classifiers, read_scores
+from axil.adapters.sklearn.side_by_side import (
+    Read,
+    classifiers_of,
+    read_classifiers,
+    read_scores,
+)
 from axil.arrays import FloatArray
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 from axil.inputs.copies import owned
@@ -43,10 +48,9 @@ from axil.inputs.copies import owned
 SAME_CHANCE = 1e-9  # relative difference of a row's chances to be drawn
 #: The ``widest`` of an init: float32 times the condition numbers of common tables.
 WIDEST_INIT = 1e-3
-Read = Callable[[Any], Model | None]  # from a model inside to its adapter, whatever its library
 
 
-def read(model: Any, inside: Read) -> SumModel | None:
+def read(model: Any, inside: Read) -> Model | None:
     """Return the adapter for such a model, None for any other object.
 
     ``inside`` reads the models that it consists of.
@@ -104,7 +108,7 @@ def _stacking(model: Any, inside: Read) -> SumModel:
     return SumModel(protected_copy(model).predict, members, members[0].model, constant=intercept)
 
 
-def _each_output(model: Any, inside: Read) -> Any:
+def _each_output(model: Any, inside: Read) -> Model:
     """Return the adapter of a model for each output, side by side."""
     adapters = [
         _read(inside, estimator, f"estimators_[{k}]", takes_derivatives=True, takes_scores=True)
@@ -226,7 +230,7 @@ def _calibrated(model: Any, inside: Read) -> SumModel:
     return CalibratedEnsemble(model, members, members[0].model)
 
 
-WRAPPERS: dict[str, Callable[[Any, Read], SumModel | None]] = {
+WRAPPERS: dict[str, Callable[[Any, Read], Model | None]] = {
     "VotingRegressor": _voting,
     "VotingClassifier": _voting,
     "StackingRegressor": _stacking,

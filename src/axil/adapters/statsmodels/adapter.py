@@ -79,7 +79,8 @@ class LeastSquaresAdapter(SmootherModel):
         if X.shape[0] == 0:
             return np.zeros((0, len(self._params)))
         if self._formula is None:
-            return np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
+            dense = X.toarray() if hasattr(X, "toarray") else X
+            return np.asarray(dense, dtype=np.float64)
         design, _ = self._results._transform_predict_exog(X, transform=True)
         rows = np.asarray(design, dtype=np.float64)
         if not np.isfinite(rows).all():
