@@ -120,7 +120,7 @@ def traits(case: object, explainer: axil.Explainer, structures: list[Structure])
         and verified_model(explainer).adapter.classes is None,
         "classes": verified_model(explainer).adapter.classes is not None,
         "rows held out": any((own[given > 0] == 0).any() for own in counted),
-        "leaves smoothed": any(s.mixing is not None for s in structures),
+        "leaves smoothed": any(s.linear_leaves.mixing is not None for s in structures),
         "sparse features": sparse.issparse(X),
         "a pipeline": hasattr(model, "named_steps"),
     }

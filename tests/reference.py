@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.sparse import csr_array
 
-from axil.structure import Ancestors, Coefficients, NewtonRule, Structure, cell_dtype
+from axil.structure import Ancestors, Coefficients, LinearLeaves, NewtonRule, Structure, cell_dtype
 
 
 def leaf_average(v, leaf):
@@ -84,8 +84,10 @@ def dense_weights(structure, queries):
             left += omega[t, s] * of_base[s][leaves[s]]
         A = csr_array((w * draw[t], (leaves[t], np.arange(n))), shape=(structure.n_leaves[t], n))
         own = slice(structure.starts[t], structure.starts[t + 1])
-        mixing = None if structure.mixing is None else structure.mixing[t]
-        P = np.diag(structure.leaf_scale[own]) if mixing is None else mixing.toarray()
+        mixing = (
+            None if structure.linear_leaves.mixing is None else structure.linear_leaves.mixing[t]
+        )
+        P = np.diag(structure.linear_leaves.scale[own]) if mixing is None else mixing.toarray()
         of_targets.append(P @ (A @ seen))
         of_base.append(-P @ (A @ left))
     k = beta[-1] * (
@@ -116,7 +118,7 @@ def replayed_steps(s, y, queries, output=0):
             sums[leaf] = alone
             part = s.leaf_values(t, sums)
             if (
-                s.shift is not None
+                s.linear_leaves.shift is not None
             ):  # in proportion to what the leaf's value is without the shift, or else to its sum
                 whole = np.bincount(leaves, added, s.n_leaves[t])
                 linear = s.leaf_values(t, whole[:, None])[:, 0]
@@ -150,7 +152,11 @@ def replay(s, y, queries, brought=None, output=0):
     for t in range(s.n_trees):
         fitted = predicted(t, rows) + (0.0 if s.offsets is None else s.offsets[:, output])
         added = w * draw[t] * (y - fitted)
-        shift = 0.0 if s.shift is None else s.shift[s.starts[t] : s.starts[t + 1]]
+        shift = (
+            0.0
+            if s.linear_leaves.shift is None
+            else s.linear_leaves.shift[s.starts[t] : s.starts[t + 1]]
+        )
         values.append(
             s.leaf_values(t, np.bincount(rows[t], added, s.n_leaves[t])[:, None])[:, 0] + shift
         )
@@ -197,8 +203,8 @@ def reweighted_replay(s, y, w, queries, n_gone=0):
             np.add.at(sums, rows[t], w * draw[t] * (residuals - value[rows[t]]))
             counts = (denominator != 0) & ~np.isinf(l2[own]) & (step < s.regularisation.steps[own])
             value[counts] += sums[counts] / denominator[counts]
-        if s.shift is not None:
-            scale, shift = s.leaf_scale[own], s.shift[own]
+        if s.linear_leaves.shift is not None:
+            scale, shift = s.linear_leaves.scale[own], s.linear_leaves.shift[own]
             moved = np.divide(shift, scale, out=np.zeros_like(shift), where=scale > 0)  # of the sum
             inverse = np.divide(
                 1.0, denominator, out=np.zeros_like(denominator), where=denominator != 0
@@ -207,7 +213,7 @@ def reweighted_replay(s, y, w, queries, n_gone=0):
         if s.averages:
             sums = np.zeros(s.n_leaves[t], complex)
             np.add.at(sums, rows[t], w * draw[t] * residuals)
-            lost = (weight == 0) & (s.leaf_weights[own] > 0) & (s.leaf_scale[own] > 0)
+            lost = (weight == 0) & (s.leaf_weights[own] > 0) & (s.linear_leaves.scale[own] > 0)
             for leaf in np.flatnonzero(lost):
                 value[leaf] = inherited_value(s, t, leaf, weight, sums, l2[own].min(initial=np.inf))
             if not s.beta.any() and not weight.any() and lost.any():
@@ -378,14 +384,12 @@ def random_structure(
         cells=(level * n_leaves[:, None] + leaves).astype(cell_dtype(most_leaves * len(draws))),
         n_leaves=n_leaves,
         leaf_weights=leaf_weights,
-        leaf_scale=scale,
+        linear_leaves=LinearLeaves(scale, shift, mixing),
         regularisation=regularisation,
         rates=rates,
         base=None if base is None else np.array([base]),
         row_weights=weights,
         offsets=rng.normal(size=(n_rows, 1)) if offsets else None,
-        mixing=mixing,
-        shift=shift,
         draws=np.asarray(draws),
         coefficients=known,
         ancestors=None

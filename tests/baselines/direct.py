@@ -129,7 +129,7 @@ class Fit:
         else:
             self.omega, self.beta = s.coefficients.omega, s.coefficients.beta
         with np.errstate(divide="ignore"):
-            l2 = 1.0 / s.leaf_scale - s.leaf_weights
+            l2 = 1.0 / s.linear_leaves.scale - s.leaf_weights
         self.values, self.residuals, self.totals = [], [], []
         for t in range(s.n_trees):
             self.residuals.append(y - self.offsets - self.before(t, self.leaf))

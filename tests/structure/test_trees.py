@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from axil.structure import Coefficients, NewtonRule, cell_dtype
+from axil.structure import Coefficients, LinearLeaves, NewtonRule, cell_dtype
 from tests.reference import random_structure
 
 
@@ -23,7 +23,7 @@ def test_a_structure_is_frozen():
         structure.rates,
         structure.row_weights,
         structure.starts,
-        structure.mixing[0].data,
+        structure.linear_leaves.mixing[0].data,
     ]
     for array in arrays:
         with pytest.raises(ValueError, match="read-only"):
@@ -70,11 +70,11 @@ def wrong_parts():
     yield {"columns": np.arange(6.0)}
     yield {"offsets": np.zeros(40)}
     yield {"base": np.zeros((1, 1))}
-    yield {"leaf_scale": np.ones(total, np.float32)}
+    yield {"linear_leaves": LinearLeaves(np.ones(total, np.float32))}
     yield {"row_weights": np.ones(39)}
-    yield {"mixing": (csr_array(np.eye(3)),)}
-    yield {"mixing": (csr_array(np.eye(8)),) * 6}
-    yield {"shift": np.ones(total - 1)}
+    yield {"linear_leaves": LinearLeaves(np.ones(total), mixing=(csr_array(np.eye(3)),))}
+    yield {"linear_leaves": LinearLeaves(np.ones(total), mixing=(csr_array(np.eye(8)),) * 6)}
+    yield {"linear_leaves": LinearLeaves(np.ones(total), np.ones(total - 1))}
     yield {"regularisation": NewtonRule(np.ones(total), np.ones(total - 1))}
     yield {"coefficients": Coefficients(np.zeros((7, 6)), np.ones(6))}
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from axil.kernels import Rows, cpu
 from axil.kernels.cpu import Cpu
 from axil.machine.arrays import host
-from axil.structure import Structure
+from axil.structure import LinearLeaves, Structure
 from axil.weights import leaf_space, passes
 from axil.weights.boosting import BoostedTrees
 from axil.weights.passes import leaf_sums
@@ -35,7 +35,9 @@ def plain(leaves, rate=0.5):
     leaves = np.asarray(leaves, dtype=np.uint8)
     n_leaves = leaves.max(axis=1).astype(np.int64) + 1
     counts = np.concatenate([np.bincount(leaf) for leaf in leaves]).astype(float)
-    return Structure(leaves, n_leaves, counts, 1 / counts, np.full(len(leaves), rate), None)
+    return Structure(
+        leaves, n_leaves, counts, LinearLeaves(1 / counts), np.full(len(leaves), rate), None
+    )
 
 
 def random_queries(structure, n, seed=0):

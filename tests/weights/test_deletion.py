@@ -12,6 +12,7 @@ import axil
 from axil import InputError, UnsupportedQuestionError
 from axil.kernels.cpu import Cpu
 from axil.methods.question import verified_model
+from axil.structure import LinearLeaves
 from axil.weights import deletion, deletion_work
 from axil.weights.answers import gathered
 from axil.weights.boosting import BoostedTrees
@@ -90,7 +91,7 @@ def test_rows_are_left_out_of_their_own_predictions(shape, way):
         others = [
             np.delete(drawn[t] * (leaves[t] == leaves[t, j]), j).sum() for t in range(s.n_trees)
         ]
-        moved = s.leaf_scale[s.starts[:-1] + leaves[:, j].astype(int)] > 0
+        moved = s.linear_leaves.scale[s.starts[:-1] + leaves[:, j].astype(int)] > 0
         lonely = (np.array(others) == 0) & (drawn[:, j] > 0) & moved
         if s.n_rows == 1 or (lonely.any() and not s.averages):
             expected.append(np.nan)
@@ -136,9 +137,11 @@ def first_trees(s, n):
         cells=np.ascontiguousarray(s.cells[:n]),
         n_leaves=s.n_leaves[:n],
         leaf_weights=s.leaf_weights[:end],
-        leaf_scale=s.leaf_scale[:end],
+        linear_leaves=LinearLeaves(
+            s.linear_leaves.scale[:end],
+            None if s.linear_leaves.shift is None else s.linear_leaves.shift[:end],
+        ),
         rates=s.rates[:n],
-        shift=None if s.shift is None else s.shift[:end],
         regularisation=replace(rule, l2=rule.l2[:end], steps=rule.steps[:end]),
     )
 
@@ -162,9 +165,8 @@ def test_a_row_that_outweighs_its_leaves_is_replayed():
     leaf_weights = np.concatenate(
         [np.bincount(leaf, w, n) for leaf, n in zip(s.leaves(), s.n_leaves)]
     )
-    s = replace(
-        s, row_weights=w, leaf_weights=leaf_weights, leaf_scale=s.regularisation.scale(leaf_weights)
-    )
+    linear_leaves = LinearLeaves(s.regularisation.scale(leaf_weights))
+    s = replace(s, row_weights=w, leaf_weights=leaf_weights, linear_leaves=linear_leaves)
     engine, y, queries = BoostedTrees(s, Cpu(2)), targets_of(s), random_queries(s, 5)
     assert 3 in engine.deletions(y, ENOUGH).by_replay(slice(0, s.n_rows))
     left = weights_without(s, 3)

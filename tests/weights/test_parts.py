@@ -24,8 +24,13 @@ def test_what_leaves_say_of_all_rows_is_what_each_row_says(own, heavy, such):
     leaf_weights = np.concatenate(
         [np.bincount(leaf, d, n) for leaf, d, n in zip(s.leaves(), drawn, s.n_leaves)]
     )
-    scale = np.where(s.leaf_scale > 0, s.regularisation.scale(leaf_weights), 0.0)
-    s = replace(s, row_weights=w, leaf_weights=leaf_weights, leaf_scale=scale)
+    scale = np.where(s.linear_leaves.scale > 0, s.regularisation.scale(leaf_weights), 0.0)
+    s = replace(
+        s,
+        row_weights=w,
+        leaf_weights=leaf_weights,
+        linear_leaves=replace(s.linear_leaves, scale=scale),
+    )
     expected = such(Parts.of_rows(s, slice(0, 300)), s).any(axis=0)
     np.testing.assert_array_equal(Which(s, such)(slice(0, 300)), expected)
     assert expected.any() == (

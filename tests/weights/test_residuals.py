@@ -69,6 +69,6 @@ def test_pulls_of_a_leaf_balance_its_l2(setting):
             np.add.at(sums, step.leaf, w[rows] * step.pull(0))
             trees.append(step.tree)
         assert trees == list(range(s.n_trees))
-    filled = s.leaf_scale > 0
-    l2 = np.where(filled, 1 / np.where(filled, s.leaf_scale, 1.0) - s.leaf_weights, 0.0)
+    filled = s.linear_leaves.scale > 0
+    l2 = np.where(filled, 1 / np.where(filled, s.linear_leaves.scale, 1.0) - s.leaf_weights, 0.0)
     np.testing.assert_allclose(sums, l2 * fit.values[:, 0], rtol=0, atol=1e-12)

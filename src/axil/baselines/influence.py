@@ -161,7 +161,7 @@ class LeafInfluence(TreeBaseline):
             _refuse(
                 "loss_function", "MultiClass", "of one class each", "fit with MultiClassOneVsAll"
             )
-        if any(trees.fit.structure.mixing is not None for trees in self.trees):
+        if any(trees.fit.structure.linear_leaves.mixing is not None for trees in self.trees):
             _refuse(
                 "path_smooth",
                 "positive",

@@ -173,7 +173,7 @@ class PartitionedExactModel(PartitionedModel):
 
     @property
     def has_first_order(self) -> bool:
-        return all(entry.structure.mixing is None for entry in self.held.entries)
+        return all(entry.structure.linear_leaves.mixing is None for entry in self.held.entries)
 
     @property
     def rescales_trees(self) -> bool:

@@ -148,7 +148,7 @@ class Refits:
             self.model.cluster,
         )
         shared, n_threads, by_sums = literal(fit.structure), self.model.n_threads, None
-        if bends(fit.structure) and fit.structure.mixing is None:
+        if bends(fit.structure) and fit.structure.linear_leaves.mixing is None:
             (by_sums,) = cluster.hold([task(responses_of_sums, counted, shared, n_threads)])
         asked = literal(plan), responses, by_sums, n_threads
         found = cluster.collect([task(replayed_rows, part, e, *asked) for part in held.partitions])

@@ -122,7 +122,7 @@ def replayed_rows(
     if not n:
         return [], []
     every, heavy = slice(0, n), Which(s, Parts.dominant)(slice(0, n))
-    if s.mixing is not None:  # leaves depend on others, and no formula knows how
+    if s.linear_leaves.mixing is not None:  # leaves depend on others, and no formula knows how
         found = np.arange(n)
     else:
         found = deletion_of(
@@ -211,7 +211,7 @@ class ForestEffects(RowEffects):
 
 def beside_of(fitted: FittedValues) -> InheritedValues:
     """Return the values that the leaves of a forest would have without any row of theirs."""
-    scale = fitted.structure.leaf_scale[:, None]
+    scale = fitted.structure.linear_leaves.scale[:, None]
     sums = np.divide(fitted.values, scale, out=np.zeros_like(fitted.values), where=scale > 0)
     return InheritedValues(fitted.structure, sums)
 

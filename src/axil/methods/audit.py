@@ -43,7 +43,7 @@ from axil.methods.unseen_predictions import (
 from axil.output import tables
 from axil.replay.exact_model import ExactModel
 from axil.replay.queries import Queries
-from axil.structure import Structure
+from axil.structure import LinearLeaves, Structure
 from axil.weights.spread import around_leaves
 
 # Weight of the mean over all rows in a row's scale; chosen on ten data sets (experiments/label_noise.py)
@@ -226,7 +226,9 @@ def around_rows(model: Any, values: FloatArray) -> FloatArray:
     walked = model.boosting.contributions.walked
     n_leaves = np.diff(walked.starts)
     ones, trees = np.ones(int(walked.starts[-1])), np.ones(len(n_leaves))
-    membership = Structure(walked.leaves, n_leaves, ones, ones.copy(), trees, np.zeros(1))
+    membership = Structure(
+        walked.leaves, n_leaves, ones, LinearLeaves(ones.copy()), trees, np.zeros(1)
+    )
     return around_leaves(membership, model.boosting.backend.rows_of(membership), None, values)
 
 

@@ -124,7 +124,7 @@ class Held:
         if engine is None or targets is None:
             return cls(s.total_leaves, **walked.held)
         constants = 0.0
-        if s.shift is not None:
+        if s.linear_leaves.shift is not None:
             constants = float(np.abs(engine.constants(None)).max(initial=0.0))
         return cls(
             s.total_leaves,

@@ -168,7 +168,7 @@ def _with_inherited(found: Replay, trees: BoostedFit, mean: FloatArray) -> Repla
         rule = inheriting(s).regularisation
         assert rule is not None
         pattern = rule.linearise(found.sums[:, 0], s.leaf_weights)
-        s = replace(s, leaf_scale=pattern.scale, shift=pattern.shift, mixing=pattern.mixing)
+        s = replace(s, linear_leaves=pattern)
     return replace(found, structure=s, values=values)
 
 
@@ -241,14 +241,12 @@ def fitted_structure(
         cells=cells,
         n_leaves=trees.n_leaves,
         leaf_weights=leaf_weights,
-        leaf_scale=pattern.scale,
+        linear_leaves=pattern,
         rates=trees.learning_rates.copy(),
         base=None if trees.base is None else np.asarray(trees.base, dtype=np.float64),
         row_weights=trees.row_weights if trees.ranks is None else None,  # they are in the ranks
         scaling_weights=trees.scaling_weights,
         offsets=offsets,
-        mixing=pattern.mixing,
-        shift=pattern.shift,
         draws=draws,
         coefficients=trees.schedule.coefficients,
         columns=trees.columns,

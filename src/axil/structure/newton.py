@@ -28,14 +28,14 @@ from scipy.sparse import csr_array
 
 from axil.arrays import BoolArray, FloatArray
 from axil.machine.arrays import where
-from axil.structure.transfer import Transferable
+from axil.structure.transfer import Transferable, expect
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
 @dataclass(frozen=True)
-class LinearLeaves:
+class LinearLeaves(Transferable):
     """Leaf values as an affine map of leaf sums, with the active set fixed."""
 
     scale: FloatArray  #: (L,) the diagonal of P, in trees without a matrix
@@ -44,6 +44,31 @@ class LinearLeaves:
     mixing: tuple[csr_array | None, ...] | None = None
     #: the numbers of leaves that L1 moved, that it put to zero, that are clipped and at a bound
     counts: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for array in (self.scale, self.shift):
+            if array is not None:
+                array.setflags(write=False)
+        for matrix in self.mixing or ():
+            if matrix is not None:
+                for array in (matrix.data, matrix.indices, matrix.indptr):
+                    array.setflags(write=False)
+
+    def check(self, n_leaves: NDArray[np.int64]) -> None:
+        """Raise ValueError unless the map fits trees with these numbers of leaves, (T,)."""
+        shape = (int(n_leaves.sum()),)
+        for name, array in (("leaf_scale", self.scale), ("shift", self.shift)):
+            if array is not None:
+                expect(name, array, np.float64, shape)
+        if self.mixing is None:
+            return
+        if len(self.mixing) != len(n_leaves):
+            raise ValueError(
+                f"mixing has {len(self.mixing)} tables, expected one for each of {len(n_leaves)} trees"
+            )
+        for matrix, n in zip(self.mixing, n_leaves):
+            if matrix is not None:
+                expect("mixing", matrix, np.float64, (int(n), int(n)))
 
     def values(self, n_leaves: NDArray[np.int64], sums: FloatArray) -> FloatArray:
         """Return the leaf values before the learning rate, (L, K), for leaf sums (L, K)."""
@@ -107,10 +132,8 @@ class NewtonRule(Transferable):
     def check(self, n_leaves: NDArray[np.int64]) -> None:
         """Raise ValueError unless the rule fits trees with these numbers of leaves, (T,)."""
         shape = (int(n_leaves.sum()),)
-        for name in ("l2", "steps"):
-            array = getattr(self, name)
-            if array.dtype != np.float64 or array.shape != shape:
-                raise ValueError(f"{name} is {array.dtype} {array.shape}, expected float64 {shape}")
+        expect("l2", self.l2, np.float64, shape)
+        expect("steps", self.steps, np.float64, shape)
 
     def scale(self, leaf_weights: Any) -> Any:
         """Return the factor of each leaf's sum, (L,), where L1 and the largest step do not act.

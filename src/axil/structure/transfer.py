@@ -19,6 +19,14 @@ def aligned(values: Any) -> Any:
     return np.require(values, requirements="A") if isinstance(values, np.ndarray) else values
 
 
+def expect(name: str, array: Any, dtype: Any, shape: tuple[int, ...]) -> None:
+    """Raise ValueError unless an array has this type and shape."""
+    if array.dtype != dtype or array.shape != shape:
+        raise ValueError(
+            f"{name} is {array.dtype} {array.shape}, expected {np.dtype(dtype)} {shape}"
+        )
+
+
 class Transferable:
     """The base of frozen classes whose arrays travel between processes."""
 

@@ -16,9 +16,9 @@ from axil.machine.arrays import host, like
 from axil.structure.ancestors import Ancestors
 from axil.structure.class_counts import ClassCounts
 from axil.structure.cut import Cut
-from axil.structure.newton import NewtonRule
+from axil.structure.newton import LinearLeaves, NewtonRule
 from axil.structure.ranks import RankedFit
-from axil.structure.transfer import Transferable
+from axil.structure.transfer import Transferable, expect
 
 
 def cell_dtype(most_cells: int) -> type[np.unsignedinteger[Any]]:
@@ -46,14 +46,6 @@ def all_n_leaves(sets: Sequence[Any]) -> NDArray[np.int64]:
     return n_leaves
 
 
-def _expect(name: str, array: NDArray[Any], dtype: Any, shape: tuple[int, ...]) -> None:
-    """Refuse an array of another type or shape."""
-    if array.dtype != dtype or array.shape != shape:
-        raise ValueError(
-            f"{name} is {array.dtype} {array.shape}, expected {np.dtype(dtype)} {shape}"
-        )
-
-
 @dataclass(frozen=True)
 class Coefficients:
     """How trees add up where it is not simply one after the other.
@@ -71,7 +63,7 @@ class Coefficients:
 class Structure(Transferable):
     """Leaf membership, contributions, rates and base of T trees over N training rows.
 
-    Row j counts ``row_weights[j] * draw * leaf_scale[l]`` in the value of its leaf l of tree t, draw being how often it was
+    Row j counts ``row_weights[j] * draw * scale[l]`` in the value of its leaf l of tree t, draw being how often it was
     drawn for the tree, or its share where the leaf's value is a percentile, or 0 where its residual was cut off. Rows are kept by
     cells: cell ``d * n_leaves[t] + l`` holds the rows of leaf l that were drawn ``draws[d]`` times, so a sampled model takes no
     more memory than any other, N * T cell numbers. With ``mixing`` a leaf's value is a combination of the sums of all leaves of
@@ -81,7 +73,7 @@ class Structure(Transferable):
     cells: NDArray[np.unsignedinteger[Any]]  #: (T, N) cell of each training row, packed
     n_leaves: NDArray[np.int64]  #: (T,)
     leaf_weights: FloatArray  #: (L,) sum of row weight * draw in each leaf
-    leaf_scale: FloatArray  #: (L,) what a leaf's sum is multiplied by: 1 / (leaf weight + l2)
+    linear_leaves: LinearLeaves  #: how leaf values follow from leaf sums
     rates: FloatArray  #: (T,)
     base: (
         FloatArray | None
@@ -90,12 +82,6 @@ class Structure(Transferable):
     offsets: FloatArray | None = (
         None  #: (N, K) what each training row's prediction starts from besides
     )
-    mixing: tuple[csr_array | None, ...] | None = (
-        None  #: (L_t, L_t) of each tree; None: by leaf_scale alone
-    )
-    shift: FloatArray | None = (
-        None  #: (L,) what leaf values have besides, before the rate; None: nothing
-    )
     #: (D,), or (D, L) where leaves are percentiles: the shares of the rows that each is taken from. With ``cut`` the second half
     #: are zeros, for the rows of the first half whose residuals were cut off
     draws: FloatArray = field(default_factory=lambda: np.ones(1))
@@ -103,7 +89,7 @@ class Structure(Transferable):
     columns: NDArray[np.int64] | None = (
         None  #: (T,) which of all the model's trees these are; None: all, in order
     )
-    #: how leaf_scale came about; None: not known, nor asked unless weights change
+    #: how ``linear_leaves`` came about; None: not known, nor asked unless weights change
     regularisation: NewtonRule | None = None
     ranks: RankedFit | None = (
         None  #: how shares of percentiles came about; None: there are none, or not known as above
@@ -133,20 +119,14 @@ class Structure(Transferable):
         object.__setattr__(self, "starts", starts)
         self._check()
         for value in vars(self).values():
-            for part in value if isinstance(value, tuple) else (value,):
-                for array in (
-                    (part.data, part.indices, part.indptr)
-                    if isinstance(part, csr_array)
-                    else (part,)
-                ):
-                    if isinstance(array, np.ndarray):
-                        array.setflags(write=False)
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
 
     def _check_cells(self) -> None:
         """Refuse cells that do not fit the leaves: the kernels index one with the other unchecked. No sum can overflow then."""
-        _expect("n_leaves", self.n_leaves, np.int64, (len(self.n_leaves),))
+        expect("n_leaves", self.n_leaves, np.int64, (len(self.n_leaves),))
         by_leaf = (int(self.n_leaves.sum()),) if self.draws.ndim == 2 else ()
-        _expect("draws", self.draws, np.float64, (len(self.draws), *by_leaf))
+        expect("draws", self.draws, np.float64, (len(self.draws), *by_leaf))
         if (
             self.cells.dtype.kind != "u"
             or self.cells.ndim != 2
@@ -155,7 +135,7 @@ class Structure(Transferable):
             raise ValueError(
                 f"cells is {self.cells.dtype} {self.cells.shape}, expected unsigned numbers of trees by rows"
             )
-        _expect("cells", self.cells, self.cells.dtype, (len(self.n_leaves), self.cells.shape[1]))
+        expect("cells", self.cells, self.cells.dtype, (len(self.n_leaves), self.cells.shape[1]))
         most = (int(np.iinfo(self.cells.dtype).max) + 1) // max(len(self.draws), 1)
         if not (
             len(self.n_leaves)
@@ -171,10 +151,10 @@ class Structure(Transferable):
     def _check(self) -> None:
         """Refuse all other arrays that do not fit."""
         trees, leaves, rows = (self.n_trees,), (self.total_leaves,), (self.n_rows,)
-        shapes = {"leaf_weights": leaves, "leaf_scale": leaves, "shift": leaves}
+        shapes = {"leaf_weights": leaves}
         shapes |= {"rates": trees, "row_weights": rows, "scaling_weights": rows}
         if self.present is not None:
-            _expect("present", self.present, np.bool_, rows)
+            expect("present", self.present, np.bool_, rows)
         expected: list[tuple[str, Any, tuple[int, ...]]] = [
             (n, getattr(self, n), shape) for n, shape in shapes.items()
         ]
@@ -182,15 +162,7 @@ class Structure(Transferable):
             expected.append(("offsets", self.offsets, (*rows, self.offsets.shape[-1])))
         if self.base is not None:
             expected.append(("base", self.base, (len(self.base),)))
-        if self.mixing is not None:
-            if len(self.mixing) != self.n_trees:
-                raise ValueError(
-                    f"mixing has {len(self.mixing)} tables, expected one for each of {self.n_trees} trees"
-                )
-            expected += [
-                ("mixing", matrix, (int(n), int(n)))
-                for matrix, n in zip(self.mixing, self.n_leaves)
-            ]
+        self.linear_leaves.check(self.n_leaves)
         if self.regularisation is not None:
             self.regularisation.check(self.n_leaves)
         if self.coefficients is not None:
@@ -198,15 +170,15 @@ class Structure(Transferable):
             expected.append(("beta", self.coefficients.beta, (self.n_trees + 1,)))
         for name, array, shape in expected:
             if array is not None:
-                _expect(name, array, np.float64, shape)
+                expect(name, array, np.float64, shape)
         if self.ancestors is not None:
             self.ancestors.check(self.n_leaves)
         if self.emptied is not None:
-            _expect("emptied", self.emptied, np.bool_, leaves)
+            expect("emptied", self.emptied, np.bool_, leaves)
         counts = self.class_counts
         if counts is not None and counts.is_known:
-            _expect("own", counts.own, np.float64, rows)
-            _expect("labels", counts.labels, np.int64, (*rows, counts.labels.shape[-1]))
+            expect("own", counts.own, np.float64, rows)
+            expect("labels", counts.labels, np.int64, (*rows, counts.labels.shape[-1]))
             if counts.labels.size and counts.labels.min() < 0:
                 raise ValueError("the number of a class below 0")
         if self.cut is not None and (
@@ -214,7 +186,7 @@ class Structure(Transferable):
         ):
             raise ValueError("draws of rows whose residuals were cut off that are not zero")
         if self.columns is not None:
-            _expect("columns", self.columns, np.int64, trees)
+            expect("columns", self.columns, np.int64, trees)
             if (self.columns < 0).any() or len(np.unique(self.columns)) < self.n_trees:
                 raise ValueError("columns names a tree twice, or one below 0")
 
@@ -423,24 +395,35 @@ class Structure(Transferable):
         )
 
     def leaf_values(self, t: int, sums: Any) -> Any:
-        """From the weighted residual sums of tree t's leaves, (L_t, S), to its leaf values before the rate, shifts apart."""
-        mixing = None if self.mixing is None else self.mixing[t]
-        if mixing is not None:
-            return like(np.asarray(mixing @ host(sums)), sums)
-        return like(self.leaf_scale[self.starts[t] : self.starts[t + 1], None], sums) * sums
+        """Return the leaf values of tree t before the learning rate, shifts apart, (L_t, S).
+
+        ``sums`` (L_t, S): the weighted sums of the residuals in its leaves.
+        """
+        matrix = self._mixing_of(t)
+        if matrix is not None:
+            return like(np.asarray(matrix @ host(sums)), sums)
+        return like(self.linear_leaves.scale[self._leaves_of(t), None], sums) * sums
 
     def shifted_values(self, t: int, sums: Any) -> Any:
-        """`leaf_values` with their shifts."""
+        """Return `leaf_values` with their shifts."""
         values = self.leaf_values(t, sums)
-        return (
-            values
-            if self.shift is None
-            else values + like(self.shift[self.starts[t] : self.starts[t + 1], None], sums)
-        )
+        shift = self.linear_leaves.shift
+        if shift is None:
+            return values
+        return values + like(shift[self._leaves_of(t), None], sums)
 
     def leaf_values_transpose(self, t: int, adjoints: Any) -> Any:
-        """The transpose of `leaf_values`: from adjoints of tree t's leaf values to adjoints of its sums."""
-        mixing = None if self.mixing is None else self.mixing[t]
-        if mixing is not None:
-            return like(np.asarray(mixing.T @ host(adjoints)), adjoints)
-        return like(self.leaf_scale[self.starts[t] : self.starts[t + 1], None], adjoints) * adjoints
+        """Return adjoints of the sums of tree t's leaves from adjoints of their values, (L_t, S)."""
+        matrix = self._mixing_of(t)
+        if matrix is not None:
+            return like(np.asarray(matrix.T @ host(adjoints)), adjoints)
+        return like(self.linear_leaves.scale[self._leaves_of(t), None], adjoints) * adjoints
+
+    def _leaves_of(self, t: int) -> slice:
+        """Return the positions of tree t's leaves among all."""
+        return slice(int(self.starts[t]), int(self.starts[t + 1]))
+
+    def _mixing_of(self, t: int) -> csr_array | None:
+        """Return the matrix of tree t; None where each leaf value follows from its own sum."""
+        mixing = self.linear_leaves.mixing
+        return None if mixing is None else mixing[t]

@@ -197,7 +197,7 @@ class BoostedTrees(TreeEngine):
         """
         s = self.structure
         roots = np.sqrt(np.where(s.leaf_weights > 0, s.leaf_weights, np.inf))
-        each = (np.repeat(s.final, s.n_leaves) * s.leaf_scale / roots)[:, None]
+        each = (np.repeat(s.final, s.n_leaves) * s.linear_leaves.scale / roots)[:, None]
         table = s.by_cells(each * host(leaf_sums(s, self.rows, v)), drawn=False)
         made, diagonal = np.empty_like(v), np.empty((s.n_rows, 1))
         self.rows.read_out(table, np.zeros(v.shape[1]), None, 0, made)
@@ -364,7 +364,7 @@ class BoostedTrees(TreeEngine):
         """
         s = self.structure
         leaves = s.leaves() if queries is None else queries.T
-        if s.shift is None:
+        if s.linear_leaves.shift is None:
             return np.zeros(leaves.shape[1])
         values = self._kept.get(("constants", self.leaf_space is None), self._constant_values)
         return predictions(s, np.zeros(1), values, leaves)[:, 0]

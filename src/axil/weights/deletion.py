@@ -267,7 +267,7 @@ def inherited_without(fitted: FittedValues, rows: slice) -> FloatArray:
     Each of the rows is taken out by itself. Leaves that it leaves other rows have zeros, and constant leaves.
     """
     structure, parts = fitted.structure, Parts.of_rows(fitted.structure, rows)
-    emptied = parts.last(structure) & (parts.of(structure.leaf_scale) > 0)
+    emptied = parts.last(structure) & (parts.of(structure.linear_leaves.scale) > 0)
     beside = InheritedValues(structure, fitted.sums)
     base_change = np.nan_to_num(base_without(fitted, rows).T - fitted.base)
     values = beside.values[parts.leaf] - beside.of_base[parts.leaf][:, :, None] * base_change

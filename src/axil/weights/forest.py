@@ -43,8 +43,8 @@ def is_forest(structure: Structure) -> bool:
         c is None
         or base is None
         or structure.offsets is not None
-        or structure.mixing
-        or structure.shift is not None
+        or structure.linear_leaves.mixing
+        or structure.linear_leaves.shift is not None
     ):
         return False
     if structure.regularisation is not None and structure.regularisation.by_weight:
@@ -68,14 +68,14 @@ class Forest(TreeEngine):
         self.structure = s = structure
         self.rows = host_backend(1).rows_of(s)
         self._final = np.repeat(s.final, s.n_leaves)
-        factors = s.leaf_scale * self._final
+        factors = s.linear_leaves.scale * self._final
         draws = s.draws if s.is_ranked else s.draws[:, None]
         data, rows, ends = leaf_rows(s.cells, s.starts, draws, s.row_weights, factors)
         ends = (
             ends.astype(np.int32) if len(data) <= np.iinfo(np.int32).max else ends
         )  # else rows become as wide
         index = csr_array((data, rows, ends), shape=(s.total_leaves, s.n_rows))
-        self._scale = s.leaf_scale
+        self._scale = s.linear_leaves.scale
         self._node = np.arange(
             s.total_leaves
         )  # of the trees, that each row of the index has; -1: of a tree without rows
@@ -102,7 +102,10 @@ class Forest(TreeEngine):
         scale = 1.0 / (weights[known] + l2_of(s, ancestors, known))
         below = csr_array(ancestors.below(known, filled, s.total_leaves) * scale[:, None])
         unscaled = np.divide(
-            1.0, s.leaf_scale, out=np.zeros_like(s.leaf_scale), where=s.leaf_scale > 0
+            1.0,
+            s.linear_leaves.scale,
+            out=np.zeros_like(s.linear_leaves.scale),
+            where=s.linear_leaves.scale > 0,
         )
         of_nodes = csr_array(below * unscaled) @ index
         final = self._final[s.starts[-1 - lost]]
@@ -114,7 +117,9 @@ class Forest(TreeEngine):
         self._place[emptied] = s.total_leaves + place
         self._final = np.append(self._final, s.final[tree_of_node])
         self._node = np.concatenate([self._node, np.full(len(lost), NO_NODE), known])
-        self._scale = np.concatenate([s.leaf_scale, np.ones(len(lost)) / self._total, scale])
+        self._scale = np.concatenate(
+            [s.linear_leaves.scale, np.ones(len(lost)) / self._total, scale]
+        )
         return csr_array(vstack([index, csr_array(of_trees), of_nodes]))
 
     @property

@@ -77,7 +77,7 @@ class LeafSpace:
     ) -> LeafSpace:
         """Starts from co-occurrences over all rows, (L, L), which are overwritten; the rows themselves are not needed."""
         s, factor = structure, together
-        pulled = None if s.shift is None else np.zeros((s.total_leaves, 1))
+        pulled = None if s.linear_leaves.shift is None else np.zeros((s.total_leaves, 1))
         for t in range(s.n_trees):
             own, later = slice(s.starts[t], s.starts[t + 1]), slice(s.starts[t + 1], None)
             if s.coefficients is None:
@@ -87,8 +87,8 @@ class LeafSpace:
                     np.repeat(s.coefficients.omega[t + 1 : -1, t], s.n_leaves[t + 1 :]), factor
                 )
             scaled = factor[own, later] * coefficient
-            if pulled is not None and s.shift is not None:
-                pulled[later, 0] += host(scaled.T @ like(s.shift[own], factor))
+            if pulled is not None and s.linear_leaves.shift is not None:
+                pulled[later, 0] += host(scaled.T @ like(s.linear_leaves.shift[own], factor))
             factor[own, later] = s.leaf_values_transpose(t, scaled)
         np.fill_diagonal(factor, 1.0)
         return cls(s, factor, backend, pulled, inverts=inverts)
@@ -147,7 +147,7 @@ class LeafSpace:
                 for t, (first, last) in enumerate(pairwise(s.starts))
             ]
             values = np.ascontiguousarray(np.concatenate(trees))
-        return values if s.shift is None else values + s.shift[:, None]
+        return values if s.linear_leaves.shift is None else values + s.linear_leaves.shift[:, None]
 
     @property
     def responses(self) -> Any:

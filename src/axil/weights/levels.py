@@ -44,7 +44,9 @@ class Level:
         s, responses, put = fitted.structure, space.responses, rows.xp.asarray
         of_base = -(responses @ like(s.base_share, responses))
         rule, least = known_regularisation(s), ROUNDING * s.leaf_weights
-        rules = put(np.stack([s.leaf_weights, least, s.leaf_scale, rule.l2, rule.steps], axis=1))
+        rules = put(
+            np.stack([s.leaf_weights, least, s.linear_leaves.scale, rule.l2, rule.steps], axis=1)
+        )
         if s.coefficients is None:
             steps, drifts = np.diag(s.rates), np.zeros(s.n_trees)
         else:
@@ -69,7 +71,7 @@ class Level:
             len(s.draws),
             self.responses,
             self.rules,
-            s.shift,
+            s.linear_leaves.shift,
             s.draws,
             None if s.row_weights is None else s.row_weights[rows],
             self.values,

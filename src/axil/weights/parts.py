@@ -50,7 +50,7 @@ class Parts:
 
     def lonely(self, s: Structure) -> BoolArray:
         """Whether no other row has weight in a leaf that follows its rows."""
-        return self.last(s) & (self.of(s.leaf_scale) > 0)  # type: ignore[no-any-return]
+        return self.last(s) & (self.of(s.linear_leaves.scale) > 0)  # type: ignore[no-any-return]
 
     def last(self, s: Structure) -> BoolArray:
         """Whether no other row has weight in the leaf."""
@@ -58,7 +58,7 @@ class Parts:
 
     def dominant(self, s: Structure) -> BoolArray:
         """Whether the row outweighs the rest of the leaf by `DOMINANT`."""
-        return self.left_scale(s) > DOMINANT * self.of(s.leaf_scale)  # type: ignore[no-any-return]
+        return self.left_scale(s) > DOMINANT * self.of(s.linear_leaves.scale)  # type: ignore[no-any-return]
 
     def of(self, table: FloatArray) -> Any:
         """The entries of a table (L,) for each leaf."""
@@ -72,8 +72,8 @@ class Parts:
         """The scale of each leaf without the row."""
         rule = known_regularisation(s)
         own, left = NewtonRule(self._of_rule(rule.l2), self._of_rule(rule.steps)), self.left(s)
-        moving = self.of(s.leaf_scale) > 0
-        if s.shift is not None:
+        moving = self.of(s.linear_leaves.scale) > 0
+        if s.linear_leaves.shift is not None:
             moving = moving & (left > 0)  # a shift would be all that is left of the value
         return where(moving, own.scale(left), 0.0)
 

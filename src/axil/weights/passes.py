@@ -63,7 +63,7 @@ class Passes:
         self._kept = Kept()  # by the first tree of a group: for each of its trees the co-occurrence with those after it
         self._plain = len(structure.draws) == 1  # cells are leaves
         self._rates = rows.xp.asarray(np.repeat(structure.rates, structure.n_leaves)[:, None])
-        self._scale = rows.xp.asarray(structure.leaf_scale[:, None])
+        self._scale = rows.xp.asarray(structure.linear_leaves.scale[:, None])
 
     @one_blas_thread()
     def forward(
@@ -144,7 +144,7 @@ class Passes:
                     taken = self.rows.product(shared, phi[own.stop : int(s.starts[group.last + 1])])
                     taken *= float(s.rates[t])
                     asked -= taken
-                if s.mixing is None:
+                if s.linear_leaves.mixing is None:
                     xp.multiply(self._scale[own], asked, out=found)
                 else:
                     found[...] = s.leaf_values_transpose(t, asked)

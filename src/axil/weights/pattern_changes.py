@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from axil.arrays import BoolArray, FloatArray
 from axil.kernels import Backend
 from axil.machine.arrays import host
-from axil.structure import NewtonRule, Structure
+from axil.structure import LinearLeaves, NewtonRule, Structure
 from axil.weights.leaf_space import LeafSpace
 from axil.weights.levels import base_without
 from axil.weights.parts import Parts
@@ -24,9 +24,13 @@ TINY = 1e-150  # a scale of leaves whose values are constant
 def sum_responses(s: Structure, together: Any, backend: Backend) -> FloatArray:
     """(L, L): the responses of leaf sums to leaf sums, from co-occurrences over all rows, which are overwritten."""
     free = np.where(
-        s.leaf_scale > 0, s.leaf_scale, TINY
+        s.linear_leaves.scale > 0, s.linear_leaves.scale, TINY
     )  # of a constant leaf the sum counts, and moves nothing
-    space = LeafSpace.of(replace(s, leaf_scale=free, shift=None), together, backend)
+    space = LeafSpace.of(
+        replace(s, linear_leaves=LinearLeaves(free, mixing=s.linear_leaves.mixing)),
+        together,
+        backend,
+    )
     return np.asarray(host(space.responses) / free[:, None])
 
 
@@ -39,7 +43,10 @@ def changing_rows(
     sums and values without the row follow for all leaves, and the rule must give the same values.
     """
     f, s, n = fitted, fitted.structure, rows.stop - rows.start
-    rule, shift = known_regularisation(s), np.zeros(s.total_leaves) if s.shift is None else s.shift
+    rule, shift = (
+        known_regularisation(s),
+        np.zeros(s.total_leaves) if s.linear_leaves.shift is None else s.linear_leaves.shift,
+    )
     parts = Parts.of_rows(s, rows)
     column = np.broadcast_to(np.arange(n), parts.leaf.shape)
     placed = csr_array(
@@ -47,8 +54,8 @@ def changing_rows(
     )
     moved = base_without(f, rows)[0] - f.base[0]
     sums = f.sums[:, 0] + placed @ responses.T - np.outer(moved, responses @ s.base_share)
-    values, weights = s.leaf_scale * sums + shift, np.tile(s.leaf_weights, (n, 1))
-    left, scale, after = parts.left(s), parts.of(s.leaf_scale), parts.left_scale(s)
+    values, weights = s.linear_leaves.scale * sums + shift, np.tile(s.leaf_weights, (n, 1))
+    left, scale, after = parts.left(s), parts.of(s.linear_leaves.scale), parts.left_scale(s)
     ratio = np.divide(after, scale, out=np.zeros_like(scale), where=scale > 0)
     own = np.divide(
         values[column, parts.leaf] - parts.of(shift) * ratio,

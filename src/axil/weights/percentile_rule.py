@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from axil.arrays import FloatArray, IntArray
 from axil.errors import UnsupportedQuestionError
 from axil.kernels import Backend
-from axil.structure import Structure
+from axil.structure import LinearLeaves, Structure
 from axil.structure.ancestors import NO_NODE
 from axil.structure.nodes import Ids
 from axil.structure.ranks import Picks, Positions, RankedFit
@@ -95,7 +95,7 @@ class PercentileRule:
         s = self.structure
         if s.ranks is None:
             return s.total_leaves
-        shift = np.zeros(s.total_leaves) if s.shift is None else s.shift
+        shift = np.zeros(s.total_leaves) if s.linear_leaves.shift is None else s.linear_leaves.shift
         ranks = replace(s.ranks, rule=s.ranks.rule.with_targets(after[:, 0]))
         n_changed = 0
         for t, residual in zip(range(s.n_trees), engine.tree_residuals(after)):
@@ -150,7 +150,7 @@ def _with_ranks(structure: Structure, targets: FloatArray) -> Structure:
             shift[places] = picks.shifts
     has_rows = fitted.structure.leaf_weights
     emptied = fitted.structure.emptied
-    has_shift = s.shift is not None
+    has_shift = s.linear_leaves.shift is not None
     assert s.ranks is not None
     # A forest that starts from nothing has the rows instead: see `inherited_rows`.
     if emptied is not None and (s.ranks.based or s.beta.any()):
@@ -160,8 +160,7 @@ def _with_ranks(structure: Structure, targets: FloatArray) -> Structure:
         fitted.structure,
         cells=cells,
         draws=shares,
-        leaf_scale=has_rows,
-        shift=shift if has_shift else None,
+        linear_leaves=LinearLeaves(has_rows, shift if has_shift else None),
     )
 
 

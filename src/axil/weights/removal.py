@@ -111,7 +111,7 @@ def levels(s: Structure) -> tuple[FloatArray, FloatArray]:
         )
     regularisation = known_regularisation(s)
     by_weight, by_l2 = regularisation.slopes(s.leaf_weights)
-    square = s.leaf_scale**2
+    square = s.linear_leaves.scale**2
     level = np.divide(-by_weight, square, out=np.zeros_like(square), where=square > 0)
     if not regularisation.by_weight:
         return level, np.zeros_like(level)
@@ -165,7 +165,7 @@ def pushes(
     if s.cut is not None and s.total is None:  # over partitions they are whole already
         whole = fitted.whole(s.cut)[0]
     for t, (a, b) in enumerate(pairwise(s.starts)):
-        if s.shift is None:
+        if s.linear_leaves.shift is None:
             table[a:b] = s.leaf_values_transpose(t, table[a:b])
             continue
         values, sums = fitted.values[a:b], whole[a:b]

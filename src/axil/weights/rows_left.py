@@ -90,12 +90,12 @@ class SumRule:
     @property
     def has_formula(self) -> bool:
         """Whether deletions of single rows follow from the leaf matrix."""
-        return self.structure.mixing is None
+        return self.structure.linear_leaves.mixing is None
 
     @property
     def no_first_order(self) -> str:
         """Why no derivative by the weight of a row is known; empty: one is."""
-        if self.structure.mixing is None:
+        if self.structure.linear_leaves.mixing is None:
             return ""
         return (
             "with path_smooth or monotone constraints the value of a leaf depends on other nodes, and how these follow the "
@@ -182,7 +182,7 @@ class SumRule:
         if s.coefficients is not None or not sees_all_rows or not (s.rates <= 2.0).all():
             return None
         rule = s.regularisation
-        if s.mixing is not None or rule is None or rule.couples_leaves:
+        if s.linear_leaves.mixing is not None or rule is None or rule.couples_leaves:
             return None
         heaviest = 1.0 if s.row_weights is None else float(s.row_weights.max(initial=0.0))
         return np.asarray(np.sqrt(heaviest * np.maximum(s.leaf_weights, heaviest)))
@@ -284,23 +284,23 @@ def rescaled(structure: Structure) -> Structure:
 
     A leaf that no row is left in has neither scale nor shift.
     """
-    s, shift = structure, structure.shift
+    s, shift = structure, structure.linear_leaves.shift
     scale = known_regularisation(s).scale(s.leaf_weights)
     if shift is not None:
-        moving = s.leaf_scale > 0
+        moving = s.linear_leaves.scale > 0
         scale = np.where(moving & (s.leaf_weights > 0), scale, 0.0)
         shift = np.where(
             moving,
-            shift * np.divide(scale, s.leaf_scale, out=np.zeros_like(scale), where=moving),
+            shift * np.divide(scale, s.linear_leaves.scale, out=np.zeros_like(scale), where=moving),
             shift,
         )
-    return replace(s, leaf_scale=scale, shift=shift)
+    return replace(s, linear_leaves=replace(s.linear_leaves, scale=scale, shift=shift))
 
 
 def with_active_set(structure: Structure, sums: FloatArray) -> Structure:
     """Return the structure with the active set of leaf sums (L, K) by its rule and its leaf weights."""
-    found = known_regularisation(structure).linearise(sums[:, 0], structure.leaf_weights)
-    return replace(structure, leaf_scale=found.scale, shift=found.shift, mixing=found.mixing)
+    rule = known_regularisation(structure)
+    return replace(structure, linear_leaves=rule.linearise(sums[:, 0], structure.leaf_weights))
 
 
 def fit_by_rule(structure: Structure, targets: FloatArray, backend: Backend) -> FittedValues:
