@@ -8,7 +8,7 @@ from typing import Any
 from axil.arrays import FloatArray
 from axil.attribution import Effects, Shard
 from axil.reductions.reduction import Found, Reduction
-from axil.structure.sums import each
+from axil.structure.records import each
 
 
 @dataclass(frozen=True)

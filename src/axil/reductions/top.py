@@ -14,7 +14,7 @@ from axil.attribution import Effects, Shard
 from axil.attribution.effects import add_made
 from axil.inputs import label_codes
 from axil.reductions.reduction import Found, Reduction
-from axil.structure.sums import each
+from axil.structure.records import each
 from axil.weights.largest import Largest
 
 

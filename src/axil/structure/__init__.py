@@ -8,6 +8,5 @@ from axil.structure.newton import LinearLeaves, NewtonRule
 from axil.structure.node_rule import NodeRule, with_nodes
 from axil.structure.nodes import Nodes
 from axil.structure.ranks import RankedFit, Ranks
-from axil.structure.sums import RowTotals
-from axil.structure.transfer import Transferable, aligned
+from axil.structure.records import RowTotals, Transferable, aligned
 from axil.structure.trees import Coefficients, Structure, all_n_leaves, cell_dtype, served

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 from axil.arrays import BoolArray, FloatArray
 from axil.structure.nodes import Nodes
-from axil.structure.transfer import Transferable
+from axil.structure.records import Transferable
 
 Ids = NDArray[np.int64]
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.arrays import BoolArray, FloatArray
-from axil.structure.transfer import Transferable
+from axil.structure.records import Transferable
 
 AGREES = 1e-9  # relative: weights of rows that are derived again, in double precision
 

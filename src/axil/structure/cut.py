@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from axil.arrays import BoolArray, FloatArray
-from axil.structure.sums import RowTotals
-from axil.structure.transfer import Transferable
+from axil.structure.records import RowTotals, Transferable
 
 
 @dataclass(frozen=True)

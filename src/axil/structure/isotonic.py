@@ -18,7 +18,7 @@ from scipy.sparse import csr_array
 from axil.arrays import BoolArray, FloatArray
 from axil.structure.newton import CoupledLeaves, NewtonRule, first_finite, inverse_or
 from axil.structure.nodes import Ids
-from axil.structure.transfer import Transferable
+from axil.structure.records import Transferable
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -28,7 +28,7 @@ from scipy.sparse import csr_array
 
 from axil.arrays import BoolArray, FloatArray
 from axil.machine.arrays import where
-from axil.structure.transfer import Transferable, expect
+from axil.structure.records import Transferable, expect
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.arrays import BoolArray, FloatArray
-from axil.structure.transfer import Transferable
+from axil.structure.records import Transferable
 
 Ids = NDArray[np.int64]
 

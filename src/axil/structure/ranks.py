@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.arrays import BoolArray, FloatArray, IntArray
-from axil.structure.transfer import Transferable
+from axil.structure.records import Transferable
 
 Positions = NDArray[np.int64]
 

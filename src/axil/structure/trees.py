@@ -18,7 +18,7 @@ from axil.structure.class_counts import ClassCounts
 from axil.structure.cut import Cut
 from axil.structure.newton import LinearLeaves, NewtonRule
 from axil.structure.ranks import RankedFit
-from axil.structure.transfer import Transferable, expect
+from axil.structure.records import Transferable, expect
 
 
 def cell_dtype(most_cells: int) -> type[np.unsignedinteger[Any]]:
