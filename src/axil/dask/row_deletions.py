@@ -30,8 +30,7 @@ from axil.weights.left_out import left_out
 from axil.weights.levels import Level
 from axil.weights.parts import Parts, Which
 from axil.weights.passes import Adjoints
-from axil.weights.pattern_changes import sum_responses
-from axil.weights.replays import ByReplay
+from axil.weights.replays import ByReplay, sum_responses
 from axil.weights.residuals import FittedValues
 from axil.weights.rows_left import known_regularisation
 

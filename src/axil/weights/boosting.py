@@ -46,8 +46,7 @@ from axil.weights.leaf_space import LeafSpace, asked, cooccurrence, sums_at
 from axil.weights.left_out import LeftOut, left_out
 from axil.weights.levels import Level, at_share, shares_of
 from axil.weights.passes import Adjoints, Passes, leaf_sums
-from axil.weights.pattern_changes import sum_responses
-from axil.weights.replays import ByReplay
+from axil.weights.replays import ByReplay, sum_responses
 from axil.weights.residuals import FittedValues, predictions
 from axil.weights.rows_left import known_regularisation
 from axil.weights.tree_answers import ReadOutAnswer, SweptAnswer, guarded

@@ -22,7 +22,7 @@ l2 becomes ``l2 (1 - s)`` with ``1 - s = (1 - e) N / (N - 1)`` and e = w_j / W. 
 place of the old one. Where there are many shares, the answer is interpolated in s between `Level`s, at as many Chebyshev points
 as leave less than rounding: all poles are at s >= 1, as denominators are W + l2 (1 - s).
 
-Rows that change the pattern of a leaf (`pattern_changes`) or outweigh the rest of one by far are replayed, O(T N) each; and all
+Rows that change the active set of a leaf (`replays`) or outweigh the rest of one by far are replayed, O(T N) each; and all
 rows where leaf space does not fit, or where leaves depend on others' sums.
 """
 
@@ -45,8 +45,7 @@ from axil.weights.leaf_space import asked
 from axil.weights.levels import Level, base_without, l2_shares
 from axil.weights.parts import Parts, Which
 from axil.weights.passes import Adjoints
-from axil.weights.pattern_changes import changing_rows
-from axil.weights.replays import ByReplay
+from axil.weights.replays import ByReplay, changing_rows
 from axil.weights.residuals import FittedValues
 
 EFFECT_ENTRIES = (

@@ -1,20 +1,34 @@
-"""Replays: deletions of rows by fits without one row after the other."""
+"""Fits without single rows that are replayed, and which rows need that.
+
+Deletions follow from the leaf matrix by a formula (`deletion`) while the active set stays as it is.
+A row whose deletion changes the active set of some leaf is replayed: the fit without it is walked
+through, tree by tree, by the rule of the fit.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
-from axil.arrays import FloatArray, LeafArray
+from axil.arrays import BoolArray, FloatArray, LeafArray
+from axil.kernels import Backend
+from axil.machine.arrays import host
 from axil.machine.progress import track
+from axil.structure import LinearLeaves, NewtonRule, Structure
 from axil.weights.answers import RowEffects
 from axil.weights.deletion_work import walked_blocks
+from axil.weights.leaf_space import LeafSpace
 from axil.weights.levels import base_without
+from axil.weights.parts import Parts
 from axil.weights.residuals import FittedValues
+from axil.weights.rows_left import BEYOND, known_regularisation
 
-HELD = 1 << 28  # bytes of fits without rows that are kept from one batch of queries to the next
+KEPT_BYTES = 1 << 28  # of fits without rows that are kept from one batch of queries to the next
+TINY = 1e-150  # a scale of leaves whose values are constant
 
 
 @dataclass(frozen=True)
@@ -23,45 +37,49 @@ class ByReplay:
 
     fitted: FittedValues  #: with all rows
     refit: Callable[[int, FloatArray], FittedValues]  #: without this row, to these targets
-    _kept: dict[int, FittedValues | None] = field(
-        default_factory=dict
-    )  #: fits without single rows, as far as they fit
+    #: fits without single rows, as far as they fit into memory; None: no weight is left
+    _fit_by_row: dict[int, FittedValues | None] = field(default_factory=dict)
 
     def blocks(self) -> list[slice]:
+        """Return the training rows in blocks to walk."""
         return walked_blocks(self.fitted.structure, self.fitted.targets.shape[1])
 
     def without(self, j: int) -> FittedValues | None:
-        """The fit without row j; None: no weight is left."""
-        if j not in self._kept:
-            lost = np.isnan(base_without(self.fitted, slice(j, j + 1))).any()
-            found = None if lost else self.refit(j, self.fitted.targets)
-            s = self.fitted.structure
-            if 8 * (s.n_rows + 4 * s.total_leaves) * len(self._kept) > HELD:
-                return found
-            self._kept[j] = found
-        return self._kept[j]
+        """Return the fit without row j; None where no weight is left."""
+        if j in self._fit_by_row:
+            return self._fit_by_row[j]
+        fit = None
+        if not np.isnan(base_without(self.fitted, slice(j, j + 1))).any():
+            fit = self.refit(j, self.fitted.targets)
+        s = self.fitted.structure
+        if 8 * (s.n_rows + 4 * s.total_leaves) * len(self._fit_by_row) <= KEPT_BYTES:
+            self._fit_by_row[j] = fit
+        return fit
 
     def alone(self, rows: slice) -> FloatArray:
-        f, leaves = self.fitted, self.fitted.structure.leaves(rows)
-        found = np.full((f.targets.shape[1], len(leaves) + 1, leaves.shape[1]), np.nan)
+        """Return the residuals of each row in the fit without it, (K, T + 1, rows)."""
+        leaves = self.fitted.structure.leaves(rows)
+        shape = (self.fitted.targets.shape[1], len(leaves) + 1, leaves.shape[1])
+        residuals = np.full(shape, np.nan)
         for i, j in enumerate(range(rows.start, rows.stop)):
-            fitted = self.without(j)
-            if fitted is not None:
-                seen = fitted.residuals(leaves[:, i : i + 1], f.started(slice(j, j + 1)))
-                for t, residual in enumerate(seen):
-                    found[:, t, i] = residual[0]
-        return found
+            fit = self.without(j)
+            if fit is None:
+                continue
+            started = self.fitted.started(slice(j, j + 1))
+            for t, residual in enumerate(fit.residuals(leaves[:, i : i + 1], started)):
+                residuals[:, t, i] = residual[0]
+        return residuals
 
     def changes(self, j: int, queries: LeafArray) -> FloatArray:
-        """(n, K): the changes of predictions in these leaves, (n, T), without row j."""
-        before, fitted = self.fitted.predictions(queries.T), self.without(j)
-        return (
-            np.full_like(before, np.nan)
-            if fitted is None
-            else fitted.predictions(queries.T) - before
-        )
+        """Return the changes of predictions in these leaves, (n, T), without row j, (n, K)."""
+        before = self.fitted.predictions(queries.T)
+        fit = self.without(j)
+        if fit is None:
+            return np.full_like(before, np.nan)
+        return fit.predictions(queries.T) - before
 
     def effects(self, queries: LeafArray) -> Sequence[RowEffects]:
+        """Return the changes of predictions in these leaves, (n, T), for each output."""
         return [ReplayedEffects(self, queries, k) for k in range(self.fitted.targets.shape[1])]
 
 
@@ -76,3 +94,70 @@ class ReplayedEffects(RowEffects):
     def blocks(self) -> Iterator[tuple[int, FloatArray]]:
         for j in track(range(self.deletion.fitted.structure.n_rows), "deletions"):
             yield j, self.deletion.changes(j, self.queries)[None, :, self.output]
+
+
+def sum_responses(s: Structure, together: Any, backend: Backend) -> FloatArray:
+    """Return the responses of leaf sums to leaf sums, (L, L).
+
+    ``together`` (L, L): the co-occurrences of leaves over all rows, which are overwritten.
+    """
+    linear = s.linear_leaves
+    # The sum of a leaf with a constant value counts, but it moves nothing.
+    free = np.where(linear.scale > 0, linear.scale, TINY)
+    unshifted = replace(s, linear_leaves=LinearLeaves(free, mixing=linear.mixing))
+    space = LeafSpace.of(unshifted, together, backend)
+    return np.asarray(host(space.responses) / free[:, None])
+
+
+def changing_rows(
+    fitted: FittedValues, added: Any, rows: slice, responses: FloatArray
+) -> BoolArray:
+    """Return whether the deletion of each row changes the active set of a leaf, (rows,).
+
+    Leaf sums and values without the row follow for all leaves by the formula, and the rule must give
+    the same values.
+
+    Parameters
+    ----------
+    fitted : FittedValues
+        The fit with all rows.
+    added : array of shape (K, T, rows)
+        What the deletions add to the sums of the rows' leaves.
+    rows : slice
+    responses : array of shape (L, L)
+        See `sum_responses`.
+    """
+    s = fitted.structure
+    n = rows.stop - rows.start
+    rule = known_regularisation(s)
+    linear = s.linear_leaves
+    shift = np.zeros(s.total_leaves) if linear.shift is None else linear.shift
+    parts = Parts.of_rows(s, rows)
+    column = np.broadcast_to(np.arange(n), parts.leaf.shape)
+    entries = (host(added)[0].ravel(), (column.ravel(), parts.leaf.ravel()))
+    placed = csr_array(entries, shape=(n, s.total_leaves))
+    moved = base_without(fitted, rows)[0] - fitted.base[0]
+    sums = fitted.sums[:, 0] + placed @ responses.T - np.outer(moved, responses @ s.base_share)
+    values = linear.scale * sums + shift
+    weights = np.tile(s.leaf_weights, (n, 1))
+    left = parts.left(s)
+    scale = parts.of(linear.scale)
+    scale_left = parts.left_scale(s)
+    ratio = np.divide(scale_left, scale, out=np.zeros_like(scale), where=scale > 0)
+    sums_left = np.divide(
+        values[column, parts.leaf] - parts.of(shift) * ratio,
+        scale_left,
+        out=np.zeros_like(scale),
+        where=scale_left > 0,
+    )
+    of_constant_leaves = np.where(left > 0, sums[column, parts.leaf], 0.0)
+    sums[column, parts.leaf] = np.where(scale > 0, sums_left, of_constant_leaves)
+    weights[column, parts.leaf] = left
+    if rule.couples_leaves:  # a bound that acts on no leaf may act on one without a row
+        by_rule = np.vstack([rule.leaf_values(*of_row) for of_row in zip(sums, weights)])
+    else:
+        plain = NewtonRule(rule.l2, rule.steps, rule.by_weight, rule.l1, rule.max_step)
+        by_rule = plain.leaf_values(sums, weights)
+    largest = np.abs(values).max(axis=1, initial=0.0)
+    is_apart = np.abs(by_rule - values) > BEYOND * largest[:, None]
+    return np.asarray(is_apart.any(axis=1) & ~np.isnan(moved))
