@@ -64,6 +64,9 @@ class FitRule(Protocol):
     ) -> int:
         """Return how many leaves have another active set with the targets ``after`` (N, K)."""
 
+    def whole_sums(self, fitted: FittedValues) -> FloatArray:
+        """Return the leaf sums of a fit with all that its rows put into them, (L, K)."""
+
     def held(self, counts: dict[str, Any]) -> dict[str, Any]:
         """Return the counts of what is fixed, from those that the replay found."""
 

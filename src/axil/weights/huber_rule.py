@@ -108,9 +108,34 @@ class HuberRule:
     ) -> int:
         """Return how many leaves have another active set with the targets ``after``."""
         fit = cast("BoostedTrees", engine).fit(after)
-        sums, weights = fit.whole(self.cut)
+        sums, weights = self._totals(fit)
         uncut = replace(self.structure.uncut(), leaf_weights=weights)
         return count_leaves_beyond(uncut, sums, fit.values)
+
+    def whole_sums(self, fitted: FittedValues) -> FloatArray:
+        """Return the leaf sums of a fit with the residuals that are cut off, (L, K)."""
+        if self.structure.total is not None:  # the rows are elsewhere, and the sums are whole
+            return fitted.sums
+        return self._totals(fitted)[0]
+
+    def _totals(self, fitted: FittedValues) -> tuple[FloatArray, FloatArray]:
+        """Return the leaf sums of a fit, (L, 1), and the leaf weights by the rule, (L,)."""
+        s = self.structure
+        leaves = s.leaves()
+        levels = s.cells // s.n_leaves[:, None]
+        sums = np.zeros((s.total_leaves, 1))
+        leaf_weights = np.zeros(s.total_leaves)
+        row_weights = 1.0 if s.row_weights is None else s.row_weights
+        for t, residuals in zip(range(s.n_trees), fitted.residuals(leaves, fitted.started())):
+            own = slice(s.starts[t], s.starts[t + 1])
+            n = int(s.n_leaves[t])
+            residual = residuals[:, 0]
+            drawn = s.whole_draws[levels[t]] * row_weights
+            sums[own, 0] = np.bincount(leaves[t], drawn * self.cut.kept(residual), n)
+            if not self.cut.weighs:
+                drawn = drawn * ~self.cut.beyond(residual)
+            leaf_weights[own] = np.bincount(leaves[t], drawn, n)
+        return sums, leaf_weights
 
     def held(self, counts: dict[str, Any]) -> dict[str, Any]:
         """Return the counts of what is fixed, as the replay found them."""

@@ -113,6 +113,10 @@ class PercentileRule:
             n_changed += int(is_changed.sum())
         return n_changed
 
+    def whole_sums(self, fitted: FittedValues) -> FloatArray:
+        """Return the leaf sums of a fit, (L, K)."""
+        return fitted.sums
+
     def held(self, counts: dict[str, Any]) -> dict[str, Any]:
         """Return the counts of what is fixed, with the share of rows that do not count in their leaves."""
         s = self.structure

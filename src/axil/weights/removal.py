@@ -161,9 +161,7 @@ def pushes(
     value have their share of what is left: the value over what it would be without the shift. O(T N) per query.
     """
     s, table = fitted.structure, asked(fitted.structure, queries)
-    whole = fitted.sums
-    if s.cut is not None and s.total is None:  # over partitions they are whole already
-        whole = fitted.whole(s.cut)[0]
+    whole = rule_of(s).whole_sums(fitted)
     for t, (a, b) in enumerate(pairwise(s.starts)):
         if s.linear_leaves.shift is None:
             table[a:b] = s.leaf_values_transpose(t, table[a:b])

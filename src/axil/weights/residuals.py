@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.arrays import FloatArray, LeafArray
-from axil.structure import Cut, Structure
+from axil.structure import Structure
 from axil.weights.passes import groups_of
 
 
@@ -32,9 +32,11 @@ class FittedValues:
     sums: FloatArray  #: (L, K) of weight * draw * residual, which they are made of
 
     def started(self, rows: slice = slice(None)) -> FloatArray:
-        """(rows, K): the training rows' targets less their offsets."""
+        """Return the targets of training rows less their offsets, (rows, K)."""
         offsets = self.structure.offsets
-        return self.targets[rows] if offsets is None else self.targets[rows] - offsets[rows]
+        if offsets is None:
+            return self.targets[rows]
+        return self.targets[rows] - offsets[rows]
 
     def residuals(self, leaves: LeafArray, targets: FloatArray) -> Iterator[FloatArray]:
         """Yield r^(0) .. r^(T), (n, K) each, of rows in these leaves, (T, n), with targets less offsets (n, K).
@@ -57,7 +59,7 @@ class FittedValues:
             yield residual
 
     def predictions(self, leaves: LeafArray) -> FloatArray:
-        """(n, K): what the fit predicts in these leaves, (T, n), offsets apart."""
+        """Return the predictions of rows in these leaves, (T, n), without offsets, (n, K)."""
         return predictions(self.structure, self.base, self.values, leaves)
 
     @property
@@ -67,54 +69,44 @@ class FittedValues:
         return np.repeat(s.final, s.n_leaves)[:, None] * self.values
 
     def reductions(self, rows: slice) -> FloatArray:
-        """(T, rows): by how much each tree made the training rows' absolute errors smaller, over all outputs."""
-        seen = self.residuals(self.structure.leaves(rows), self.started(rows))
-        return -np.diff(np.stack([np.abs(residual).sum(axis=1) for residual in seen]), axis=0)
+        """Return by how much each tree reduced the absolute error of training rows, (T, rows).
+
+        Errors are summed over all outputs.
+        """
+        residuals = self.residuals(self.structure.leaves(rows), self.started(rows))
+        errors = np.stack([np.abs(residual).sum(axis=1) for residual in residuals])
+        return -np.diff(errors, axis=0)
 
     def steps(self, rows: slice) -> Iterator[ResidualStep]:
-        """The steps of the trees t = 0..T-1 on a block of training rows: what each saw and did."""
+        """Yield what each of the trees t = 0..T-1 saw of a block of training rows, and did."""
         s = self.structure
-        cells = s.cells[:, rows]
-        n_leaves = s.n_leaves[:, None].astype(cells.dtype)
-        leaves, draws = (
-            (cells, None) if len(s.draws) == 1 else (cells % n_leaves, s.row_draws(rows))
-        )
+        leaves = s.leaves(rows)
+        draws = None
         if s.cut is not None:
-            draws = s.whole_draws[cells // n_leaves]
-        started = self.started(rows)
-        for t, residual in zip(range(s.n_trees), self.residuals(leaves, started)):
+            n_leaves = s.n_leaves[:, None].astype(s.cells.dtype)
+            draws = s.whole_draws[s.cells[:, rows] // n_leaves]
+        elif len(s.draws) > 1:
+            draws = s.row_draws(rows)
+        for t, residual in zip(range(s.n_trees), self.residuals(leaves, self.started(rows))):
             leaf = s.entries(t, leaves[t])
             drawn = s.draws[0] if draws is None else draws[t]
-            seen = residual if s.cut is None else s.cut.kept(residual)
-            yield ResidualStep(t, leaf, drawn, seen, self.values[leaf])
-
-    def whole(self, cut: Cut) -> tuple[FloatArray, FloatArray]:
-        """(L, 1) and (L,): leaf sums with what residuals put into them that are cut off, and the weights of these rows."""
-        s, leaves, rows = (
-            self.structure,
-            self.structure.leaves(),
-            self.structure.cells // self.structure.n_leaves[:, None],
-        )
-        sums, weights = np.zeros((s.total_leaves, 1)), np.zeros(s.total_leaves)
-        for t, residual in zip(range(s.n_trees), self.residuals(leaves, self.started())):
-            own, n, r = slice(s.starts[t], s.starts[t + 1]), int(s.n_leaves[t]), residual[:, 0]
-            drawn = s.whole_draws[rows[t]] * (1.0 if s.row_weights is None else s.row_weights)
-            sums[own, 0] = np.bincount(leaves[t], drawn * cut.kept(r), n)
-            weights[own] = np.bincount(
-                leaves[t], drawn if cut.weighs else drawn * ~cut.beyond(r), n
-            )
-        return sums, weights
+            if s.cut is not None:
+                residual = s.cut.kept(residual)
+            yield ResidualStep(t, leaf, drawn, residual, self.values[leaf])
 
 
 def predictions(
     structure: Structure, base: FloatArray, values: FloatArray, leaves: LeafArray
 ) -> FloatArray:
-    """(n, K): predictions in these leaves, (T, n), from a base (K,) and leaf values (L, K) before any rate."""
+    """Return the predictions of rows in these leaves, (T, n), without offsets, (n, K).
+
+    ``base`` (K,): where they start. ``values`` (L, K): the leaf values before any learning rate.
+    """
     s = structure
-    made = np.tile(s.beta[-1] * base, (leaves.shape[1], 1))
+    scores = np.tile(s.beta[-1] * base, (leaves.shape[1], 1))
     for t, coefficient in enumerate(s.final):
-        made += coefficient * values[s.entries(t, leaves[t])]
-    return made
+        scores += coefficient * values[s.entries(t, leaves[t])]
+    return scores
 
 
 @dataclass(frozen=True)

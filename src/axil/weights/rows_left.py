@@ -129,6 +129,10 @@ class SumRule:
         fit = cast("BoostedTrees", engine).fit(after)
         return count_leaves_beyond(fit.structure, fit.sums, fit.values)
 
+    def whole_sums(self, fitted: FittedValues) -> FloatArray:
+        """Return the leaf sums of a fit, (L, K)."""
+        return fitted.sums
+
     def held(self, counts: dict[str, Any]) -> dict[str, Any]:
         """Return the counts of what is fixed, as the replay found them."""
         return counts
