@@ -34,22 +34,24 @@ class ClassCounts(Transferable):
 
     def weights(self, present: BoolArray) -> FloatArray:
         """Return the weights (N,) of the rows where only those present count; 0 of the others."""
-        counted = self.own if self.by_weight else np.ones(len(self.own))
-        counted = np.where(present, counted, 0.0)
-        found = np.where(present, self.own, 0.0)
+        row_sizes = self.own if self.by_weight else np.ones(len(self.own))
+        row_sizes = np.where(present, row_sizes, 0.0)
+        weights = np.where(present, self.own, 0.0)
         for label in self.labels.T:
-            sizes = np.bincount(label, counted)
+            class_sizes = np.bincount(label, row_sizes)
             n_classes = len(np.unique(label[present]))
-            factors = np.divide(
-                counted.sum(), n_classes * sizes, out=np.zeros_like(sizes), where=sizes > 0
-            )
-            found *= factors[label]
-        return found
+            weights *= np.divide(
+                row_sizes.sum(),
+                n_classes * class_sizes,
+                out=np.zeros_like(class_sizes),
+                where=class_sizes > 0,
+            )[label]
+        return weights
 
     def follows(self, weights: FloatArray) -> bool:
         """Return whether the weights (N,) of a fit are those of this rule."""
-        made = self.weights(np.ones(len(self.own), dtype=np.bool_))
-        return bool(np.allclose(made, weights, rtol=AGREES, atol=0.0))
+        by_rule = self.weights(np.ones(len(self.own), dtype=np.bool_))
+        return bool(np.allclose(by_rule, weights, rtol=AGREES, atol=0.0))
 
 
 #: Of a fit whose weights follow from the labels of its rows in a way that is not computed again.

@@ -1,10 +1,10 @@
-"""Cut: residuals that count as no more than delta, either way, as under Huber's loss.
+"""The cut of Huber's loss: residuals that count as no more than delta, either way.
 
 With w the weights of a leaf's rows and r their residuals, the rows beyond delta put a constant into the leaf's sum:
 
     S = sum_{|r| <= delta} w r + delta * sum_{|r| > delta} w sign(r)
 
-Held fixed, as the splits are, which rows are beyond makes S linear in the targets, and a constant besides.
+While the rows beyond delta are fixed, as the tree structure is, S is linear in the targets with a constant besides.
 """
 
 from __future__ import annotations
@@ -26,12 +26,14 @@ class Cut(Transferable):
     closed: bool = True  #: whether a residual of just delta is within
 
     def beyond(self, residuals: FloatArray) -> BoolArray:
-        """Which residuals are cut off."""
+        """Return which residuals are cut off."""
         size = np.abs(residuals)
-        return np.asarray(size > self.delta if self.closed else size >= self.delta)
+        if self.closed:
+            return np.asarray(size > self.delta)
+        return np.asarray(size >= self.delta)
 
     def kept(self, residuals: FloatArray) -> FloatArray:
-        """The residuals as far as they count."""
+        """Return the residuals as far as they count."""
         return np.asarray(np.clip(residuals, -self.delta, self.delta))
 
 

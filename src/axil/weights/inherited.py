@@ -75,26 +75,25 @@ def inherited_values(
     """
     if s.emptied is None or not s.emptied.any() or s.regularisation is None:
         return values
-    rule, leaves = s.regularisation, np.flatnonzero(s.emptied)
-    found = values.copy()
+    rule = s.regularisation
+    with_ancestors = values.copy()
     if rule.has_active_set or rule.couples_leaves:
-        bent = inheriting(s).regularisation
-        assert bent is not None
-        if sums.shape[1] > 1:  # the outputs of a tree share its pattern
-            return bent.linearise(sums[:, 0], s.leaf_weights).values(s.n_leaves, sums)
-        found[:, 0] = bent.leaf_values(
-            sums[:, 0], s.leaf_weights
-        )  # a node without rows bounds no others
-        return found
+        inheriting_rule = inheriting(s).regularisation
+        assert inheriting_rule is not None
+        if sums.shape[1] > 1:  # the outputs of a tree share its active set
+            return inheriting_rule.linearise(sums[:, 0], s.leaf_weights).values(s.n_leaves, sums)
+        with_ancestors[:, 0] = inheriting_rule.leaf_values(sums[:, 0], s.leaf_weights)
+        return with_ancestors
+    leaves = np.flatnonzero(s.emptied)
     ancestors = ancestors_of(s)
     weights = ancestors.totals(s.leaf_weights)
     nodes = ancestors.nearest(leaves, weights > 0)
-    known = nodes != NO_NODE
-    found[leaves[~known]] = 0.0 if s.beta.any() else mean
-    nodes = nodes[known]
+    has_node = nodes != NO_NODE
+    with_ancestors[leaves[~has_node]] = 0.0 if s.beta.any() else mean
+    nodes = nodes[has_node]
     scale = NewtonRule(l2_of(s, ancestors, nodes), np.ones(len(nodes))).scale(weights[nodes])
-    found[leaves[known]] = scale[:, None] * ancestors.totals(sums)[nodes]
-    return found
+    with_ancestors[leaves[has_node]] = scale[:, None] * ancestors.totals(sums)[nodes]
+    return with_ancestors
 
 
 def l2_of(s: Structure, ancestors: Ancestors, nodes: Ids) -> FloatArray:
