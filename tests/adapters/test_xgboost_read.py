@@ -683,3 +683,15 @@ def test_a_base_far_from_the_targets(trees: int) -> None:
     )
     with pytest.raises(ExactnessError):
         Explainer(model, X, y + np.where(np.arange(60) == 7, 1e-4, 0.0))
+
+
+def test_single_leaves_near_a_share_of_the_largest_step() -> None:
+    """A value that is 0.00533 times max_delta_step does not show a learning rate of 0.00533."""
+    X, y = np.zeros((50, 1)), np.full(50, 2.0)
+    learning_rate, max_delta_step = 0.3, 0.7
+    for share in (0.00533, 0.0021, 0.08):
+        step = share * max_delta_step / learning_rate
+        base_score = 2.0 / (1.0 + step * np.exp(max_delta_step))
+        settings = {"objective": "count:poisson", "base_score": base_score, "lambda": 0.0}
+        model = xgb.train(settings, xgb.DMatrix(X, y), 2)
+        assert Explainer(model, X, y).verification.n_trees == 2

@@ -299,7 +299,10 @@ class XGBoostWithLoss(XGBoostAdapter, GradientTrees):
         bends_gains = has_alpha and (most < np.inf or len(signs) > 0)
         if not (bends_gains or any(signs) or is_clipped(tree, most)):
             shown = rate_of_gain(tree, l2)
-        if np.isnan(shown) or np.abs(tree.values).max() >= (1 - 1e-5) * shown * most:
+        # Any value is near some rate of few digits times max_delta_step, so there must be another sign of a clip.
+        rate = self._stated_rate if np.isnan(shown) else shown
+        reaches_limit = np.abs(tree.values).max() >= (1 - 1e-5) * rate * most
+        if reaches_limit or (np.isnan(shown) and is_clipped(tree, most)):
             shown = rate_of_clip(tree, most)
         if np.isnan(shown) and self._stated_rate > 0:
             shown = self._stated_rate
