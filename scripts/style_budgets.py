@@ -159,8 +159,9 @@ def private_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def is_private(name: str) -> bool:
-    """Return whether a name begins with one underscore; ``__len__`` and ``_repr_html_`` are hooks."""
-    return re.fullmatch(r"_[^_](.*[^_])?", name) is not None
+    """Return whether a name begins with one underscore; `__len__` and `_repr_html_` are hooks."""
+    is_hidden = re.fullmatch(r"_[^_](.*[^_])?", name) is not None
+    return is_hidden and name not in ("_asdict", "_replace", "_fields")
 
 
 def names_defined(tree: ast.Module) -> set[str]:

@@ -15,6 +15,7 @@ from axil.arrays import BoolArray, IntArray
 from axil.errors import InputError, shown
 from axil.explainer import Explainer
 from axil.inputs.codes import keys
+from axil.methods.question import verified_model
 from axil.methods.refit import again, made_of
 from axil.scale import ROUND_TRIP
 
@@ -124,7 +125,7 @@ def _targets_for(old: Explainer, new: Explainer) -> NDArray[Any]:
 
 def _feature_keys(explainer: Explainer, like: Explainer) -> NDArray[np.uint64]:
     """Return a key for each training row, equal where features and offsets are, (N,)."""
-    features = columns_like(explainer._model.features, like)
+    features = columns_like(verified_model(explainer).features, like)
     n_rows = features.shape[0]
     init_score = made_of(explainer).init_score
     offsets = np.zeros((n_rows, 1))
@@ -136,7 +137,7 @@ def _feature_keys(explainer: Explainer, like: Explainer) -> NDArray[np.uint64]:
 def columns_like(X: Any, explainer: Explainer) -> Any:
     """Return X with the columns of the explainer's training rows, where both are frames."""
     frame = inputs.as_frame(X)
-    training_frame = inputs.as_frame(explainer._model.features)
+    training_frame = inputs.as_frame(verified_model(explainer).features)
     if frame is None or training_frame is None:
         return X
     columns = list(training_frame.columns)
@@ -167,7 +168,7 @@ def refit_to_new_rows(old: Explainer, new: Explainer, rows: ComparedRows) -> Exp
         changes["sample_weight"] = weights
     added = rows.after[rows.has(ADDED)]
     if len(added):
-        X = inputs.take_rows(columns_like(new._model.features, old), added)
+        X = inputs.take_rows(columns_like(verified_model(new).features, old), added)
         sample_weight = None
         if new_inputs.sample_weight is not None:
             sample_weight = new_inputs.sample_weight[added]
