@@ -14,9 +14,8 @@ from axil.plots.bar_plots import blame, group, weights
 from axil.plots.curve_plots import concentration, leverage, loo_curve, removal
 from axil.plots.heat_map import matrix
 from axil.plots.interval_plots import calibration, coverage, fan
-from axil.plots.label_plots import audit
 from axil.plots.overall_plots import overall
-from axil.plots.point_plots import targets, weights_against
+from axil.plots.point_plots import audit, targets, weights_against
 from axil.plots.step_plots import waterfall
 from axil.plots.time_plots import timeline
 

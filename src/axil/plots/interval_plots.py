@@ -1,4 +1,4 @@
-"""Intervals: how wide they are, whether they hold what they promise, and where."""
+"""Draw intervals: how wide they are, whether they cover what they promise, and where."""
 
 from __future__ import annotations
 
@@ -18,76 +18,84 @@ if TYPE_CHECKING:
     from axil.plots.canvas import Axes
 
 ENDS = ("prediction", "lower", "upper")
-BINS = 10  # groups by the local scale, where none are given
+BINS = 10  # groups by the local scale, unless the user gives groups
 FEWEST = 20  # rows of such a group
-ELSEWHERE = (
-    10.0  # times the range of all intervals: targets that are all further away are on another scale
-)
+# targets are on another scale if all are further away than this many times the range of all intervals
+FAR_AWAY = 10.0
+MARKED_COVERAGES = (0.5, 0.8, 0.9)
 
 
 def fan(frame: Any, *rows: Any, y: Any = None, output: Any = None, ax: Axes | None = None) -> Axes:
     """Draw prediction intervals, the lowest prediction first, and the true targets over them where they are known.
 
-    Called as ``fan(frame)``, ``fan(frame, y)``, ``fan(predictive, X)`` or ``fan(predictive, X, y)``. ``frame``: what
-    ``predictive.interval(X)`` returns, or ``{name: frame, ...}`` of the same rows for several coverages; of a ``predictive`` and
-    its rows X the intervals of 90 % are drawn. ``y``: targets of these rows, in the units of the frame or, as other calls take
-    them, on the scale of the fit that the frame names ("scale (log)"): whichever more intervals hold. Targets outside the widest
-    interval are orange triangles.
+    It is called as ``fan(frame)``, ``fan(frame, y)``, ``fan(predictive, X)`` or ``fan(predictive, X, y)``. ``frame`` is what
+    ``predictive.interval(X)`` returns, or ``{name: frame, ...}`` of the same rows for several coverages. A ``predictive`` and its
+    rows X stand for intervals of 90 %. ``y`` are the targets of these rows, in the units of the frame or on the scale of the fit
+    that the frame names ("scale (log)"): the plot takes the scale that more intervals cover. Targets outside the widest interval
+    are orange triangles.
     """
     frame, y = _intervals_of(frame, rows, y)
-    named = dict(frame) if isinstance(frame, Mapping) else {"interval": frame}
-    if not named:
+    frames = dict(frame) if isinstance(frame, Mapping) else {"interval": frame}
+    if not frames:
         raise InputError(
             "frame is empty; expected what predictive.interval(X) returns, or {name: frame, ...}."
         )
-    read = {str(name): _lines(one, output, ENDS) for name, one in named.items()}
-    made = next(iter(read.values()))["prediction"]
-    if any(not np.array_equal(lines["prediction"], made) for lines in read.values()):
+    intervals = {str(name): _lines(table, output, ENDS) for name, table in frames.items()}
+    predictions = next(iter(intervals.values()))["prediction"]
+    if any(not np.array_equal(lines["prediction"], predictions) for lines in intervals.values()):
         raise InputError(
             "The frames are of different predictions; expected intervals of the same rows, in the same order."
         )
-    order = np.argsort(made, kind="stable")
-    widest_first = sorted(
-        read.items(), key=lambda one: -float(np.sum(one[1]["upper"] - one[1]["lower"]))
-    )
-    at = np.arange(len(order), dtype=np.float64)
+    order = np.argsort(predictions, kind="stable")
+    widest_first = sorted(intervals, key=lambda name: -_total_width(intervals[name]))
+    places = np.arange(len(order), dtype=np.float64)
     ax = canvas.new_axes(ax)
-    for i, (name, lines) in enumerate(widest_first):
-        opacity = 0.22 + 0.3 * i / len(read)
-        ends = lines["lower"][order], lines["upper"][order]
+    palette = canvas.colours(ax)
+    for i, name in enumerate(widest_first):
         ax.fill_between(
-            at,
-            *ends,
-            color=canvas.colours(ax).positive,
-            alpha=opacity,
+            places,
+            intervals[name]["lower"][order],
+            intervals[name]["upper"][order],
+            color=palette.positive,
+            alpha=0.22 + 0.3 * i / len(intervals),
             linewidth=0,
             step="mid",
             label=name,
         )
-    ax.plot(at, made[order], color=canvas.colours(ax).ink, linewidth=1.2, label="prediction")
-    title, label = f"{counted(len(order), 'prediction', ',')}, the lowest first", "target"
+    ax.plot(places, predictions[order], color=palette.ink, linewidth=1.2, label="prediction")
+    title = f"{counted(len(order), 'prediction', ',')}, the lowest first"
+    target_label = "target"
     if y is not None:
-        wide = widest_first[0][1]
-        truth, given = _targets(y, wide, next(iter(named.values())))
-        truth, label = truth[order], label + given
-        outside = (truth < wide["lower"][order]) | (truth > wide["upper"][order])
-        marks.sign_points(ax, at, truth, np.where(outside, -1.0, 1.0), ("target", "target outside"))
-        title += f"\n{1 - outside.mean():.1%} of the targets are in the widest interval"
-    canvas.dress(ax, title, "rows, by prediction", label)
+        widest = intervals[widest_first[0]]
+        targets, scale_note = _targets(y, widest, next(iter(frames.values())))
+        target_label += scale_note
+        is_outside = ((targets < widest["lower"]) | (targets > widest["upper"]))[order]
+        signs = np.where(is_outside, -1.0, 1.0)
+        marks.sign_points(ax, places, targets[order], signs, ("target", "target outside"))
+        title += f"\n{1 - is_outside.mean():.1%} of the targets are in the widest interval"
+    canvas.dress(ax, title, "rows, by prediction", target_label)
     canvas.few_ticks(ax)
     marks.key(ax)
     return ax
 
 
+def _total_width(lines: dict[str, FloatArray]) -> float:
+    """Return the sum of the widths of all intervals."""
+    return float(np.sum(lines["upper"] - lines["lower"]))
+
+
 def _intervals_of(frame: Any, rows: tuple[Any, ...], y: Any) -> tuple[Any, Any]:
     """Return the intervals that `fan` draws and the targets, from a frame or from a predictive and its rows."""
-    targets = [*rows, *([] if y is None else [y])]
+    targets = list(rows)
+    if y is not None:
+        targets.append(y)
     if hasattr(frame, "interval"):
         if not rows:
             raise InputError(
                 "fan got a predictive without rows; expected fan(predictive, X) or fan(predictive, X, y)."
             )
-        frame, targets = frame.interval(rows[0]), targets[1:]
+        frame = frame.interval(rows[0])
+        targets = targets[1:]
     if len(targets) > 1:
         raise InputError(
             f"fan got {len(targets)} arguments after the intervals; expected the targets alone: fan(frame, y), or "
@@ -97,38 +105,34 @@ def _intervals_of(frame: Any, rows: tuple[Any, ...], y: Any) -> tuple[Any, Any]:
 
 
 def calibration(values: Any, *, ax: Axes | None = None) -> Axes:
-    """The share of targets inside intervals of every coverage, against that coverage.
+    """Draw the share of targets inside intervals of every coverage, against that coverage.
 
-    ``values``: ``predictive.cdf(X, y)`` of rows with known targets, (n,). On the diagonal intervals hold what they promise; below
-    it they are too short. Grey: where n exchangeable rows are with a probability of 95 %, calibration taken as perfect.
+    ``values`` (n,) is ``predictive.cdf(X, y)`` for rows with known targets. On the diagonal, intervals cover what they promise.
+    Below it they are too short. With perfect calibration, n exchangeable rows are in the grey area with a probability of 95 %.
     """
-    given = as_numbers(values, "values", "what predictive.cdf(X, y) returns")
-    ranks = as_vector(given, len(given) if given.ndim else 1, "values", "drawn")
+    numbers = as_numbers(values, "values", "what predictive.cdf(X, y) returns")
+    ranks = as_vector(numbers, len(numbers) if numbers.ndim else 1, "values", "drawn")
     if not len(ranks) or (ranks < 0).any() or (ranks > 1).any():
         raise InputError(
             "values are no probabilities; expected what predictive.cdf(X, y) returns, from 0 to 1."
         )
     promised = np.linspace(0.0, 1.0, 101)
-    inside = np.sort(np.abs(2 * ranks - 1))
-    held = np.searchsorted(inside, promised, side="right") / len(inside)
-    slack = 1.96 * np.sqrt(promised * (1 - promised) / len(inside))
+    needed = np.sort(np.abs(2 * ranks - 1))  # the coverage from which on an interval has the target
+    covered = np.searchsorted(needed, promised, side="right") / len(needed)
+    slack = 1.96 * np.sqrt(promised * (1 - promised) / len(needed))
     ax = canvas.new_axes(ax)
+    palette = canvas.colours(ax)
     ax.fill_between(
-        promised,
-        promised - slack,
-        promised + slack,
-        color=canvas.colours(ax).ink,
-        linewidth=0,
-        alpha=0.15,
+        promised, promised - slack, promised + slack, color=palette.ink, linewidth=0, alpha=0.15
     )
-    ax.plot([0, 1], [0, 1], color=canvas.colours(ax).ink, linewidth=0.8, linestyle="--")
-    ax.plot(promised, held, color=canvas.colours(ax).positive, linewidth=1.8)
-    for mark in (0.5, 0.8, 0.9):
-        ax.plot(mark, held[round(100 * mark)], "o", color=canvas.colours(ax).ink, markersize=4)
-    held_at = "\n".join(
-        f"{mark:.0%} holds {held[round(100 * mark)]:.1%}" for mark in (0.5, 0.8, 0.9)
-    )
-    marks.corner(ax, held_at)
+    ax.plot([0, 1], [0, 1], color=palette.ink, linewidth=0.8, linestyle="--")
+    ax.plot(promised, covered, color=palette.positive, linewidth=1.8)
+    lines = []
+    for mark in MARKED_COVERAGES:
+        covered_at_mark = covered[round(100 * mark)]
+        ax.plot(mark, covered_at_mark, "o", color=palette.ink, markersize=4)
+        lines.append(f"{mark:.0%} holds {covered_at_mark:.1%}")
+    marks.corner(ax, "\n".join(lines))
     ax.set_xlim(0, 1)
     ax.set_ylim(0, 1)
     canvas.dress(ax, f"Coverage of {len(ranks):,} targets", "promised", "held")
@@ -146,90 +150,108 @@ def coverage(
     output: Any = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """The share of targets inside their intervals by group, or from the smallest local scale to the largest.
+    """Draw the share of targets inside their intervals by group, or from the smallest local scale to the largest.
 
-    ``frame``: what ``predictive.interval(X, coverage)`` returns, ``y`` the targets as in `fan`, ``groups`` a label for each row.
-    The promise (dashed) is for all rows together; here is where it is kept. Lines reach two standard errors either way.
+    ``frame`` is what ``predictive.interval(X, coverage)`` returns, ``y`` are the targets as in `fan`, and ``groups`` is a label
+    for each row. The promise (dashed) is for all rows together, and the plot shows where it is kept. Lines reach two standard
+    errors to both sides.
     """
     scale, _ = labelled(frame, "scale")
     lines = _lines(frame, output, (*ENDS, scale))
-    (truth, given), promised = _targets(y, lines, frame), as_number(coverage, "coverage")
+    targets, scale_note = _targets(y, lines, frame)
+    promised = as_number(coverage, "coverage")
     if not 0 < promised < 1:
         raise InputError(
             f"coverage is {shown(coverage)}; expected a number between 0 and 1, as the intervals were asked for."
         )
-    inside = (lines["lower"] <= truth) & (truth <= lines["upper"])
-    codes, names = (
-        _by_scale(lines[scale]) if groups is None else group_codes(groups, len(truth), "groups")
-    )
-    rows = np.bincount(codes, minlength=len(names))
-    held = np.bincount(codes, inside, len(names)) / np.maximum(rows, 1)
-    error = np.sqrt(promised * (1 - promised) / np.maximum(rows, 1))
-    labels = [f"{name} ({n:,})" for name, n in zip(names, rows.tolist())]
+    is_inside = (lines["lower"] <= targets) & (targets <= lines["upper"])
+    if groups is None:
+        codes, ranges = _groups_by_scale(lines[scale])
+        names = np.array(ranges)
+        by = "by local scale"
+    else:
+        codes, names = group_codes(groups, len(targets), "groups")
+        by = "by group"
+    n_rows = np.bincount(codes, minlength=len(names))
+    divisor = np.maximum(n_rows, 1)
+    covered = np.bincount(codes, is_inside, len(names)) / divisor
+    error = np.sqrt(promised * (1 - promised) / divisor)
+    low = covered - 2 * error
+    high = covered + 2 * error
+    labels = [f"{name} ({n:,})" for name, n in zip(names, n_rows.tolist())]
     ax = marks.bar_axes(ax, labels)
+    ink = canvas.colours(ax).ink
     places = np.arange(len(names), dtype=np.float64)
     ax.hlines(
         places,
-        np.maximum(held - 2 * error, 0.0),
-        np.minimum(held + 2 * error, 1.0),
-        color=canvas.colours(ax).ink,
+        np.maximum(low, 0.0),
+        np.minimum(high, 1.0),
+        color=ink,
         alpha=0.25,
         linewidth=3,
         zorder=0.9,
     )
-    ax.axvline(promised, color=canvas.colours(ax).ink, linewidth=1.0, linestyle="--")
-    marks.sign_points(ax, held, places, np.where(held + 2 * error < promised, -1.0, 1.0))
+    ax.axvline(promised, color=ink, linewidth=1.0, linestyle="--")
+    marks.sign_points(ax, covered, places, np.where(high < promised, -1.0, 1.0))
     marks.label_bars(ax, labels)
-    ax.set_xlim(min(0.5, float((held - 2 * error).min())) - 0.02, 1.02)
-    by = "by local scale" if groups is None else "by group"
-    title = f"Targets inside their intervals, {by}\n{inside.mean():.1%} of all {len(truth):,}{given}, {promised:.0%} promised"
+    ax.set_xlim(min(0.5, float(low.min())) - 0.02, 1.02)
+    title = f"Targets inside their intervals, {by}\n"
+    title += f"{is_inside.mean():.1%} of all {len(targets):,}{scale_note}, {promised:.0%} promised"
     canvas.dress(ax, title, "share inside; lines: two standard errors", "")
     ax.xaxis.set_major_formatter("{x:.0%}")
     return ax
 
 
 def _targets(y: Any, lines: dict[str, FloatArray], frame: Any) -> tuple[FloatArray, str]:
-    """(n,): targets in the units of these intervals, and a word for a label where they were given on the scale of the fit.
+    """Return the targets (n,) in the units of these intervals, and a note for a label.
 
-    The wrong scale of the two holds hardly any target, and the right one most of them.
+    The user may give targets on the scale of the fit, which the note then names. Intervals cover hardly any target on the
+    wrong scale, and most of them on the right one.
     """
-    given, name = as_vector(y, len(lines["prediction"]), "y", "drawn"), labelled(frame, "scale")[1]
-    inverse, found = inverse_named(name), [(given, "")]
+    given = as_vector(y, len(lines["prediction"]), "y", "drawn")
+    targets = given
+    note = ""
+    _, scale = labelled(frame, "scale")
+    inverse = inverse_named(scale)
     if inverse is not None:
         with np.errstate(all="ignore"):
-            found.append((np.asarray(inverse(given)), f" (given as {name})"))
-
-    def agreement(one: tuple[FloatArray, str]) -> tuple[float, float]:
-        held = (lines["lower"] <= one[0]) & (one[0] <= lines["upper"])
-        away = float(np.median(np.abs(one[0] - lines["prediction"])))
-        return float(held.mean()), -away if np.isfinite(away) else -np.inf
-
-    truth, word = max(found, key=agreement)  # the first of equal ones
-    ends = np.concatenate([lines["lower"], lines["upper"]])
-    low, high = (float(end) for end in (ends.min(), ends.max()))
-    beyond = np.maximum(low - truth, truth - high)
-    if len(truth) >= FEWEST and (beyond > ELSEWHERE * (high - low)).all():
-        scale = f", and the model was fitted to {name}" if name else ""
+            inverted = np.asarray(inverse(given))
+        if _agreement(inverted, lines) > _agreement(given, lines):
+            targets = inverted
+            note = f" (given as {scale})"
+    low = float(min(lines["lower"].min(), lines["upper"].min()))
+    high = float(max(lines["lower"].max(), lines["upper"].max()))
+    beyond = np.maximum(low - targets, targets - high)
+    if len(targets) >= FEWEST and (beyond > FAR_AWAY * (high - low)).all():
+        fit = f", and the model was fitted to {scale}" if scale else ""
         raise InputError(
-            f"y runs from {given.min():.6g} to {given.max():.6g}, and the intervals from {low:.6g} to {high:.6g}{scale}. "
+            f"y runs from {given.min():.6g} to {given.max():.6g}, and the intervals from {low:.6g} to {high:.6g}{fit}. "
             "Expected targets in the units of the intervals, such as both in prices or both in logarithms."
         )
-    return truth, word
+    return targets, note
 
 
-def _by_scale(scale: FloatArray) -> tuple[IntArray, list[str]]:
-    """Groups of equal size by the local scale, named by its range."""
-    n = int(np.clip(len(scale) // FEWEST, 1, BINS))
+def _agreement(targets: FloatArray, lines: dict[str, FloatArray]) -> tuple[float, float]:
+    """Return the share of targets inside their intervals, and minus the median distance from the predictions."""
+    is_inside = (lines["lower"] <= targets) & (targets <= lines["upper"])
+    distance = float(np.median(np.abs(targets - lines["prediction"])))
+    if not np.isfinite(distance):
+        distance = np.inf
+    return float(is_inside.mean()), -distance
+
+
+def _groups_by_scale(scale: FloatArray) -> tuple[IntArray, list[str]]:
+    """Return the number of each row's group by its local scale, and the ranges of the groups, which have equal size."""
+    n_groups = int(np.clip(len(scale) // FEWEST, 1, BINS))
     codes = np.empty(len(scale), dtype=np.intp)
-    parts = np.array_split(np.argsort(scale, kind="stable"), n)
-    for i, part in enumerate(parts):
-        codes[part] = i
-    return codes, [
-        f"{canvas.number(scale[part[0]])} to {canvas.number(scale[part[-1]])}" for part in parts
-    ]
+    names = []
+    for i, rows in enumerate(np.array_split(np.argsort(scale, kind="stable"), n_groups)):
+        codes[rows] = i
+        names.append(f"{canvas.number(scale[rows[0]])} to {canvas.number(scale[rows[-1]])}")
+    return codes, names
 
 
 def _lines(frame: Any, output: Any, columns: tuple[str, ...]) -> dict[str, FloatArray]:
-    """Columns of a table of intervals, of one output."""
+    """Return columns of a table of intervals, for one output."""
     lines, _ = one_output(frame, output, columns, "predictive.interval(X)")
     return {name: numbers_in(lines, name) for name in columns}

@@ -1,24 +1,34 @@
-"""Points: the weights of one prediction against a column of the training data, and targets against weights."""
+"""Draw points: weights against a column of the training data, targets against weights, labels against expectations."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from axil.arrays import AnyArray, BoolArray, FloatArray
 from axil.errors import InputError, shown
 from axil.explanation import Explanation
-from axil.inputs import as_labels, as_vector, group_codes, position_of
+from axil.inputs import as_frame, as_labels, as_numbers, as_vector, group_codes, position_of
 from axil.inputs.codes import keys, missing
 from axil.plots import canvas, marks
-from axil.plots.sources import along, one_prediction, query_position, whole_prediction
+from axil.plots.sources import (
+    along,
+    one_prediction,
+    one_query,
+    query_position,
+    says,
+    whole_prediction,
+)
 
 if TYPE_CHECKING:
     from axil.plots.canvas import Axes
 
 
 MOST_GROUPS = 12  # of text side by side on one axis
+OF_THE_FIT = "not a retraining"  # in the notes of audits with the tree structure fixed
+LABEL_NAMES = ("not suspect", "suspect")
+SUSPECT_AREA = 32  # square points of a mark in the legend
 
 
 def weights_against(
@@ -32,10 +42,10 @@ def weights_against(
     exact: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """The weights of one prediction against time or any other column of the training data, a point for each training row.
+    """Draw the weights of one prediction against time or another column of the training data, a point per training row.
 
-    A dashed line marks the explained row's own value. Where many rows share few values, such as years, points of one value
-    stand side by side. Rows without a value are left out and counted; dates with a time zone are shown in UTC.
+    A dashed line marks the value of the explained row. If many rows share few values, such as years, points with the same value
+    stand side by side. Rows without a value are left out and counted. Dates with a time zone are shown in UTC.
 
     Parameters
     ----------
@@ -68,32 +78,36 @@ def weights_against(
     >>> ax.get_xlabel()
     "bmi (dashed: the explained row's own)"
     """
-    one = whole_prediction(source, query, output, exact)
-    below, column, value = _column(source, values, query, name, own)
-    x, ticks = _positions(column, len(one.weights))
-    known = ~(np.isnat(x) if x.dtype.kind == "M" else np.isnan(x))
-    at = None if value is None else _position_of(value, x, ticks)
+    prediction = whole_prediction(source, query, output, exact)
+    below, column, explained_value = _column(source, values, query, name, own)
+    x, kinds = _positions(column, len(prediction.weights))
+    has_dates = x.dtype.kind == "M"
+    is_known = ~missing(x)
+    marked = None
+    if explained_value is not None:
+        marked = _position_of(explained_value, x, kinds)
     ax = canvas.new_axes(ax)
-    apart = x[known] if x.dtype.kind == "M" or ticks is not None else marks.spread(x[known])
-    marks.sign_points(ax, apart, one.weights[known], np.sign(one.weights[known]))
-    ax.axhline(0.0, color=canvas.colours(ax).ink, linewidth=0.8)
-    if at is not None:
-        ax.axvline(at, color=canvas.colours(ax).ink, linewidth=1.2, linestyle="--", zorder=0.9)
+    ink = canvas.colours(ax).ink
+    known_x = x[is_known]
+    weights = prediction.weights[is_known]
+    is_plain = not has_dates and kinds is None
+    marks.sign_points(ax, marks.spread(known_x) if is_plain else known_x, weights, np.sign(weights))
+    ax.axhline(0.0, color=ink, linewidth=0.8)
+    if marked is not None:
+        ax.axvline(marked, color=ink, linewidth=1.2, linestyle="--", zorder=0.9)
         below += " (dashed: the explained row's own)"
-    if not known.all():
-        below += f" ({(~known).sum():,} rows without one are left out)"
-    title = f"{canvas.head(one)}{one.quantity.capitalize()}s of {known.sum():,} training rows"
-    canvas.dress(ax, title, below, one.long_name)
-    if ticks is not None:
-        ax.set_xticks(
-            range(len(ticks)),
-            [canvas.shorten(tick, 72 // len(ticks)) for tick in ticks],
-            parse_math=False,
-        )
+    if not is_known.all():
+        below += f" ({(~is_known).sum():,} rows without one are left out)"
+    quantity = prediction.quantity.capitalize()
+    title = f"{canvas.head(prediction)}{quantity}s of {is_known.sum():,} training rows"
+    canvas.dress(ax, title, below, prediction.long_name)
+    if kinds is not None:
+        texts = [canvas.shorten(kind, 72 // len(kinds)) for kind in kinds]
+        ax.set_xticks(range(len(kinds)), texts, parse_math=False)
         ax.grid(visible=False, axis="x")
-    elif x.dtype.kind == "M":
+    elif has_dates:
         canvas.date_ticks(ax)
-    elif np.array_equal(x[known], np.round(x[known])):  # no half years
+    elif np.array_equal(known_x, np.round(known_x)):  # no half years
         canvas.whole_ticks(ax)
     else:
         canvas.few_ticks(ax)
@@ -103,50 +117,48 @@ def weights_against(
 def _column(
     source: Any, values: Any, query: Any, name: str | None, own: Any
 ) -> tuple[str, Any, Any]:
-    """The name of the column given or named, (n_train,) its values, and the explained row's own; None: not known."""
-    named = str(name or getattr(values, "name", None) or "value")
+    """Return the name of a column, its values (n_train,), and the value of the explained row or None."""
+    axis_name = str(name or getattr(values, "name", None) or "value")
     if not isinstance(source, Explanation):
-        return named, values, own
+        return axis_name, values, own
     place = query_position(query, source.query_index)
     if isinstance(values, str):
-        trained, asked = source.column(values)
+        trained, explained = source.column(values)
         if trained is None:
             raise InputError(
                 "The explanation keeps no features of training rows; pass values as an array (n_train,)."
             )
-        return str(name or values), trained, asked[place] if own is None else own
-    known = getattr(values, "name", None)
-    if own is None and known in source.feature_names:
-        trained, asked = source.column(known)
-        # Not another column of the same name
+        return str(name or values), trained, explained[place] if own is None else own
+    column_name = getattr(values, "name", None)
+    if own is None and column_name in source.feature_names:
+        trained, explained = source.column(column_name)
+        # another column may have the same name
         if trained is not None and keys(as_labels(values, len(trained), "values")) == keys(trained):
-            own = asked[place]
-    return named, values, own
+            own = explained[place]
+    return axis_name, values, own
 
 
-def _positions(values: Any, n: int) -> tuple[NDArray[Any], list[Any] | None]:
-    """Where the rows stand along the axis, numbers or dates; for text, where each kind stands and what it is called."""
+def _positions(values: Any, n: int) -> tuple[AnyArray, list[Any] | None]:
+    """Return the positions of the rows along the axis, numbers or dates, and for text the names of its kinds."""
     x = along(values, n, "values")
     if x is not None:
         return x, None
-    found = as_labels(values, n, "values")
-    known = ~missing(found)
-    codes, groups = group_codes(found[known], int(known.sum()))
+    labels = as_labels(values, n, "values")
+    is_known = ~missing(labels)
+    codes, groups = group_codes(labels[is_known], int(is_known.sum()))
     if len(groups) > MOST_GROUPS:
         raise InputError(
             f"values has {len(groups)} kinds of text; expected up to {MOST_GROUPS}. Use axil.plots.group, or parse dates first."
         )
-    x = np.full(n, np.nan)
-    x[known] = codes + np.linspace(
-        -0.3, 0.3, len(codes)
-    )  # rows of one kind side by side, in their order
-    return x, groups.tolist()
+    positions = np.full(n, np.nan)
+    positions[is_known] = codes + np.linspace(-0.3, 0.3, len(codes))  # side by side, in their order
+    return positions, groups.tolist()
 
 
-def _position_of(own: Any, x: NDArray[Any], ticks: list[Any] | None) -> Any:
-    """Where one value stands along an axis; None where it is missing, or text that no training row has."""
-    if ticks is not None:
-        return position_of(own, ticks)
+def _position_of(own: Any, x: AnyArray, kinds: list[Any] | None) -> Any:
+    """Return the position of one value along an axis; None for a missing value, or text that no training row has."""
+    if kinds is not None:
+        return position_of(own, kinds)
     place = along([own], 1, "own")
     if place is None or (place.dtype.kind == "M") != (x.dtype.kind == "M"):
         raise InputError(
@@ -164,25 +176,111 @@ def targets(
     exact: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """The targets of the training rows against their weights in one prediction; a line marks the prediction.
+    """Draw the targets of the training rows against their weights in one prediction, which a line marks.
 
-    ``source``: an explanation, a frame of `top` or `similar`, or weights (n_train,) with ``targets`` (n_train,).
+    ``source`` is an explanation, a frame of `top` or `similar`, or weights (n_train,) with ``targets`` (n_train,).
     """
-    one = one_prediction(source, query, output, None, exact)
-    if (one.targets is None) == (targets is None):
-        found = "none were found" if targets is None else "the source has its own"
+    prediction = one_prediction(source, query, output, None, exact)
+    if (prediction.targets is None) == (targets is None):
+        reason = "none were found" if targets is None else "the source has its own"
         raise InputError(
-            f"targets are to be given with an array of weights, and only then; {found}."
+            f"targets are to be given with an array of weights, and only then; {reason}."
         )
-    y = as_vector(one.targets if targets is None else targets, len(one.weights), "targets")
+    if targets is None:
+        targets = prediction.targets
+    y = as_vector(targets, len(prediction.weights), "targets")
     ax = canvas.new_axes(ax)
-    marks.sign_points(ax, one.weights, y, np.sign(one.weights))
-    ax.axvline(0.0, color=canvas.colours(ax).ink, linewidth=0.8)
+    ink = canvas.colours(ax).ink
+    marks.sign_points(ax, prediction.weights, y, np.sign(prediction.weights))
+    ax.axvline(0.0, color=ink, linewidth=0.8)
     name = "target"
-    if one.value is not None:
-        ax.axhline(one.value, color=canvas.colours(ax).ink, linewidth=1.0, linestyle="--")
+    if prediction.value is not None:
+        ax.axhline(prediction.value, color=ink, linewidth=1.0, linestyle="--")
         name = "target (dashed: the prediction)"
-    title = f"{canvas.head(one)}Targets and {one.quantity}s of {len(y):,} training rows"
-    canvas.dress(ax, title, one.long_name, name)
+    title = (
+        f"{canvas.head(prediction)}Targets and {prediction.quantity}s of {len(y):,} training rows"
+    )
+    canvas.dress(ax, title, prediction.long_name, name)
     canvas.few_ticks(ax)
     return ax
+
+
+def audit(frame: Any, *, output: Any = None, ax: Axes | None = None) -> Axes:
+    """Draw training labels against what is expected of them; orange triangles look wrong.
+
+    ``frame`` is what ``explainer.audit()`` returns. For numbers the plot shows targets against expected values, which are equal
+    on the dashed line. A row far from it is no suspect if the rows around it scatter as much. For classes it shows the quality of
+    each label, the lowest first. Rows that audit does not judge are left out and counted.
+    """
+    table = as_frame(frame)
+    has_numbers = table is not None and "studentised" in table.columns
+    measures = ("target", "expected", "quality") if has_numbers else ("quality",)
+    required = {"target", "expected", "quality", "suspect"}
+    if table is None or not required <= set(table.columns) or not len(table):
+        raise InputError(
+            f"frame is {shown(frame)}; expected what explainer.audit() returns, with at least one row."
+        )
+    lines, _ = one_query(frame, 0, output, (*measures, "suspect"))
+    suspect = _suspect_mask(lines["suspect"])
+    values = {name: as_numbers(lines[name], f'the column "{name}"') for name in measures}
+    is_judged = np.logical_and.reduce([np.isfinite(column) for column in values.values()])
+    values = {name: column[is_judged] for name, column in values.items()}
+    suspect = suspect[is_judged]
+    ax = canvas.new_axes(ax)
+    is_of_fit = says(frame, OF_THE_FIT)
+    if has_numbers:
+        finding = "look wrong"
+        x_name = canvas.fixed("expected without the row") if is_of_fit else "expected"
+        y_name = "target"
+        _draw_against_expected(ax, values["target"], values["expected"], suspect)
+    else:
+        finding = "are not of the class expected"
+        x_name = "training rows, lowest quality first"
+        y_name = "quality of the label"
+        if is_of_fit:
+            y_name = canvas.fixed("share of the row's class around it")
+        _draw_quality(ax, values["quality"], suspect)
+    for handle, name in zip(*ax.get_legend_handles_labels()):
+        if name == LABEL_NAMES[1]:
+            handle.set(sizes=[SUSPECT_AREA], alpha=1.0)  # few among many
+    title = f"{suspect.sum():,} of {len(is_judged):,} training labels {finding}"
+    if output is not None:
+        title = f"Output {canvas.shorten(output)}\n{title}"
+    if not is_judged.all():
+        title += f"\nNot judged, as no other row is in a leaf of theirs: {(~is_judged).sum():,}"
+    canvas.dress(ax, title, x_name, y_name)
+    canvas.few_ticks(ax)
+    if len(suspect):
+        marks.key(ax)
+    return ax
+
+
+def _draw_against_expected(
+    ax: Axes, targets: FloatArray, expected: FloatArray, suspect: BoolArray
+) -> None:
+    """Draw targets against expected values, and the line where both are equal."""
+    marks.sign_points(ax, expected, targets, np.where(suspect, -1.0, 1.0), LABEL_NAMES)
+    low = max(targets.min(initial=np.inf), expected.min(initial=np.inf))
+    high = min(targets.max(initial=-np.inf), expected.max(initial=-np.inf))
+    if low < high:
+        ends = [low, high]
+        ink = canvas.colours(ax).ink
+        ax.plot(ends, ends, color=ink, linewidth=1.0, linestyle="--", label="as expected")
+
+
+def _draw_quality(ax: Axes, quality: FloatArray, suspect: BoolArray) -> None:
+    """Draw the qualities of labels in ascending order."""
+    order = np.argsort(quality, kind="stable")
+    ranks = np.arange(1, len(order) + 1, dtype=np.float64)
+    signs = np.where(suspect[order], -1.0, 1.0)
+    marks.sign_points(ax, ranks, quality[order], signs, LABEL_NAMES)
+    ax.set_ylim(-0.03, 1.03)
+
+
+def _suspect_mask(column: AnyArray) -> BoolArray:
+    """Check that a column holds truth values, and return it as such."""
+    if not all(isinstance(mark, (bool, np.bool_)) for mark in column.tolist()):
+        raise InputError(
+            'The column "suspect" holds other things than True and False; expected explainer.audit().'
+        )
+    return column.astype(bool)

@@ -1,4 +1,4 @@
-"""The waterfall: one prediction step by step, from the intercept over contributions to its value."""
+"""Draw the waterfall: one prediction step by step, from the intercept over contributions to its value."""
 
 from __future__ import annotations
 
@@ -28,9 +28,7 @@ from axil.scale import TargetScale
 if TYPE_CHECKING:
     from axil.plots.canvas import Axes
 
-WIDE = (
-    20.0  # times the lowest price that the highest one is, from where on ticks are at powers of ten
-)
+WIDE = 20.0  # ticks are at powers of ten if the highest price is this many times the lowest
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,11 +36,11 @@ class Steps:
     """Steps that lead from a start to the prediction."""
 
     start: float
-    first: str  #: what the start is called
+    first: str  #: the name of the start
     names: list[Any]
-    values: FloatArray  #: as many as names
-    rest: bool  #: whether the last step stands for all other rows
-    last: str = "prediction"  #: what the end is called
+    values: FloatArray  #: (len(names),)
+    has_rest: bool  #: whether the last step stands for all other rows
+    last: str = "prediction"  #: the name of the end
 
 
 def waterfall(
@@ -58,14 +56,14 @@ def waterfall(
     exact: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """One prediction step by step: from a start over the k largest contributions and all others to its value.
+    """Draw one prediction step by step: from a start over the k largest contributions and all others to its value.
 
-    Each step is ``w_j (y_j - reference)``, and the start is ``intercept + reference * sum w``, what the model would predict if
-    all targets were at the reference. The sum is the prediction whatever the reference; the mean target shows best what pulls
-    up and what down.
+    Each step is ``w_j (y_j - reference)``. The start is ``intercept + reference * sum w``, which the model would predict if all
+    targets were at the reference. The sum is the prediction for every reference. The mean target shows best which rows raise
+    the prediction and which rows lower it.
 
-    Of a model fitted to logarithms the steps are factors, and the levels are in the targets' own units on a logarithmic axis.
-    Of other transformed targets all numbers are on the scale of the fit, which the labels name. ``intercept``, ``prediction``
+    For a model fitted to logarithms the steps are factors, and the levels are in the targets' own units on a logarithmic axis.
+    For other transformed targets all numbers are on the scale of the fit, which the labels name. ``intercept``, ``prediction``
     and ``reference`` are always on that scale, as ``explanation.targets.mean()`` is.
 
     Parameters
@@ -105,106 +103,122 @@ def waterfall(
     """
     k = as_count(k, "k")
     if isinstance(source, Comparison):
-        return _changes(source, query, output, ax)
-    given = ("intercept", intercept), ("prediction", prediction)
-    intercept, prediction = (
-        None if value is None else as_number(value, name) for name, value in given
-    )
-    asked = as_reference(reference)
-    _check(source, intercept, prediction, asked)
+        return _draw_change(source, query, output, ax)
+    if intercept is not None:
+        intercept = as_number(intercept, "intercept")
+    if prediction is not None:
+        prediction = as_number(prediction, "prediction")
+    requested = as_reference(reference)
+    _check_numbers(source, intercept, prediction, requested)
     if isinstance(source, Explanation) or as_frame(source) is not None:
-        one = one_prediction(source, query, output, labels, exact)
-        if one.targets is None:
+        explained = one_prediction(source, query, output, labels, exact)
+        if explained.targets is None:
             raise InputError(
                 "The frame has no column 'target'; expected one made by top or similar."
             )
-        at = reference_of(source, one, asked)
-        parts = np.asarray(one.contributions) - one.weights * (at or 0.0)
+        level_of_targets = reference_of(source, explained, requested)
+        offset = level_of_targets or 0.0
+        contributions = np.asarray(explained.contributions) - explained.weights * offset
     else:
-        parts, at = one_row(source, query, "contributions"), None
-        one = Prediction(parts, row_labels(labels, len(parts)), exact=exact)
-    start = intercept if one.intercept is None else one.intercept
-    shift = None if at is None else (at, float(at * one.weights.sum()))
-    steps = _steps(one, parts, k, start, prediction, shift)
+        contributions = one_row(source, query, "contributions")
+        level_of_targets = None
+        names = row_labels(labels, len(contributions))
+        explained = Prediction(contributions, names, exact=exact)
+    if explained.intercept is not None:
+        intercept = explained.intercept
+    steps = _steps(explained, contributions, k, intercept, prediction, level_of_targets)
     ax = marks.bar_axes(ax, [steps.first, *steps.names, "prediction"])
-    _draw(ax, steps, one.scale)
-    shown = min(k, len(parts))
-    title = f"{canvas.head(one)}{shown} largest contributions" + (
-        f" of {len(parts):,}" if one.complete else ""
-    )
-    title += "" if one.exact else "\nderivative × target: not a decomposition"
-    return canvas.dress(ax, title, running(one, at), "training row", grid="x")
+    _draw_steps(ax, steps, explained.scale)
+    n_shown = min(k, len(contributions))
+    title = f"{canvas.head(explained)}{n_shown} largest contributions"
+    if explained.complete:
+        title += f" of {len(contributions):,}"
+    if not explained.exact:
+        title += "\nderivative × target: not a decomposition"
+    return canvas.dress(ax, title, running(explained, level_of_targets), "training row", grid="x")
 
 
-def _changes(source: Comparison, query: Any, output: Any, ax: Axes | None) -> Axes:
-    """The parts of the change of one prediction, from the old model to the new one."""
-    i, k = query_position(query, source.query_index), output_position(output, source.outputs)
-    parts = {
-        name: float(own[i, k]) for name, own in source.parts.items() if name != "base" or own.any()
-    }
+def _draw_change(source: Comparison, query: Any, output: Any, ax: Axes | None) -> Axes:
+    """Draw the parts of the change of one prediction, from the old model to the new one."""
+    i = query_position(query, source.query_index)
+    k = output_position(output, source.outputs)
+    parts = {}
+    for name, values in source.parts.items():
+        if name != "base" or values.any():
+            parts[name] = float(values[i, k])
     steps = Steps(
-        float(source.before[i, k]),
-        "old model",
-        list(parts),
-        np.array([*parts.values()]),
-        False,
-        "new model",
+        start=float(source.before[i, k]),
+        first="old model",
+        names=list(parts),
+        values=np.array(list(parts.values())),
+        has_rest=False,
+        last="new model",
     )
     ax = marks.bar_axes(ax, [steps.first, *steps.names, steps.last])
-    _draw(ax, steps, source.scale)
-    named = f"Query {text(source.query_index[i])}" + (
-        f", output {text(source.outputs[k])}" if source.outputs is not None else ""
-    )
-    below = "running product" if source.scale.is_log else "running sum of the parts of the change"
-    return canvas.dress(
-        ax,
-        f"{canvas.shorten(named, canvas.TITLE)}\nFrom the old model to the new one",
-        below,
-        "",
-        grid="x",
-    )
+    _draw_steps(ax, steps, source.scale)
+    name = f"Query {text(source.query_index[i])}"
+    if source.outputs is not None:
+        name += f", output {text(source.outputs[k])}"
+    title = f"{canvas.shorten(name, canvas.TITLE)}\nFrom the old model to the new one"
+    below = "running sum of the parts of the change"
+    if source.scale.is_log:
+        below = "running product"
+    return canvas.dress(ax, title, below, "", grid="x")
 
 
-def reference_of(source: Any, one: Prediction, asked: float | None) -> float | None:
-    """The level that targets count from, on the scale of the fit; None for none. By default the mean, which explanations know."""
-    if one.additive and asked is not None:
+def reference_of(source: Any, prediction: Prediction, requested: float | None) -> float | None:
+    """Return the level that targets count from, on the scale of the fit; None for zero.
+
+    The default for an explanation is the mean target.
+    """
+    if prediction.additive and requested is not None:
         raise InputError(
             "Pushes are not multiples of the targets, so they count from no reference; leave it out."
         )
-    if asked is not None:
-        return asked or None
-    if one.additive or not isinstance(source, Explanation):
+    if requested is not None:
+        return requested or None
+    if prediction.additive or not isinstance(source, Explanation):
         return None
-    return float(source.targets.reshape(len(source.targets), -1)[:, one.output].mean()) or None
+    targets = source.targets.reshape(len(source.targets), -1)[:, prediction.output]
+    return float(targets.mean()) or None
 
 
 def as_reference(value: Any) -> float | None:
-    """A number; None for "mean"."""
-    return None if isinstance(value, str) and value == "mean" else as_number(value, "reference")
+    """Check a reference; None stands for "mean"."""
+    if isinstance(value, str) and value == "mean":
+        return None
+    return as_number(value, "reference")
 
 
-def running(one: Prediction, reference: float | None) -> str:
-    """The name of an axis of contributions added up: a sum, or for logarithms a product."""
-    target = one.scale.label("target")
-    if one.scale.is_log:
-        over = "" if reference is None else f" / {level(reference, one.scale)}"
-        target = f"{one.scale.shift:g} + target" if one.scale.shift else "target"
-        return f"running product of {f'({target}{over})' if ' ' in target + over else target} ^ {one.quantity}"
-    if one.additive:
+def running(prediction: Prediction, reference: float | None) -> str:
+    """Return the name of an axis of cumulative contributions: a sum, or for logarithms a product."""
+    if prediction.scale.is_log:
+        shift = prediction.scale.shift
+        factor = f"{shift:g} + target" if shift else "target"
+        if reference is not None:
+            factor += f" / {level(reference, prediction.scale)}"
+        if " " in factor:
+            factor = f"({factor})"
+        return f"running product of {factor} ^ {prediction.quantity}"
+    if prediction.additive:
         return "running sum of contributions to the score"
-    return f"running sum of {one.quantity} × " + (
-        target if reference is None else f"({target} − {canvas.number(reference)})"
-    )
+    target = prediction.scale.label("target")
+    if reference is not None:
+        target = f"({target} − {canvas.number(reference)})"
+    return f"running sum of {prediction.quantity} × {target}"
 
 
 def level(value: float, scale: TargetScale) -> str:
-    """A level of the running sum, for logarithms as people read it."""
-    return canvas.number(float(scale.inverse(np.array([value]))[0]) if scale.is_log else value)
+    """Return a level of the running sum as text, for logarithms in the targets' own units."""
+    if scale.is_log:
+        value = float(scale.inverse(np.array([value]))[0])
+    return canvas.number(value)
 
 
-def _check(
+def _check_numbers(
     source: Any, intercept: float | None, prediction: float | None, reference: float | None
 ) -> None:
+    """Raise for numbers that the source already has, and for a missing one."""
     if isinstance(source, Explanation):
         if intercept is not None or prediction is not None:
             raise InputError(
@@ -215,85 +229,87 @@ def _check(
         raise InputError(
             "reference needs the weights of all rows; pass an axil.Explanation, or leave it out."
         )
-    if as_frame(source) is None and prediction is not None:
+    is_frame = as_frame(source) is not None
+    if not is_frame and prediction is not None:
         raise InputError(
             "Contributions of all rows and the intercept add up to the prediction; leave out prediction."
         )
-    if as_frame(source) is not None and prediction is None:
+    if is_frame and prediction is None:
         raise InputError(
             "A frame of the largest rows does not say what all others add; pass prediction= as well."
         )
 
 
 def _steps(
-    one: Prediction,
-    parts: FloatArray,
+    explained: Prediction,
+    contributions: FloatArray,
     k: int,
     intercept: float | None,
     prediction: float | None,
-    shift: tuple[float, float] | None,
+    reference: float | None,
 ) -> Steps:
-    """The k largest parts and the rest; ``shift`` is the reference and what the start moves by."""
-    start, first = (intercept or 0.0), "intercept"
-    if intercept is None and not one.complete:
-        first = "start"
-    if shift is not None:
-        start, first = start + shift[1], f"all targets at {level(shift[0], one.scale)}"
-    chosen = largest(parts, k)
-    names = as_list(one.labels[chosen])
-    values = parts[chosen]
-    left = len(parts) - len(chosen)
-    if one.complete and not left:
-        return Steps(start, first, names, values, rest=False)
-    end = start + float(parts.sum()) if prediction is None else float(prediction)
-    others = f"{left:,} other row{'s' * (left > 1)}" if one.complete else "all other rows"
-    if first == "start":  # nobody said what the intercept is, so it is in the rest
-        others += ", intercept"
-    return Steps(
-        start, first, [*names, others], np.append(values, end - start - values.sum()), rest=True
-    )
+    """Return the k largest contributions and one step for all others."""
+    start = intercept or 0.0
+    has_unknown_intercept = intercept is None and not explained.complete
+    first = "start" if has_unknown_intercept else "intercept"
+    if reference is not None:
+        start += float(reference * explained.weights.sum())
+        first = f"all targets at {level(reference, explained.scale)}"
+    chosen = largest(contributions, k)
+    names = as_list(explained.labels[chosen])
+    values = contributions[chosen]
+    n_others = len(contributions) - len(chosen)
+    if explained.complete and not n_others:
+        return Steps(start, first, names, values, has_rest=False)
+    end = start + float(contributions.sum()) if prediction is None else float(prediction)
+    rest_name = "all other rows"
+    if explained.complete:
+        rest_name = f"{n_others:,} other row{'s' * (n_others > 1)}"
+    if first == "start":  # the unknown intercept is part of the rest
+        rest_name += ", intercept"
+    rest = end - start - values.sum()
+    return Steps(start, first, [*names, rest_name], np.append(values, rest), has_rest=True)
 
 
-def _draw(ax: Axes, steps: Steps, scale: TargetScale) -> None:
-    """Bars that each begin where the one before ended, between marks for the first and the last value."""
+def _draw_steps(ax: Axes, steps: Steps, scale: TargetScale) -> None:
+    """Draw bars that begin where the previous one ended, between marks for the first and the last value."""
     n = len(steps.values)
     values = np.concatenate([[0.0], steps.values, [0.0]])
     ends = steps.start + np.cumsum(values)
-    texts = (
-        [f"× {factor:.4g}" for factor in scale.factors(values)]
-        if scale.is_log
-        else canvas.numbers(values)
-    )
-    texts[0], texts[-1] = (
-        f"\u2002{level(end, scale)}" for end in (ends[0], ends[-1])
-    )  # a space for the mark
-    rest = n if steps.rest else None
-    last = steps.last if scale.is_log else scale.label(steps.last)
+    last = steps.last
+    if scale.is_log:
+        texts = [f"× {factor:.4g}" for factor in scale.factors(values)]
+    else:
+        texts = canvas.numbers(values)
+        last = scale.label(last)
+    texts[0] = f"\u2002{level(ends[0], scale)}"  # a space for the mark
+    texts[-1] = f"\u2002{level(ends[-1], scale)}"
+    rest = n if steps.has_rest else None
     marks.sign_bars(ax, [steps.first, *steps.names, last], values, ends - values, rest, texts)
     ax.plot(ends[[0, n + 1]], [0, n + 1], "D", color=canvas.colours(ax).ink, markersize=5)
-    ax.vlines(
-        ends[:-1],
-        np.arange(n + 1),
-        np.arange(1, n + 2),
-        color=canvas.GREY,
-        linewidth=0.6,
-        zorder=0.5,
-    )
+    tops = np.arange(n + 1)
+    ax.vlines(ends[:-1], tops, tops + 1, color=canvas.GREY, linewidth=0.6, zorder=0.5)
     canvas.few_ticks(ax)
     if scale.is_log:
-        _price_ticks(ax, scale)
+        _set_price_ticks(ax, scale)
 
 
-def _price_ticks(ax: Axes, scale: TargetScale) -> None:
-    """Ticks at round numbers in the targets' own units along an axis of logarithms; at powers of ten where it spans many."""
+def _set_price_ticks(ax: Axes, scale: TargetScale) -> None:
+    """Set ticks at round numbers in the targets' own units along an axis of logarithms.
+
+    They are at powers of ten if the axis spans a wide range.
+    """
     assert scale.base is not None
-    ends, most = np.array(ax.get_xlim()), canvas.most_ticks(ax)
-    low, high = scale.factors(ends)  # in the targets' own units, with the shift
-    wide = high > WIDE * low
-    if not 0 < low < high < np.inf or (wide and scale.shift):
+    low, high = scale.factors(np.array(ax.get_xlim()))  # in the targets' own units, with the shift
+    is_wide = high > WIDE * low
+    if not 0 < low < high < np.inf or (is_wide and scale.shift):
         ax.xaxis.set_major_formatter(lambda x, _: level(x, scale))
         return
-    ticks = canvas.round_numbers(low - scale.shift, high - scale.shift, most, powers=wide)
+    most = canvas.most_ticks(ax)
+    ticks = canvas.round_numbers(low - scale.shift, high - scale.shift, most, powers=is_wide)
     ticks = ticks[(ticks + scale.shift >= low) & (ticks + scale.shift <= high)]
-    words = [canvas.number(one) if wide else canvas.tick(one, ticks) for one in ticks]
-    ax.set_xticks(np.log(ticks + scale.shift) / np.log(scale.base), words)
+    if is_wide:
+        texts = [canvas.number(tick) for tick in ticks]
+    else:
+        texts = [canvas.tick(tick, ticks) for tick in ticks]
+    ax.set_xticks(np.log(ticks + scale.shift) / np.log(scale.base), texts)
