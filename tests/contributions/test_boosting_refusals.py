@@ -50,9 +50,14 @@ REFUSED = [
     (CC(**CAT, model_shrink_rate=0.1), BINARY, "model_shrink_rate"),
     (CC(**CAT, langevin=True), BINARY, "langevin"),
     (
-        CC(**CAT, monotone_constraints=[1, 0, 0, 0], model_shrink_rate=0),
+        CC(
+            **CAT,
+            monotone_constraints=[1, 0, 0, 0],
+            model_shrink_rate=0,
+            leaf_estimation_iterations=3,
+        ),
         BINARY,
-        "monotone_constraints",
+        "leaf_estimation_iterations",
     ),
     (CC(**CAT, l2_leaf_reg=0), CLASSES, "l2_leaf_reg"),
     (
