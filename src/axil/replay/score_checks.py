@@ -1,4 +1,7 @@
-"""Comparisons of a walk through a fit with the fitted model: its start, its leaf counts, its leaf values, its scores."""
+"""Comparisons of a gradient walk with the fitted model: initial scores, leaf counts, leaf values, hessians, scores.
+
+`checks` has the comparisons of leaves and predictions that both walks share.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from axil.arrays import FloatArray
 from axil.errors import ExactnessError
 from axil.inputs import take_rows
 from axil.kernels import Rows
-from axil.replay.checks import Miss, checked_rows, compare, compare_nodes, furthest
+from axil.replay.checks import Miss, checked_rows, compare, compare_nodes, furthest, refuse_rows
 
 LOST = 4  # roundings of the largest score, below which a value changes no score that it is added to
 HESSIAN_TOLERANCE = (
@@ -39,13 +42,12 @@ def check_start(
     rounding: FloatArray,
 ) -> None:
     """Compare the scores (K,) that the targets lead to at first with those that the fit started from, up to rounding (K,)."""
-    for mine, own, slack in zip(found, trees.base_value, rounding):
-        if not abs(mine - own) <= slack + adapter.gradient_tolerance * max(
-            1.0, float(np.abs(targets).max()), abs(own)
-        ):
-            raise ExactnessError(
-                "score that the fit starts from", float(mine), float(own), adapter.causes("values")
-            )
+    largest_target = float(np.abs(targets).max())
+    for replayed, recorded, slack in zip(found, trees.base_value, rounding):
+        scale = max(1.0, largest_target, abs(recorded))
+        if not abs(replayed - recorded) <= slack + adapter.gradient_tolerance * scale:
+            what = "score that the fit starts from"
+            raise ExactnessError(what, float(replayed), float(recorded), adapter.causes("values"))
 
 
 def check_counts(
@@ -55,29 +57,29 @@ def check_counts(
     if trees.leaf_counts is None:
         return
     if drawn is None:
-        taken = np.ones(rows.n_rows) if trees.held_out is None else (~trees.held_out).astype(float)
-        return compare_counts(adapter, trees, rows.leaf_sums(taken[:, None], None)[:, 0])
-    # a tree without a split does not always say how many rows it had
-    counted = (
-        rows.tree(t).leaf_sums((own > 0)[:, None].astype(float), None)
-        for t, own in enumerate(drawn)
-    )
-    found = np.where(
-        np.repeat(trees.n_leaves == 1, trees.n_leaves),
-        trees.leaf_counts,
-        np.concatenate(list(counted))[:, 0],
-    )
-    compare("row count", found, trees.leaf_counts, 0.5, trees, adapter.causes("counts"))
+        in_fit = np.ones(rows.n_rows)
+        if trees.held_out is not None:
+            in_fit = (~trees.held_out).astype(float)
+        return compare_counts(adapter, trees, rows.leaf_sums(in_fit[:, None], None)[:, 0])
+    counts_of_trees = [
+        rows.tree(t).leaf_sums((sampled > 0)[:, None].astype(float), None)
+        for t, sampled in enumerate(drawn)
+    ]
+    # A tree without a split does not always say how many rows it had.
+    is_single = np.repeat(trees.n_leaves == 1, trees.n_leaves)
+    counts = np.where(is_single, trees.leaf_counts, np.concatenate(counts_of_trees)[:, 0])
+    compare("row count", counts, trees.leaf_counts, 0.5, trees, adapter.causes("counts"))
 
 
 def compare_counts(adapter: GradientTrees, trees: BoostedFit, found: NDArray[Any]) -> None:
     """Compare the numbers of rows of the fit in each leaf, (L,), where all are in every tree, with what the model records."""
     if trees.leaf_counts is None:
         return
-    n_given, n_fitted = (int(own[: trees.n_leaves[0]].sum()) for own in (found, trees.leaf_counts))
+    of_first_tree = slice(0, trees.n_leaves[0])
+    n_given = int(found[of_first_tree].sum())
+    n_fitted = int(trees.leaf_counts[of_first_tree].sum())
     if n_given != n_fitted:
-        cause = f"The {adapter.library} model was fitted on {n_fitted} rows: pass exactly those."
-        raise ExactnessError("number of training rows", n_given, n_fitted, cause)
+        refuse_rows(adapter, n_given, n_fitted)
     compare("row count", found, trees.leaf_counts, 0.5, trees, adapter.causes("counts"))
 
 
@@ -173,26 +175,24 @@ def leaf_scores(
     ``values`` (L, 1), or (L, K) where outputs share trees: others than the model's. ``rounded``: added up as
     the library adds them, in its precision, in which a thousand trees are off by 1e-5 and more.
     """
-    trees, table = fit, fit.leaf_values if values is None else values
-    made = (
-        fit.schedule.shares_of_initial[-1] * trees.base_value if start is None else start
-    ) + np.zeros((len(leaves), 1))
+    if values is None:
+        values = fit.leaf_values
+    if start is None:
+        start = fit.schedule.shares_of_initial[-1] * fit.base_value
+    scores = start + np.zeros((len(leaves), 1))
     if rounded:
-        made = made.astype(fit.score_precision)
-    firsts = np.cumsum(trees.n_leaves) - trees.n_leaves
-    every = np.arange(made.shape[1])
-    outputs = fit.schedule.outputs
-    served: list[tuple[Any, Any]] = [(every, slice(None))]
-    if outputs is not None:
-        served = [(every[[k]], outputs == k) for k in every]
-    step = max(1, ADDED_ENTRIES // max(len(firsts), 1))
-    for begin in range(0, len(leaves), step):
-        rows = slice(begin, begin + step)
-        for own, some in served:  # tree after tree, as `cumsum` adds
-            met = table[firsts[some] + leaves[rows, some].astype(np.intp)].astype(
-                made.dtype, copy=False
-            )
-            made[rows, own] = np.cumsum(
-                np.concatenate([made[rows, None, own], met], axis=1), axis=1
-            )[:, -1]
-    return np.asarray(made, dtype=np.float64)
+        scores = scores.astype(fit.score_precision)
+    first_leaves = np.cumsum(fit.n_leaves) - fit.n_leaves
+    all_outputs = np.arange(scores.shape[1])
+    trees_of_outputs: list[tuple[Any, Any]] = [(all_outputs, slice(None))]
+    if fit.schedule.outputs is not None:
+        trees_of_outputs = [(all_outputs[[k]], fit.schedule.outputs == k) for k in all_outputs]
+    n_together = max(1, ADDED_ENTRIES // max(len(first_leaves), 1))
+    for begin in range(0, len(leaves), n_together):
+        rows = slice(begin, begin + n_together)
+        for outputs, trees in trees_of_outputs:
+            places = first_leaves[trees] + leaves[rows, trees].astype(np.intp)
+            gains = values[places].astype(scores.dtype, copy=False)
+            terms = np.concatenate([scores[rows, None, outputs], gains], axis=1)
+            scores[rows, outputs] = np.cumsum(terms, axis=1)[:, -1]  # tree after tree
+    return np.asarray(scores, dtype=np.float64)
