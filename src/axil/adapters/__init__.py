@@ -44,8 +44,8 @@ _TAKE_OBJECTIVES = ("lightgbm", "xgboost")  #: libraries that fit a user's own o
 # Objects around models, by the beginning of their names, and what to pass in their place.
 _FORECASTERS = {
     "mlforecast.": "it to axil.forecast(forecaster, data), or one of its models_ to axil.Explainer, "
-    "with the features and targets of its preprocess(df, return_X_y=True); targets that were transformed "
-    "(differences) are explained as they reach the model",
+    "with the features and targets of its preprocess(df, return_X_y=True); targets that were "
+    "transformed (differences) are explained as they reach the model",
     "skforecast.direct.": "one of its estimators_, with filter_train_X_y_for_step(step, X, y) of the X and y of its "
     "create_train_X_y",
     "skforecast.": "it to axil.forecast(forecaster, data), or its estimator "
@@ -54,7 +54,8 @@ _FORECASTERS = {
     "makes",
     "sktime.": "its estimator_ (of several horizons one of estimators_), with the table of lags that it was fitted on",
     "mlflow.": "the model of its own library: unwrap_python_model(), get_raw_model(), or mlflow.sklearn.load_model, "
-    "mlflow.lightgbm.load_model, mlflow.xgboost.load_model, mlflow.catboost.load_model of the same address",
+    "mlflow.lightgbm.load_model, mlflow.xgboost.load_model, mlflow.catboost.load_model of the same "
+    "address",
 }
 
 
@@ -97,9 +98,12 @@ def read(model: Any) -> Model:
 
 
 def find(model: Any) -> Model | None:
-    """Return the adapter of a fitted model, of exact weights or of boosted trees; None for an object that axil does not know.
+    """Return the adapter of a fitted model, of exact weights or of boosted trees.
 
-    An adapter is its own. Raise for a model that has neither weights nor score contributions, by the setting.
+    It is None for an object that axil does not know.
+
+    An adapter is its own. Raise for a model that has neither weights nor score contributions, by
+    the setting.
     """
     if is_adapter(model):
         require_contract(model)
@@ -112,7 +116,9 @@ def find(model: Any) -> Model | None:
 
 
 def find_by_gradients(model: Any, objective: Any = None) -> GradientTrees | None:
-    """Return the adapter that reads boosted trees by their gradients, of squared error too; None for any other object.
+    """Return the adapter that reads boosted trees by their gradients, of squared error too.
+
+    It is None for any other object.
 
     Parameters
     ----------
@@ -128,8 +134,8 @@ def find_by_gradients(model: Any, objective: Any = None) -> GradientTrees | None
         adapter = search(model, library_readers(_TAKE_OBJECTIVES, objective=objective))
         if adapter is None:
             raise InputError(
-                f"objective is given, but the model is a {type(model).__name__}: only LightGBM and XGBoost take such functions. "
-                "Leave it out."
+                f"objective is given, but the model is a {type(model).__name__}: only LightGBM and "
+                "XGBoost take such functions. Leave it out."
             )
     if adapter is not None:
         _require_classes(adapter)
@@ -148,14 +154,20 @@ def _require_classes(adapter: Model) -> None:
 
 
 def parts_of(model: Any) -> Any:
-    """Return the models inside one of several others, some of which have no exact weights; None for other objects."""
+    """Return the models inside one of several others, some of which have no exact weights.
+
+    It is None for other objects.
+    """
     if "sklearn" not in sys.modules:
         return None
     return import_module("axil.adapters.sklearn.parts").parts_of(model)
 
 
 def read_leaves(model: Any) -> Any:
-    """Return the adapter of any model of trees; None for other objects. Only its members about leaves may be used."""
+    """Return the adapter of any model of trees; None for other objects.
+
+    Only its members about leaves may be used.
+    """
     return search(model, library_readers(TREES, leaves_only=True))
 
 
@@ -163,7 +175,8 @@ def unread(model: Any) -> InputError | UnsupportedModelError:
     """Return the error for an object that axil does not read: a model of a class that is not supported, or no model."""
     if isinstance(model, type):
         return InputError(
-            f"The model is the class {model.__name__} itself; expected a fitted model: {model.__name__}(...).fit(X, y)."
+            f"The model is the class {model.__name__} itself; expected a fitted model: "
+            f"{model.__name__}(...).fit(X, y)."
         )
     kind = _class_name(model)
     if way := around(model):
@@ -176,7 +189,8 @@ def unread(model: Any) -> InputError | UnsupportedModelError:
         return UnsupportedModelError("class", _class_name(inner), reason, _INSIDE)
     if _has(model, "best_estimator_"):
         return InputError(
-            f"The model is a {kind}, a search that axil does not know. Pass the model that it chose: its best_estimator_."
+            f"The model is a {kind}, a search that axil does not know. Pass the model that it "
+            "chose: its best_estimator_."
         )
     if _has(model, "predict"):
         return UnsupportedModelError("class", kind, f"axil reads {_readable()}", _INSIDE)
@@ -184,8 +198,8 @@ def unread(model: Any) -> InputError | UnsupportedModelError:
 
 
 _INSIDE = (
-    "If this object wraps such a model (a file, an ensemble of your own), pass the fitted model inside, with the features as "
-    "they reach it."
+    "If this object wraps such a model (a file, an ensemble of your own), pass the fitted model "
+    "inside, with the features as they reach it."
 )
 
 
@@ -200,7 +214,10 @@ def _class_name(model: Any) -> str:
 
 
 def _innermost(model: Any) -> Any:
-    """Return the model that searches and pipelines around it predict with; the object itself where nothing is around it."""
+    """Return the model that searches and pipelines around it predict with.
+
+    It is the object itself where nothing is around it.
+    """
     inner = unwrapped(model)
     while (last := last_step(inner)) is not None:
         inner = last
@@ -216,7 +233,10 @@ def _has(model: Any, name: str) -> bool:
 
 
 def around(model: Any) -> str:
-    """Return what to pass in place of an object that holds a model, such as a forecaster; empty for other objects."""
+    """Return what to pass in place of an object that holds a model, such as a forecaster.
+
+    It is empty for other objects.
+    """
     module = f"{type(model).__module__}."
     for name, way in _FORECASTERS.items():
         if module.startswith(name):

@@ -32,7 +32,10 @@ DERIVATIVES = ("target_derivatives", "weight_derivatives")
 
 
 class ReadsRows:
-    """The base of everything that hands rows to a library; each subclass has its own such methods wrapped."""
+    """The base of everything that hands rows to a library.
+
+    Each subclass has its own such methods wrapped.
+    """
 
     library: str
 
@@ -68,8 +71,9 @@ def _quoting(method: Callable[..., Any]) -> Callable[..., Any]:
             raise
         except Exception as error:  # each library has its own
             raise InputError(
-                f"{self.library} cannot read these rows ({type(error).__name__}: {shown(error, 300)}). "
-                "Pass columns of the kinds, and in the encoding, that the model was fitted on."
+                f"{self.library} cannot read these rows ({type(error).__name__}: "
+                f"{shown(error, 300)}). Pass columns of the kinds, and in the encoding, that the "
+                "model was fitted on."
             ) from error
 
     return call

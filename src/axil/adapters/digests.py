@@ -1,8 +1,9 @@
 """Digests of fitted transformers: equal for equal settings and findings, in any process, also where functions have no name.
 
-joblib's hash is the same for objects that are equal. It pickles them, and so fails for functions and classes that no module
-has by name: a lambda in a FunctionTransformer, a transformer whose class was defined inside a function. Such a function
-enters the digest by its code, its defaults and what it closes over, such a class by its name.
+joblib's hash is the same for objects that are equal. It pickles them, and so fails for functions
+and classes that no module has by name: a lambda in a FunctionTransformer, a transformer whose class
+was defined inside a function. Such a function enters the digest by its code, its defaults and what
+it closes over, such a class by its name.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from joblib.hashing import NumpyHasher
 
 
 def digest(objects: Any) -> str:
-    """Return a digest of objects of any kind; of what cannot be pickled at all only the type enters it."""
+    """Return a digest of objects of any kind.
+
+    Only the type of an object that cannot be pickled enters it.
+    """
     hasher = _Hasher("md5")
     try:
         return str(hasher.hash(objects))
@@ -61,7 +65,10 @@ def _is_importable(value: Callable[..., Any]) -> bool:
 
 
 def _code(code: CodeType) -> tuple[Any, ...]:
-    """Return what a function does: its instructions and all that they name; line numbers and files do not enter."""
+    """Return what a function does: its instructions and all that they name.
+
+    Line numbers and files do not enter.
+    """
     constants = [_constant(value) for value in code.co_consts]
     return code.co_code, constants, code.co_names, code.co_varnames, code.co_freevars
 

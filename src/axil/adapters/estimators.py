@@ -21,7 +21,10 @@ def clone(estimator: Any) -> Any:
 
 
 def number_of_features(model: Any) -> int:
-    """Return the number of columns that a model of scikit-learn was fitted on; refuse one that was fitted on other objects."""
+    """Return the number of columns that a model of scikit-learn was fitted on.
+
+    Refuse one that was fitted on other objects.
+    """
     if not hasattr(model, "n_features_in_"):
         raise UnsupportedModelError(
             "n_features_in_",

@@ -35,9 +35,12 @@ class Format:
 
 
 def load(path: Any, trust: bool = False) -> Any:
-    """Return the fitted model in a file; pickles, and types that skops does not know, only with ``trust``.
+    """Return the fitted model in a file.
 
-    LightGBM's text, XGBoost's JSON and UBJSON and CatBoost's .cbm hold numbers alone. A pickle runs what its author put in.
+    Pickles, and types that skops does not know, are read only with ``trust``.
+
+    LightGBM's text, XGBoost's JSON and UBJSON and CatBoost's .cbm hold numbers alone. A pickle runs
+    what its author put in.
     """
     path = Path(path)
     if path.is_dir():
@@ -56,13 +59,14 @@ def load(path: Any, trust: bool = False) -> Any:
         raise InputError(str(error) if str(path) in str(error) else f"{path}: {error}") from None
     except ImportError as error:
         raise InputError(
-            f"{path} is {kind.name}, and reading it needs {error.name or 'a library'}, which is not installed. "
-            f"Run: pip install 'axil[{kind.extra}]'"
+            f"{path} is {kind.name}, and reading it needs {error.name or 'a library'}, which is "
+            f"not installed. Run: pip install 'axil[{kind.extra}]'"
         ) from None
     except Exception as error:  # each library has its own, and a pickle may raise anything
         raise InputError(
             f"{path} looks like {kind.name} but cannot be read ({_first_line(error)}). "
-            f"It may be cut short, or written by another version; save the model again with {kind.save}."
+            "It may be cut short, or written by another version; save the model again with "
+            f"{kind.save}."
         ) from None
 
 
@@ -73,7 +77,8 @@ def save(model: Any, path: Any, like: Any) -> None:
         kind = _format_of(Path(like), file.read(HEAD))
     if path.suffix.lower() not in kind.endings:
         raise InputError(
-            f"{path} (--out) does not end in {' or '.join(kind.endings)}, as a file of {kind.name} does, which {like} is."
+            f"{path} (--out) does not end in {' or '.join(kind.endings)}, as a file of {kind.name} "
+            f"does, which {like} is."
         )
     with atomic(path) as temporary:
         written = temporary.with_suffix(path.suffix)  # by whose ending XGBoost knows the form
@@ -99,8 +104,9 @@ def usable(path: Any, data: Any = None) -> Iterator[None]:
     except Exception as error:
         beside = "" if data is None else f" on the rows of {data}"
         raise InputError(
-            f"The model in {path} was read but cannot be used{beside} ({_first_line(error)}). The file may be damaged, or "
-            "written by another version of its library: save the model again. --debug shows where it happened."
+            f"The model in {path} was read but cannot be used{beside} ({_first_line(error)}). The "
+            "file may be damaged, or written by another version of its library: save the model "
+            "again. --debug shows where it happened."
         ) from error
 
 
@@ -111,7 +117,10 @@ def _first_line(error: Exception) -> str:
 
 
 def _format_of(path: Path, head: bytes) -> Format:
-    """Return the format of a file that begins with these bytes; raise for one that holds no model."""
+    """Return the format of a file that begins with these bytes.
+
+    Raise for one that holds no model.
+    """
     if not head:
         raise InputError(
             f"The model {path} is empty; expected the file of a fitted model: {FORMATS}."
@@ -176,8 +185,9 @@ def _xgboost(path: Path, trust: bool) -> Any:
     content = path.read_bytes()
     if b"weight_drop" in content and b"weight_drop" not in booster.save_raw("json"):
         raise InputError(
-            f"{path} has weights of dropped trees (weight_drop) that XGBoost {xgboost.__version__}, installed here, leaves out "
-            f"without a word: the file was written by XGBoost {_xgboost_version(content)}. Install that version, or another "
+            f"{path} has weights of dropped trees (weight_drop) that XGBoost "
+            f"{xgboost.__version__}, installed here, leaves out without a word: the file was "
+            f"written by XGBoost {_xgboost_version(content)}. Install that version, or another "
             "model would be explained."
         )
     kind = json.loads(booster.attr("scikit_learn") or "{}").get("_estimator_type")
@@ -223,9 +233,10 @@ def _skops(path: Path, trust: bool) -> Any:
 def _pickle(path: Path, trust: bool) -> Any:
     if not trust:
         raise InputError(
-            f"{path} is a pickle, and reading a pickle runs whatever code its author put into it. If you made the file yourself "
-            "or trust who did, pass --trust. Safer: save the model in its library's own format, or scikit-learn's with "
-            "skops.io.dump(model, 'model.skops')."
+            f"{path} is a pickle, and reading a pickle runs whatever code its author put into it. "
+            "If you made the file yourself or trust who did, pass --trust. Safer: save the model "
+            "in its library's own format, or scikit-learn's with skops.io.dump(model, "
+            "'model.skops')."
         )
     import joblib
 

@@ -35,8 +35,8 @@ def check_rows(model_rows: Any, rows: Any) -> None:
     cause = "The model keeps the rows that it was fitted on, and these are others: pass those of the fit, in its order."
     if _are_permuted(dense_rows, dense_model_rows):
         cause = (
-            "Every feature has the same values as in the fit, so the rows are in another order: pass them, and their targets, "
-            "in the order of the fit."
+            "Every feature has the same values as in the fit, so the rows are in another order: "
+            "pass them, and their targets, in the order of the fit."
         )
     row, column = place
     what = f"feature {column} of training row {row} (both from 0)"

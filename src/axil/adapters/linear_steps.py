@@ -1,9 +1,9 @@
 """LinearSteps: boosted trees whose leaves are regressions on features, as one linear map from targets to coefficients.
 
-A prediction is ``features(x) @ steps @ targets``. Tree t has P_t coefficients ``c_t = A_t (y - F_t)``, made of what the trees
-before it leave over, and F_t+1 = F_t + B_t c_t. So coefficients follow from targets tree after tree, and the weights of a
-query from its features in the opposite order. Either takes O(N p) multiplications per tree and column, for N rows and p
-features per leaf.
+A prediction is ``features(x) @ steps @ targets``. Tree t has P_t coefficients ``c_t = A_t (y -
+F_t)``, made of what the trees before it leave over, and F_t+1 = F_t + B_t c_t. So coefficients
+follow from targets tree after tree, and the weights of a query from its features in the opposite
+order. Either takes O(N p) multiplications per tree and column, for N rows and p features per leaf.
 """
 
 from __future__ import annotations

@@ -76,8 +76,8 @@ class SumModel(Defaults):
     predict : callable
         What the whole model predicts of rows, by its own account.
     members : list of Member
-        The models inside. Either each predicts all outputs, and their products with the coefficients add up, or each predicts
-        one.
+        The models inside. Either each predicts all outputs, and their products with the
+        coefficients add up, or each predicts one.
     columns : KnownColumns
         See `KnownColumns`.
     classes : array, optional
@@ -133,10 +133,16 @@ class SumModel(Defaults):
         return [X if member.columns is None else X[:, member.columns] for member in self.members]
 
     def check_kept(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> None:
-        """Raise unless the training data are what the model itself keeps of them. Default: it keeps nothing."""
+        """Raise unless the training data are what the model itself keeps of them.
+
+        By default the model keeps nothing.
+        """
 
     def members_on(self, rows: TrainingRows) -> list[Member]:
-        """Return the members with the rows of their own fits. By default they know them without the training rows."""
+        """Return the members with the rows of their own fits.
+
+        By default they know them without the training rows.
+        """
         return self.members
 
     def coordinates(self, X: Any, n_threads: int = 1) -> Coordinates:
@@ -166,6 +172,9 @@ class ResidualModel(SumModel):
     stages: Any  #: the adapter of the trees
 
     def kept_rows(self, n_rows: int) -> IntArray | None:
-        """Return the rows, among ``n_rows``, that both were fitted on, in the order of their fits; None: all rows."""
+        """Return the rows, among ``n_rows``, that both were fitted on, in the order of their fits.
+
+        It is None where they are all rows.
+        """
         rows: IntArray | None = self.stages.kept_rows(n_rows)
         return rows

@@ -31,8 +31,9 @@ from axil.errors import UnsupportedModelError, UnsupportedQuestionError
 class PipelineAdapter(Around):
     """The adapter of a pipeline's last step, with rows transformed on their way to it.
 
-    A transformer is held fixed as the trees' splits are; one that needs the targets to make its features (a target encoder)
-    is refused, since the features would move with them. Selecting columns by the targets is like a split.
+    A transformer is held fixed as the trees' splits are; one that needs the targets to make its
+    features (a target encoder) is refused, since the features would move with them. Selecting
+    columns by the targets is like a split.
     """
 
     def __init__(self, pipeline: Any, last: Any):
@@ -47,9 +48,11 @@ class PipelineAdapter(Around):
                     "transformer",
                     type(transformer).__name__,
                     "its fit needs the targets, so the features that it makes would move with them",
-                    "Encode without the targets (OneHotEncoder, OrdinalEncoder). Or explain the last step with the features of "
-                    "its fit held fixed, which transformers make again unless they shuffle without a seed:\n"
-                    "    Z = sklearn.base.clone(model[:-1]).fit_transform(X, y)\n    axil.Explainer(model[-1], Z, y)",
+                    "Encode without the targets (OneHotEncoder, OrdinalEncoder). Or explain the "
+                    "last step with the features of its fit held fixed, which transformers make "
+                    "again unless they shuffle without a seed:\n    Z = "
+                    "sklearn.base.clone(model[:-1]).fit_transform(X, y)\n    "
+                    "axil.Explainer(model[-1], Z, y)",
                     "(ii)",
                 )
         first = _first_fitted(pipeline)
@@ -160,10 +163,13 @@ def _read(library: str, options: dict[str, Any], model: Any) -> Any:
 
 
 def search(model: Any, readers: list[Reader], together: str = "") -> Any:
-    """Return the adapter of the first reader that knows a model, or the last step of a pipeline; None: no one knows it.
+    """Return the adapter of the first reader that knows a model, or the last step of a pipeline.
 
-    Searches over settings are looked into, wherever they are. ``together`` names the module for scikit-learn that reads models of
-    several others, whose members are searched for in the same way.
+    None: no one knows it.
+
+    Searches over settings are looked into, wherever they are. ``together`` names the module for
+    scikit-learn that reads models of several others, whose members are searched for in the same
+    way.
     """
     inside = inside_of(model)
     if inside is not None:
@@ -234,7 +240,7 @@ def _demands_targets(transformer: Any) -> bool:
         return False
 
 
-# -- models with other leaves -----------------------------------------------------------------------------------------
+# -- models with other leaves ---------------------------------------------------------------------
 
 
 def rewritten(model: Any, make: Callable[[Any, Any], Any], X: Any = None) -> Any:
@@ -245,7 +251,8 @@ def rewritten(model: Any, make: Callable[[Any, Any], Any], X: Any = None) -> Any
     model : object
         A fitted model, or a search, a pipeline or a model with transformed targets around one.
     make : callable
-        ``make(inside, rows)`` returns the other model, from the one inside and the rows as they reach it.
+        ``make(inside, rows)`` returns the other model, from the one inside and the rows as they
+        reach it.
     X : array or table, optional
         The rows.
     """

@@ -1,7 +1,8 @@
 """Refusals: the settings that axil does not explain, as tables that are tried in order and make the documentation.
 
-Condition (i): the first prediction is linear in the targets. Condition (ii): residuals are linear in the targets and
-leaf values linear in the residuals. A setting is refused if it breaks one for some targets, not only where it binds.
+Condition (i): the first prediction is linear in the targets. Condition (ii): residuals are linear
+in the targets and leaf values linear in the residuals. A setting is refused if it breaks one for
+some targets, not only where it binds.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ ONE_OUTPUT = "axil explains the classes of one output at a time"
 OTHER_GRADIENTS = "its gradients are not known to be those of squared error"
 RANKED = "residuals depend on how the rows of a group are ranked, and axil is not given the groups"
 OWN_RANKING = (
-    "Fit with a ranking objective of your own, a function that knows the groups and draws nothing at random: "
-    "axil.Explainer takes it as objective=. Or fit with squared error."
+    "Fit with a ranking objective of your own, a function that knows the groups and draws nothing "
+    "at random: axil.Explainer takes it as objective=. Or fit with squared error."
 )
 
 # Likely causes of a disagreement with the data that several libraries share.
 OTHER_ROWS = "These are not the rows and columns that the model was fitted on: other rows, or columns in another order."
 OTHER_COLUMNS = "Columns were scaled or otherwise changed for the fit, or categories and missing values were encoded otherwise."
 OTHER_WEIGHTS = (
-    "sample_weight is not what the fit was given: pass the same weights, in the order of the rows, or none if it had "
-    "none."
+    "sample_weight is not what the fit was given: pass the same weights, in the order of the rows, "
+    "or none if it had none."
 )
 OTHER_TARGETS = "The targets are not those of the fit, or were transformed for it (a logarithm), or are in another order."
 
@@ -110,7 +111,9 @@ def refuse(table: Iterable[Refusal[R]], reading: R) -> None:
 
 
 def weights_refusal(table: Iterable[Refusal[R]], reading: R) -> UnsupportedModelError | None:
-    """Return why a model has no exact weights though it may be explained by its gradients; None where it has them.
+    """Return why a model has no exact weights though it may be explained by its gradients.
+
+    It is None where it has them.
 
     Raise where neither is possible.
     """

@@ -27,10 +27,12 @@ def register(name: str, read: Callable[[Any], Model | None]) -> None:
     Parameters
     ----------
     name : str
-        What the library or its models are called, for messages. A second registration of a name replaces the first.
+        What the library or its models are called, for messages. A second registration of a name
+        replaces the first.
     read : callable
-        ``read(model)`` returns the adapter of a fitted model, or None for any object that it does not know. It is called
-        before axil's own readers, with any object, and may raise `UnsupportedModelError` for a model that is not linear.
+        ``read(model)`` returns the adapter of a fitted model, or None for any object that it does
+        not know. It is called before axil's own readers, with any object, and may raise
+        `UnsupportedModelError` for a model that is not linear.
     """
     if not isinstance(name, str) or not name:
         raise InputError(f"name is {shown(name)}; expected what the library is called, as text.")
@@ -50,8 +52,8 @@ def _checked(name: str, read: Reader) -> Reader:
             return None
         if not is_adapter(adapter):
             raise InputError(
-                f"The reader registered for {name} returned {shown(adapter)}; expected an adapter (a TreeModel or a "
-                "SmootherModel of axil.adapters.contract), or None."
+                f"The reader registered for {name} returned {shown(adapter)}; expected an adapter "
+                "(a TreeModel or a SmootherModel of axil.adapters.contract), or None."
             )
         require_contract(adapter)
         return adapter
@@ -90,8 +92,8 @@ def require_contract(adapter: Any) -> None:
         missing = ["predictions(X, offsets)"]
     if missing:
         raise InputError(
-            f"The adapter {kind} lacks {', '.join(missing)}. axil.adapters.contract documents each of them; its base class "
-            f"{base.__name__} has defaults for most."
+            f"The adapter {kind} lacks {', '.join(missing)}. axil.adapters.contract documents each "
+            f"of them; its base class {base.__name__} has defaults for most."
         )
 
 

@@ -1,7 +1,8 @@
 """Routes: the tests of a model's trees, from which the kernels find the leaf of every row without the library.
 
-A library's own answer is the reference; routes are made only where its decisions are known to the last bit: how values are
-rounded, which side equality goes to, where missing values, zeros and categories go.
+A library's own answer is the reference; routes are made only where its decisions are known to the
+last bit: how values are rounded, which side equality goes to, where missing values, zeros and
+categories go.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class Splits:
     kinds: NDArray[np.int64]  #: (M,) of `SplitKind`
     #: (M, 2) left and right: nodes by their number within the tree, or leaves as ~leaf
     children: NDArray[np.int64]
-    #: of each node that tests for categories: 0 (left) or 1 for categories 0, 1, ..., for others, for missing values
+    #: of each node that tests for categories: 0 (left) or 1 for categories 0, 1, ..., for others,
+    #: for missing values
     outcomes: dict[int, NDArray[np.uint8]]
 
 
@@ -118,7 +120,8 @@ class Ways:
     def __init__(self, trees: Iterable[tuple[NDArray[Any], ...]]):
         """Place the nodes of trees.
 
-        A tree is left and right children (-1: leaf), features, thresholds, and whether missing values go left.
+        A tree is left and right children (-1: leaf), features, thresholds, and whether missing
+        values go left.
         """
         self._placed = cpu.Ways()
         for nodes in trees:
@@ -135,7 +138,10 @@ class Ways:
         n_threads: int,
         backend: Backend | None = None,
     ) -> bool:
-        """Fill in the leaves of rows, as `Routes.assign` does; on the host, whatever the back end."""
+        """Fill in the leaves of rows, as `Routes.assign` does.
+
+        It runs on the host, whatever the back end.
+        """
         cpu.descend(self._placed, np.require(table, np.float32, "A"), out, n_threads)
         return True
 
@@ -155,7 +161,7 @@ def make_routes(
     Returns
     -------
     Routes or None
-        None where a column has too many thresholds or a tree too many leaves.
+        It is None where a column has too many thresholds or a tree too many leaves.
     """
     if -nodes.children.min(initial=0) > MOST_LEAVES:
         return None

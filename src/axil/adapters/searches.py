@@ -19,8 +19,8 @@ __all__ = [
 
 _MISSING = object()
 CALIBRATED = "calibrated_classifiers_"  # the attribute of a CalibratedClassifierCV that has classifiers with their curves
-# Classes of scikit-learn that predict with one fitted model inside: the attribute that has it. A threshold moves the class that
-# is predicted, not the probability.
+# Classes of scikit-learn that predict with one fitted model inside: the attribute that has it. A
+# threshold moves the class that is predicted, not the probability.
 _AROUND_ONE = {
     "FrozenEstimator": "estimator",
     "FixedThresholdClassifier": "estimator_",
@@ -33,8 +33,8 @@ _AROUND_ONE = {
 def unwrapped(model: Any) -> Any:
     """Return the model inside others; the object itself where there is nothing around it.
 
-    Around a model there may be fitted searches (GridSearchCV and all that follow its interface), a FrozenEstimator, and
-    classifiers with a threshold or a calibration.
+    Around a model there may be fitted searches (GridSearchCV and all that follow its interface), a
+    FrozenEstimator, and classifiers with a threshold or a calibration.
     """
     while (inside := inside_of(model)) is not None:
         model = inside[1]
@@ -42,10 +42,13 @@ def unwrapped(model: Any) -> Any:
 
 
 def inside_of(model: Any) -> tuple[str, Any] | None:
-    """Return the model that this one predicts with, and the attribute that has it; None where it has none inside.
+    """Return the model that this one predicts with, and the attribute that has it.
 
-    A search predicts with ``best_estimator_`` alone, which was fitted to all rows after the search. A frozen model is never
-    fitted again, whatever is around it. A calibrated classifier has one inside, unless it is an ensemble.
+    It is None where it has none inside.
+
+    A search predicts with ``best_estimator_`` alone, which was fitted to all rows after the search.
+    A frozen model is never fitted again, whatever is around it. A calibrated classifier has one
+    inside, unless it is an ensemble.
     """
     names = [_AROUND_ONE[kind] for kind in kinds_of(model) if kind in _AROUND_ONE]
     if names:
@@ -68,8 +71,8 @@ def _refuse_search_without_model(search: Any) -> None:
     """Raise for a fitted search that keeps no model."""
     if search.refit is False and {"cv_results_", "best_params_", "study_"} & vars(search).keys():
         raise InputError(
-            f"This {type(search).__name__} has refit=False: it keeps no model, only scores. Fit a model with its "
-            "best_params_ to all rows and pass that, or search with refit=True."
+            f"This {type(search).__name__} has refit=False: it keeps no model, only scores. Fit a "
+            "model with its best_params_ to all rows and pass that, or search with refit=True."
         )
 
 

@@ -101,7 +101,8 @@ def opened(
             "parameters",
             "none",
             "its text has no parameters block, so how its leaves were regularised cannot be known",
-            "Load the model from the text that LightGBM saved, complete with the lines after 'parameters:'.",
+            "Load the model from the text that LightGBM saved, complete with the lines after "
+            "'parameters:'.",
         )
     settings = LightGBMSettings(text.parameters, booster.params or {})
     decay_rate = _refit_decay_rate(booster, text.parameters)
@@ -138,9 +139,10 @@ class Base:
 class LightGBMAdapter(TreeModel):
     """A LightGBM booster, up to its best iteration where early stopping set one, as ``predict`` uses it by default.
 
-    LightGBM keeps targets, weights and residuals in float32 and adds in float64, so a replay that rounds likewise meets
-    its leaf values to the last digits. A GPU adds in single precision (gpu_use_dp=False) and is met to that only; the learner
-    for CUDA leaves max_delta_step and monotone_constraints out of account and counts weighted rows by their weights.
+    LightGBM keeps targets, weights and residuals in float32 and adds in float64, so a replay that
+    rounds likewise meets its leaf values to the last digits. A GPU adds in single precision
+    (gpu_use_dp=False) and is met to that only; the learner for CUDA leaves max_delta_step and
+    monotone_constraints out of account and counts weighted rows by their weights.
     """
 
     library = "LightGBM"
@@ -178,11 +180,14 @@ class LightGBMAdapter(TreeModel):
         """LightGBM keeps no spaces in names (set_feature_names, include/LightGBM/dataset.h)."""
         return name.replace(" ", "_")
 
-    # -- rows ---------------------------------------------------------------------------------------------------------
+    # -- rows -------------------------------------------------------------------------------------
 
     @property
     def categories(self) -> dict[str, list[Any]]:  # type: ignore[override]
-        """The categories of columns that the fit had as pandas categories, by name; empty where the model does not say which."""
+        """The categories of columns that the fit had as pandas categories, by name.
+
+        It is empty where the model does not say which.
+        """
         categories = self._booster.pandas_categorical or []
         names = self.feature_names or []
         features = sorted(self._reading.text.category_counts)
@@ -227,7 +232,7 @@ class LightGBMAdapter(TreeModel):
         """Return the most likely reason for a disagreement in "counts", "weights" or "values"."""
         return cause(self._reading, what, self._rule.digits_lost)
 
-    # -- trees --------------------------------------------------------------------------------------------------------
+    # -- trees ------------------------------------------------------------------------------------
 
     def trees(self, rows: TrainingRows) -> list[BoostedFit]:
         """Return the trees, their base taken out of the first one, where LightGBM hides it."""
@@ -306,7 +311,8 @@ class LightGBMAdapter(TreeModel):
             raise UnsupportedModelError(
                 "boosting",
                 f"rf with {self._reading.text.objective} and trees of one leaf",
-                "LightGBM leaves a step along the gradient in a tree that finds no split, and no percentile",
+                "LightGBM leaves a step along the gradient in a tree that finds no split, and no "
+                "percentile",
                 "Fit with fewer trees or smaller leaves, so that all find a split.",
             )
         coefficients.omega[:, is_lone] = 0.0
@@ -315,8 +321,8 @@ class LightGBMAdapter(TreeModel):
     def _without_base(self, hidden: FloatArray) -> tuple[list[FloatArray], Nodes | None]:
         """Return the values of each tree's leaves, and the nodes, less the bases (T,) that LightGBM hides in them.
 
-        Those of a forest are divided by the number of its trees. A single leaf that holds nothing else is 0, not a rounding
-        error. LightGBM 4.1 keeps no values of roots, but zeros.
+        Those of a forest are divided by the number of its trees. A single leaf that holds nothing
+        else is 0, not a rounding error. LightGBM 4.1 keeps no values of roots, but zeros.
         """
         divisor = self._n_iterations if self._reading.forest else 1
         values = []
@@ -365,7 +371,10 @@ class LightGBMAdapter(TreeModel):
         return replace(trees, nodes=replace(trees.nodes, own=np.concatenate(shares)))
 
     def _gradients(self, rows: TrainingRows) -> Gradients | None:
-        """Return the gradients of an objective whose leaf values are percentiles; None: of any other."""
+        """Return the gradients of an objective whose leaf values are percentiles.
+
+        It is None for any other objective.
+        """
         if not self.starts_with_base:
             return None
         name = self._reading.text.objective
@@ -376,7 +385,8 @@ class LightGBMAdapter(TreeModel):
     def _base(self, start: float, totals: Totals, coefficients: Coefficients | None) -> Base:
         """Return where scores start, if ``start`` is the mean or the percentile that the objective starts from."""
         from_average = self._settings.flag("boost_from_average") and not totals.offset
-        # A mean of zero is not boosted from (src/boosting/gbdt.cpp), but with other targets the fit starts from theirs.
+        # A mean of zero is not boosted from (src/boosting/gbdt.cpp), but with other targets the fit
+        # starts from theirs.
         is_zero = abs(start) <= 1e-14 * totals.size / totals.n_rows
         drop_scale = 1.0
         if coefficients is not None and not self._reading.forest:
@@ -398,7 +408,8 @@ class LightGBMAdapter(TreeModel):
     ) -> bool:
         """Return whether the leaves of the first tree hold a base.
 
-        ``drop_scale`` is DART's factor of the base, ``is_plain`` whether trees are added one after the other.
+        ``drop_scale`` is DART's factor of the base, ``is_plain`` whether trees are added one after
+        the other.
         """
         first = self._trees[0]
         if first.n_leaves == 1:
@@ -410,7 +421,8 @@ class LightGBMAdapter(TreeModel):
             shrinkage = f"{float(first.shrinkage) / drop_scale:.5g}"
         if shrinkage != "1":
             return False
-        # Only for a rate of 1 does boost_from_average decide: continued training may have changed it since.
+        # Only for a rate of 1 does boost_from_average decide: continued training may have changed
+        # it since.
         if self._settings.flag("boost_from_average") and not totals.offset:
             return True
         later = [tree.shrinkage for tree in self._trees[1:]] if is_plain else []
@@ -447,15 +459,16 @@ class LightGBMAdapter(TreeModel):
             raise UnsupportedModelError(
                 "boosting",
                 f"dart with {n} trees of {n_attempts} iterations",
-                "iterations that find no split use up draws and leave dropped trees with their sign turned, a fault of LightGBM; "
-                "the model does not record which they were, and no order that was tried leads to the scales of its trees",
+                "iterations that find no split use up draws and leave dropped trees with their "
+                "sign turned, a fault of LightGBM; the model does not record which they were, and "
+                "no order that was tried leads to the scales of its trees",
                 "Fit with fewer iterations or a smaller min_split_gain, so that all find a split.",
             )
         raise UnsupportedModelError(
             "boosting",
             "dart",
-            "the drops that drop_seed leads to are not those that the trees were scaled for, as where settings changed "
-            "while it was trained, or it went on from another model",
+            "the drops that drop_seed leads to are not those that the trees were scaled for, as "
+            "where settings changed while it was trained, or it went on from another model",
             'Fit it in one go with constant settings, or with boosting="gbdt".',
         )
 
@@ -484,7 +497,7 @@ class LightGBMAdapter(TreeModel):
         for outcomes in histories(state, self.leaves_of(rows), evidence, n_failures):
             yield [outcomes]
 
-    # -- evidence and draws -------------------------------------------------------------------------------------------
+    # -- evidence and draws -----------------------------------------------------------------------
 
     def _evidence(self, n_rows: int, weights: FloatArray | None) -> LeafEvidence:
         """Return what the model records about its leaves, without their values and rates."""
@@ -535,7 +548,8 @@ class LightGBMAdapter(TreeModel):
     ) -> None:
         """Fill in how many rows the trees of a forest had that found no split, which LightGBM does not record.
 
-        The rows are those of ``given_bags`` (N, T) where there are some. Otherwise they are drawn as LightGBM draws them.
+        The rows are those of ``given_bags`` (N, T) where there are some. Otherwise they are drawn
+        as LightGBM draws them.
         """
         lone_trees = np.flatnonzero(self._n_leaves[1:] == 1) + 1
         state = self._settings.bagging(n_rows)
@@ -564,7 +578,10 @@ class LightGBMAdapter(TreeModel):
         return self._recorded_weights(np.nan)
 
     def _leaf_weights(self, totals: Totals) -> FloatArray | None:
-        """Return the sums of weights that LightGBM recorded, (L,); None where it summed rounded ones."""
+        """Return the sums of weights that LightGBM recorded, (L,).
+
+        It is None where it summed rounded ones.
+        """
         if self._reading.on_gpu or self._rule.renewed:
             return None
         if self._reading.text.objective == "mape" and not totals.even:
@@ -590,8 +607,8 @@ def _copied(booster: Any, saved: str) -> Any:
 def _refit_decay_rate(booster: Any, file_parameters: dict[str, str]) -> str:
     """Return the setting that Booster.refit leaves behind; empty where it was never called.
 
-    The parameters of a file list the setting always, as 0.9 if it was never set. LightGBM puts them into a booster that it
-    loads; LightGBM 4.1 loads a text without them.
+    The parameters of a file list the setting always, as 0.9 if it was never set. LightGBM puts them
+    into a booster that it loads; LightGBM 4.1 loads a text without them.
     """
     remembered = booster.params or {}
     lists_all = not remembered or "saved_feature_importance_type" in remembered

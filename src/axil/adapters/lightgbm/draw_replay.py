@@ -138,8 +138,9 @@ class _Candidate:
 class DrawReplay:
     """Which rows each tree was fitted on: the draws that a sampler makes, and where they go on from.
 
-    Between two trees the fit may have tried others that found no split, and have begun again (continued training; GOSS also
-    where the rate changes): what agrees with the model's leaves is taken, and where nothing does, the plain next draw.
+    Between two trees the fit may have tried others that found no split, and have begun again
+    (continued training; GOSS also where the rate changes): what agrees with the model's leaves is
+    taken, and where nothing does, the plain next draw.
 
     Parameters
     ----------
@@ -196,7 +197,10 @@ class DrawReplay:
     def draw_iteration(
         self, trees: range, leaves: LeafArray, gradients: IterationGradients
     ) -> DrawArray:
-        """Return with what factor each row was drawn for these trees, (N,); ``leaves`` are (trees, N)."""
+        """Return with what factor each row was drawn for these trees, (N,).
+
+        ``leaves`` are (trees, N).
+        """
         if trees[0] == 0:
             self._begin()
         split_trees = [t for t in trees if not self._evidence.lone(t)]
@@ -262,7 +266,8 @@ class DrawReplay:
             if all(after is state for after, state in zip(next_states, states)):
                 if not is_searched:
                     return
-                # a draw may by chance hold all rows, as that of GOSS does where few gradients are small
+                # a draw may by chance hold all rows, as that of GOSS does where few gradients are
+                # small
                 next_states = []
                 for state in states:
                     drawn, after = state.attempt(False, gradients)
@@ -287,7 +292,8 @@ def histories(
 ) -> Iterator[list[bool]]:
     """Return possible outcomes of the attempts at trees, all n_failures that left none included: whether each found a split.
 
-    Bags, if there are any, must agree with the counts of the leaves (N, T); failures late in the training come first.
+    Bags, if there are any, must agree with the counts of the leaves (N, T); failures late in the
+    training come first.
     """
     n_trees = leaves.shape[1]
     todo = [_History(0, start, n_failures, [])]

@@ -1,10 +1,12 @@
 """LightGBM's linear_tree: leaves that are ridge regressions of the residuals on the features of their branch.
 
-A leaf's coefficients are ``(B'WB + linear_lambda)^-1 B'W r``, B the values of its features in single precision and a one, which
-has no penalty (src/treelearner/linear_tree_learner.cpp). Rows that lack a value of the branch are left out; a row that lacks
-one of the leaf's features is predicted by the leaf's plain value, as all rows are in the first tree and in leaves of fewer rows
-than coefficients. Where the matrix is singular LightGBM leaves out features, or the one, whose coefficients are then exactly
-zero: the model says which, and the others are those of the smaller regression.
+A leaf's coefficients are ``(B'WB + linear_lambda)^-1 B'W r``, B the values of its features in
+single precision and a one, which has no penalty (src/treelearner/linear_tree_learner.cpp). Rows
+that lack a value of the branch are left out; a row that lacks one of the leaf's features is
+predicted by the leaf's plain value, as all rows are in the first tree and in leaves of fewer rows
+than coefficients. Where the matrix is singular LightGBM leaves out features, or the one, whose
+coefficients are then exactly zero: the model says which, and the others are those of the smaller
+regression.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ class LinearLeaf:
     """One leaf of the model."""
 
     branch: NDArray[np.int64]  #: features on its branch that are numbers
-    #: features that it has coefficients of; the last column of all, of ones, where it has a constant
+    #: features that it has coefficients of; the last column of all, of ones, where it has a
+    #: constant
     columns: NDArray[np.int64]
     coefficients: FloatArray  #: of these
     #: the place of these coefficients in its tree, after which comes that of its value
@@ -119,7 +122,8 @@ class LinearLightGBM(SmootherModel, LightGBMAdapter):
             raise UnsupportedModelError(
                 "learning_rate",
                 "one for each tree, or known to six digits",
-                "linear leaves are replayed where all trees have one rate that is known to the last digit",
+                "linear leaves are replayed where all trees have one rate that is known to the "
+                "last digit",
                 "Fit with one learning rate, and pass the model in memory or pickled.",
             )
 
@@ -128,7 +132,8 @@ class LinearLightGBM(SmootherModel, LightGBMAdapter):
         table = self.table(X)
         if table is None:
             raise InputError(
-                "Linear leaves take columns of numbers and categories: pass an array, or a frame of such columns."
+                "Linear leaves take columns of numbers and categories: pass an array, or a frame "
+                "of such columns."
             )
         return np.column_stack([table, np.ones(len(table))]).astype(np.float64, copy=False)
 
@@ -154,7 +159,10 @@ class LinearLightGBM(SmootherModel, LightGBMAdapter):
 
     @one_blas_thread()
     def _steps(self, X: Any, weights: FloatArray | None, targets: FloatArray | None) -> LinearSteps:
-        """Return the map, from a walk through the fit; with targets, every leaf is compared with the model."""
+        """Return the map, from a walk through the fit.
+
+        With targets, every leaf is compared with the model.
+        """
         leaf_numbers = TreeModel.coordinates(self, X).T
         table = self._table(X).astype(np.float32).astype(np.float64)
         n_rows = len(table)
@@ -279,14 +287,19 @@ class LinearLightGBM(SmootherModel, LightGBMAdapter):
         return UnsupportedModelError(
             "linear_lambda",
             f"{self._penalty:g} with leaf {leaf} of tree {tree}",
-            "the features of a leaf are a combination of each other, or nearly so, and rounding decides its coefficients",
-            "Fit with a larger linear_lambda, with columns of similar size, or without those that follow from others.",
+            "the features of a leaf are a combination of each other, or nearly so, and rounding "
+            "decides its coefficients",
+            "Fit with a larger linear_lambda, with columns of similar size, or without those that "
+            "follow from others.",
         )
 
     def _compare(
         self, what: str, numbers: NDArray[Any], stated: NDArray[Any], slack: float, tree: int
     ) -> None:
-        """Raise for the first leaf whose number is further than ``slack`` from the model's; both are (L,)."""
+        """Raise for the first leaf whose number is further than ``slack`` from the model's.
+
+        Both are (L,).
+        """
         for leaf in np.flatnonzero(~(np.abs(numbers - stated) <= slack))[:1]:
             causes = self.causes({"count": "counts", "weight": "weights"}.get(what, "values"))
             raise ExactnessError(
@@ -328,7 +341,8 @@ def _inverse(matrix: FloatArray) -> tuple[FloatArray, float]:
 def _features(leaves: list[LinearLeaf], leaf: LeafArray, table: FloatArray) -> Any:
     """Return what rows in these leaves (n,) multiply the coefficients of a tree by, sparse (n, P).
 
-    A row has the numbers of its leaf's columns, or a one for the leaf's value where one of these is missing.
+    A row has the numbers of its leaf's columns, or a one for the leaf's value where one of these is
+    missing.
     """
     most_columns = max(len(linear_leaf.columns) for linear_leaf in leaves)
     columns_of_leaf = np.full((len(leaves), most_columns + 1), -1)

@@ -1,8 +1,8 @@
 """Learning rates of a LightGBM model: as its trees state them, that of the first tree, which a base hides, and those of a refit.
 
-Booster.refit with decay_rate=0 takes all rows, starts from no base and knows neither cat_l2 nor bounds (GBDT::RefitTree,
-src/boosting/gbdt.cpp, and FitByExistingTree, src/treelearner/serial_tree_learner.cpp). Leaves keep the counts and weights of the
-first fit.
+Booster.refit with decay_rate=0 takes all rows, starts from no base and knows neither cat_l2 nor
+bounds (GBDT::RefitTree, src/boosting/gbdt.cpp, and FitByExistingTree,
+src/treelearner/serial_tree_learner.cpp). Leaves keep the counts and weights of the first fit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ NEGLIGIBLE = 1e-6  # of the largest leaf value: what rounding leaves of a base t
 def stated_rates(
     trees: Sequence[TreeText], settings: LightGBMSettings, n_outputs: int = 1
 ) -> FloatArray:
-    """Return the learning rate where it is one number, surely known, (T,); nan otherwise, and 0 for trees of one leaf."""
+    """Return the learning rate where it is one number, surely known, (T,).
+
+    It is nan otherwise, and 0 for trees of one leaf.
+    """
     printed = {tree.shrinkage for tree in trees[n_outputs:] if tree.n_leaves > 1}
     printed |= {tree.shrinkage for tree in trees[:n_outputs]} - {"1"}  # which a base hides
     if not printed:
@@ -40,8 +43,8 @@ def stated_rates(
 def hidden_rate(values: FloatArray, later_rates: FloatArray, settings: LightGBMSettings) -> float:
     """Return the rate of a first tree for which LightGBM writes 1 (Tree::AddBias, include/LightGBM/tree.h).
 
-    Two leaves do not separate the rate from the targets, so it is taken for that of all later trees; see `FIRST`. Of more
-    leaves, with values (L,), it is nan: to be recovered.
+    Two leaves do not separate the rate from the targets, so it is taken for that of all later
+    trees; see `FIRST`. Of more leaves, with values (L,), it is nan: to be recovered.
     """
     sizes = np.abs(values)
     n_values = np.count_nonzero(sizes > NEGLIGIBLE * sizes.max())  # L1 may put some to zero
@@ -57,14 +60,16 @@ def _first_alone(agree: BoolArray) -> str:
     return "unknown for tree 0"
 
 
-#: Of models whose first rate was taken for that of the others, asked with the trees (T,) that agree with the data.
+#: Of models whose first rate was taken for that of the others, asked with the trees (T,) that agree
+#: with the data.
 FIRST: tuple[Refusal[BoolArray], ...] = (
     Refusal(
         "learning_rate",
         _first_alone,
-        "all other trees agree with these data, but the first one, of two leaves, had another rate, which LightGBM does not "
-        "record and two leaves do not separate from the targets",
-        "Fit with one learning rate, or with more leaves; if that changes nothing, see that the targets are those of the fit.",
+        "all other trees agree with these data, but the first one, of two leaves, had another "
+        "rate, which LightGBM does not record and two leaves do not separate from the targets",
+        "Fit with one learning rate, or with more leaves; if that changes nothing, see that the "
+        "targets are those of the fit.",
     ),
 )
 
@@ -89,8 +94,9 @@ def refit_rates(trees: Sequence[TreeText], settings: LightGBMSettings) -> tuple[
 
     The error is relative to the largest leaf value.
 
-    The rates are those in memory: of a first tree that held the base 1 (Tree::AddBias, include/LightGBM/tree.h), others as they
-    were set or, where the booster was loaded meanwhile, as printed. nan: these may differ, and the tree's leaves show it.
+    The rates are those in memory: of a first tree that held the base 1 (Tree::AddBias,
+    include/LightGBM/tree.h), others as they were set or, where the booster was loaded meanwhile, as
+    printed. nan: these may differ, and the tree's leaves show it.
     """
     sizes = [np.abs(tree.floats("leaf_value")) for tree in trees]
     largest = max(float(tree_sizes.max()) for tree_sizes in sizes) or 1.0

@@ -50,7 +50,10 @@ class LightGBMReading:
 
     @property
     def machines(self) -> int:
-        """The number of machines that it was trained on; on several, leaves count rows by their weights, not one by one."""
+        """The number of machines that it was trained on.
+
+        On several, leaves count rows by their weights, not one by one.
+        """
         return int(self.settings.number("num_machines") or 1)
 
     @property
@@ -96,7 +99,10 @@ class LightGBMReading:
         return self.refit != "" and float(self.refit) == 0.0
 
     def beside(self, value: str, *names: str) -> str:
-        """Return a value with the first of these settings that the model has beside it; empty: it has none."""
+        """Return a value with the first of these settings that the model has beside it.
+
+        It is empty where there is none.
+        """
         is_set = {
             "objective": self.ranked or self.cuts,
             "boosting=dart": self.dart,
@@ -139,7 +145,10 @@ class LightGBMReading:
 
     @property
     def bags(self) -> bool:
-        """Whether each tree has rows drawn at random; the fractions of positive and negative rows are for classes only."""
+        """Whether each tree has rows drawn at random.
+
+        The fractions of positive and negative rows are for classes only.
+        """
         has_fraction = self.settings.number("bagging_fraction") < 1
         return has_fraction and self.settings.number("bagging_freq") > 0
 
@@ -153,7 +162,10 @@ class LightGBMReading:
 
     @property
     def goss(self) -> bool:
-        """Whether rows are drawn by their gradients; before 4.2 the text does not say, but trees of fewer rows do."""
+        """Whether rows are drawn by their gradients.
+
+        Before 4.2 the text does not say, but trees of fewer rows do.
+        """
         strategy = self.settings.text("data_sample_strategy")
         if strategy or "goss" in self.settings.given("boosting"):
             return strategy in ("goss", "")

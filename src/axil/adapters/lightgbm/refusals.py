@@ -1,7 +1,8 @@
 """Which LightGBM models axil does not explain, and why: a table, tried in order, that also makes the documentation.
 
-Condition (i): the first prediction is linear in the targets. Condition (ii): residuals are linear in the targets and
-leaf values linear in the residuals. A setting is refused if it breaks one for some targets, not only where it binds.
+Condition (i): the first prediction is linear in the targets. Condition (ii): residuals are linear
+in the targets and leaf values linear in the residuals. A setting is refused if it breaks one for
+some targets, not only where it binds.
 """
 
 from __future__ import annotations
@@ -52,7 +53,10 @@ def _other_objective(model: LightGBMReading) -> str:
 
 
 def _changed_signs(model: LightGBMReading) -> str:
-    """Return the constraints of first and last iterations where they differ; the header keeps those of the first."""
+    """Return the constraints of first and last iterations where they differ.
+
+    The header keeps those of the first.
+    """
     first = model.text.header.get("monotone_constraints", "")
     last = model.settings.text("monotone_constraints")
     are_none = not model.monotone_signs.any() and not last.strip("0,")
@@ -64,8 +68,8 @@ def _changed_signs(model: LightGBMReading) -> str:
 def _missing_rightward(model: LightGBMReading) -> str:
     """Return the method of constraints where its bounds depend on the order in which splits were searched.
 
-    Splits that send missing values to the right are searched from left to right, where advanced bounds are those of the first
-    bin (feature_histogram.hpp).
+    Splits that send missing values to the right are searched from left to right, where advanced
+    bounds are those of the first bin (feature_histogram.hpp).
     """
     if not model.monotone_signs.any() or model.monotone_method != "advanced":
         return ""
@@ -106,8 +110,8 @@ def _refit_beside(model: LightGBMReading) -> str:
     """Return the first setting beside which a refit is not replayed.
 
     With path_smooth LightGBM takes the number of a parent for its value (FitByExistingTree,
-    src/treelearner/serial_tree_learner.cpp); a refit knows neither drops nor averages of trees. lambda_l1 and max_delta_step
-    would hide wrong targets: no inner values.
+    src/treelearner/serial_tree_learner.cpp); a refit knows neither drops nor averages of trees.
+    lambda_l1 and max_delta_step would hide wrong targets: no inner values.
     """
     if not model.refitted:
         return ""
@@ -139,7 +143,8 @@ def _wide_bins(model: LightGBMReading) -> str:
 def _forced(model: LightGBMReading) -> str:
     """Return the file of forced splits where these are made in another way than the others.
 
-    They ignore cat_l2 and smooth towards 0 (GatherInfoForThreshold, src/treelearner/feature_histogram.hpp).
+    They ignore cat_l2 and smooth towards 0 (GatherInfoForThreshold,
+    src/treelearner/feature_histogram.hpp).
     """
     if model.splits_subsets or model.settings.number("path_smooth") > 0:
         return model.settings.text("forcedsplits_filename")
@@ -152,14 +157,20 @@ def _several_trees(model: LightGBMReading) -> str:
     return "" if number == "1" else number
 
 
-#: Settings that change how leaves are made and are replayed exactly; those that only choose splits are not listed.
+#: Settings that change how leaves are made and are replayed exactly; those that only choose splits
+#: are not listed.
 EXACT = (
-    "objective: regression under all its names (l2, mse, rmse, ...), reg_sqrt (weights are of the targets' roots)",
-    "objective: quantile, regression_l1 and mape, bagging, GOSS and DART included: with the ranks of the rows held",
-    "objective: huber, bagging, GOSS and DART included: with the residuals held that alpha cuts off",
-    "boost_from_average, learning_rate, learning-rate schedules, early stopping, continued training (init_model)",
+    "objective: regression under all its names (l2, mse, rmse, ...), reg_sqrt (weights are of the "
+    "targets' roots)",
+    "objective: quantile, regression_l1 and mape, bagging, GOSS and DART included: with the ranks "
+    "of the rows held",
+    "objective: huber, bagging, GOSS and DART included: with the residuals held that alpha cuts "
+    "off",
+    "boost_from_average, learning_rate, learning-rate schedules, early stopping, continued "
+    "training (init_model)",
     "lambda_l2, cat_l2, max_cat_to_onehot, path_smooth, use_quantized_grad with renewed leaves",
-    "lambda_l1, max_delta_step, monotone_constraints by all methods, with every loss: with the pattern held",
+    "lambda_l1, max_delta_step, monotone_constraints by all methods, with every loss: with the "
+    "pattern held",
     "sample_weight, init_score",
     "missing values: use_missing, zero_as_missing; categorical features",
     "bagging_fraction, bagging_freq, bagging_seed: the rows are drawn again",
@@ -167,8 +178,10 @@ EXACT = (
     "boosting=dart, with and without bagging: the dropped trees are drawn again",
     "boosting=rf",
     "linear_tree, linear_lambda, with sample_weight, bagging and lambda_l2; deletions are refused",
-    "device_type cpu, gpu and cuda: with gpu_use_dp=True to 1e-8, else as far as sums in single precision go",
-    "Booster.refit with decay_rate=0, of plain boosting: on the data of the refit, with its weights and init_score",
+    "device_type cpu, gpu and cuda: with gpu_use_dp=True to 1e-8, else as far as sums in single "
+    "precision go",
+    "Booster.refit with decay_rate=0, of plain boosting: on the data of the refit, with its "
+    "weights and init_score",
 )
 
 REFUSALS: tuple[Refusal[LightGBMReading], ...] = (
@@ -198,7 +211,8 @@ REFUSALS: tuple[Refusal[LightGBMReading], ...] = (
                 "huber", "device_type", "num_machines", "boosting=rf", "use_quantized_grad"
             )
         ),
-        "huber cuts residuals off, and axil holds which on one machine's processor, not with rf or use_quantized_grad",
+        "huber cuts residuals off, and axil holds which on one machine's processor, not with rf or "
+        "use_quantized_grad",
         _L2,
         "(ii)",
         derivative=True,
@@ -221,7 +235,8 @@ REFUSALS: tuple[Refusal[LightGBMReading], ...] = (
     Refusal(
         "linear_tree",
         _linear_beside,
-        "linear leaves are replayed for boosting of squared error with sample_weight, bagging and lambda_l2, on a processor",
+        "linear leaves are replayed for boosting of squared error with sample_weight, bagging and "
+        "lambda_l2, on a processor",
         "Fit with linear_tree=False, or without the other setting.",
         linear_only=True,
     ),
@@ -233,7 +248,8 @@ REFUSALS: tuple[Refusal[LightGBMReading], ...] = (
     ),
     Refusal(
         "monotone_constraints_method",
-        # Forced splits are neither bounded nor bound others (GatherInfoForThreshold, src/treelearner/feature_histogram.hpp).
+        # Forced splits are neither bounded nor bound others (GatherInfoForThreshold,
+        # src/treelearner/feature_histogram.hpp).
         lambda model: (
             model.monotone_signs.any()
             and model.beside(model.monotone_method, "forcedsplits_filename")
@@ -243,14 +259,15 @@ REFUSALS: tuple[Refusal[LightGBMReading], ...] = (
     ),
     Refusal(
         "monotone_constraints_method",
-        # Splits that are searched again smooth towards another value (RecomputeBestSplitForLeaf, src/treelearner/
-        # serial_tree_learner.cpp), and are not where the histograms were dropped.
+        # Splits that are searched again smooth towards another value (RecomputeBestSplitForLeaf,
+        # src/treelearner/serial_tree_learner.cpp), and are not where the histograms were dropped.
         lambda model: (
             model.monotone_signs.any()
             and model.monotone_method != "basic"
             and model.beside(model.monotone_method, "path_smooth", "histogram_pool_size")
         ),
-        "splits that are searched again when other leaves change are then made in another way, which is not recorded",
+        "splits that are searched again when other leaves change are then made in another way, "
+        "which is not recorded",
         'Fit with monotone_constraints_method="basic", the default, or without the other setting.',
     ),
     Refusal(
@@ -277,14 +294,16 @@ REFUSALS: tuple[Refusal[LightGBMReading], ...] = (
     Refusal(
         "max_bin",
         _wide_bins,
-        "the leaves of a tree count other rows than its root: LightGBM adds wrong sums (seen in 4.7, above 256 bins)",
+        "the leaves of a tree count other rows than its root: LightGBM adds wrong sums (seen in "
+        "4.7, above 256 bins)",
         'Fit with max_bin=255, or with device_type="cpu".',
     ),
     Refusal(
         "refit_decay_rate",
         lambda model: not model.refitted and model.refit,
         "Booster.refit mixed its leaf values from those of two fits",
-        "Refit with decay_rate=0, explain the model as it was before refit, or fit a new one on the new data.",
+        "Refit with decay_rate=0, explain the model as it was before refit, or fit a new one on "
+        "the new data.",
         "(ii)",
     ),
     Refusal(
@@ -308,15 +327,17 @@ REFUSALS: tuple[Refusal[LightGBMReading], ...] = (
     Refusal(
         "forcedsplits_filename",
         _forced,
-        "the model does not record which splits were forced, and those ignore cat_l2 and path_smooth",
-        "Fit without forced splits, or without path_smooth and categorical features of many categories.",
+        "the model does not record which splits were forced, and those ignore cat_l2 and "
+        "path_smooth",
+        "Fit without forced splits, or without path_smooth and categorical features of many "
+        "categories.",
     ),
 )
 
 
 _SAMPLED = (
-    "The rows are in another order than in the fit: the model was fitted on rows drawn at random (bagging or GOSS), "
-    "which axil draws "
+    "The rows are in another order than in the fit: the model was fitted on rows drawn at random "
+    "(bagging or GOSS), which axil draws "
     "again by their position.",
     "Settings changed while the model was trained, so that other rows were drawn.",
 )
@@ -324,29 +345,32 @@ _BUNDLES = "LightGBM bundled sparse columns that overlap in a few rows: fit agai
 _VALUES = (
     OTHER_TARGETS,
     "The fit was given another init_score, or another sample_weight.",
-    "The model was changed after its fit (refit, set_leaf_output, shuffle_models), or continued from one with other data or "
-    "settings (init_model), or settings changed while it was trained.",
+    "The model was changed after its fit (refit, set_leaf_output, shuffle_models), or continued "
+    "from one with other data or settings (init_model), or settings changed while it was trained.",
 )
 _MACHINES = (
-    "The model was trained on {} machines: LightGBM then starts from the plain mean of the machines' own means, which is the "
-    "mean of all targets only where every machine had the same number of rows (the same total weight). Fit with as many rows "
-    "on each machine, or with boost_from_average=False."
+    "The model was trained on {} machines: LightGBM then starts from the plain mean of the "
+    "machines' own means, which is the mean of all targets only where every machine had the same "
+    "number of rows (the same total weight). Fit with as many rows on each machine, or with "
+    "boost_from_average=False."
 )
 _TURNED = (
-    "Training of DART ended in the middle of a drop: LightGBM left trees in the model with their sign turned, a fault of "
-    "LightGBM. Fit with fewer iterations or a smaller min_split_gain, so that all find a split."
+    "Training of DART ended in the middle of a drop: LightGBM left trees in the model with their "
+    "sign turned, a fault of LightGBM. Fit with fewer iterations or a smaller min_split_gain, so "
+    "that all find a split."
 )
 _SINGLE = (
-    "A GPU added in single precision, too roughly for this many rows in so small leaves: fit with gpu_use_dp=True, or with "
+    "A GPU added in single precision, too roughly for this many rows in so small leaves: fit with "
+    "gpu_use_dp=True, or with "
     'device_type="cpu".'
 )
 _DIGITS = (
-    "The model was loaded from text, which keeps six digits of lambda_l2, cat_l2, path_smooth and alpha, and of learning_rate, "
-    "which DART needs: pass the model in memory, or pickle it."
+    "The model was loaded from text, which keeps six digits of lambda_l2, cat_l2, path_smooth and "
+    "alpha, and of learning_rate, which DART needs: pass the model in memory, or pickle it."
 )
 _PERCENTILES = (
-    "LightGBM 4.7 changed how it computes weighted percentiles: explain the model with a version on the same side of that as the "
-    "one that fitted it."
+    "LightGBM 4.7 changed how it computes weighted percentiles: explain the model with a version "
+    "on the same side of that as the one that fitted it."
 )
 
 

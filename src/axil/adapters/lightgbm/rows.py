@@ -33,14 +33,18 @@ def as_lightgbm(X: Any, categories: list[Any]) -> Any:
     categorical = word_columns(frame)
     if len(categorical) != len(categories):
         raise InputError(
-            f"The model was fitted with {len(categories)} category columns of a pandas frame, this table "
-            f"has {len(categorical)} ({', '.join(categorical[:5])}). Pass a pandas frame with the same categories."
+            f"The model was fitted with {len(categories)} category columns of a pandas frame, this "
+            f"table has {len(categorical)} ({', '.join(categorical[:5])}). Pass a pandas frame "
+            "with the same categories."
         )
     return floats(frame, categories=dict(zip(categorical, categories)))
 
 
 def from_pandas(frame: Any, categories: list[Any]) -> FloatArray | None:
-    """Return a pandas frame in float64, categories numbered as at the fit; None where it has columns of other kinds."""
+    """Return a pandas frame in float64, categories numbered as at the fit.
+
+    It is None where it has columns of other kinds.
+    """
     is_categorical = [str(dtype) == "category" for dtype in frame.dtypes]
     for dtype, has_categories in zip(frame.dtypes, is_categorical):
         is_number = isinstance(dtype, np.dtype) and dtype.kind in "biuf"
@@ -66,7 +70,8 @@ def from_pandas(frame: Any, categories: list[Any]) -> FloatArray | None:
 def routes_of(trees: Sequence[TreeText]) -> Routes | None:
     """Return the tests of these trees; None where they have too many thresholds or leaves.
 
-    Left is up to the threshold; values within kZeroThreshold of 0 are 0 (LGBM_BoosterPredictForMat, src/c_api.cpp).
+    Left is up to the threshold; values within kZeroThreshold of 0 are 0 (LGBM_BoosterPredictForMat,
+    src/c_api.cpp).
     """
 
     def stacked(name: str) -> NDArray[np.int64]:

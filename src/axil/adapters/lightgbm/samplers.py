@@ -1,7 +1,8 @@
 """LightGBM's samplers of rows and DART's drops of trees, from parameters to draws.
 
-All of them draw from the generator x <- 214013 x + 2531011 mod 2^32, of which a draw is u = ((x >> 16) & 0x7FFF) / 32768
-(include/LightGBM/utils/random.h). Samplers of rows keep one generator for each block of 1024 rows, seeded bagging_seed + block.
+All of them draw from the generator x <- 214013 x + 2531011 mod 2^32, of which a draw is u = ((x >>
+16) & 0x7FFF) / 32768 (include/LightGBM/utils/random.h). Samplers of rows keep one generator for
+each block of 1024 rows, seeded bagging_seed + block.
 """
 
 from __future__ import annotations
@@ -103,7 +104,8 @@ class Bagging:
     ) -> tuple[BoolArray, Bagging]:
         """Return the rows (N,) that one more attempt at the trees of an iteration draws, and the state after it.
 
-        ``full``: they were fitted on all rows. An attempt that finds no split leaves no tree, but its draws are gone.
+        ``full``: they were fitted on all rows. An attempt that finds no split leaves no tree, but
+        its draws are gone.
         """
         # A bag that by chance holds all rows is kept for good.
         if self.bag is not None and (self.iteration % self.frequency or self.bag.all()):
@@ -126,8 +128,9 @@ class Bagging:
 class Goss:
     """The rows of largest |gradient * hessian|, and some of the others with a factor (src/boosting/goss.hpp).
 
-    Several outputs have one draw, by the sum over them. Each thread does this for its part of the rows, all in float32. The
-    first int(1 / learning_rate) iterations, which have all rows, draw nothing.
+    Several outputs have one draw, by the sum over them. Each thread does this for its part of the
+    rows, all in float32. The first int(1 / learning_rate) iterations, which have all rows, draw
+    nothing.
     """
 
     top_rate: float
@@ -138,7 +141,10 @@ class Goss:
     def attempt(
         self, full: bool, gradients: IterationGradients | None
     ) -> tuple[FloatSingles, Goss]:
-        """Return the factor of each row, (N,), 0 where it is not drawn, and the state after it; see `Bagging.attempt`."""
+        """Return the factor of each row, (N,), 0 where it is not drawn, and the state after it.
+
+        See `Bagging.attempt`.
+        """
         if gradients is None:
             return np.ones(0, dtype=np.float32), self
         if full:
@@ -173,8 +179,8 @@ class Goss:
     def _draw_small(self, is_large: FloatSingles, words: Words) -> FloatSingles:
         """Return the factors of the rows of one thread, (n,): 1 for large rows, and of the others 0 or more.
 
-        A row is drawn with probability n_needed / n_left, which depends on those drawn before it: chunks of rows are settled
-        by iteration, each of which is right for at least one row more.
+        A row is drawn with probability n_needed / n_left, which depends on those drawn before it:
+        chunks of rows are settled by iteration, each of which is right for at least one row more.
         """
         n_rows = len(is_large)
         n_top = max(1, int(n_rows * self.top_rate))
@@ -241,9 +247,10 @@ class LightGBMDart:
     def run(self, stages: Sequence[Sequence[bool]], n_trees: int) -> tuple[FloatArray, FloatArray]:
         """Return the coefficients omega (n_trees + 1, n_trees) and beta (n_trees + 1,) of the first trees.
 
-        A stage is one training, which may go on from another, and says of each attempt at a tree whether it found a split.
-        One that did not leaves the trees it dropped as they are then: gone from the scores, their sign turned in the
-        model. Only the first of all attempts leaves a tree even so, which holds the base alone.
+        A stage is one training, which may go on from another, and says of each attempt at a tree
+        whether it found a split. One that did not leaves the trees it dropped as they are then:
+        gone from the scores, their sign turned in the model. Only the first of all attempts leaves
+        a tree even so, which holds the base alone.
         """
         omega = np.zeros((n_trees + 1, n_trees))
         beta = np.ones(n_trees + 1)
@@ -335,7 +342,10 @@ class _Drops:
         return np.asarray(drop_rate * self._weights * inverse)
 
     def grown(self) -> float:
-        """Note that the attempt led to a tree; return by what factor the dropped ones, their sign turned, come back."""
+        """Note that the attempt led to a tree.
+
+        Return by what factor the dropped ones, their sign turned, come back.
+        """
         dart = self._dart
         n_dropped = len(self._dropped)
         if dart.xgboost:

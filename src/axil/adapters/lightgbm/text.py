@@ -1,8 +1,9 @@
 """LightGBM's model text taken apart: header, trees and parameters, as written and without their meaning.
 
-The text (a model file is the same) begins with a header of ``key=value`` lines; then comes a block for each tree, from
-``Tree=`` on; after ``end of trees`` come the importances and a ``parameters:`` block of ``[key: value]`` lines. Leaf
-values and thresholds have 17 digits, rates and parameters 6 (src/boosting/gbdt_model_text.cpp, src/io/tree.cpp).
+The text (a model file is the same) begins with a header of ``key=value`` lines; then comes a block
+for each tree, from ``Tree=`` on; after ``end of trees`` come the importances and a ``parameters:``
+block of ``[key: value]`` lines. Leaf values and thresholds have 17 digits, rates and parameters 6
+(src/boosting/gbdt_model_text.cpp, src/io/tree.cpp).
 """
 
 from __future__ import annotations
@@ -22,14 +23,15 @@ from axil.arrays import BoolArray, FloatArray
 from axil.errors import InputError
 from axil.structure.leaves import NEGLIGIBLE
 
-# decision_type: a bit for a categorical split, one for missing values to the left, two for what counts as missing
-# (include/LightGBM/tree.h).
+# decision_type: a bit for a categorical split, one for missing values to the left, two for what
+# counts as missing (include/LightGBM/tree.h).
 CATEGORICAL = 1
 DEFAULT_LEFT = 2
 MISSING_SHIFT = 2
 
 _SPLIT_FIELDS = ("split_feature", "threshold", "decision_type", "left_child", "right_child")
-#: The fields that decide leaf membership and predictions; not leaf_weight, which a loaded one-leaf tree has lost.
+#: The fields that decide leaf membership and predictions; not leaf_weight, which a loaded one-leaf
+#: tree has lost.
 _DECISIVE = (
     "num_leaves",
     *_SPLIT_FIELDS,
@@ -82,9 +84,12 @@ class TreeText:
         return np.array(self.fields.get(key, "").split(), dtype=np.int64)
 
     def leaf_counts(self, n_rows: int) -> NDArray[np.int64]:
-        """Return how many rows each leaf has, (L,); before 4.6 a tree of one leaf did not record them.
+        """Return how many rows each leaf has, (L,).
 
-        A leaf that lost all its rows in a refit has a count of one and next to no weight: see `NodeFit.positive`.
+        Before 4.6 a tree of one leaf did not record them.
+
+        A leaf that lost all its rows in a refit has a count of one and next to no weight: see
+        `NodeFit.positive`.
         """
         counts = self.integers("leaf_count")
         if self.n_leaves == 1:
@@ -96,12 +101,18 @@ class TreeText:
 
     @property
     def children(self) -> NDArray[np.int64]:
-        """(L - 1, 2): left and right child of each split; splits are nodes 0 .. L - 2, leaves nodes L - 1 .. 2L - 2."""
+        """(L - 1, 2): the left and right child of each split.
+
+        Splits are nodes 0 .. L - 2, leaves are nodes L - 1 .. 2L - 2.
+        """
         written = np.stack([self.integers("left_child"), self.integers("right_child")], axis=1)
         return np.where(written < 0, self.n_leaves - 1 + ~written, written)  # leaf l is written ~l
 
     def check(self, n_features: int) -> None:
-        """Refuse a damaged tree: nodes that do not form one, or arrays of other lengths. Readers follow children unchecked."""
+        """Refuse a damaged tree: nodes that do not form one, or arrays of other lengths.
+
+        Readers follow children unchecked.
+        """
         for key in self.fields:
             self.floats(key)  # a tree is numbers alone
         if self.is_linear:
@@ -158,8 +169,8 @@ class TreeText:
     def outcomes(self) -> dict[int, NDArray[np.uint8]]:
         """Return where each split by categories sends them, by the number of the split.
 
-        The entries are 0 (left) for the categories that it names, and 1 for others up to them, for those beyond, and for missing
-        values.
+        The entries are 0 (left) for the categories that it names, and 1 for others up to them, for
+        those beyond, and for missing values.
         """
         starts = self.integers("cat_boundaries")
         words = self.integers("cat_threshold")
@@ -208,7 +219,8 @@ class ModelText:
     def category_counts(self) -> dict[int, int]:
         """For each categorical feature, how many bins it has, the one for missing values included.
 
-        Numeric features are written ``[min:max]``, unused ones ``none``, categorical ones ``-1:3:0:...``.
+        Numeric features are written ``[min:max]``, unused ones ``none``, categorical ones
+        ``-1:3:0:...``.
         """
         counts = {}
         for feature, info in enumerate(self.header.get("feature_infos", "").split()):
@@ -333,7 +345,10 @@ class LightGBMSettings:
         return float(printed), 0.5 * 10.0**-decimals
 
     def bagging(self, n_rows: int) -> Bagging:
-        """Return the bagging of N rows; its seed is printed as it was used, also where it came of the master seed."""
+        """Return the bagging of N rows.
+
+        Its seed is printed as it was used, also where it came of the master seed.
+        """
         return Bagging(
             fraction=self.precisely("bagging_fraction")[0],
             frequency=int(self.number("bagging_freq")),

@@ -120,13 +120,14 @@ def _opened(
 class XGBoostAdapter(TreeModel):
     """An XGBoost booster: all its trees, or those up to the best iteration where a scikit-learn model predicts with them.
 
-    XGBoost keeps targets, weights, predictions and residuals in float32 and adds in float64 (src/objective, src/tree). A
-    replay that rounds likewise has the very sums that XGBoost had; the leaf value is then rounded to float32, multiplied by
-    the rate and rounded again, so it is met to two roundings, 2^-23 of itself. A GPU adds quantised numbers and is met to
-    1e-6 only.
+    XGBoost keeps targets, weights, predictions and residuals in float32 and adds in float64
+    (src/objective, src/tree). A replay that rounds likewise has the very sums that XGBoost had; the
+    leaf value is then rounded to float32, multiplied by the rate and rounded again, so it is met to
+    two roundings, 2^-23 of itself. A GPU adds quantised numbers and is met to 1e-6 only.
 
-    Predictions are sums in float32 too, so they differ from the sum of the very leaf values that they are made of, and from
-    any exact map, like a random walk of T steps of 2^-24: 1.4 * sqrt(T) of them at most in 20,000 rows, 600 trees: 2e-6.
+    Predictions are sums in float32 too, so they differ from the sum of the very leaf values that
+    they are made of, and from any exact map, like a random walk of T steps of 2^-24: 1.4 * sqrt(T)
+    of them at most in 20,000 rows, 600 trees: 2e-6.
     """
 
     library = "XGBoost"
@@ -168,11 +169,14 @@ class XGBoostAdapter(TreeModel):
         self.starts_with_percentile = self.starts_with_base and model.base_estimated
         self.repeats_targets = self._reading.objective == "reg:quantileerror"
 
-    # -- rows ---------------------------------------------------------------------------------------------------------
+    # -- rows -------------------------------------------------------------------------------------
 
     @property
     def categories(self) -> dict[str, list[Any]]:  # type: ignore[override]
-        """The categories of columns that the fit had as categories, by name; empty where the model does not state them."""
+        """The categories of columns that the fit had as categories, by name.
+
+        It is empty where the model does not state them.
+        """
         categories_of_names = zip(self.feature_names or [], self._model.categories)
         return {str(name): values for name, values in categories_of_names if values}
 
@@ -194,7 +198,10 @@ class XGBoostAdapter(TreeModel):
         return self._rows.routes
 
     def table(self, X: Any) -> FloatTable | None:
-        """Return the numbers that splits test, (n, features); None where XGBoost itself has to look at the rows."""
+        """Return the numbers that splits test, (n, features).
+
+        It is None where XGBoost itself has to look at the rows.
+        """
         return self._rows.table(X)
 
     def leaves(self, X: Any) -> LeafArray:
@@ -221,7 +228,7 @@ class XGBoostAdapter(TreeModel):
         """Return the most likely reasons for a disagreement in "counts", "weights" or "values"."""
         return causes(what, self._settings.number("subsample") < 1)
 
-    # -- trees --------------------------------------------------------------------------------------------------------
+    # -- trees ------------------------------------------------------------------------------------
 
     def trees(self, rows: TrainingRows) -> list[BoostedFit]:
         """Return one entry for each output, or one for all where they share leaves."""
@@ -270,7 +277,10 @@ class XGBoostAdapter(TreeModel):
         return self._model.weight_drop is not None and bool(np.any(self._model.weight_drop != 1))
 
     def _drop_factors(self, plan: DrawPlan) -> FloatArray | None:
-        """Return DART's factors where trees were dropped; without drops it is plain boosting, whose rates may change."""
+        """Return DART's factors where trees were dropped.
+
+        Without drops it is plain boosting, whose rates may change.
+        """
         if plan.dart is None:
             return None
         factors = drop_factors(self._model, plan, self._n_iterations)
@@ -325,8 +335,9 @@ class XGBoostAdapter(TreeModel):
     ) -> BoostedFit:
         """Return the trees with the table of how they add up, where it is not one after the other.
 
-        Parallel trees see the same residual; DART drops and scales; and a fit with base_margin does not start from the
-        base_score that predictions are given without it (InitOutPredictions, src/predictor/predictor.cc).
+        Parallel trees see the same residual; DART drops and scales; and a fit with base_margin does
+        not start from the base_score that predictions are given without it (InitOutPredictions,
+        src/predictor/predictor.cc).
         """
         beta = np.ones(len(places) + 1)
         if offset and (trees.base is None or trees.base_value.any()):
@@ -364,8 +375,8 @@ class XGBoostAdapter(TreeModel):
     def _zero(self, tree: Tree) -> BoolArray:
         """Return which leaves XGBoost set to zero, (L,): of no weight, or of less than min_child_weight (src/tree/param.h).
 
-        Only a root, or a leaf for several outputs, can be that light. From XGBoost 3.4 on a light root keeps its value, and
-        no leaf is light.
+        Only a root, or a leaf for several outputs, can be that light. From XGBoost 3.4 on a light
+        root keeps its value, and no leaf is light.
         """
         hessians = tree.leaf_hessians
         if hessians is None:
@@ -379,14 +390,15 @@ class XGBoostAdapter(TreeModel):
     def _residual_errors(self, largest: float) -> FloatArray:
         """Return how far residuals are off in each tree, (T,), because scores are rounded in another order.
 
-        A CPU adds parallel trees to the scores one by one, a GPU all at once (src/predictor/gpu_predictor.cu): in each
-        iteration so far up to one rounding per tree apart.
+        A CPU adds parallel trees to the scores one by one, a GPU all at once
+        (src/predictor/gpu_predictor.cu): in each iteration so far up to one rounding per tree
+        apart.
         """
         if self._model.n_parallel == 1:
             return np.zeros(self._n_trees)
         return np.asarray(2 * ROUNDING * largest * self._model.n_parallel * self._iterations)
 
-    # -- percentiles --------------------------------------------------------------------------------------------------
+    # -- percentiles ------------------------------------------------------------------------------
 
     def _percentiles(
         self, rows: TrainingRows, plan: DrawPlan, factors: FloatArray | None
@@ -397,7 +409,8 @@ class XGBoostAdapter(TreeModel):
             raise UnsupportedModelError(
                 "base_margin",
                 f"given with {self._reading.objective}",
-                "predictions then start from a percentile of the targets that the fit did not start from",
+                "predictions then start from a percentile of the targets that the fit did not "
+                "start from",
                 "Fit with a number as base_score.",
             )
         shares = alphas(self._reading.objective_settings, self.n_outputs)
@@ -498,7 +511,7 @@ class XGBoostAdapter(TreeModel):
         errors = np.abs(values - expected)
         return bool(errors.max() <= AS_STATED * np.abs(values).max(initial=0.0))
 
-    # -- rates and regularisation -------------------------------------------------------------------------------------
+    # -- rates and regularisation -----------------------------------------------------------------
 
     @property
     def _stated_rate(self) -> float:
@@ -515,7 +528,8 @@ class XGBoostAdapter(TreeModel):
     def _rates(self, rows: TrainingRows) -> tuple[FloatArray, list[FloatArray]]:
         """Return learning rates, (T,), and for each tree (L_t,) what is added to its leaves' weights.
 
-        Those of the settings where a few trees confirm them on the data, and all others by themselves; else the data decide.
+        Those of the settings where a few trees confirm them on the data, and all others by
+        themselves; else the data decide.
         """
         stated = self._stated_rate
         l2 = self._settings.number("reg_lambda")
@@ -563,7 +577,8 @@ class XGBoostAdapter(TreeModel):
         sums = leaf_totals.sums
         zero = self._zero(tree) | (weights <= 0)
         if not self._rule.bends:
-            # A loaded model has lost min_child_weight, but where there are residuals no other leaf is zero.
+            # A loaded model has lost min_child_weight, but where there are residuals no other leaf
+            # is zero.
             size = float(np.abs(sums).sum()) + ROUNDING * totals.largest * totals.weight
             zero |= (np.abs(sums).max(axis=1) > 1e-12 * size) & ~tree.values.any(axis=1)
         value_weights = np.broadcast_to(weights[:, None], tree.values.shape)
@@ -586,7 +601,10 @@ class XGBoostAdapter(TreeModel):
 
 
 def _leaf_weights(trees: list[Tree]) -> FloatArray | None:
-    """Return the weight of the rows of all leaves of these trees, (L,); None where a tree does not keep it."""
+    """Return the weight of the rows of all leaves of these trees, (L,).
+
+    It is None where a tree does not keep it.
+    """
     hessians = [tree.leaf_hessians for tree in trees]
     if any(of_leaves is None for of_leaves in hessians):
         return None
@@ -594,7 +612,10 @@ def _leaf_weights(trees: list[Tree]) -> FloatArray | None:
 
 
 def _whole_counts(leaf_weights: FloatArray | None) -> IntArray | None:
-    """Return how many rows leaves have, (L,), from weights that are whole numbers; None where they are not."""
+    """Return how many rows leaves have, (L,), from weights that are whole numbers.
+
+    It is None where they are not.
+    """
     if leaf_weights is None:
         return None
     counts = np.rint(leaf_weights)
@@ -604,7 +625,10 @@ def _whole_counts(leaf_weights: FloatArray | None) -> IntArray | None:
 
 
 def _ancestors(trees: list[Tree], l2: list[FloatArray]) -> Ancestors:
-    """Return the splits of these trees, as parents of their leaves; ``l2`` has what is added to the leaves' weights."""
+    """Return the splits of these trees, as parents of their leaves.
+
+    ``l2`` has what is added to the leaves' weights.
+    """
     split_l2 = []
     for tree, leaf_l2 in zip(trees, l2):
         finite = leaf_l2[np.isfinite(leaf_l2)]
@@ -613,7 +637,10 @@ def _ancestors(trees: list[Tree], l2: list[FloatArray]) -> Ancestors:
 
 
 def _require_trees(booster: Any) -> None:
-    """Raise where it was trained for no iteration; XGBoost itself raises where it has not seen any data."""
+    """Raise where it was trained for no iteration.
+
+    XGBoost itself raises where it has not seen any data.
+    """
     import xgboost
 
     try:
@@ -622,7 +649,7 @@ def _require_trees(booster: Any) -> None:
         rounds = 0
     if not rounds:
         raise InputError(
-            "This XGBoost model has no trees: it was not trained, or it was read from a file of a newer XGBoost than "
-            f"{xgboost.__version__}, installed here, which skips what it does not know. Train it first, or read the file with "
-            "the version that wrote it."
+            "This XGBoost model has no trees: it was not trained, or it was read from a file of a "
+            f"newer XGBoost than {xgboost.__version__}, installed here, which skips what it does "
+            "not know. Train it first, or read the file with the version that wrote it."
         )

@@ -1,8 +1,9 @@
 """XGBoost's model document taken apart: trees, base and settings, as written and without their meaning.
 
-``save_raw("json")`` has the trees: children, ``split_conditions`` (at leaves: the leaf's value, rate included),
-``sum_hessian`` and ``base_weights``; nodes that were pruned away stay in the arrays. ``save_config()`` has the settings,
-as text in which float32 numbers keep all their digits; a model that was loaded from a file has defaults there.
+``save_raw("json")`` has the trees: children, ``split_conditions`` (at leaves: the leaf's value,
+rate included), ``sum_hessian`` and ``base_weights``; nodes that were pruned away stay in the
+arrays. ``save_config()`` has the settings, as text in which float32 numbers keep all their digits;
+a model that was loaded from a file has defaults there.
 """
 
 from __future__ import annotations
@@ -38,14 +39,17 @@ _DECISIVE = (
 )
 _STEP_ROUNDING = 2.0**-21  # of values that are steps times a rate: both are rounded to float32
 _DAMAGED = (
-    "This XGBoost model is damaged: in one of its trees a node is its own ancestor, has two parents or is not there. Read the "
-    "model from an intact file."
+    "This XGBoost model is damaged: in one of its trees a node is its own ancestor, has two "
+    "parents or is not there. Read the model from an intact file."
 )
 
 
 @dataclass(frozen=True)
 class Tree:
-    """One tree with K outputs, S splits and L leaves; leaves are numbered in the order of their nodes."""
+    """One tree with K outputs, S splits and L leaves.
+
+    Leaves are numbered in the order of their nodes.
+    """
 
     fields: Mapping[str, Any]
     n_outputs: int
@@ -56,7 +60,7 @@ class Tree:
     def integers(self, key: str) -> NDArray[np.int64]:
         return np.array(self.fields.get(key, ()), dtype=np.int64)
 
-    # -- nodes --------------------------------------------------------------------------------------------------------
+    # -- nodes ------------------------------------------------------------------------------------
 
     @property
     def n_nodes(self) -> int:
@@ -140,8 +144,9 @@ class Tree:
     def outcomes(self) -> dict[int, NDArray[np.uint8]]:
         """Return where each split by categories sends them, by the number of the split.
 
-        The entries are 0 (left) or 1 (right) for each category, for other categories and for missing values. Those that a split
-        names go right, all others left (src/common/categorical.h).
+        The entries are 0 (left) or 1 (right) for each category, for other categories and for
+        missing values. Those that a split names go right, all others left
+        (src/common/categorical.h).
         """
         kinds = self.integers("split_type")
         if not kinds.any():
@@ -165,7 +170,7 @@ class Tree:
         """Whether splits were chosen by other gradients than those that made the leaves (a custom objective's)."""
         return len(self.fields.get("base_weights", ())) != self.n_nodes * self.n_outputs
 
-    # -- values -------------------------------------------------------------------------------------------------------
+    # -- values -----------------------------------------------------------------------------------
 
     @cached_property
     def node_values(self) -> FloatArray:
@@ -190,7 +195,9 @@ class Tree:
 
     @cached_property
     def is_stepped(self) -> bool | None:
-        """Whether leaf values are Newton steps, which XGBoost keeps in ``base_weights`` besides; None where no leaf shows it.
+        """Whether leaf values are Newton steps, which XGBoost keeps in ``base_weights`` besides.
+
+        It is None where no leaf shows it.
 
         All leaf values are then one rate times these, or the very same numbers.
         """
@@ -206,7 +213,10 @@ class Tree:
 
     @cached_property
     def node_hessians(self) -> FloatArray | None:
-        """(nodes,): the weight of each node's rows; None where trees of several outputs do not keep it (before 3.2)."""
+        """(nodes,): the weight of each node's rows.
+
+        It is None where trees of several outputs do not keep it (before 3.2).
+        """
         if "sum_hessian" not in self.fields:
             return None
         hessians = self.floats("sum_hessian") / self.n_outputs
@@ -235,7 +245,8 @@ class ModelDocument:
     iterations: NDArray[np.int64]  #: (T,)
     n_parallel: int
     weight_drop: FloatArray | None  #: (T,) of DART
-    #: of the XGBoost that wrote the document, which may be newer than the one that trained the model
+    #: of the XGBoost that wrote the document, which may be newer than the one that trained the
+    #: model
     version: tuple[int, ...]
 
     @property
@@ -257,7 +268,8 @@ class ModelDocument:
     def is_stepped(self) -> bool:
         """Whether the leaf values of all trees are Newton steps, for a loss that XGBoost fitted by percentiles until 3.3.
 
-        The version is that of the XGBoost that wrote the document, so the leaves decide where they show it.
+        The version is that of the XGBoost that wrote the document, so the leaves decide where they
+        show it.
         """
         if any(tree.is_stepped is False for tree in self.trees):
             return False
@@ -268,7 +280,8 @@ class ModelDocument:
     def has_unit_hessians(self) -> bool:
         """Whether the trees of all rounds have the same weight, as where every second derivative is 1.
 
-        False of a single round. False of trees without a split too: where scores do not move, no second derivative does.
+        False of a single round. False of trees without a split too: where scores do not move, no
+        second derivative does.
         """
         trees_per_round = self.n_parallel
         if not self.shared:
@@ -279,7 +292,10 @@ class ModelDocument:
 
     @property
     def categories(self) -> list[list[Any]]:
-        """The categories of each feature, in the order of their numbers, kept from 3.1 on; [] where there are none."""
+        """The categories of each feature, in the order of their numbers, kept from 3.1 on.
+
+        [] where there are none.
+        """
         booster = self.learner["gradient_booster"]
         encoders = booster.get("gbtree", booster)["model"].get("cats", {}).get("enc", [])
         return [_categories_of(encoder) for encoder in encoders]
@@ -316,8 +332,8 @@ def root_hessians(trees: Iterable[Tree]) -> FloatArray:
 def _categories_of(encoder: Mapping[str, Any]) -> list[Any]:
     """Return the categories of one feature; [] where XGBoost cut their texts in the wrong places.
 
-    Texts stand one after the other as bytes, with where each begins and the last one ends. XGBoost 3.2 counts characters where
-    it should count bytes, so texts that are not ASCII are cut wrongly.
+    Texts stand one after the other as bytes, with where each begins and the last one ends. XGBoost
+    3.2 counts characters where it should count bytes, so texts that are not ASCII are cut wrongly.
     """
     values = encoder["values"]
     if "offsets" not in encoder:
@@ -328,7 +344,10 @@ def _categories_of(encoder: Mapping[str, Any]) -> list[Any]:
 
 
 def parse(document: bytes | bytearray) -> ModelDocument | None:
-    """Take a model document apart; None where it has no trees, as with gblinear or before training."""
+    """Take a model document apart.
+
+    It is None where it has no trees, as with gblinear or before training.
+    """
     content = json.loads(bytes(document).decode("utf-8", "surrogateescape"))
     booster = content["learner"]["gradient_booster"]
     forest = booster.get("gbtree", booster).get("model", {})
@@ -396,13 +415,19 @@ class XGBoostSettings:
 
     @property
     def max_step(self) -> float:
-        """max_delta_step, 0 where there is none. Poisson keeps its own, 0.7 where nobody set it, in model files too."""
+        """max_delta_step, 0 where there is none.
+
+        Poisson keeps its own, 0.7 where nobody set it, in model files too.
+        """
         poisson = self.learner.get("objective", {}).get("poisson_regression_param", {})
         return self.number("max_delta_step") or float(poisson.get("max_delta_step", 0.0))
 
     @property
     def monotone_signs(self) -> list[int]:
-        """The constraints of the first features, which XGBoost writes as (1,0,-1); the others have none."""
+        """The constraints of the first features, which XGBoost writes as (1,0,-1).
+
+        The others have none.
+        """
         signs = self.text("monotone_constraints").strip("() ").split(",")
         return [int(sign) for sign in signs if sign.strip()]
 

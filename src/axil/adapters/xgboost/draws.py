@@ -1,21 +1,23 @@
 """Which rows each tree of an XGBoost model was fitted on, and which trees DART dropped, from the settings alone.
 
-XGBoost draws from one std::mt19937 (src/common/random.h), seeded with ``seed`` when training starts and, with
-``seed_per_iteration``, with ``127 * seed + iteration`` before each iteration (src/learner.cc). An iteration draws, in order:
+XGBoost draws from one std::mt19937 (src/common/random.h), seeded with ``seed`` when training starts
+and, with ``seed_per_iteration``, with ``127 * seed + iteration`` before each iteration
+(src/learner.cc). An iteration draws, in order:
 
 - DART: which trees to drop (src/gbm/gbtree.cc), from XGBoost 3.3 on not before there is a tree;
 - hist, approx: one word s for each tree (approx: for all parallel trees together), from which row i has
   x = 16807^(i + 1) * s mod 2^63 (src/tree/hist/sampler.cc);
 - exact: two words for each row, for every tree (src/tree/updater_colmaker.cc);
 - on a GPU: one word s for each tree, from which row i has x = 48271^(i + 1) * s mod 2^31 - 1, Thrust's default engine
-  (src/tree/gpu_hist/sampler.cu), or from XGBoost 3.3 on, by the CUDA it was built with (src/common/random.cuh), number i of
-  std::philox4x64 seeded with s.
+  (src/tree/gpu_hist/sampler.cu), or from XGBoost 3.3 on, by the CUDA it was built with
+  (src/common/random.cuh), number i of std::philox4x64 seeded with s.
 
-Columns take words from the same stream (src/common/random.h). Up to XGBoost 3.2 a sampler of columns takes one: before the rows
-of the first iteration, and with exact after the rows of every tree. From 3.3 on each draw of columns takes one: `ColumnDraws`.
+Columns take words from the same stream (src/common/random.h). Up to XGBoost 3.2 a sampler of
+columns takes one: before the rows of the first iteration, and with exact after the rows of every
+tree. From 3.3 on each draw of columns takes one: `ColumnDraws`.
 
-A row is drawn iff u < subsample, where u is std::generate_canonical of x or of the two words; on a GPU iff
-u = (x - 1) / 2^31 <= subsample, or x / 2^64, in float32.
+A row is drawn iff u < subsample, where u is std::generate_canonical of x or of the two words; on a
+GPU iff u = (x - 1) / 2^31 <= subsample, or x / 2^64, in float32.
 """
 
 from __future__ import annotations
@@ -109,7 +111,10 @@ class XGBoostDart:
 
 
 def _draw_below(stream: Stream, n: int) -> int:
-    """Return what std::uniform_int_distribution draws from 0 .. n - 1, as libstdc++ has it since GCC 11."""
+    """Return what std::uniform_int_distribution draws from the numbers below n.
+
+    It is that of libstdc++ since GCC 11.
+    """
     while True:
         product = int(stream.words(1)[0]) * n
         if product % (1 << 32) >= (1 << 32) % n:
@@ -177,7 +182,10 @@ class DrawPlan:
 
     @property
     def samples(self) -> bool:
-        """Whether rows are left out; hist and approx multiply in float32 and round down (Sampler::Sample)."""
+        """Whether rows are left out.
+
+        The methods hist and approx multiply in float32 and round down (Sampler::Sample).
+        """
         share = np.float32(self.subsample)
         if self.gpu or self.updater == _EXACT:
             return bool(share < 1)
@@ -265,8 +273,8 @@ def powers(n: int) -> Words:
 def bag(word: int, subsample: float, powers: Words) -> BoolArray:
     """Return which rows hist and approx draw from a word, (n,): those with (x - 1) / 2^63 < subsample.
 
-    x - 1 is rounded to a double before it is compared; the limit of those integers that round to less than
-    subsample * 2^63 lies half the distance to the next smaller double below it.
+    x - 1 is rounded to a double before it is compared; the limit of those integers that round to
+    less than subsample * 2^63 lies half the distance to the next smaller double below it.
     """
     limit = float(np.float32(subsample)) * 2.0**_BITS
     limit_before_rounding = int(limit) - int((limit - np.nextafter(limit, 0.0)) / 2)
@@ -295,7 +303,10 @@ def gpu_bag(word: int, subsample: float, powers: Words) -> BoolArray:
 
 
 def philox_bag(word: int, subsample: float, n: int) -> BoolArray:
-    """Return which rows a GPU draws by Philox, (n,). NumPy's is the same, but counts before it draws."""
+    """Return which rows a GPU draws by Philox, (n,).
+
+    NumPy's is the same, but counts before it draws.
+    """
     x = np.random.Philox(key=word, counter=2**256 - 1).random_raw(n)
     return np.asarray(x.astype(np.float32) / np.float32(2.0**64) <= np.float32(subsample))
 

@@ -26,7 +26,8 @@ COMPARED_TREES = 4  # whose weights show where rows were drawn
 def plan_of(model: ModelDocument, settings: XGBoostSettings, n_rows: int) -> DrawPlan:
     """Return everything that determines the draws, where the settings say on which device it was.
 
-    Draws are those of the XGBoost that is installed, unless DART's weights say that an older one trained the model.
+    Draws are those of the XGBoost that is installed, unless DART's weights say that an older one
+    trained the model.
     """
     plans = _plans(model, settings, n_rows)
     return next((plan for plan in plans if _leads_to_drop_weights(plan, model)), plans[0])
@@ -37,7 +38,8 @@ def plan_of_draws(
 ) -> DrawPlan:
     """Return everything that determines the draws, where the first trees say by which version and on which device it was.
 
-    A machine without a GPU reads "cpu" from every model. The root of a tree of squared error has the weight of its rows.
+    A machine without a GPU reads "cpu" from every model. The root of a tree of squared error has
+    the weight of its rows.
     """
     for version_plan in _plans(model, settings, n_rows):
         for plan in _plans_of_devices(version_plan):
@@ -49,7 +51,8 @@ def plan_of_draws(
         raise UnsupportedModelError(
             "subsample",
             f"{plan.subsample:g} with device={settings.device}",
-            "its rows were drawn from another stream than those of XGBoost up to 3.4, which axil replays",
+            "its rows were drawn from another stream than those of XGBoost up to 3.4, which axil "
+            "replays",
             'Fit with subsample=1, or with device="cpu".',
         )
     return plan
@@ -87,7 +90,10 @@ def _plans(model: ModelDocument, settings: XGBoostSettings, n_rows: int) -> list
 
 
 def columns_of(trees: Sequence[Tree], settings: XGBoostSettings) -> ColumnDraws:
-    """Return the draws of columns from XGBoost 3.3 on; one is for each node that may have children."""
+    """Return the draws of columns from XGBoost 3.3 on.
+
+    One is for each node that may have children.
+    """
     by_tree, by_level, by_node = (
         bool(np.float32(settings.number(f"colsample_by{unit}")) < 1)
         for unit in ("tree", "level", "node")
@@ -158,7 +164,8 @@ def _leads_to_first_trees(plan: DrawPlan, model: ModelDocument, weights: FloatAr
 def drop_factors(model: ModelDocument, plan: DrawPlan, n_iterations: int) -> FloatArray:
     """Return DART's factor of every tree as each iteration, and at last the prediction, sees it: (n_iterations + 1, T).
 
-    All iterations of the model are replayed, also those that predictions leave out, and must end in its weight_drop.
+    All iterations of the model are replayed, also those that predictions leave out, and must end in
+    its weight_drop.
     """
     assert plan.dart is not None
     expected = np.zeros(0) if model.weight_drop is None else model.weight_drop
@@ -174,8 +181,8 @@ def drop_factors(model: ModelDocument, plan: DrawPlan, n_iterations: int) -> Flo
             "booster",
             "dart",
             f"its weight_drop does not follow from rate_drop={plan.dart.rate_drop:g} and "
-            f"seed={plan.seed}: a model file keeps neither, and continued training, slices and rate schedules are "
-            "not replayed",
+            f"seed={plan.seed}: a model file keeps neither, and continued training, slices and "
+            "rate schedules are not replayed",
             "Pass the model in memory or pickled, trained in one go with one learning_rate.",
         )
     table[-1] = expected[:n_trees]

@@ -1,9 +1,11 @@
 """Learning rates and reg_lambda where a model's settings do not state them: after loading, schedules, continued training.
 
-A leaf with weight H and sum of residuals S has the value ``v = rate * S / (H + lambda)``, rounded to float32 twice: before
-and after the rate. Given v, H and S of a tree's leaves, rate and lambda follow by least squares of ``v (H + lambda) = rate * S``.
-A split whose children are both leaves says a little of it without data: XGBoost keeps there what its value would have been
-before the rate, ``w = S / (H + lambda)``, so that ``v1 (H1 + lambda) + v2 (H2 + lambda) = rate * w (H + lambda)``.
+A leaf with weight H and sum of residuals S has the value ``v = rate * S / (H + lambda)``, rounded
+to float32 twice: before and after the rate. Given v, H and S of a tree's leaves, rate and lambda
+follow by least squares of ``v (H + lambda) = rate * S``. A split whose children are both leaves
+says a little of it without data: XGBoost keeps there what its value would have been before the
+rate, ``w = S / (H + lambda)``, so that ``v1 (H1 + lambda) + v2 (H2 + lambda) = rate * w (H +
+lambda)``.
 """
 
 from __future__ import annotations
@@ -22,13 +24,16 @@ LEAF_ROUNDING = 2 * ROUNDING
 _SLACK = 1.2 * LEAF_ROUNDING
 _MAX_STEPS = 60  # of Gauss-Newton
 _CLIPPED = (
-    "it is not the one stated, and max_delta_step clipped all leaves of that tree, so that they do not show it",
-    "Fit with one learning rate, or without max_delta_step; if that changes nothing, see that the targets are those of the fit.",
+    "it is not the one stated, and max_delta_step clipped all leaves of that tree, so that they do "
+    "not show it",
+    "Fit with one learning rate, or without max_delta_step; if that changes nothing, see that the "
+    "targets are those of the fit.",
 )
 _SINGLE_LEAF = (
-    "it is not the one stated, and the tree has a single leaf, whose value any learning rate leads to",
-    "Fit with one learning rate, or stop before trees no longer split; if that changes nothing, see that the targets are those "
-    "of the fit.",
+    "it is not the one stated, and the tree has a single leaf, whose value any learning rate leads "
+    "to",
+    "Fit with one learning rate, or stop before trees no longer split; if that changes nothing, "
+    "see that the targets are those of the fit.",
 )
 
 
@@ -52,7 +57,10 @@ class ObservedLeaves:
 
     @property
     def precision(self) -> FloatArray:
-        """(L' * K,): one over the rounding of each value; minute values count as a thousandth of the largest."""
+        """(L' * K,): one over the rounding of each value.
+
+        Minute values count as a thousandth of the largest.
+        """
         sizes = np.abs(self.values)
         return np.asarray(1.0 / (sizes + 1e-3 * sizes.max(initial=0.0) + 1e-300))
 
@@ -63,7 +71,10 @@ class ObservedLeaves:
         return self.sums / (self.weights + l2)
 
     def rate(self, l2: float) -> float:
-        """Return the learning rate that fits best with this lambda; nan where all values are zero."""
+        """Return the learning rate that fits best with this lambda.
+
+        It is nan where all values are zero.
+        """
         steps = self.before_rate(l2) * self.precision
         squares = float(steps @ steps)
         if squares == 0 or not self.values.any():
@@ -105,13 +116,14 @@ class TreeSettings:
         return TreeSettings(self.rates.copy(), self.lambdas.copy())
 
 
-# -- what a tree shows without data -----------------------------------------------------------------------------------
+# -- what a tree shows without data ---------------------------------------------------------------
 
 
 def confirmed(tree: Tree, rate: float, l2: float) -> bool:
     """Whether the tree alone, without data, shows that it was grown with this rate and lambda.
 
-    False where it shows otherwise and where it shows nothing: stumps whose root has hardly any residual left.
+    False where it shows otherwise and where it shows nothing: stumps whose root has hardly any
+    residual left.
     """
     hessians = tree.node_hessians
     if hessians is None or not len(tree.splits):
@@ -126,7 +138,9 @@ def confirmed(tree: Tree, rate: float, l2: float) -> bool:
 
 
 def rate_of_steps(tree: Tree, l2: float) -> float:
-    """Return the rate of a tree of percentiles, from the Newton steps that it was grown with; nan where they do not show it.
+    """Return the rate of a tree of percentiles, from the Newton steps that it was grown with.
+
+    It is nan where they do not show it.
 
     XGBoost keeps these in ``base_weights``: with the rate at leaves, without it at splits.
     """
@@ -153,8 +167,8 @@ def is_silent(tree: Tree) -> bool:
 def shows_rate(tree: Tree, rate: float, l2: float) -> bool:
     """Whether the gain of a split into two leaves, which XGBoost keeps, is the one that this rate leads to.
 
-    ``gain = S1^2 / (H1 + lambda) + S2^2 / (H2 + lambda) - w^2 (H + lambda)`` with ``S = v (H + lambda) / rate``: no data in it.
-    The split of largest gain decides, as far as float32 shows it.
+    ``gain = S1^2 / (H1 + lambda) + S2^2 / (H2 + lambda) - w^2 (H + lambda)`` with ``S = v (H +
+    lambda) / rate``: no data in it. The split of largest gain decides, as far as float32 shows it.
     """
     terms = _gain_terms(tree, l2)
     if terms is None or rate == 0:
@@ -165,7 +179,10 @@ def shows_rate(tree: Tree, rate: float, l2: float) -> bool:
 
 
 def rate_of_gain(tree: Tree, l2: float) -> float:
-    """Return the rate by the formula of `shows_rate`: the shortest number within the rounding; nan where no gain shows it."""
+    """Return the rate by the formula of `shows_rate`: the shortest number within the rounding.
+
+    It is nan where no gain shows it.
+    """
     terms = _gain_terms(tree, l2)
     if terms is None or not terms.gain > 0:
         return np.nan
@@ -180,7 +197,10 @@ def is_clipped(tree: Tree, max_step: float) -> bool:
 
 
 def rate_of_clip(tree: Tree, max_step: float) -> float:
-    """Return the rate that leads from max_delta_step to a tree's largest value; nan unless it is a number of few digits."""
+    """Return the rate that leads from max_delta_step to a tree's largest value.
+
+    It is nan unless it is a number of few digits.
+    """
     rate = float(np.abs(tree.values).max()) / max_step
     rounded = shortest(rate, 2 * LEAF_ROUNDING * rate, most_digits=4)
     if rounded <= 0 or rounded == rate:
@@ -198,7 +218,10 @@ class _GainTerms:
 
 
 def _gain_terms(tree: Tree, l2: float) -> _GainTerms | None:
-    """Return the terms of the split into two leaves that has the largest gain; None where the tree keeps none."""
+    """Return the terms of the split into two leaves that has the largest gain.
+
+    It is None where the tree keeps none.
+    """
     hessians = tree.node_hessians
     gains = tree.floats("loss_changes")
     has_gains = len(gains) == tree.n_nodes and len(tree.splits) > 0
@@ -210,7 +233,7 @@ def _gain_terms(tree: Tree, l2: float) -> _GainTerms | None:
     return _GainTerms(float(np.sum(leaf_squares)), float(split_squares), float(gains[split]))
 
 
-# -- what the data show -----------------------------------------------------------------------------------------------
+# -- what the data show ---------------------------------------------------------------------------
 
 
 def recover(
@@ -218,9 +241,9 @@ def recover(
 ) -> TreeSettings:
     """Return rates and lambdas that lead to the leaves.
 
-    They are those that the settings state where these lead to the leaves, and where there are not more values than numbers to
-    fit them with, for any data would then be explained. A lambda besides settings that bend the leaves is the one stated: with
-    reg_alpha, files lose all three.
+    They are those that the settings state where these lead to the leaves, and where there are not
+    more values than numbers to fit them with, for any data would then be explained. A lambda
+    besides settings that bend the leaves is the one stated: with reg_alpha, files lose all three.
     """
     stated = TreeSettings(np.full(len(trees), rate), np.full(len(trees), l2))
     lambdas = _recover_lambdas(trees, l2)
@@ -259,9 +282,10 @@ def _keep_shown(
 ) -> TreeSettings:
     """Return the recovered rates and lambdas where values show them, those stated elsewhere.
 
-    Residuals add up to nearly zero, so that of a tree's values all but one are free: two leaves have some rate for any targets. A
-    recovered number must therefore lead to one free value more, in all different trees that share it, than there are such
-    numbers; or the gains that the trees keep must show it.
+    Residuals add up to nearly zero, so that of a tree's values all but one are free: two leaves
+    have some rate for any targets. A recovered number must therefore lead to one free value more,
+    in all different trees that share it, than there are such numbers; or the gains that the trees
+    keep must show it.
     """
     settings = recovered.copy()
     for numbers, stated_numbers in (
@@ -320,7 +344,10 @@ def _require_shown_rates(trees: Sequence[ObservedLeaves], settings: TreeSettings
 
 
 def _candidates(rates: FloatArray, n_parallel: int) -> list[float]:
-    """Return candidates for the one rate of most trees, a number that a person typed first; XGBoost keeps it in float32."""
+    """Return candidates for the one rate of most trees, a number that a person typed first.
+
+    XGBoost keeps it in float32.
+    """
     known_rates = rates[~np.isnan(rates)]
     if not len(known_rates):
         return []

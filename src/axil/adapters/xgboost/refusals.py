@@ -1,7 +1,8 @@
 """Which XGBoost models axil does not explain, and why: a table, tried in order, that also makes the documentation.
 
-Condition (i): the first prediction is linear in the targets. Condition (ii): residuals are linear in the targets and
-leaf values linear in the residuals. A setting is refused if it breaks one for some targets, not only where it binds.
+Condition (i): the first prediction is linear in the targets. Condition (ii): residuals are linear
+in the targets and leaf values linear in the residuals. A setting is refused if it breaks one for
+some targets, not only where it binds.
 """
 
 from __future__ import annotations
@@ -156,15 +157,18 @@ def _by_others(reading: XGBoostReading) -> str:
     return ""
 
 
-#: Settings that change how leaves are made and are replayed exactly; those that only choose splits are not listed.
+#: Settings that change how leaves are made and are replayed exactly; those that only choose splits
+#: are not listed.
 EXACT = (
     "objective: reg:squarederror",
-    "objective: reg:absoluteerror, reg:quantileerror fitted by XGBoost up to 3.3, not with tree_method=exact: with ranks held",
+    "objective: reg:absoluteerror, reg:quantileerror fitted by XGBoost up to 3.3, not with "
+    "tree_method=exact: with ranks held",
     "tree_method hist, approx, exact; device cpu and cuda",
     "base_score given or estimated, base_margin, sample_weight",
     "learning_rate, LearningRateScheduler, early stopping (best_iteration), continued training",
     "reg_alpha, max_delta_step, monotone_constraints, with every loss: with the pattern held",
-    "reg_lambda, min_child_weight; recovered from the leaves of a model whose settings a file has lost",
+    "reg_lambda, min_child_weight; recovered from the leaves of a model whose settings a file has "
+    "lost",
     "num_parallel_tree, XGBRFRegressor",
     "missing values, categorical features",
     "subsample, on a CPU and on a GPU, seed_per_iteration: the rows are drawn again",
@@ -175,14 +179,18 @@ EXACT = (
 CONTINUED: Refusal[XGBoostReading] = Refusal(
     "objective",
     lambda reading: False,  # which its rows show
-    "XGBoost up to 3.3 took percentiles for leaf values and later versions take Newton steps; axil replays one kind per model",
+    "XGBoost up to 3.3 took percentiles for leaf values and later versions take Newton steps; axil "
+    "replays one kind per model",
     "Fit all trees with one version of XGBoost.",
     "(ii)",
 )
 
 
 def continued(first: int, agree: BoolArray) -> UnsupportedModelError | None:
-    """Return the refusal of a model that XGBoost 3.4 continued from percentiles; ``first`` is the first tree of steps."""
+    """Return the refusal of a model that XGBoost 3.4 continued from percentiles.
+
+    ``first`` is the first tree of steps.
+    """
     if agree.all() or not agree[:first].all():
         return None
     return CONTINUED.error(f"Newton steps from tree {first} on, percentiles before it")
@@ -206,8 +214,9 @@ def pruned(first: int, agree: BoolArray) -> UnsupportedModelError | None:
 
     ``first`` is the first tree that lacks nodes.
 
-    A tree that was pruned keeps what its nodes were fitted to, but those after it were fitted to what it had left over
-    before: the data agree up to it and not beyond. Other data than those of the fit would not agree from the start.
+    A tree that was pruned keeps what its nodes were fitted to, but those after it were fitted to
+    what it had left over before: the data agree up to it and not beyond. Other data than those of
+    the fit would not agree from the start.
     """
     if agree.all() or not agree[: first + 1].all():
         return None
@@ -276,7 +285,8 @@ REFUSALS: tuple[Refusal[XGBoostReading], ...] = (
     Refusal(
         "monotone_constraints",
         _shared_monotone,
-        "trees for several outputs pool the values of two children that are out of order, which axil does not replay",
+        "trees for several outputs pool the values of two children that are out of order, which "
+        "axil does not replay",
         'Fit with multi_strategy="one_output_per_tree".',
     ),
     UPDATED,
@@ -295,13 +305,15 @@ REFUSALS: tuple[Refusal[XGBoostReading], ...] = (
         "subsample",
         _lost_subsample,
         "a model file does not keep subsample and seed, without which the rows cannot be known",
-        'Set them on the loaded booster, as in booster.set_param({"subsample": 0.8, "seed": 0}), or pickle models.',
+        'Set them on the loaded booster, as in booster.set_param({"subsample": 0.8, "seed": 0}), '
+        "or pickle models.",
         linear_only=True,
     ),
     Refusal(
         "multi_strategy",
         _both_strategies,
-        "linear in the targets, but axil does not read trees for one output and trees for all in one model",
+        "linear in the targets, but axil does not read trees for one output and trees for all in "
+        "one model",
         "Fit with one multi_strategy.",
     ),
     Refusal(
@@ -315,22 +327,24 @@ REFUSALS: tuple[Refusal[XGBoostReading], ...] = (
 
 _COUNTS = (
     OTHER_ROWS,
-    "Columns were scaled or otherwise changed for the fit, or categories and missing values were encoded otherwise (a "
-    "Booster does not know DMatrix's `missing`: pass nan).",
+    "Columns were scaled or otherwise changed for the fit, or categories and missing values were "
+    "encoded otherwise (a Booster does not know DMatrix's `missing`: pass nan).",
 )
 _SAMPLED = (
-    "The rows are in another order than in the fit: the rows that subsample drew are drawn again by their position.",
-    "Other rows were drawn than axil replayed: training was continued (xgb_model), two boosters were trained in "
-    "turns, or the model was loaded and seed or subsample set to other values.",
+    "The rows are in another order than in the fit: the rows that subsample drew are drawn again "
+    "by their position.",
+    "Other rows were drawn than axil replayed: training was continued (xgb_model), two boosters "
+    "were trained in turns, or the model was loaded and seed or subsample set to other values.",
 )
 _VALUES = (
     OTHER_TARGETS,
     "The fit was given another base_margin (pass it as init_score), or another sample_weight.",
-    "The model was loaded from a file that keeps neither reg_alpha, max_delta_step and monotone_constraints nor learning_rate "
-    "and reg_lambda, which trees of one or two leaves are too few to show. Pickle the model, which keeps all of them: `axil` "
-    "on the command line reads it with --trust. Or set them on the loaded booster in Python.",
-    "A custom objective, training continued with other data (xgb_model), trees changed after the fit (refresh), "
-    "several machines.",
+    "The model was loaded from a file that keeps neither reg_alpha, max_delta_step and "
+    "monotone_constraints nor learning_rate and reg_lambda, which trees of one or two leaves are "
+    "too few to show. Pickle the model, which keeps all of them: `axil` on the command line reads "
+    "it with --trust. Or set them on the loaded booster in Python.",
+    "A custom objective, training continued with other data (xgb_model), trees changed after the "
+    "fit (refresh), several machines.",
 )
 
 

@@ -53,10 +53,12 @@ class BoosterRows(ReadsRows):
         return as_matrix(X, self._booster, self._missing, self._categories)
 
     def table(self, X: Any) -> FloatTable | None:
-        """Return the numbers that splits test, (n, features); None where XGBoost itself has to look at the rows.
+        """Return the numbers that splits test, (n, features).
 
-        Only nan may count as missing, and each number must have a float32 of its own. Sparse rows have gaps. Categories have the
-        numbers that the model gives them, where it has them all.
+        It is None where XGBoost itself has to look at the rows.
+
+        Only nan may count as missing, and each number must have a float32 of its own. Sparse rows
+        have gaps. Categories have the numbers that the model gives them, where it has them all.
         """
         if not np.isnan(self._missing):
             return None
@@ -81,7 +83,8 @@ class BoosterRows(ReadsRows):
         if X.shape[0] == 0:
             return np.zeros((0, last - first), dtype=np.int32)
         matrix = self.matrix(X)
-        # XGBoost gives leaves from the first iteration on only; a slice of the model has its own first.
+        # XGBoost gives leaves from the first iteration on only; a slice of the model has its own
+        # first.
         booster = self._booster[begin:end] if begin else self._booster
         iterations = (0, end - begin)
         nodes = booster.predict(
@@ -135,8 +138,8 @@ def as_matrix(X: Any, booster: Any, missing: float, categories: Sequence[list[An
     missing : float
         What counts as missing, besides nan.
     categories : sequence of list
-        Those of each feature, as models from 3.1 on keep them: XGBoost refuses a frame that lists others, even where no row
-        has them.
+        Those of each feature, as models from 3.1 on keep them: XGBoost refuses a frame that lists
+        others, even where no row has them.
     """
     import xgboost
 
@@ -161,7 +164,10 @@ def as_matrix(X: Any, booster: Any, missing: float, categories: Sequence[list[An
 
 
 def _as_pandas(frame: nw.DataFrame[Any], types: list[str] | None) -> Any:
-    """Return the pandas frame where X is one, or where categories need one; None where numbers will do."""
+    """Return the pandas frame where X is one, or where categories need one.
+
+    It is None where numbers will do.
+    """
     if frame.implementation.is_pandas():
         return frame.to_native()
     categorical = word_columns(frame)
@@ -182,7 +188,10 @@ def _as_pandas(frame: nw.DataFrame[Any], types: list[str] | None) -> Any:
 
 
 def _with_known_categories(X: Any, categories: Sequence[list[Any]]) -> Any:
-    """Return a pandas frame without categories that no row has and the model does not know; refuses those that rows have."""
+    """Return a pandas frame without categories that no row has and the model does not know.
+
+    Refuse categories that rows have and the model does not know.
+    """
     if len(categories) != X.shape[1]:
         return X
     table = X
@@ -195,8 +204,9 @@ def _with_known_categories(X: Any, categories: Sequence[list[Any]]) -> Any:
         if new:
             n_rows = int((column == new[0]).sum())
             raise InputError(
-                f"Column {shown(name)} holds the category {shown(new[0])} ({counted(n_rows, 'row')}), which no row of the fit "
-                "had, and XGBoost refuses such rows. Leave these rows out, or the value empty if it is to count as missing."
+                f"Column {shown(name)} holds the category {shown(new[0])} "
+                f"({counted(n_rows, 'row')}), which no row of the fit had, and XGBoost refuses "
+                "such rows. Leave these rows out, or the value empty if it is to count as missing."
             )
         if table is X:
             table = X.copy(deep=False)
@@ -205,9 +215,12 @@ def _with_known_categories(X: Any, categories: Sequence[list[Any]]) -> Any:
 
 
 def coded_table(X: Any, types: list[str], categories: Sequence[list[Any]]) -> FloatTable | None:
-    """Return numbers, and categories as a model numbers them, (n, features); None where XGBoost itself has to look at them.
+    """Return numbers, and categories as a model numbers them, (n, features).
 
-    Arrays have numbers for categories already. A frame's are found by their names among the model's own (from 3.1 on).
+    It is None where XGBoost itself has to look at them.
+
+    Arrays have numbers for categories already. A frame's are found by their names among the model's
+    own (from 3.1 on).
     """
     is_categorical = [kind == "c" for kind in types]
     if isinstance(X, np.ndarray):

@@ -53,8 +53,8 @@ def _base_score(learner: dict[str, Any], fits: list[LeafFit]) -> FloatArray:
 def _spelled_as(written: str, base_score: FloatArray) -> str:
     """Return the base score as the document writes it: one number, or from 3.1 on a list.
 
-    Numbers are written as XGBoost writes them, "-7.1401213E8" say, with as few digits as single precision
-    needs: XGBoost 2 takes 0.5 for numbers that it cannot read.
+    Numbers are written as XGBoost writes them, "-7.1401213E8" say, with as few digits as single
+    precision needs: XGBoost 2 takes 0.5 for numbers that it cannot read.
     """
     numbers = [_as_text(np.float32(number)) for number in base_score]
     if written.strip().startswith("["):
