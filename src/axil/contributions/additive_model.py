@@ -33,40 +33,42 @@ SECONDS = 6e-8  # of one row in one step of a tree, with its gradient; measured 
 
 
 class ContributionEffects(BlockEffects):
-    """The pushes of each training row's own gradients on n scores."""
+    """The contributions of each training row's own gradients to n scores."""
 
     def __init__(
         self,
-        pushes: Contributions,
+        contributions: Contributions,
         leaves: LeafArray,
         starts: FloatArray,
-        kept: Kept,
+        cache: Kept,
         first: int = 0,
     ):
-        shape = len(pushes.walked.targets), pushes.n_outputs
+        shape = len(contributions.walked.targets), contributions.n_outputs
         super().__init__(
-            lambda: pushes.blocks(leaves),
+            lambda: contributions.blocks(leaves),
             shape,
             len(leaves),
             starts,
-            backend=pushes.backend,
+            backend=contributions.backend,
             first=first,
         )
-        self._pushes, self._leaves, self._kept = pushes, leaves, kept
+        self._contributions = contributions
+        self._leaves = leaves
+        self._cache = cache
         self.alike = self._alike
 
     def _alike(self) -> SharedLeaves:
-        return SharedLeaves.of([self._pushes.rows], [self._leaves])
+        return SharedLeaves.of([self._contributions.rows], [self._leaves])
 
     def by_group(self, codes: IntArray, n_groups: int) -> tuple[FloatArray, FloatArray] | None:
-        """By leaf and group in one walk through the training rows, kept for the batches that follow."""
-        if n_groups * self._pushes.bytes_per_query() > BATCH_BYTES:
+        """Return the sums by leaf and group, from one walk through the training rows that later batches share."""
+        if n_groups * self._contributions.bytes_per_query() > BATCH_BYTES:
             return None
-        last = self._kept.known().get("cells by group")
+        last = self._cache.known().get("cells by group")
         if last is None or last[0] != n_groups or not have_same_values(last[1], codes):
-            last = n_groups, codes, self._pushes.cells_by_group(codes, n_groups)
-            self._kept.put("cells by group", last)
-        sums = self._pushes.sums_by_group(self._leaves, last[2])
+            last = n_groups, codes, self._contributions.cells_by_group(codes, n_groups)
+            self._cache.put("cells by group", last)
+        sums = self._contributions.sums_by_group(self._leaves, last[2])
         return sums, sums
 
 
@@ -124,14 +126,16 @@ class AdditiveModel(Refittable):
                 model.contributions, query_batch.coordinates, starts, self.kept, query_batch.start
             )
         rows = query_batch.queries
-        pushes = self.asked_of(
-            rows
-        ).contributions  # of all sums from one walk through the training rows
-        tables = pushes.mixed_tables(rows.coordinates, query_batch.factors)
-        starts = query_batch.of(self.asked_of(rows).starts(len(rows)))
-        n = len(query_batch)
+        model = self.asked_of(rows)
+        contributions = model.contributions
+        # One walk through the training rows makes the tables of all sums.
+        tables = contributions.mixed_tables(rows.coordinates, query_batch.factors)
         return BlockEffects(
-            lambda: pushes.read(tables), self.shape, n, starts, backend=pushes.backend
+            lambda: contributions.read(tables),
+            self.shape,
+            len(query_batch),
+            query_batch.of(model.starts(len(rows))),
+            backend=contributions.backend,
         )
 
     def derivative_effects(self, query_batch: Queries | Combination) -> Effects:
@@ -219,19 +223,19 @@ class AdditiveModel(Refittable):
         return [fit], bags
 
     def fitted_without(self, queries: Queries, rows: IntArray) -> FloatArray:
-        left = self.boosting.walked.weights.copy()
-        left[rows] = 0.0
-        if not left.any():
+        remaining_weights = self.boosting.walked.weights.copy()
+        remaining_weights[rows] = 0.0
+        if not remaining_weights.any():
             raise InputError(
                 f"Without {len(rows)} rows none of any weight is left; ask for a smaller set."
             )
-        asked = self.asked_of(queries)
-        found = asked.deleted([rows[:0], rows], "without").scores(queries.coordinates)
-        change = found[1] - found[0]
-        after = found[1]
-        if asked.offsets is not None:  # of these rows, which both fits leave out
-            after = after + asked.offsets.values
-        is_huge = np.abs(change) > HUGE * np.abs(found[1])
+        model = self.asked_of(queries)
+        fits = model.deleted([rows[:0], rows], "without")
+        before, without = fits.scores(queries.coordinates)
+        change, after = without - before, without
+        if model.offsets is not None:  # of these rows, which both fits leave out
+            after = after + model.offsets.values
+        is_huge = np.abs(change) > HUGE * np.abs(without)
         return np.asarray(np.where(is_huge, after, queries.predictions + change))
 
     def own_predictions_without(self, sets_of_rows: Sequence[IntArray]) -> Iterator[FloatArray]:
@@ -259,7 +263,9 @@ class AdditiveModel(Refittable):
             return self.boosting.bytes_per_query()
         if source.quantity is Quantity.DELETION:
             return 8 * self.shape[1] * (3 * together(self.boosting) + 2)
-        return 16 * self.targets.size if whole else self.boosting.contributions.bytes_per_query()
+        if whole:
+            return 16 * self.targets.size
+        return self.boosting.contributions.bytes_per_query()
 
 
 def by_columns(
@@ -272,22 +278,24 @@ def by_columns(
 
 
 def by_replay(model: Boosting, X: Any) -> Iterator[tuple[int, list[FloatArray]]]:
-    """The changes of scores in replays of the fit in which one row each has no weight; many replays at a time.
+    """Yield the changes of scores in replays of the fit without one row each, many replays at a time.
 
-    Blocks of training rows: the first one's number, and for each output (rows, n).
+    A block has the number of its first training row and, for each output, the changes (rows, n). The only row of any weight
+    cannot be deleted: its changes are nan.
     """
     leaves, n_rows = model.located(X)[0], len(model.targets)
-    before = model.deleted([np.zeros(0, dtype=np.intp)], "removal").scores(leaves)[0]
-    counted = np.flatnonzero(model.walked.weights)
-    for part in track(spans(n_rows, together(model)), "removal"):
-        rows = np.arange(part.start, part.stop)
-        left = [row[:0] if len(counted) == 1 else row for row in rows[:, None]]
-        change = model.deleted(left, "removal").scores(leaves) - before  # (rows, n, K)
-        if len(counted) == 1:
-            change[np.isin(rows, counted)] = np.nan
-        yield part.start, list(change.transpose(2, 0, 1))
+    no_rows = np.zeros(0, dtype=np.intp)
+    before = model.deleted([no_rows], "removal").scores(leaves)[0]
+    weighted_rows = np.flatnonzero(model.walked.weights)
+    for block in track(spans(n_rows, together(model)), "removal"):
+        rows = np.arange(block.start, block.stop)
+        deleted_rows = [no_rows] * len(rows) if len(weighted_rows) == 1 else list(rows[:, None])
+        change = model.deleted(deleted_rows, "removal").scores(leaves) - before  # (rows, n, K)
+        if len(weighted_rows) == 1:
+            change[np.isin(rows, weighted_rows)] = np.nan
+        yield block.start, list(change.transpose(2, 0, 1))
 
 
 def together(model: Boosting) -> int:
-    """How many replays are made at a time."""
+    """Return how many replays are made at a time."""
     return max(1, TOGETHER // int(model.targets.size))
