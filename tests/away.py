@@ -1,7 +1,8 @@
-"""A device made of NumPy: its arrays are as far away as a GPU's. They do not mix with the host's, nor become them unasked.
+"""A stand-in for a GPU, made of NumPy: its arrays neither mix with arrays of the host nor turn into them.
 
-A module of arrays like numpy or cupy (`zeros`, `asarray`, ...) and a back end, `Away`, that keeps the rows of the CPU's kernels
-behind such arrays. What runs on it has no hidden copies between host and device, and no NumPy call that a GPU has not.
+This is a module of arrays like numpy or cupy (`zeros`, `asarray`, ...), with a back end, `Away`, that keeps the rows of the
+CPU's kernels behind such arrays. Code that runs on it has no hidden copies between host and device, and calls no function of
+NumPy that a GPU lacks.
 """
 
 from __future__ import annotations
@@ -19,49 +20,49 @@ from axil.kernels.cpu import Cpu
 class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
     """An array on the device."""
 
-    def __init__(self, kept: np.ndarray):
-        self.kept = kept
+    def __init__(self, host_values: np.ndarray):
+        self.host_values = host_values
 
     def get(self, out: np.ndarray | None = None) -> np.ndarray:
         if out is None:
-            return self.kept.copy()
-        out[...] = self.kept
+            return self.host_values.copy()
+        out[...] = self.host_values
         return out
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        return dict(self.kept.__array_interface__)
+        return dict(self.host_values.__array_interface__)
 
     def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
         raise TypeError("an array of the device does not become one of the host unasked")
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         kwargs["out"] = tuple(map(_inner, kwargs["out"])) if "out" in kwargs else None
-        found = getattr(ufunc, method)(
-            *map(_inner, inputs), **{k: v for k, v in kwargs.items() if v is not None}
-        )
-        return _wrap(found)
+        arguments = {name: value for name, value in kwargs.items() if value is not None}
+        return _wrap(getattr(ufunc, method)(*map(_inner, inputs), **arguments))
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return _wrap(function(*_inner(list(args)), **_inner(kwargs)))
 
     def __getitem__(self, key: Any) -> Any:
-        return _wrap(self.kept[_inner(key)])
+        return _wrap(self.host_values[_inner(key)])
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        self.kept[_inner(key)] = _inner(value)
+        self.host_values[_inner(key)] = _inner(value)
 
     def __len__(self) -> int:
-        return len(self.kept)
+        return len(self.host_values)
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(object.__getattribute__(self, "kept"), name)
-        if callable(found):
-            return lambda *args, **kwargs: _wrap(found(*map(_inner, args), **kwargs))
-        return _wrap(found) if name in ("T", "real") else found
+        attribute = getattr(object.__getattribute__(self, "host_values"), name)
+        if callable(attribute):
+            return lambda *args, **kwargs: _wrap(attribute(*map(_inner, args), **kwargs))
+        if name in ("T", "real"):
+            return _wrap(attribute)
+        return attribute
 
     def __reduce__(self) -> Any:
-        return ndarray, (self.kept,)
+        return ndarray, (self.host_values,)
 
 
 ndarray.__module__ = (
@@ -71,9 +72,9 @@ sys.modules[ndarray.__module__] = sys.modules[__name__]
 
 
 def _inner(value: Any) -> Any:
-    """What an operation on the device works with: its own arrays and plain numbers."""
+    """Return the operand of an operation on the device: its own arrays and plain numbers."""
     if isinstance(value, ndarray):
-        return value.kept
+        return value.host_values
     if isinstance(value, np.ndarray) and value.ndim:
         raise TypeError("an operation on the device with an array of the host")
     if isinstance(value, (list, tuple)):
@@ -86,12 +87,12 @@ def _wrap(value: Any) -> Any:
 
 
 def asarray(value: Any, dtype: Any = None) -> ndarray:
-    """A copy of an array of the host, or an array of the device itself."""
+    """Return a copy of an array of the host on the device; an array of the device stays what it is."""
     return value if isinstance(value, ndarray) else ndarray(np.array(value, dtype))
 
 
 def array(value: Any, **kwargs: Any) -> ndarray:
-    return ndarray(np.array(value.kept if isinstance(value, ndarray) else value, **kwargs))
+    return ndarray(np.array(value.host_values if isinstance(value, ndarray) else value, **kwargs))
 
 
 def __getattr__(name: str) -> Any:
@@ -100,8 +101,8 @@ def __getattr__(name: str) -> Any:
 
 
 def _kernel(value: Any) -> Any:
-    """What a kernel takes: arrays of the device or of the host."""
-    return value.kept if isinstance(value, ndarray) else value
+    """Return the array that a kernel takes, which comes from the device or from the host."""
+    return value.host_values if isinstance(value, ndarray) else value
 
 
 class AwayRows(Rows):
@@ -110,13 +111,12 @@ class AwayRows(Rows):
     xp = sys.modules[__name__]
 
     def __init__(self, rows: Rows):
-        self.rows, self.cells = rows, ndarray(rows.cells)
-        self.weights, self.n_rows, self.n_cells, self.every = (
-            rows.weights,
-            rows.n_rows,
-            rows.n_cells,
-            rows.every,
-        )
+        self.rows = rows
+        self.cells = ndarray(rows.cells)
+        self.weights = rows.weights
+        self.n_rows = rows.n_rows
+        self.n_cells = rows.n_cells
+        self.every = rows.every
 
     def tree(self, number: int) -> AwayRows:
         return AwayRows(self.rows.tree(number))

@@ -1,6 +1,7 @@
-"""The workers of a parallel run share the cores: one thread each for the libraries, or their threads wait for each other.
+"""Threads, options and fixtures of all tests.
 
-Where a test asks for more threads, they wait asleep: by default OpenMP's wait in a loop, which takes the core from the others.
+The workers of a parallel run share the cores, so the libraries get one thread each. Where a test asks for more threads, they
+wait asleep: by default OpenMP's threads wait in a loop, which takes the core from the others.
 """
 
 import os
@@ -91,10 +92,10 @@ def browser():
     from playwright.sync_api import sync_playwright
 
     assert CHROMIUM is not None, "there is no chromium: run scripts/install_chromium.sh"
-    with sync_playwright() as running:
-        found = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield found
-        found.close()
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
 
 
 @pytest.fixture
