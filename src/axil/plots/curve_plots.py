@@ -1,4 +1,4 @@
-"""Curves: how few rows hold how much weight, the total effect of removing rows, errors by trees, leverage."""
+"""Draw curves: how few rows hold how much weight, the effect of removing rows, errors by trees, leverage."""
 
 from __future__ import annotations
 
@@ -21,46 +21,41 @@ if TYPE_CHECKING:
 
 
 MARKED = (0.5, 0.8, 0.95)  # the shares that `Explanation.concentration` counts rows for
+MOST_MARKERS = 30  # points of a line that have a marker each
 
 
 def concentration(
     source: Any, *, query: Any = 0, output: Any = None, exact: bool = True, ax: Axes | None = None
 ) -> Axes:
-    """The share of one prediction's ``sum |weight|`` that its m largest rows hold, for every m.
+    """Draw the share of one prediction's ``sum |weight|`` that its m largest rows hold, for every m.
 
-    ``source``: an explanation or weights (n_train,). Marks show how many rows hold 50, 80 and 95 %.
+    ``source`` is an explanation or weights (n_train,). Marks show how many rows hold 50, 80 and 95 %.
     """
-    one = whole_prediction(source, query, output, exact)
-    sizes = np.sort(np.abs(one.weights))[::-1]
+    prediction = whole_prediction(source, query, output, exact)
+    quantity = prediction.quantity
+    sizes = np.sort(np.abs(prediction.weights))[::-1]
     if not len(sizes) or sizes[0] == 0:
         raise InputError(
             "All weights are zero, so no row has a share of them; expected a prediction that rests on rows."
         )
     share = np.concatenate([[0.0], np.cumsum(sizes) / sizes.sum()])
     ax = canvas.new_axes(ax)
-    ax.plot(np.arange(len(share)), share, color=canvas.colours(ax).positive, linewidth=1.8)
+    palette = canvas.colours(ax)
+    ax.plot(np.arange(len(share)), share, color=palette.positive, linewidth=1.8)
     counts = []
     for mark in MARKED:
         rows = int(np.searchsorted(share, mark - ROUNDING))
         counts.append(f"{mark:.0%}: {rows:,} row{'s' * (rows != 1)}")
-        ax.plot(
-            [rows, rows, 0],
-            [0, share[rows], share[rows]],
-            color=canvas.GREY,
-            linewidth=0.8,
-            linestyle=":",
-        )
-        ax.plot(rows, share[rows], "o", color=canvas.colours(ax).ink, markersize=4)
+        guide_x = [rows, rows, 0]
+        guide_y = [0, share[rows], share[rows]]
+        ax.plot(guide_x, guide_y, color=canvas.GREY, linewidth=0.8, linestyle=":")
+        ax.plot(rows, share[rows], "o", color=palette.ink, markersize=4)
     marks.corner(ax, "\n".join(counts))
     ax.set_xlim(0, 1.02 * len(sizes))
     ax.set_ylim(0, 1.03)
-    title = f"{canvas.head(one)}How few rows hold how much of the {one.quantity}s"
-    canvas.dress(
-        ax,
-        title,
-        f"training rows, largest |{one.quantity}| first",
-        f"share of the sum of |{one.quantity}|",
-    )
+    title = f"{canvas.head(prediction)}How few rows hold how much of the {quantity}s"
+    below = f"training rows, largest |{quantity}| first"
+    canvas.dress(ax, title, below, f"share of the sum of |{quantity}|")
     ax.yaxis.set_major_formatter("{x:.0%}")
     canvas.few_ticks(ax)
     return ax
@@ -102,7 +97,8 @@ def removal(
     ax : matplotlib axes, optional
         Where to draw; a new figure of pyplot's by default.
     """
-    cumulative, retrained = as_flag(cumulative, "cumulative"), as_flag(retrained, "retrained")
+    cumulative = as_flag(cumulative, "cumulative")
+    retrained = as_flag(retrained, "retrained")
     curve_by_name = dict(curves) if isinstance(curves, Mapping) else {"": curves}
     if not curve_by_name:
         raise InputError(
@@ -112,7 +108,8 @@ def removal(
         raise InputError(
             "A frame of removal holds the structure fixed; retrained=True is for measured arrays alone."
         )
-    totals, heads = {}, set()
+    totals = {}
+    heads = set()
     for name, curve in curve_by_name.items():
         if as_frame(curve) is None:
             totals[name] = _totals_of_array(curve, cumulative)
@@ -120,23 +117,19 @@ def removal(
             totals[name], head = _changes_without(curve, explainer, X, query, output)
             heads.add(head)
     ax = canvas.new_axes(ax)
-    ax.axhline(0.0, color=canvas.colours(ax).ink, linewidth=0.8)
-    lines_of = canvas.colours(ax).lines
+    palette = canvas.colours(ax)
+    ax.axhline(0.0, color=palette.ink, linewidth=0.8)
     for i, (name, total) in enumerate(totals.items()):
-        style: dict[str, Any] = {
-            "color": lines_of[i % len(lines_of)],
-            "linestyle": canvas.DASHES[i % len(canvas.DASHES)],
-        }
-        marker = "o" if len(total) <= 30 else None
         line = np.concatenate([[0.0], total])
         ax.plot(
             np.arange(len(line)),
             line,
             label=str(name),
+            color=palette.lines[i % len(palette.lines)],
+            linestyle=canvas.DASHES[i % len(canvas.DASHES)],
             linewidth=1.8,
-            marker=marker,
+            marker="o" if len(total) <= MOST_MARKERS else None,
             markersize=3,
-            **style,
         )
     title = "Removal of training rows"
     if len(heads) == 1:
@@ -156,14 +149,17 @@ def _totals_of_array(curve: Any, cumulative: bool) -> FloatArray:
             "A curve is an axil.Explanation; expected a frame of removal or an array: explainer.removal(X, k=10, same_sign=True)."
         )
     effects = as_numbers(curve, "a curve", "a frame of removal or an array (m,) of effects")
-    effects = as_vector(effects, effects.shape[0] if effects.ndim else 1, "a curve", "removed")
-    return effects if cumulative else np.cumsum(effects)
+    n = effects.shape[0] if effects.ndim else 1
+    effects = as_vector(effects, n, "a curve", "removed")
+    if cumulative:
+        return effects
+    return np.cumsum(effects)
 
 
 def _changes_without(
     curve: Any, explainer: Any, X: Any, query: Any, output: Any
 ) -> tuple[FloatArray, str]:
-    """Return the changes (m,) of a prediction without the first rows of a frame of `removal`, and what to call it."""
+    """Return the changes (m,) of a prediction without the first rows of a frame of `removal`, and its name."""
     if not hasattr(explainer, "without") or X is None:
         raise InputError(
             "A frame of removal says what each row does by itself, and such effects do not add up. Pass the explainer and the "
@@ -171,7 +167,8 @@ def _changes_without(
         )
     lines, head = one_query(curve, query, output, ("query", "rank", "row"))
     label = lines["query"][0]
-    places = [i for i, own in enumerate(keys(row_labels(X))) if own == keys(np.array([label]))[0]]
+    label_key = keys(np.array([label]))[0]
+    places = [i for i, row_key in enumerate(keys(row_labels(X))) if row_key == label_key]
     if len(places) != 1:
         raise InputError(
             f"X has {counted(len(places), 'row')} with the label {shown(label)}, which the frame is of; expected one: the rows "
@@ -183,73 +180,74 @@ def _changes_without(
     for m in range(1, len(rows) + 1):
         table = as_frame(explainer.without(row, rows[:m]))
         assert table is not None
-        found = np.asarray(table["change"].to_numpy())
+        change_by_output = np.asarray(table["change"].to_numpy())
+        place = 0
         if "output" in lines:
-            found = found[[own == lines["output"][0] for own in table["output"].to_list()]]
-        changes.append(float(found[0]))
+            place = table["output"].to_list().index(lines["output"][0])
+        changes.append(float(change_by_output[place]))
     return np.array(changes), head
 
 
 def loo_curve(frame: Any, *, output: Any = None, ax: Axes | None = None) -> Axes:
-    """The leave-one-out error and the training error after every number of trees.
+    """Draw the leave-one-out error and the training error after every number of trees.
 
-    ``frame``: what ``explainer.loo_curve()`` returns. No mark where it is lowest: that is no rule for when to stop.
+    ``frame`` is what ``explainer.loo_curve()`` returns. The plot does not mark the lowest error, which is no
+    rule for when to stop.
     """
-    (error, fitted), (training_error, _) = (
-        labelled(frame, "error"),
-        labelled(frame, "training_error"),
-    )
-    lines, of = one_output(frame, output, ("trees", error, training_error), "explainer.loo_curve()")
-    name = "" if of is None else f"Output {of}\n"
+    error, scale = labelled(frame, "error")
+    training_error, _ = labelled(frame, "training_error")
+    needed = ("trees", error, training_error)
+    lines, output_name = one_output(frame, output, needed, "explainer.loo_curve()")
     ax = canvas.new_axes(ax)
-    for i, (column, label) in enumerate(
-        {error: "without the row", training_error: "with all rows"}.items()
-    ):
-        style: dict[str, Any] = {
-            "color": canvas.colours(ax).lines[i],
-            "linestyle": canvas.DASHES[i],
-        }
-        ax.plot(lines["trees"], lines[column], label=label, linewidth=1.8, **style)
-    size = canvas.fixed(f"mean squared error{f' ({fitted})' if fitted else ''}")
-    canvas.dress(ax, f"{name}Errors of training rows after every number of trees", "trees", size)
+    curves = ((error, "without the row"), (training_error, "with all rows"))
+    for i, (column, label) in enumerate(curves):
+        ax.plot(
+            lines["trees"],
+            lines[column],
+            label=label,
+            linewidth=1.8,
+            color=canvas.colours(ax).lines[i],
+            linestyle=canvas.DASHES[i],
+        )
+    title = "Errors of training rows after every number of trees"
+    if output_name is not None:
+        title = f"Output {output_name}\n{title}"
+    canvas.dress(ax, title, "trees", canvas.fixed(canvas.with_scale("mean squared error", scale)))
     canvas.whole_ticks(ax)
     marks.key(ax)
     return ax
 
 
 def leverage(values: Any, *, output: int = 0, ranked: bool = False, ax: Axes | None = None) -> Axes:
-    """How the leverages, each training row's weight in its own prediction, spread around their mean, trace K / n_train.
+    """Draw the leverages, each training row's weight in its own prediction, and their mean, trace K / n_train.
 
-    ``values``: ``explainer.leverage()``, (n_train,) or (outputs, n_train) with the position ``output``. A histogram, or with
-    ``ranked=True`` the leverages from the largest down.
+    ``values`` is ``explainer.leverage()``, (n_train,), or (outputs, n_train) with the position ``output``. The plot is a
+    histogram, or with ``ranked=True`` a curve from the largest leverage down.
     """
-    found, ranked = one_row(values, output, "leverages", "output"), as_flag(ranked, "ranked")
-    mean = float(found.mean())
+    leverages = one_row(values, output, "leverages", "output")
+    ranked = as_flag(ranked, "ranked")
+    n = len(leverages)
+    mean = float(leverages.mean())
     ax = canvas.new_axes(ax)
-    freedom = f"{canvas.number(found.sum())} degrees of freedom / {len(found):,}"
-    title = (
-        f"Leverage of {len(found):,} training rows\nDashed: mean {canvas.number(mean)} = {freedom}"
-    )
+    palette = canvas.colours(ax)
+    freedom = f"{canvas.number(leverages.sum())} degrees of freedom / {n:,}"
+    title = f"Leverage of {n:,} training rows\nDashed: mean {canvas.number(mean)} = {freedom}"
     name = "weight of a row in its own prediction"
     if ranked:
-        ax.plot(
-            np.arange(1, len(found) + 1),
-            np.sort(found)[::-1],
-            color=canvas.colours(ax).positive,
-            linewidth=1.8,
-        )
-        ax.axhline(mean, color=canvas.colours(ax).ink, linestyle="--", linewidth=1.0)
+        descending = np.sort(leverages)[::-1]
+        ax.plot(np.arange(1, n + 1), descending, color=palette.positive, linewidth=1.8)
+        ax.axhline(mean, color=palette.ink, linestyle="--", linewidth=1.0)
         canvas.dress(ax, title, "training rows, largest leverage first", name)
     else:
         ax.hist(
-            found,
-            bins=min(40, max(5, int(np.sqrt(len(found)) * 2))),
-            color=canvas.colours(ax).positive,
-            alpha=0.7,  # so that the mean is seen before it
-            edgecolor=canvas.colours(ax).ground,
+            leverages,
+            bins=min(40, max(5, int(np.sqrt(n) * 2))),
+            color=palette.positive,
+            alpha=0.7,  # so that the mean is visible in front of it
+            edgecolor=palette.ground,
             linewidth=0.4,
         )
-        ax.axvline(mean, color=canvas.colours(ax).ink, linestyle="--", linewidth=1.0)
+        ax.axvline(mean, color=palette.ink, linestyle="--", linewidth=1.0)
         canvas.dress(ax, title, name, "training rows", grid="y")
     canvas.few_ticks(ax)
     return ax

@@ -1,14 +1,13 @@
-"""The heat map of K."""
+"""Draw the heat map of K, the weights of many predictions."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from axil.arrays import FloatArray, IntArray
+from axil.arrays import AnyArray, FloatArray, IntArray
 from axil.attribution import notes
 from axil.errors import InputError, shown
 from axil.explanation import Explanation
@@ -34,39 +33,43 @@ def matrix(
     colorbar: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """K, or the weights of many predictions, as colours: explained rows down, training rows across.
+    """Draw K, or the weights of many predictions, as colours: explained rows down, training rows across.
 
-    ``source``: an explanation, its `to_frame` in pandas, or an array (n, n_train) such as ``explainer.matrix()``. Rows are put
-    in the order of a hierarchical clustering (Ward's, of the rows of weights), columns in that of theirs; a square K has one
-    order for both, that of its rows. ``cluster=False`` keeps the order given. Blue is positive, red negative; colours end at
-    the 99th percentile of |weight|, so that the largest do not hide the others. Of more than ``most`` rows or columns ``most``
-    are drawn, evenly spaced, and the title says so. ``labels`` (n_train,): names of the columns, and of the rows of a square K.
+    ``source`` is an explanation, its `to_frame` in pandas, or an array (n, n_train) such as ``explainer.matrix()``. Rows and
+    columns are in the order of a hierarchical clustering (Ward's). A square K has one order for both, that of its rows.
+    ``cluster=False`` keeps the order given. Blue is positive, red is negative. Colours end at the 99th percentile of |weight|,
+    so that the largest weights do not hide the others. If there are more than ``most`` rows or columns, ``most`` of them are
+    drawn, evenly spaced, and the title says so. ``labels`` (n_train,) are names of the columns, and of the rows of a square K.
     """
-    most, cluster, colorbar = (
-        as_count(most, "most"),
-        as_flag(cluster, "cluster"),
-        as_flag(colorbar, "colorbar"),
-    )
+    most = as_count(most, "most")
+    cluster = as_flag(cluster, "cluster")
+    colorbar = as_flag(colorbar, "colorbar")
     K, rows, columns, exact = _read(source, output, exact)
-    square = K.shape[0] == K.shape[1] and not isinstance(source, Explanation)
+    is_square = K.shape[0] == K.shape[1] and not isinstance(source, Explanation)
     if labels is not None:
         columns = row_labels(labels, K.shape[1])
-        rows = columns if square else rows
-    down, across = _spaced(K.shape[0], most), _spaced(K.shape[1], most)
-    part = K[down][:, across]
-    part = np.ascontiguousarray(part.toarray() if issparse(part) else part, dtype=np.float64)
-    if not np.isfinite(part).all():
+        if is_square:
+            rows = columns
+    down = _spaced(K.shape[0], most)
+    across = _spaced(K.shape[1], most)
+    weights = K[down][:, across]
+    if issparse(weights):
+        weights = weights.toarray()
+    weights = np.ascontiguousarray(weights, dtype=np.float64)
+    if not np.isfinite(weights).all():
         raise InputError("The weights hold nan or infinite values; expected finite ones.")
     if cluster:
-        first = _cluster_order(part)
-        second = first if square else _cluster_order(part.T)
-        part, down, across = part[first][:, second], down[first], across[second]
+        row_order = _cluster_order(weights)
+        column_order = row_order if is_square else _cluster_order(weights.T)
+        weights = weights[row_order][:, column_order]
+        down = down[row_order]
+        across = across[column_order]
     ax = canvas.new_axes(ax, 5.0)
-    sizes = np.abs(part)
-    # Where colours end; the largest where almost all weights are zero
+    sizes = np.abs(weights)
+    # the end of the colours: the largest weight if almost all are zero
     limit = float(np.percentile(sizes, SATURATED)) or float(sizes.max()) or 1.0
     image = ax.imshow(
-        part,
+        weights,
         cmap=canvas.diverging(ax),
         vmin=-limit,
         vmax=limit,
@@ -74,9 +77,9 @@ def matrix(
         interpolation="nearest",
     )
     name = "weight" if exact else "derivative"
-    title = f"{name}s".capitalize() + f"\n{K.shape[0]:,} explained × {K.shape[1]:,} training rows"
-    if part.shape != K.shape:
-        title += f"\n{part.shape[0]:,} × {part.shape[1]:,} drawn, evenly spaced"
+    title = f"{name.capitalize()}s\n{K.shape[0]:,} explained × {K.shape[1]:,} training rows"
+    if weights.shape != K.shape:
+        title += f"\n{weights.shape[0]:,} × {weights.shape[1]:,} drawn, evenly spaced"
     order = ", cluster order" if cluster else ""
     canvas.dress(ax, title, f"training rows{order}", f"explained rows{order}")
     ax.grid(visible=False)
@@ -89,35 +92,21 @@ def matrix(
     return ax
 
 
-def _read(source: Any, output: Any, exact: bool) -> tuple[Any, NDArray[Any], NDArray[Any], bool]:
-    """Weights (n, n_train), the labels of both and whether they are exact."""
+def _read(source: Any, output: Any, exact: bool) -> tuple[Any, AnyArray, AnyArray, bool]:
+    """Return the weights (n, n_train), the labels of both sides, and whether the weights are exact."""
     exact = as_flag(exact, "exact")
     if isinstance(source, Explanation):
-        weights = source.weights
-        k = (
-            output_position(output, source.outputs)
-            if weights.ndim == 3 or output is not None
-            else 0
-        )
-        if not len(source):
-            raise InputError(
-                "The explanation is of no rows, so there is nothing to draw; expected some."
-            )
-        return (
-            weights[:, k] if weights.ndim == 3 else weights,
-            source.query_index,
-            source.index,
-            source.exact,
-        )
-    K = source
+        return *_read_explanation(source, output), source.exact
     frame = as_frame(source)
-    index, columns = getattr(source, "index", None), getattr(source, "columns", None)
+    index = getattr(source, "index", None)
+    columns = getattr(source, "columns", None)
     if frame is not None and (index is None or columns is None):
         raise InputError(
             "Only pandas keeps labels of both sides in its frames; pass the explanation or its .weights."
         )
-    if not issparse(K):
-        K = as_numbers(K, "What to draw", "weights (n, n_train)")
+    K: Any = (
+        source if issparse(source) else as_numbers(source, "What to draw", "weights (n, n_train)")
+    )
     if K.ndim == 3:
         K = K[:, output_position(output, np.arange(K.shape[1]))]
     elif output is not None:
@@ -126,24 +115,37 @@ def _read(source: Any, output: Any, exact: bool) -> tuple[Any, NDArray[Any], NDA
         raise InputError(
             f"The weights have shape {K.shape} and dtype {K.dtype}; expected numbers (n, n_train)."
         )
-    K = K.tocsr() if issparse(K) else K
-    if frame is not None:
-        return (
-            K,
-            np.asarray(index),
-            np.asarray(columns),
-            exact and not says(source, notes.DERIVATIVE),
+    if issparse(K):
+        K = K.tocsr()
+    if frame is None:
+        return K, np.arange(K.shape[0]), np.arange(K.shape[1]), exact
+    is_derivative = says(source, notes.DERIVATIVE)
+    return K, np.asarray(index), np.asarray(columns), exact and not is_derivative
+
+
+def _read_explanation(explanation: Explanation, output: Any) -> tuple[Any, AnyArray, AnyArray]:
+    """Return the weights (n, n_train) of an explanation for one output, and the labels of both sides."""
+    weights = explanation.weights
+    if weights.ndim == 3 or output is not None:
+        k = output_position(output, explanation.outputs)
+        if weights.ndim == 3:
+            weights = weights[:, k]
+    if not len(explanation):
+        raise InputError(
+            "The explanation is of no rows, so there is nothing to draw; expected some."
         )
-    return K, np.arange(K.shape[0]), np.arange(K.shape[1]), exact
+    return weights, explanation.query_index, explanation.index
 
 
 def _spaced(n: int, most: int) -> IntArray:
-    """Up to ``most`` positions among n, evenly spaced."""
-    return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(np.intp)
+    """Return up to ``most`` positions among n, evenly spaced."""
+    if n <= most:
+        return np.arange(n)
+    return np.linspace(0, n - 1, most).astype(np.intp)
 
 
 def _cluster_order(rows: FloatArray) -> IntArray:
-    """The rows in the order of the leaves of their clustering; O(n^2) times their length."""
+    """Return the order of rows as leaves of their hierarchical clustering; this takes O(n^2) times their length."""
     if len(rows) < 3:
         return np.arange(len(rows))
     from scipy.cluster.hierarchy import leaves_list, linkage

@@ -1,4 +1,4 @@
-"""Weights of many predictions at once: which training rows, or groups of them, carry all predictions."""
+"""Draw the weights of many predictions at once: which training rows, or groups of them, carry all predictions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
-from axil.arrays import FloatArray
+from axil.arrays import FloatArray, IntArray
 from axil.errors import InputError, counted, shown
 from axil.explanation import Explanation
 from axil.inputs import as_choice, as_count, as_flag, as_list, group_codes
@@ -17,7 +17,7 @@ from axil.plots.sources import group_labels, largest, output_position, text
 if TYPE_CHECKING:
     from axil.plots.canvas import Axes
 
-MOST_POINTS = 1000  # of one row or group in a swarm; of more predictions `MOST_POINTS` are drawn, evenly spaced
+MOST_POINTS = 1000  # of one row or group in a swarm, evenly spaced over the predictions
 
 
 def overall(
@@ -30,10 +30,10 @@ def overall(
     output: Any = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """The training rows, or groups of them, that carry all predictions of an explanation: the mean |weight| of each.
+    """Draw the training rows, or groups of them, with the largest mean |weight| in the predictions of an explanation.
 
-    The mean is over the explained rows. A group's weight in a prediction is the sum over its rows, as `Explanation.group` has it.
-    The title says which share of the mean ``sum |weight|`` the rows or groups drawn hold.
+    The mean is over the explained rows. A group's weight in a prediction is the sum over its rows, as in `Explanation.group`.
+    The title says which share of the mean ``sum |weight|`` the drawn rows or groups hold.
 
     Parameters
     ----------
@@ -72,66 +72,84 @@ def overall(
         raise InputError(
             "The explanation is of no rows, so there is nothing to draw; expected some."
         )
-    k, swarm = as_count(k, "k"), as_flag(swarm, "swarm")
-    by = None if by is None else as_choice(by, ("weight", "contribution"), "by")
+    k = as_count(k, "k")
+    swarm = as_flag(swarm, "swarm")
+    if by is not None:
+        by = as_choice(by, ("weight", "contribution"), "by")
     place = output_position(output, explanation.outputs)
-    parts, quantity = _parts(explanation, by, place)
-    labels, member = explanation.index, "training row"
+    values, quantity = _values(explanation, by, place)
+    labels = explanation.index
+    member = "training row"
     if groups is not None:
-        codes, labels = group_codes(group_labels(explanation, groups), parts.shape[1], "groups")
-        member, n = "group", len(codes)
-        parts = parts @ csr_array((np.ones(n), (np.arange(n), codes)), shape=(n, len(labels)))
-    sizes = np.asarray(abs(parts).mean(axis=0)).ravel()
+        codes, labels = group_codes(group_labels(explanation, groups), values.shape[1], "groups")
+        values = values @ _membership(codes, len(labels))
+        member = "group"
+    sizes = np.asarray(abs(values).mean(axis=0)).ravel()
     chosen = largest(sizes, k)
     names = [text(name) for name in as_list(np.asarray(labels)[chosen])]
-    ax = marks.bar_axes(ax, names, canvas.LINE * (1.8 if swarm else 1))
     if swarm:
-        some = parts[:, chosen]
-        _draw_swarm(ax, some.toarray() if issparse(some) else some)
+        ax = marks.bar_axes(ax, names, 1.8 * canvas.LINE)
+        chosen_values = values[:, chosen]
+        if issparse(chosen_values):
+            chosen_values = chosen_values.toarray()
+        _draw_swarm(ax, chosen_values)
         marks.label_bars(ax, names)
         below = quantity
     else:
+        ax = marks.bar_axes(ax, names)
         marks.sign_bars(ax, names, sizes[chosen])
         below = f"mean |{quantity}|"
-    whole = sizes.sum()
-    held = sizes[chosen].sum() / whole if whole else 1.0
-    title = "" if explanation.outputs is None else f"Output {text(explanation.outputs[place])}\n"
-    title += f"{len(sizes):,} {member}s in {counted(len(explanation), 'prediction', ',')}"
+    title = f"{len(sizes):,} {member}s in {counted(len(explanation), 'prediction', ',')}"
+    if explanation.outputs is not None:
+        title = f"Output {text(explanation.outputs[place])}\n{title}"
     if len(chosen) < len(sizes):
-        title += f"\nThe {len(chosen)} largest hold {held:.0%} of the mean |{quantity}|"
+        total = sizes.sum()
+        share = sizes[chosen].sum() / total if total else 1.0
+        title += f"\nThe {len(chosen)} largest hold {share:.0%} of the mean |{quantity}|"
     canvas.few_ticks(ax)
     return canvas.dress(ax, title, below, member, grid="x")
 
 
-def _parts(explanation: Explanation, by: str | None, k: int) -> tuple[Any, str]:
-    """(n, n_train): weights, or contributions from the mean target, of the output at a place; and their name."""
-    additive = explanation.kind == "additive"
-    if additive and by == "weight":
-        raise InputError("Pushes are contributions and have no weights; leave out by.")
-    every = explanation.contributions if additive else explanation.weights
-    own = every[k] if isinstance(every, list) else every[:, k] if every.ndim == 3 else every
-    if not additive and by == "contribution":
-        targets = explanation.targets.reshape(len(explanation.targets), -1)[:, k]
-        from_mean = targets - targets.mean()
-        own = own.multiply(from_mean).tocsr() if issparse(own) else own * from_mean
-    word = "weight" if explanation.kind == "exact" else "derivative"
-    return (
-        own,
-        "contribution"
-        if additive
-        else f"{word} × (target − mean)"
-        if by == "contribution"
-        else word,
-    )
+def _membership(codes: IntArray, n_groups: int) -> csr_array:
+    """Return the matrix (n_train, groups) that has a one where a row belongs to a group."""
+    n = len(codes)
+    return csr_array((np.ones(n), (np.arange(n), codes)), shape=(n, n_groups))
 
 
-def _draw_swarm(ax: Axes, parts: FloatArray) -> None:
-    """The parts (n, chosen) as points, those of each row or group on a line of their own."""
-    rows = np.linspace(0, len(parts) - 1, min(len(parts), MOST_POINTS)).astype(np.intp)
-    across = parts[rows]
-    down = np.tile(np.arange(across.shape[1], dtype=np.float64), (len(across), 1))
-    down += (
-        0.3 * np.sin(2.4 * np.arange(len(across)))[:, None]
-    )  # the golden angle: neighbours end up far apart
-    marks.sign_points(ax, across.ravel(), down.ravel(), np.sign(across.ravel()))
+def _values(explanation: Explanation, by: str | None, k: int) -> tuple[Any, str]:
+    """Return the weights (n, n_train) of output k, or its contributions relative to the mean target, and their name."""
+    if explanation.kind == "additive":
+        if by == "weight":
+            raise InputError("Pushes are contributions and have no weights; leave out by.")
+        return _of_output(explanation.contributions, k), "contribution"
+    weights = _of_output(explanation.weights, k)
+    quantity = "weight" if explanation.kind == "exact" else "derivative"
+    if by != "contribution":
+        return weights, quantity
+    targets = explanation.targets.reshape(len(explanation.targets), -1)[:, k]
+    deviations = targets - targets.mean()
+    if issparse(weights):
+        contributions = weights.multiply(deviations).tocsr()
+    else:
+        contributions = weights * deviations
+    return contributions, f"{quantity} × (target − mean)"
+
+
+def _of_output(values: Any, k: int) -> Any:
+    """Return the values (n, n_train) of output k, from one array for all outputs or from a list."""
+    if isinstance(values, list):
+        return values[k]
+    if values.ndim == 3:
+        return values[:, k]
+    return values
+
+
+def _draw_swarm(ax: Axes, values: FloatArray) -> None:
+    """Draw values (n, chosen) as points, with a line of points for each row or group."""
+    rows = np.linspace(0, len(values) - 1, min(len(values), MOST_POINTS)).astype(np.intp)
+    x = values[rows]
+    y = np.tile(np.arange(x.shape[1], dtype=np.float64), (len(x), 1))
+    # steps of the golden angle, which separate neighbours
+    y += 0.3 * np.sin(2.4 * np.arange(len(x)))[:, None]
+    marks.sign_points(ax, x.ravel(), y.ravel(), np.sign(x.ravel()))
     ax.axvline(0.0, color=canvas.colours(ax).ink, linewidth=0.8)
