@@ -63,16 +63,16 @@ def read(
     """
     if not is_fitted(model):
         return None
-    own = _copy_of(model)
-    reading = CatBoostReading(parse(own._serialize_model()))
+    protected = _copy_of(model)
+    reading = CatBoostReading(parse(protected._serialize_model()))
     if leaves_only:
-        return CatBoostAdapter(own, reading, leaves_only=True)
+        return CatBoostAdapter(protected, reading, leaves_only=True)
     not_exact = None if by_gradients else weights_refusal(REFUSALS, reading)
     if not_exact is None and not by_gradients:
-        return CatBoostAdapter(own, reading)
+        return CatBoostAdapter(protected, reading)
     from axil.adapters.catboost.loss import CatBoostWithLoss
 
-    adapter = CatBoostWithLoss(own, reading)
+    adapter = CatBoostWithLoss(protected, reading)
     adapter.not_exact = not_exact
     return adapter
 
@@ -210,7 +210,9 @@ class CatBoostAdapter(TreeModel):
 
     def spelling(self, name: str) -> str:
         """Return a column's name; CatBoost names a column that has none by its position."""
-        numbered = [known for i, known in enumerate(self.feature_names or []) if known == str(i)]
+        numbered = [
+            feature for i, feature in enumerate(self.feature_names or []) if feature == str(i)
+        ]
         return numbered[0] if name == "" and len(numbered) == 1 else name
 
     def trees(self, rows: TrainingRows) -> list[BoostedFit]:

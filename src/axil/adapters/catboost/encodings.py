@@ -109,20 +109,20 @@ class Encoding:
 
     @property
     def bin_scale(self) -> tuple[np.float32, ...]:
-        """Return the prior, and the left end, length and number of bins (CalcCTR).
+        """Return the prior, and the start, length and number of bins (CalcCTR).
 
         They are computed in single precision and in CatBoost's order.
         """
         prior = np.float32(self.prior)
-        left = min(np.float32(0), prior)
-        length = max(np.float32(1), prior) - left
-        return prior, left, length, np.float32(round(self.scale * float(length)))
+        start = min(np.float32(0), prior)
+        length = max(np.float32(1), prior) - start
+        return prior, start, length, np.float32(round(self.scale * float(length)))
 
     def bins(self, counts: Single, total: np.float32) -> Bins:
         """Return the bins of categories with these counts."""
-        prior, left, length, n_bins = self.bin_scale
+        prior, start, length, n_bins = self.bin_scale
         shares = (counts + prior) / (total + np.float32(1))
-        return ((shares - left) / length * n_bins).astype(np.uint8)
+        return ((shares - start) / length * n_bins).astype(np.uint8)
 
 
 @dataclass(frozen=True)

@@ -163,8 +163,8 @@ def dense(rows: Any) -> Any:
     return rows.toarray() if issparse(rows) else rows
 
 
-def _are_equal(rows: Any, others: Any) -> bool:
-    return rows.shape == others.shape and not np.any(dense(rows != others))
+def _are_equal(rows: Any, fitted_rows: Any) -> bool:
+    return rows.shape == fitted_rows.shape and not np.any(dense(rows != fitted_rows))
 
 
 def _precision(X: Any) -> type[np.floating[Any]]:
