@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from axil import inputs
-from axil.adapters.contract import Kind, Model
+from axil.adapters.contract import GradientTrees, Kind, Model
 from axil.arrays import FloatArray
 from axil.errors import UnsupportedQuestionError
 from axil.machine.blocks import spans
@@ -49,17 +49,21 @@ class Offsets:
     def __getitem__(self, rows: Any) -> Offsets:
         return replace(self, values=self.values[rows])
 
-    def predictions(self, adapter: Any, X: Any) -> FloatArray:
-        """(n, K): the model's own predictions of these rows, or raw scores where a loss has a link, with their offsets."""
-        asked = adapter.scores if adapter.kind is Kind.ADDITIVE else adapter.predictions
-        return np.asarray(asked(X, self.values) if self.replace_base else asked(X) + self.values)
+    def predictions(self, adapter: Model, X: Any) -> FloatArray:
+        """Return the model's own predictions (n, K) of these rows, or raw scores of a gradient fit, with their offsets."""
+        predict: Callable[..., FloatArray] = adapter.predictions
+        if adapter.kind is Kind.ADDITIVE:
+            predict = cast(GradientTrees, adapter).scores
+        if self.replace_base:
+            return predict(X, self.values)
+        return np.asarray(predict(X) + self.values)
 
 
 @dataclass(frozen=True, eq=False)
 class Queries:
     """Checked rows to explain. The model is asked about them when it is first needed, once, by one thread."""
 
-    adapter: Any  #: `Model` or `GradientTrees`
+    adapter: Model
     rows: Any  #: (n, features)
     offsets: Offsets
     labels: NDArray[Any]  #: (n,) the user's
@@ -87,13 +91,13 @@ class Queries:
     def __getitem__(self, part: slice) -> Queries:
         """Some of the rows, with what is known of them by now."""
         rows = inputs.take_rows(self.rows, part)
-        offsets, labels, start = (
-            self.offsets[part],
-            self.labels[part],
-            self.start + (part.start or 0),
-        )
         return replace(
-            self, rows=rows, offsets=offsets, labels=labels, kept=self.kept.cut(part), start=start
+            self,
+            rows=rows,
+            offsets=self.offsets[part],
+            labels=self.labels[part],
+            kept=self.kept.cut(part),
+            start=self.start + (part.start or 0),
         )
 
     @property
