@@ -171,7 +171,7 @@ def read_leaves(model: Any) -> Any:
     return search(model, library_readers(TREES, leaves_only=True))
 
 
-def unread(model: Any) -> InputError | UnsupportedModelError:
+def unread(model: object) -> InputError | UnsupportedModelError:
     """Return the error for an object that axil does not read: a model of a class that is not supported, or no model."""
     if isinstance(model, type):
         return InputError(
@@ -208,7 +208,7 @@ def _readable() -> str:
     return ", ".join((*_LIBRARIES.values(), *registered))
 
 
-def _class_name(model: Any) -> str:
+def _class_name(model: object) -> str:
     """Return the name of a model's class with its module."""
     return f"{type(model).__module__}.{type(model).__qualname__}"
 
@@ -224,7 +224,7 @@ def _innermost(model: Any) -> Any:
     return inner
 
 
-def _has(model: Any, name: str) -> bool:
+def _has(model: object, name: str) -> bool:
     """Return whether an object has an attribute, whatever it raises when it is asked."""
     try:
         return hasattr(model, name)
@@ -232,7 +232,7 @@ def _has(model: Any, name: str) -> bool:
         return False
 
 
-def around(model: Any) -> str:
+def around(model: object) -> str:
     """Return what to pass in place of an object that holds a model, such as a forecaster.
 
     It is empty for other objects.

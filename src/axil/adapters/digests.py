@@ -16,7 +16,7 @@ from typing import Any
 from joblib.hashing import NumpyHasher
 
 
-def digest(objects: Any) -> str:
+def digest(objects: object) -> str:
     """Return a digest of objects of any kind.
 
     Only the type of an object that cannot be pickled enters it.

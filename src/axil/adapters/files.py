@@ -34,7 +34,7 @@ class Format:
     endings: tuple[str, ...]  #: of the files that it writes, the usual one first
 
 
-def load(path: Any, trust: bool = False) -> Any:
+def load(path: str | Path, trust: bool = False) -> Any:
     """Return the fitted model in a file.
 
     Pickles, and types that skops does not know, are read only with ``trust``.
@@ -70,7 +70,7 @@ def load(path: Any, trust: bool = False) -> Any:
         ) from None
 
 
-def save(model: Any, path: Any, like: Any) -> None:
+def save(model: Any, path: str | Path, like: str | Path) -> None:
     """Write a model to a file of the kind that another file is of."""
     path = Path(path)
     with Path(like).open("rb") as file:
@@ -86,14 +86,14 @@ def save(model: Any, path: Any, like: Any) -> None:
         written.replace(temporary)
 
 
-def has_settings(path: Any) -> bool:
+def has_settings(path: str | Path) -> bool:
     """Return whether the file of a model holds the estimator with its settings, rather than trees alone."""
     with Path(path).open("rb") as file:
         return _format_of(Path(path), file.read(HEAD)) in (SKOPS, PICKLE)
 
 
 @contextmanager
-def usable(path: Any, data: Any = None) -> Iterator[None]:
+def usable(path: object, data: object = None) -> Iterator[None]:
     """Name the model's file, and that of the data, where the use of the model ends in an error of another library."""
     try:
         yield

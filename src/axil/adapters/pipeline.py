@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from axil.adapters.boundary import TAKES_ROWS, Around
-from axil.adapters.contract import TrainingRows
+from axil.adapters.contract import Model, TrainingRows
 from axil.adapters.searches import (
     CALIBRATED,
     inside_of,
@@ -130,7 +130,7 @@ def last_step(model: Any) -> Any:
     return unwrapped(model.steps[-1][1]) if _is_pipeline(model) else None
 
 
-def _is_pipeline(model: Any) -> bool:
+def _is_pipeline(model: object) -> bool:
     pipeline = sys.modules.get("sklearn.pipeline")
     return pipeline is not None and isinstance(model, pipeline.Pipeline)
 
@@ -190,7 +190,7 @@ def search(model: Any, readers: list[Reader], together: str = "") -> Any:
     return reader.read(model, lambda member: search(member, readers, together))
 
 
-def fingerprint(last: Any, steps: Any) -> str:
+def fingerprint(last: Model, steps: Any) -> str:
     """Return a digest of the last step and of what its transformers have learnt."""
     # It needs joblib, which comes with scikit-learn, which has made the steps.
     from axil.adapters.digests import digest
@@ -279,7 +279,7 @@ def _with_attribute(model: Any, name: str, value: Any) -> Any:
     return copied
 
 
-def writer(model: Any) -> ModuleType:
+def writer(model: object) -> ModuleType:
     """Return the module that writes models of this one's library."""
     names = [kind.__module__.split(".")[0] for kind in type(model).__mro__]
     library = next((name for name in TREES if name in names), None)

@@ -61,7 +61,7 @@ def _checked(name: str, read: Reader) -> Reader:
     return checked
 
 
-def is_adapter(model: Any) -> bool:
+def is_adapter(model: object) -> bool:
     """Return whether an object is meant as an adapter: made from a base class here, or with trees or a smoother."""
     if isinstance(model, (TreeModel, SmootherModel)):
         return True
@@ -97,7 +97,7 @@ def require_contract(adapter: Any) -> None:
         )
 
 
-def _lacks(adapter: Any, name: str) -> bool:
+def _lacks(adapter: object, name: str) -> bool:
     """Return whether an adapter does not define a member, or has inherited one without a body."""
     return not hasattr(adapter, name) or id(getattr(type(adapter), name, None)) in _STUBS
 

@@ -76,22 +76,22 @@ def _refuse_search_without_model(search: Any) -> None:
         )
 
 
-def is_calibrated(model: Any) -> bool:
+def is_calibrated(model: object) -> bool:
     """Return whether an object is a classifier with the curves that calibrate it, as a CalibratedClassifierCV keeps them."""
     return "_CalibratedClassifier" in kinds_of(model)
 
 
-def is_calibrated_ensemble(model: Any) -> bool:
+def is_calibrated_ensemble(model: object) -> bool:
     """Return whether an object is a fitted CalibratedClassifierCV with a classifier for each fold."""
     return "CalibratedClassifierCV" in kinds_of(model) and len(vars(model).get(CALIBRATED, ())) > 1
 
 
-def kinds_of(model: Any) -> list[str]:
+def kinds_of(model: object) -> list[str]:
     """Return the names of scikit-learn's classes that an object is an instance of, that of its own class first."""
     return [kind.__name__ for kind in type(model).__mro__ if kind.__module__.startswith("sklearn.")]
 
 
-def _is_search(model: Any) -> bool:
+def _is_search(model: object) -> bool:
     """Return whether an object is a search by its class, or by what its fit has put into it."""
     attributes = getattr(model, "__dict__", {})  # looked up statically: a proxy answers to any name
     if "refit" not in attributes:

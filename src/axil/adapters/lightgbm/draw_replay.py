@@ -88,42 +88,59 @@ class LeafEvidence:
         int
             ``OTHER_COUNTS``, ``SAME_COUNTS`` with other values, or ``SAME_VALUES``.
         """
-        leaves = self.leaves_of(tree)
-        counts = self.counts[leaves]
+        if not self._has_counts(tree, leaf, drawn):
+            return OTHER_COUNTS
+        if gradients is None or self._has_values(tree, leaf, drawn, gradients, output):
+            return SAME_VALUES
+        return SAME_COUNTS
+
+    def _has_counts(self, tree: int, leaf: LeafArray, drawn: DrawArray) -> bool:
+        """Return whether the leaves of a tree have as many drawn rows as the model records."""
+        counts = self.counts[self.leaves_of(tree)]
         rows = np.flatnonzero(drawn)
         if len(rows) != counts.sum():
-            return OTHER_COUNTS
-        if (np.bincount(leaf[rows], minlength=len(counts)) != counts).any():
-            return OTHER_COUNTS
-        if gradients is None:
-            return SAME_VALUES
+            return False
+        return bool((np.bincount(leaf[rows], minlength=len(counts)) == counts).all())
+
+    def _has_values(
+        self,
+        tree: int,
+        leaf: LeafArray,
+        drawn: DrawArray,
+        gradients: IterationGradients,
+        output: int,
+    ) -> bool:
+        """Return whether drawn rows lead to the weights and values of a tree, as far as it shows them."""
+        leaves = self.leaves_of(tree)
+        n_leaves = len(self.counts[leaves])
         if self.leaf_weights is not None:
             row_weights = drawn * gradients.weighted_hessians[:, output].astype(np.float64)
-            leaf_weights = np.bincount(leaf, row_weights, len(counts))
+            leaf_weights = np.bincount(leaf, row_weights, n_leaves)
             if not np.allclose(leaf_weights, self.leaf_weights[leaves], CLOSE_WEIGHTS, 0.0):
-                return SAME_COUNTS
+                return False
         if self.counts_alone or len(drawn) >= MANY_ROWS:
-            return SAME_VALUES
+            return True
         if self.ranks is not None:
             assert gradients.residuals is not None
             residuals = gradients.residuals[:, output]
-            return self._compare(tree, self.ranks.values(leaf, residuals, drawn, len(counts)))
+            return self._agrees(tree, self.ranks.values(leaf, residuals, drawn, n_leaves))
+        rows = np.flatnonzero(drawn)
         factors = drawn[rows].astype(np.float64)
         sums, totals = (
-            np.bincount(leaf[rows], factors * of_rows[rows, output], len(counts))
+            np.bincount(leaf[rows], factors * of_rows[rows, output], n_leaves)
             for of_rows in (gradients.weighted_gradients, gradients.weighted_hessians)
         )
         tree_rule = self.rule.tree(tree, leaves)
-        return self._compare(tree, tree_rule.leaf_values(sums, totals))
+        return self._agrees(tree, tree_rule.leaf_values(sums, totals))
 
-    def _compare(self, tree: int, steps: FloatArray) -> int:
-        """Compare leaf values before the rate, (L_t,), with those of a tree."""
+    def _agrees(self, tree: int, steps: FloatArray) -> bool:
+        """Return whether leaf values before the rate, (L_t,), lead to those of a tree."""
         values = self.tree_values(tree)
         rate = self.rates[tree]
         if np.isnan(rate):  # any draw then agrees with a tree of one value that is not zero
             rate = (steps @ values) / ((steps @ steps) or 1.0)
         errors = np.abs(values - rate * steps)
-        return SAME_VALUES if errors.max() <= CLOSE_VALUES * np.abs(values).max() else SAME_COUNTS
+        return bool(errors.max() <= CLOSE_VALUES * np.abs(values).max())
 
 
 @dataclass(frozen=True)

@@ -233,19 +233,24 @@ def coded_table(X: Any, types: list[str], categories: Sequence[list[Any]]) -> Fl
         return None
     numbers = np.empty(X.shape, dtype=np.float32, order="F")
     for i, name in enumerate(X.columns):
-        column = X[name]
-        has_categories = hasattr(column, "cat")
-        if has_categories != is_categorical[i]:
+        column = _numbers(X[name], categories[i] if is_categorical[i] else None)
+        if column is None:
             return None
-        if has_categories:
-            numbers[:, i] = _codes(column, categories[i])
-            if (numbers[:, i] < 0).any():
-                return None
-        elif isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf":
-            numbers[:, i] = column.to_numpy()
-        else:
-            return None
+        numbers[:, i] = column
     return numbers
+
+
+def _numbers(column: Any, categories: Sequence[Any] | None) -> FloatTable | None:
+    """Return a column as numbers, (n,); None where it is of another kind or has other categories."""
+    has_categories = hasattr(column, "cat")
+    if has_categories != (categories is not None):
+        return None
+    if categories is not None:
+        codes = _codes(column, categories)
+        return None if (codes < 0).any() else codes
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf":
+        return np.asarray(column.to_numpy())
+    return None
 
 
 def _codes(column: Any, categories: Sequence[Any]) -> FloatTable:
