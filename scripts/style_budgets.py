@@ -116,10 +116,10 @@ def packed_assignments(tree: ast.Module) -> Iterator[tuple[int, str]]:
         target = node.targets[0]
         if not isinstance(target, ast.Tuple):
             continue
-        names_before = sorted(ast.unparse(element) for element in node.value.elts)
-        names_after = sorted(ast.unparse(element) for element in target.elts)
-        if names_before != names_after:
-            yield node.lineno, ast.unparse(node)
+        names = [ast.unparse(element) for element in target.elts]
+        values = [ast.unparse(element) for element in node.value.elts]
+        if sorted(names) != sorted(values):
+            yield node.lineno, ", ".join(names)
 
 
 def conditional_expressions(tree: ast.Module) -> Iterator[tuple[int, str]]:
