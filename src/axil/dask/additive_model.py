@@ -44,7 +44,7 @@ class HeldAdditiveRows(HeldRows):
 class PartitionedAdditiveModel(PartitionedModel):
     """Training rows in partitions whose gradients make the scores; there are no derivatives here."""
 
-    held: HeldAdditiveRows
+    training_rows: HeldAdditiveRows
     verify: bool = True
     kept: Kept = field(default_factory=Kept)
 
@@ -55,7 +55,7 @@ class PartitionedAdditiveModel(PartitionedModel):
 
     @property
     def trees(self) -> tuple[NDArray[np.int64], list[Any]]:
-        return self.held.walked.fit.n_leaves, [slice(None)]
+        return self.training_rows.walked.fit.n_leaves, [slice(None)]
 
     @property
     def scored(self) -> Any:
@@ -64,14 +64,14 @@ class PartitionedAdditiveModel(PartitionedModel):
 
     @property
     def starts_elsewhere(self) -> bool:
-        return not self.held.walked.fit.schedule.shares_of_initial[0]
+        return not self.training_rows.walked.fit.schedule.shares_of_initial[0]
 
     @property
     def rescales_trees(self) -> bool:
-        return self.held.walked.fit.schedule.tree_shares is not None
+        return self.training_rows.walked.fit.schedule.tree_shares is not None
 
     def _tree_weights(self, rule: str) -> TreeWeights:
-        walked = self.held.walked
+        walked = self.training_rows.walked
         if rule != "variance":
             return AdditiveTreeWeights(
                 counted=rule == "improved", walked=walked, n_threads=self.n_threads
@@ -83,50 +83,43 @@ class PartitionedAdditiveModel(PartitionedModel):
         return ASKED_QUERIES
 
     def _starts(self, queries: Queries) -> FloatArray:
-        """(n, K): where scores start."""
-        found: FloatArray = (
-            queries.offsets.base * self.held.walked.fit.base_value + queries.offsets.values
-        )
-        return found
+        """Return where scores start, (n, K)."""
+        base = self.training_rows.walked.fit.base_value
+        starts: FloatArray = queries.offsets.base * base + queries.offsets.values
+        return starts
 
     def asked(self, batch: Any, source: Source) -> Any:
+        """Return the query batch that goes to the workers."""
+        walked = self.training_rows.walked
         if isinstance(batch, Combination):
-            tables = Contributions(self.held.walked, self.limits).mixed_tables(
-                batch.coordinates, batch.factors
-            )
-            own = LeafBatch(
-                tables, batch.of(self._starts(batch.queries)), batch.start, self.n_threads
-            )
+            contributions = Contributions(walked, self.limits)
+            leaves: Any = contributions.mixed_tables(batch.coordinates, batch.factors)
+            starts = batch.of(self._starts(batch.queries))
         else:
             leaves = np.ascontiguousarray(batch.coordinates)
-            own = LeafBatch(leaves, self._starts(batch), batch.start, self.n_threads)
-        return task(LeafBatch.with_fit, literal(own), self.held.shared)
+            starts = self._starts(batch)
+        leaf_batch = LeafBatch(leaves, starts, batch.start, self.n_threads)
+        return task(LeafBatch.with_fit, literal(leaf_batch), self.training_rows.shared)
 
     def prove(self, batch: Any, predictions: FloatArray | None) -> None:
-        """Compare the sums of leaves with the model's scores, and the sums of pushes with those of leaves."""
+        """Compare the sums of leaves with the model's scores, and the sums of contributions with those of leaves."""
         if not self.verify or not len(batch):
             return
-        held, fit = self.held, self.held.walked.fit
-        rows = batch.queries if isinstance(batch, Combination) else batch
-        starts = self._starts(rows)
-        of_leaves, as_added = (
-            leaf_scores(fit, rows.coordinates, starts, rounded=own) for own in (False, True)
-        )
-        sizes = sizes_of(fit, fit.base_value, held.leaf_sizes, rows.coordinates)
-        sizes += np.abs(rows.offsets.values)
-        check_sums(
-            as_added,
-            rows.predictions,
-            sizes,
-            self.adapter.gradient_tolerance,
-            held.largest,
-            CHANGED,
-        )
+        training_rows = self.training_rows
+        fit, largest = training_rows.walked.fit, training_rows.largest
+        queries = batch.queries if isinstance(batch, Combination) else batch
+        starts, leaves = self._starts(queries), queries.coordinates
+        sizes = sizes_of(fit, fit.base_value, training_rows.leaf_sizes, leaves)
+        sizes += np.abs(queries.offsets.values)
+        as_added = leaf_scores(fit, leaves, starts, rounded=True)
+        tolerance = self.adapter.gradient_tolerance
+        check_sums(as_added, queries.predictions, sizes, tolerance, largest, CHANGED)
         if predictions is not None:
-            check_added(batch, predictions, of_leaves, sizes, held.largest)
+            of_leaves = leaf_scores(fit, leaves, starts, rounded=False)
+            check_added(batch, predictions, of_leaves, sizes, largest)
 
     def meant(self, scores: FloatArray) -> dict[str, FloatArray]:
-        loss = self.held.walked.loss
+        loss = self.training_rows.walked.loss
         return {loss.meaning: self.calibrated(scores, loss.mean(scores))} if loss.meaning else {}
 
     def bytes_per_query(self, source: Source, whole: bool = False) -> int:
@@ -134,5 +127,5 @@ class PartitionedAdditiveModel(PartitionedModel):
         return (
             16 * n_rows * n_outputs
             if whole
-            else 8 * (len(self.held.walked.leaves) + 64 * n_outputs)
+            else 8 * (len(self.training_rows.walked.leaves) + 64 * n_outputs)
         )

@@ -47,20 +47,22 @@ class AdditivePartition(HeldPart, Attribution["LeafBatch"]):
         return Contributions(fit_of_rows, Limits(n_threads, Budget(None)))
 
     def contribution_effects(self, query_batch: LeafBatch) -> Effects:
-        asked = query_batch
-        walked, n_outputs = asked.walked, self.targets.shape[1]
-        assert walked is not None
+        batch, n_outputs = query_batch, self.targets.shape[1]
+        assert batch.walked is not None
         if not len(self.index):
-            return NoEffects([(k,) for k in range(n_outputs)], asked.starts, asked.first)
-        pushes = self.contributions(walked, asked.n_threads)
-        read = partial(
-            pushes.read if isinstance(asked.leaves, list) else pushes.blocks, asked.leaves
+            return NoEffects([(k,) for k in range(n_outputs)], batch.starts, batch.first)
+        contributions = self.contributions(batch.walked, batch.n_threads)
+        # A list has a table per output, of sums of queries.
+        read = contributions.read if isinstance(batch.leaves, list) else contributions.blocks
+        effects = BlockEffects(
+            partial(read, batch.leaves),
+            self.targets.shape,
+            len(batch.starts),
+            batch.starts,
+            first=batch.first,
         )
-        found = BlockEffects(
-            read, self.targets.shape, len(asked.starts), asked.starts, first=asked.first
-        )
-        found.alike = lambda: SharedLeaves.of([pushes.rows], [asked.leaves])
-        return found
+        effects.alike = lambda: SharedLeaves.of([contributions.rows], [batch.leaves])
+        return effects
 
 
 def leaf_row_counts(rows: AdditivePartition, starts: IntArray, _: Any = None) -> IntArray:

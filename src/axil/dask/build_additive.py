@@ -40,7 +40,7 @@ class AdditiveBuilder(Builder):
 
     def read(self, observed: list[Any]) -> tuple[list[BoostedFit], list[int]]:
         """Return the fit that the gathered targets lead to, with the weight of each row in leaf values."""
-        sizes: list[int] = self.cluster.collect([task(len, part.targets) for part in observed])
+        sizes: list[int] = self.cluster.collect([task(len, rows.targets) for rows in observed])
         n_rows = sum(sizes)
         require_rows(n_rows, True)
         self.limits.budget.require(
@@ -48,9 +48,9 @@ class AdditiveBuilder(Builder):
             f"The targets and weights of {n_rows} training rows, gathered here",
             "Raise memory_limit.",
         )
-        targets = self._gathered([part.targets for part in observed])
-        weights = self._gathered([part.weights for part in observed])
-        offsets = self._gathered([part.offsets for part in observed])
+        targets = self._gathered([rows.targets for rows in observed])
+        weights = self._gathered([rows.weights for rows in observed])
+        offsets = self._gathered([rows.offsets for rows in observed])
         assert targets is not None
         require_rows(n_rows, weights is None or bool(weights.any()))
         (fit,) = self.adapter.trees(TrainingRows(None, targets, weights, offsets))
@@ -65,8 +65,8 @@ class AdditiveBuilder(Builder):
 
     def _gathered(self, parts: list[Any]) -> FloatArray | None:
         """Return the numbers of all partitions, in this process; None where there are none."""
-        known = [part for part in self.cluster.collect(parts) if part is not None]
-        return np.concatenate(known) if known else None
+        arrays = [array for array in self.cluster.collect(parts) if array is not None]
+        return np.concatenate(arrays) if arrays else None
 
     def settled(self, walked: WalkedPartitions) -> PartitionedAdditiveModel:
         """Return the model of the sums of gradients of all partitions, once these lead to the leaf values."""
@@ -75,7 +75,7 @@ class AdditiveBuilder(Builder):
         if self.verify:
             compare_counts(self.adapter, fit, sums.counts)
         stages = self._stages(self.without_rows(fit), sums)
-        held = HeldAdditiveRows(
+        training_rows = HeldAdditiveRows(
             walked.rows,
             walked.sizes,
             walked.label_dtype,
@@ -86,7 +86,7 @@ class AdditiveBuilder(Builder):
         )
         return PartitionedAdditiveModel(
             **self.about,
-            held=held,
+            training_rows=training_rows,
             verification=self._verification(fit, sums, stages) if self.verify else None,
             verify=self.verify,
         )

@@ -17,8 +17,8 @@ from axil.adapters.boosted_fit import BoostedFit
 from axil.adapters.contract import Adapter, LeafTotals, Model, Totals
 from axil.dask.builder import Builder, WalkedPartitions, refuse_encoded
 from axil.dask.cluster import literal, task
-from axil.dask.exact_model import HeldExactRows, PartitionedExactModel, in_leaf_space
-from axil.dask.exact_rows import LeafSums, furthest_row, replay_partition
+from axil.dask.exact_model import PartitionedExactModel, in_leaf_space
+from axil.dask.exact_rows import HeldExactRows, LeafSums, furthest_row, replay_partition
 from axil.dask.training_rows import PartitionedRows, require_rows
 from axil.errors import UnsupportedModelError
 from axil.kernels.choose import host_backend
@@ -45,13 +45,13 @@ class ExactBuilder(Builder):
 
     def read(self, observed: list[Any]) -> tuple[list[BoostedFit], list[int]]:
         """Return the fits that the totals of the targets lead to, and the number of rows of each partition."""
-        totals: list[Totals] = self.cluster.collect([part.totals for part in observed])
+        totals: list[Totals] = self.cluster.collect([rows.totals for rows in observed])
         self.totals = reduce(add, totals)
         _check_totals(self.adapter, self.totals)
         fits = self.adapter.trees(PartitionedRows(self.totals))
         _refuse_sampled(fits, self.data.has_bags)
         _require_leaf_space(fits, self.limits.budget)
-        return fits, [part.n_rows for part in totals]
+        return fits, [partition_totals.n_rows for partition_totals in totals]
 
     def settled(self, walked: WalkedPartitions) -> PartitionedExactModel:
         """Return the model of the leaf sums of all partitions, once these are the model's."""
@@ -73,9 +73,11 @@ class ExactBuilder(Builder):
                 )
                 verifications.append(self._verified(walked, fit, sums, replay, trees, entry))
             entries.append(trees)
-        held = HeldExactRows(walked.rows, walked.sizes, walked.label_dtype, entries)
+        training_rows = HeldExactRows(walked.rows, walked.sizes, walked.label_dtype, entries)
         verification = worst(verifications) if self.verify else None
-        return PartitionedExactModel(**self.about, held=held, verification=verification)
+        return PartitionedExactModel(
+            **self.about, training_rows=training_rows, verification=verification
+        )
 
     @staticmethod
     def without_rows(fit: BoostedFit) -> BoostedFit:
@@ -115,8 +117,8 @@ class ExactBuilder(Builder):
         """Compare leaves and predictions with the model's."""
         leaf_error = check_leaves(self.adapter, self.without_rows(fit), replay, sums.extent)
         miss = self._furthest(walked, sums, trees, entry)
-        held = HeldPattern.of(replay, None)
-        return verified(self.adapter, fit, replay, sums.extent, leaf_error, miss, held)
+        pattern = HeldPattern.of(replay, None)
+        return verified(self.adapter, fit, replay, sums.extent, leaf_error, miss, pattern)
 
     def _furthest(
         self, walked: WalkedPartitions, sums: LeafSums, trees: BoostedTrees, entry: int

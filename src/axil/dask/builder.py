@@ -99,10 +99,10 @@ class Builder(ABC):
         arguments = zip(self.data.X, observed, self.data.bags, places(sizes, row_weights, held_out))
         work = type(self).walk_partition
         pairs = [task(work, *parts, shared) for parts in arguments]
-        held = self.cluster.hold([pair[i] for i in (0, 1) for pair in pairs])
-        rows, evidence = held[: len(pairs)], held[len(pairs) :]
-        label_types = self.cluster.collect([part.index.dtype for part in rows])
-        label_type = next(kind for kind, size in zip(label_types, sizes) if size)
+        results = self.cluster.hold([pair[0] for pair in pairs] + [pair[1] for pair in pairs])
+        rows, evidence = results[: len(pairs)], results[len(pairs) :]
+        label_types = self.cluster.collect([partition.index.dtype for partition in rows])
+        label_type = next(dtype for dtype, size in zip(label_types, sizes) if size)
         return WalkedPartitions(fits, rows, evidence, sizes, label_type)
 
     @property

@@ -15,7 +15,7 @@ from axil.arrays import FloatArray
 from axil.attribution import WEIGHTS, Kind, Quantity, Source
 from axil.attribution.leaf_matches import TreeWeights, tree_spreads
 from axil.dask.cluster import Cluster, literal, task
-from axil.dask.exact_rows import AdjointBatch, ExactPartition, cooccurrences
+from axil.dask.exact_rows import AdjointBatch, ExactPartition, HeldExactRows, cooccurrences
 from axil.dask.fits import (
     Fit,
     FitTreeWeights,
@@ -28,7 +28,6 @@ from axil.dask.fits import (
     residuals_of,
 )
 from axil.dask.model import PartitionedModel, refuse_other_order
-from axil.dask.on_workers import HeldRows
 from axil.dask.refits import Refits
 from axil.dask.row_deletions import Planned
 from axil.dask.training_rows import named
@@ -50,15 +49,6 @@ from axil.weights.leaf_space import LeafSpace
 ASKED_BYTES = 1 << 22  # of adjoints sent to the workers at a time: Dask warns of larger arguments
 
 
-@dataclass(frozen=True)
-class HeldExactRows(HeldRows):
-    """The training rows on the workers, and the trees here."""
-
-    entries: list[
-        BoostedTrees
-    ]  #: on structures without rows; leaf space comes with `in_leaf_space`
-
-
 def in_leaf_space(
     cluster: Cluster, partitions: list[Any], trees: BoostedTrees, entry: int, n_threads: int
 ) -> BoostedTrees:
@@ -76,7 +66,7 @@ def in_leaf_space(
 class PartitionedExactModel(PartitionedModel):
     """Training rows in partitions whose targets make the predictions; the trees are here, in leaf space."""
 
-    held: HeldExactRows
+    training_rows: HeldExactRows
     kept: Kept = field(default_factory=Kept)
 
     kind = Kind.EXACT
@@ -85,11 +75,11 @@ class PartitionedExactModel(PartitionedModel):
 
     @property
     def is_boosted(self) -> bool:
-        return not any(is_forest(entry.structure) for entry in self.held.entries)
+        return not any(is_forest(entry.structure) for entry in self.training_rows.entries)
 
     @property
     def shares_weights(self) -> bool:
-        return len(self.held.entries) == 1
+        return len(self.training_rows.entries) == 1
 
     def prepared(self) -> PartitionedExactModel:
         """This model, in leaf space."""
@@ -102,60 +92,69 @@ class PartitionedExactModel(PartitionedModel):
         return self.kept.get("entries", self._entries)
 
     def _entries(self) -> list[BoostedTrees]:
-        held = self.held
-        each = enumerate(held.entries)
+        rows = self.training_rows
         return [
-            in_leaf_space(self.cluster, held.partitions, entry, e, self.n_threads)
-            for e, entry in each
+            in_leaf_space(self.cluster, rows.partitions, trees, entry, self.n_threads)
+            for entry, trees in enumerate(rows.entries)
         ]
 
     @property
     def structures(self) -> list[Structure] | None:
         """The boosted trees of each group of outputs; None where there is a forest."""
-        found = [entry.structure for entry in self.held.entries]
-        return None if any(map(is_forest, found)) else found
+        structures = [entry.structure for entry in self.training_rows.entries]
+        return None if any(map(is_forest, structures)) else structures
 
     @property
     def trees(self) -> tuple[NDArray[np.int64], list[Any]]:
-        structures = [entry.structure for entry in self.held.entries]
+        structures = [entry.structure for entry in self.training_rows.entries]
         return all_n_leaves(structures), [
             slice(None) if s.columns is None else s.columns for s in structures
         ]
 
     @property
     def starts_elsewhere(self) -> bool:
-        return self.adapter.offset_replaces_base and not self.held.entries[0].structure.own_base
+        return (
+            self.adapter.offset_replaces_base
+            and not self.training_rows.entries[0].structure.own_base
+        )
 
     def most_asked(self) -> int:
-        total = sum(entry.structure.total_leaves for entry in self.held.entries)
+        total = sum(entry.structure.total_leaves for entry in self.training_rows.entries)
         return max(1, ASKED_BYTES // (8 * total))
 
     def asked(self, batch: Any, source: Source) -> Any:
         """The adjoints of a batch, from leaf space alone."""
         phi, beta, intercepts, leaves, totals = [], [], [], [], []
         for entry in self.entries:
-            met = np.ascontiguousarray(own_leaves(entry.structure, batch.coordinates))
+            query_leaves = np.ascontiguousarray(own_leaves(entry.structure, batch.coordinates))
+            base = batch.offsets.base
             if isinstance(batch, Combination):
-                adjoints, constants = entry.mixed_adjoints(met, batch.factors, batch.offsets.base)
-                met = met[:0]  # sums are in no leaf
+                adjoints, constants = entry.mixed_adjoints(query_leaves, batch.factors, base)
+                query_leaves = query_leaves[:0]  # sums are in no leaf
             else:
-                adjoints = entry.adjoints(met, batch.offsets.base)
-                constants = entry.intercepts(adjoints, entry.constants(met))
+                adjoints = entry.adjoints(query_leaves, base)
+                constants = entry.intercepts(adjoints, entry.constants(query_leaves))
             intercepts.append(constants)
             phi.append(adjoints.phi)
             beta.append(adjoints.beta)
-            leaves.append(met)
+            leaves.append(query_leaves)
             totals.append(entry.structure.total_weight)
-        own = batch.offsets.values
-        found = AdjointBatch(
-            phi, beta, intercepts, totals, leaves, own, batch.start, self.n_threads
+        query_batch = AdjointBatch(
+            phi,
+            beta,
+            intercepts,
+            totals,
+            leaves,
+            batch.offsets.values,
+            batch.start,
+            self.n_threads,
         )
         if source.quantity is Quantity.WEIGHT:
-            return found
+            return query_batch
         if source.quantity is not Quantity.CONTRIBUTION:
             self.refits.refuse_unknown("removal")
         return task(
-            Planned, literal(found), *self.refits.plans(source.quantity is Quantity.DELETION)
+            Planned, literal(query_batch), *self.refits.plans(source.quantity is Quantity.DELETION)
         )
 
     @property
@@ -165,19 +164,21 @@ class PartitionedExactModel(PartitionedModel):
 
     def predicted(self, queries: Queries) -> FloatArray:
         """(n, K): the predictions of the fit, offsets included, which must be the model's."""
-        made = self.refits.predicted(self.refits.fits(), queries)
-        check_answer(self.verification, made, queries.labels, lambda: queries.predictions)
-        return made
+        predictions = self.refits.predicted(self.refits.fits(), queries)
+        check_answer(self.verification, predictions, queries.labels, lambda: queries.predictions)
+        return predictions
 
     # -- changes of the training rows -----------------------------------------------------------------------------------
 
     @property
     def has_first_order(self) -> bool:
-        return all(entry.structure.linear_leaves.mixing is None for entry in self.held.entries)
+        return all(
+            entry.structure.linear_leaves.mixing is None for entry in self.training_rows.entries
+        )
 
     @property
     def rescales_trees(self) -> bool:
-        return any(entry.structure.coefficients is not None for entry in self.held.entries)
+        return any(entry.structure.coefficients is not None for entry in self.training_rows.entries)
 
     def _tree_weights(self, rule: str) -> TreeWeights:
         fits = self.refits.fits()
@@ -193,26 +194,26 @@ class PartitionedExactModel(PartitionedModel):
 
     @property
     def bends(self) -> bool:
-        return any(bends(entry.structure) for entry in self.held.entries)
+        return any(bends(entry.structure) for entry in self.training_rows.entries)
 
     def n_replayed(self) -> int:
         return self.refits.n_refits()
 
     def positions(self, rows: Any) -> list[list[int]]:
-        """Where the rows that labels name, or truth values in the partitions of X_train mark, stand in their partitions."""
+        """Return the positions in each partition of the rows that labels name, or that truth values of X_train mark."""
         if dask.is_dask_collection(rows):
-            masks = [list(one) for one in enumerate(self.cut(rows, "rows"))]
-            return [one.tolist() for one in self.shards.collected(marked, None, masks)]
-        asked = inputs.asked_labels(rows)
-        found = self.shards.collected(places, asked)
-        which = np.bincount(np.concatenate([one[0] for one in found]), minlength=len(asked))
-        if (which == 0).any():
-            missing = np.flatnonzero(which == 0)
+            masks = [list(numbered) for numbered in enumerate(self.cut(rows, "rows"))]
+            return [marks.tolist() for marks in self.shards.collected(marked, None, masks)]
+        labels = inputs.asked_labels(rows)
+        places_by_partition = self.shards.collected(places, labels)
+        which_labels = np.concatenate([pair[0] for pair in places_by_partition])
+        missing = np.flatnonzero(np.bincount(which_labels, minlength=len(labels)) == 0)
+        if len(missing):
             raise InputError(
-                f"rows names row {shown(asked[missing[0]])} ({len(missing)} of {len(asked)} are unknown); expected labels of "
+                f"rows names row {shown(labels[missing[0]])} ({len(missing)} of {len(labels)} are unknown); expected labels of "
                 "training rows: the index of a Dask DataFrame, else positions from 0."
             )
-        return [one[1].tolist() for one in found]
+        return [pair[1].tolist() for pair in places_by_partition]
 
     # -- errors of the training rows ------------------------------------------------------------------------------------
 
@@ -220,29 +221,27 @@ class PartitionedExactModel(PartitionedModel):
         return self.cut(given, "out_of_fold")
 
     def training_errors(self, folds: Any, compute: Any, method: str) -> tuple[Sequence[Any], str]:
-        shards, forest = self.shards, all(is_forest(entry.structure) for entry in self.held.entries)
+        shards = self.shards
         if folds is not None:
-            return shards.each(
-                out_of_fold_of, None, [list(one) for one in enumerate(folds)]
-            ), "out-of-fold"
-        if forest and any(
-            shards.collected(lambda part, *_: any(s.leaves_rows_out for s in part.structures))
-        ):
+            numbered_folds = [list(numbered) for numbered in enumerate(folds)]
+            return shards.each(out_of_fold_of, None, numbered_folds), "out-of-fold"
+        forests = all(is_forest(entry.structure) for entry in self.training_rows.entries)
+        if forests and any(shards.collected(leaves_rows_out)):
             return shards.each(out_of_bag_of, self.refits.fits()), "out-of-bag"
         if method == "leaves" and self.structures is not None:
             return shards.each(left_over, (self.refits.fits(), self.n_threads)), "fit"
-        found = shards.each(errors_of, None, self.refits.left_out())
-        known: Known = shards.total(known_of, None, found)
+        errors = shards.each(errors_of, None, self.refits.left_out())
+        known: Known = shards.total(known_of, None, errors)
         if known.complete <= known.rows / 2:
             raise UnsupportedQuestionError(
                 "calibrate",
                 "most training rows are alone in one of their leaves, so that no fit without them says how large errors are",
                 "Pass out_of_fold=, predictions of the training rows by your own cross-validation, or use rows in memory.",
             )
-        return found, "leave-one-out"
+        return errors, "leave-one-out"
 
     def served(self) -> list[slice]:
-        return served(len(self.held.entries))
+        return served(len(self.training_rows.entries))
 
     def with_residuals(self, allowed: Sequence[Any]) -> Sequence[Any]:
         """The rows that may be listed with their residuals, for adjusted targets."""
@@ -252,35 +251,40 @@ class PartitionedExactModel(PartitionedModel):
     def without(self, queries: Queries, rows: Any) -> WithoutRows:
         """Return predictions of the fit, and of the fit without these rows; the splits are held fixed."""
         self.refits.refuse_unknown("without")
-        before, left = self.predicted(queries), self.refits.without(rows)
-        if left is None:
+        before = self.predicted(queries)
+        fits = self.refits.without(rows)
+        if fits is None:
             raise InputError(
                 "Without these rows none of any weight is left; ask for a smaller set."
             )
-        emptied = [fit.structure.emptied for fit in left]
-        n_emptied = sum(int(own.sum()) for own in emptied if own is not None)
-        return WithoutRows(before, self.refits.predicted(left, queries), n_emptied)
+        emptied = [fit.structure.emptied for fit in fits]
+        n_emptied = sum(int(leaves.sum()) for leaves in emptied if leaves is not None)
+        return WithoutRows(before, self.refits.predicted(fits, queries), n_emptied)
 
     def without_groups(self, queries: Queries, coded: Sequence[Any]) -> WithoutGroups:
-        """Predictions without each of some groups of training rows."""
+        """Return predictions without each of some groups of training rows."""
         self.refits.refuse_unknown("removal")
-        names = self.cluster.collect([task(counted, pair) for pair in coded])
-        whole = np.concatenate([own for own, _ in names if len(own)])
-        codes, groups = inputs.group_codes(whole, len(whole))
-        counts, local, done = np.zeros(len(groups), dtype=np.intp), [], 0
-        for own, sizes in names:
-            code = codes[done : done + len(own)]
-            counts[code] += sizes
-            local.append(dict(zip(code.tolist(), range(len(own)))))
-            done += len(own)
+        groups_by_partition = self.cluster.collect([task(counted, pair) for pair in coded])
+        all_names = np.concatenate([names for names, _ in groups_by_partition if len(names)])
+        codes, groups = inputs.group_codes(all_names, len(all_names))
+        counts = np.zeros(len(groups), dtype=np.intp)
+        local_codes: list[dict[int, int]] = []  # of each partition, by the code among all
+        start = 0
+        for names, sizes in groups_by_partition:
+            partition_codes = codes[start : start + len(names)]
+            counts[partition_codes] += sizes
+            local_codes.append(dict(zip(partition_codes.tolist(), range(len(names)))))
+            start += len(names)
         before = self.predicted(queries)
         after = np.full((*before.shape, len(groups)), np.nan)
-        for g in track(range(len(groups)), "groups"):
-            left = self.refits.without(
-                [task(members, pair, own.get(g, -1)) for pair, own in zip(coded, local)]
-            )
-            if left is not None:
-                after[:, :, g] = self.refits.predicted(left, queries)
+        for group in track(range(len(groups)), "groups"):
+            rows = [
+                task(members, pair, codes_here.get(group, -1))
+                for pair, codes_here in zip(coded, local_codes)
+            ]
+            fits = self.refits.without(rows)
+            if fits is not None:
+                after[:, :, group] = self.refits.predicted(fits, queries)
         return WithoutGroups(groups, counts, before, after)
 
     def left_out_predictions(self, compute: Any) -> FloatArray:
@@ -295,11 +299,14 @@ class PartitionedExactModel(PartitionedModel):
         return np.concatenate(self.cluster.collect(self.refits.left_out()))
 
     def prove(self, batch: Any, predictions: FloatArray | None) -> None:
-        made = self.predicted(batch) if predictions is None else predictions
-        check_answer(self.verification, made, batch.labels, lambda: batch.predictions, batch.sizes)
+        if predictions is None:
+            predictions = self.predicted(batch)
+        check_answer(
+            self.verification, predictions, batch.labels, lambda: batch.predictions, batch.sizes
+        )
 
     def bytes_per_query(self, source: Source, whole: bool = False) -> int:
-        entries = self.held.entries
+        entries = self.training_rows.entries
         return 8 * (
             self.shape[0] * len(entries)
             if whole
@@ -315,26 +322,36 @@ def errors_of(partition: ExactPartition, _: Any, predictions: FloatArray) -> Flo
     return np.asarray(partition.targets - predictions)
 
 
-def out_of_fold_of(partition: ExactPartition, _: Any, given: tuple[int, Any]) -> FloatArray:
-    """(n, K): the same, by a user's own predictions; the number of the partition comes with them."""
-    number, predictions = given
-    n, n_outputs = partition.targets.shape
+def out_of_fold_of(partition: ExactPartition, _: Any, numbered: tuple[int, Any]) -> FloatArray:
+    """Return the errors of a user's own predictions, (n, K); the number of the partition comes with them."""
+    number, predictions = numbered
+    n_rows, n_outputs = partition.targets.shape
     with named(number):
         refuse_other_order(partition, predictions, "out_of_fold")
-        return errors_of(partition, None, inputs.as_table(predictions, n, n_outputs, "out_of_fold"))
+        table = inputs.as_table(predictions, n_rows, n_outputs, "out_of_fold")
+        return errors_of(partition, None, table)
+
+
+def leaves_rows_out(partition: ExactPartition, *_: Any) -> bool:
+    """Return whether trees were fitted without some of these rows."""
+    return any(structure.leaves_rows_out for structure in partition.structures)
 
 
 def out_of_bag_of(partition: ExactPartition, fits: list[Fit], _: Any) -> FloatArray:
-    """(n, K): the same, by the trees of a forest that were fitted without each row; nan where there is none."""
-    parts = []
-    for e, fit in enumerate(fits):
-        fitted = fit.on(partition, e)
-        s, leaves = fitted.structure, fitted.structure.leaves()
-        made, held = np.zeros_like(fitted.targets), np.zeros(s.n_rows)
+    """Return the errors (n, K) of the trees of a forest that were fitted without each row; nan where there is none."""
+    errors = []
+    for entry, fit in enumerate(fits):
+        fitted = fit.on(partition, entry)
+        s = fitted.structure
+        leaves = s.leaves()
+        sums, shares = np.zeros_like(fitted.targets), np.zeros(s.n_rows)
         for t, final in enumerate(s.final):
-            out = s.draws[(s.cells[t] // s.n_leaves[t]).astype(np.intp)] == 0
-            made += np.where(out[:, None], final * fit.values[s.entries(t, leaves[t])], 0.0)
-            held += np.where(out, final, 0.0)
-        share = np.divide(s.final.sum(), held, out=np.full_like(held, np.nan), where=held != 0)
-        parts.append(fitted.targets - (made * share[:, None] + s.beta[-1] * fit.base))
-    return np.concatenate(parts, axis=1)
+            is_out = s.draws[(s.cells[t] // s.n_leaves[t]).astype(np.intp)] == 0
+            values = fit.values[s.entries(t, leaves[t])]
+            sums += np.where(is_out[:, None], final * values, 0.0)
+            shares += np.where(is_out, final, 0.0)
+        scale = np.divide(
+            s.final.sum(), shares, out=np.full_like(shares, np.nan), where=shares != 0
+        )
+        errors.append(fitted.targets - (sums * scale[:, None] + s.beta[-1] * fit.base))
+    return np.concatenate(errors, axis=1)

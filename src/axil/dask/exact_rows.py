@@ -10,19 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
+from axil.adapters.boosted_fit import BoostedFit
 from axil.arrays import FloatArray
 from axil.attribution import Attribution, Effects, Quantity
 from axil.attribution.block_effects import NoEffects
 from axil.attribution.leaf_matches import SharedLeaves, leaf_rows
 from axil.attribution.weight_effects import WeightEffects
-from axil.dask.on_workers import HeldPart
+from axil.dask.on_workers import HeldPart, HeldRows
 from axil.dask.training_rows import ObservedRows, Place, SharedFit, named
 from axil.kernels.choose import host_backend
 from axil.machine.memory import Budget, Limits
 from axil.replay.build import own_leaves_of, with_rows
 from axil.replay.checks import Extent, Miss, furthest, with_predictions
 from axil.replay.recover import assign_leaves, fitted_structure, regularisation_of
-from axil.replay.walk import walk
+from axil.replay.walk import Walked, walk
 from axil.structure import (
     CutRows,
     LinearLeaves,
@@ -37,6 +38,14 @@ from axil.weights.boosting import BoostedTrees
 from axil.weights.leaf_space import cooccurrence
 from axil.weights.passes import Adjoints, leaf_sums
 from axil.weights.tree_answers import ReadOutAnswer
+
+
+@dataclass(frozen=True)
+class HeldExactRows(HeldRows):
+    """The training rows on the workers, and the trees here."""
+
+    #: on structures without rows; leaf space comes with `in_leaf_space`
+    entries: list[BoostedTrees]
 
 
 @dataclass(frozen=True)
@@ -78,36 +87,34 @@ class ExactPartition(HeldPart, Attribution["AdjointBatch | DeletionQueries"]):
         return query_batch.effects(self, quantity)
 
     def weight_effects(self, query_batch: AdjointBatch | DeletionQueries) -> Effects:
-        assert isinstance(query_batch, AdjointBatch)
-        asked = query_batch
-        n_outputs, several = self.targets.shape[1], len(self.structures) > 1
+        batch = query_batch
+        assert isinstance(batch, AdjointBatch)
         if not len(self.index):
-            parts = np.concatenate(asked.intercepts, axis=1)
-            served: list[Sequence[int]] = (
-                [(k,) for k in range(n_outputs)] if several else [range(n_outputs)]
-            )
-            return NoEffects(
-                served, np.broadcast_to(parts, (len(parts), n_outputs)) + asked.offsets, asked.first
-            )
+            return self._no_effects(batch)
+        backend = host_backend(batch.n_threads)
         answers = []
-        for e, s in enumerate(self.structures):
-            own = replace(
-                s, total=asked.totals[e], offsets=None
-            )  # whose sums are in the intercepts
-            adjoints = Adjoints(asked.phi[e], asked.beta[e])
-            answers.append(
-                ReadOutAnswer(
-                    BoostedTrees(own, host_backend(asked.n_threads)), adjoints, asked.intercepts[e]
-                )
-            )
-        targets = [self.own_targets(e) for e in range(len(answers))]
-        weights = WeightEffects(answers, targets, asked.offsets, asked.first)
+        for entry, structure in enumerate(self.structures):
+            # The sums of offsets are in the intercepts.
+            whole = replace(structure, total=batch.totals[entry], offsets=None)
+            adjoints = Adjoints(batch.phi[entry], batch.beta[entry])
+            trees = BoostedTrees(whole, backend)
+            answers.append(ReadOutAnswer(trees, adjoints, batch.intercepts[entry]))
+        targets = [self.own_targets(entry) for entry in range(len(answers))]
+        weights = WeightEffects(answers, targets, batch.offsets, batch.first)
         weights.alike = lambda: SharedLeaves.of(
-            leaf_rows(self.structures, 0, host_backend(asked.n_threads)),
-            asked.leaves,
-            asked.n_threads,
+            leaf_rows(self.structures, 0, backend), batch.leaves, batch.n_threads
         )
         return weights
+
+    def _no_effects(self, batch: AdjointBatch) -> Effects:
+        """Return the effects of a partition without rows: the intercepts alone."""
+        n_outputs = self.targets.shape[1]
+        intercepts = np.concatenate(batch.intercepts, axis=1)
+        outputs: list[Sequence[int]] = [range(n_outputs)]
+        if len(self.structures) > 1:
+            outputs = [(k,) for k in range(n_outputs)]
+        starts = np.broadcast_to(intercepts, (len(intercepts), n_outputs)) + batch.offsets
+        return NoEffects(outputs, starts, batch.first)
 
 
 class DeletionQueries(Protocol):
@@ -144,6 +151,31 @@ class LeafSums(RowTotals):
     offsets: FloatArray | None  #: (L, K) of weight * draw * offset
     extent: Extent
 
+    @classmethod
+    def of(
+        cls,
+        fit: BoostedFit,
+        walked: Walked,
+        structure: Structure,
+        targets: FloatArray,
+        n_threads: int,
+    ) -> LeafSums:
+        """Return the sums of the rows of a structure, with targets (n, K)."""
+        rows = host_backend(n_threads).rows_of(structure)
+        offsets = structure.offsets
+        offset_sums = None if offsets is None else leaf_sums(structure, rows, offsets)
+        started = targets if offsets is None else targets - offsets
+        return cls(
+            walked.counts,
+            walked.leaf_weights,
+            walked.drawn_weights,
+            walked.sums,
+            walked.cut,
+            leaf_sums(structure, rows, started),
+            offset_sums,
+            Extent.of(targets, fit.row_weights, offsets, walked.score),
+        )
+
 
 @dataclass(frozen=True)
 class Evidence(Transferable):
@@ -158,45 +190,36 @@ def replay_partition(
 ) -> tuple[ExactPartition, Evidence]:
     """Assign the rows to their leaves and walk them through the fit; cost as on one machine, n * T cell numbers kept."""
     X, labels = place.read(X, observed, shared.adapter)
-    adapter, n = shared.adapter, len(observed.targets)
+    n_rows = len(observed.targets)
     with named(place.number):
-        bags = inputs.as_bags(bags, n)
+        bags = inputs.as_bags(bags, n_rows)
     limits = Limits(shared.n_threads, Budget(None))  # of this worker
-    leaves = assign_leaves(adapter, X, n, all_n_leaves(shared.fits), limits)
-    asked = np.arange(0, n, max(1, -(-n // shared.n_checked)))
+    leaves = assign_leaves(shared.adapter, X, n_rows, all_n_leaves(shared.fits), limits)
+    checked = np.arange(0, n_rows, max(1, -(-n_rows // shared.n_checked)))
     structures, sums, scores = [], [], []
-    for e, (trees, output) in enumerate(zip(shared.fits, served(len(shared.fits)))):
-        trees = replace(trees, row_weights=place.row_weights[e], held_out=place.held_out[e])
-        trees = with_rows(trees, observed.weights, bags)
-        own = (
-            leaves if trees.columns is None else own_leaves_of(leaves, trees.columns, limits.budget)
-        )
-        targets, offsets = (
-            observed.targets[:, output],
-            None if observed.offsets is None else observed.offsets[:, output],
-        )
-        walked = walk(adapter, trees, own, targets, offsets, limits)
-        scale = regularisation_of(trees).scale(walked.leaf_weights)
-        alone = LinearLeaves(scale, None, None, {})  # that of all rows is not known here
-        free = walked.leaf_weights if walked.cut is None else walked.cut.free
-        structure = fitted_structure(trees, walked.cells, walked.draws, free, alone, offsets)
-        rows = host_backend(shared.n_threads).rows_of(structure)
+    for entry, (fit, output) in enumerate(zip(shared.fits, served(len(shared.fits)))):
+        fit = replace(fit, row_weights=place.row_weights[entry], held_out=place.held_out[entry])
+        fit = with_rows(fit, observed.weights, bags)
+        tree_leaves = leaves
+        if fit.columns is not None:
+            tree_leaves = own_leaves_of(leaves, fit.columns, limits.budget)
+        targets = observed.targets[:, output]
+        offsets = None if observed.offsets is None else observed.offsets[:, output]
+        walked = walk(shared.adapter, fit, tree_leaves, targets, offsets, limits)
+        structure = _structure_of(fit, walked, offsets)
         structures.append(structure)
-        sums.append(
-            LeafSums(
-                walked.counts,
-                walked.leaf_weights,
-                walked.drawn_weights,
-                walked.sums,
-                walked.cut,
-                leaf_sums(structure, rows, targets if offsets is None else targets - offsets),
-                None if offsets is None else leaf_sums(structure, rows, offsets),
-                Extent.of(targets, trees.row_weights, offsets, walked.score),
-            )
-        )
-        scores.append(with_predictions(adapter, X, asked, offsets, walked.score, output))
+        sums.append(LeafSums.of(fit, walked, structure, targets, shared.n_threads))
+        scores.append(with_predictions(shared.adapter, X, checked, offsets, walked.score, output))
     partition = ExactPartition(place.start, observed.targets_as_given, labels, structures)
     return partition, Evidence(sums, scores)
+
+
+def _structure_of(fit: BoostedFit, walked: Walked, offsets: FloatArray | None) -> Structure:
+    """Return the structure of these rows alone; the active set of all rows is not known here."""
+    scale = regularisation_of(fit).scale(walked.leaf_weights)
+    leaves = LinearLeaves(scale, None, None, {})
+    weights = walked.leaf_weights if walked.cut is None else walked.cut.free
+    return fitted_structure(fit, walked.cells, walked.draws, weights, leaves, offsets)
 
 
 def cooccurrences(partition: ExactPartition, entry: int, n_threads: int) -> FloatArray:
@@ -211,22 +234,19 @@ def furthest_row(
     partition: ExactPartition,
     evidence: Evidence,
     entry: int,
-    made: tuple[FloatArray, FloatArray],
+    leaf_values_and_base: tuple[FloatArray, FloatArray],
     n_threads: int,
 ) -> Miss | None:
-    """Where predictions ``made`` of leaf values (L, K) and a base (K,) are furthest from the model's; None: no rows."""
+    """Return where sums of leaf values (L, K) and a base (K,) are furthest from the model's predictions; None: no rows."""
     score = evidence.scores[entry]
     if not len(score):
         return None
-    found, structure, (values, base) = (
-        np.empty(score.shape),
-        partition.structures[entry],
-        aligned(made),
-    )
-    host_backend(n_threads).rows_of(structure).read_out(
-        structure.by_cells(values, drawn=False), base, None, 0, found
-    )
+    structure = partition.structures[entry]
+    leaf_values, base = aligned(leaf_values_and_base)
+    predictions = np.empty(score.shape)
+    table = structure.by_cells(leaf_values, drawn=False)
+    host_backend(n_threads).rows_of(structure).read_out(table, base, None, 0, predictions)
     if structure.offsets is not None:
-        found += structure.offsets
-    miss = furthest(found, score)
+        predictions += structure.offsets
+    miss = furthest(predictions, score)
     return replace(miss, row=partition.start + miss.row)

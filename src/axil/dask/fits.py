@@ -64,17 +64,17 @@ class RowPart:
 
     @classmethod
     def of(cls, partition: ExactPartition, entry: int, row: int) -> RowPart:
-        s, at = partition.structures[entry], slice(row, row + 1)
-        target, parts = partition.own_targets(entry)[row], Parts.of_rows(s, at)
-        weight = 1.0 if s.row_weights is None else float(s.row_weights[row])
-        started = target if s.offsets is None else target - s.offsets[row]
+        """Return the part of the row at this position of a partition."""
+        s = partition.structures[entry]
+        parts = Parts.of_rows(s, slice(row, row + 1))
+        target = partition.own_targets(entry)[row]
         return cls(
-            partition.start + row,
-            weight,
-            target,
-            started,
-            parts.leaf[:, 0],
-            np.array(parts.weight[:, 0]),
+            number=partition.start + row,
+            weight=1.0 if s.row_weights is None else float(s.row_weights[row]),
+            target=target,
+            started=target if s.offsets is None else target - s.offsets[row],
+            leaves=parts.leaf[:, 0],
+            drawn=np.array(parts.weight[:, 0]),
         )
 
     def taken_from(self, sums: RowSums) -> RowSums:
@@ -93,69 +93,75 @@ class RowPart:
 
 
 def refits_of(
-    together: FloatArray,
+    cooccurrences: FloatArray,
     structure: Structure,
     sums: RowSums,
-    rows: list[list[RowPart]],
+    rows_of_partitions: list[list[RowPart]],
     n_threads: int,
 ) -> dict[int, Fit]:
-    """Fits without single rows, by their number, from sums over all rows: L^2 multiplications each, and no pass over rows."""
-    found, counted = {}, np.array(together, order="C")
-    for part in (part for own in rows for part in own):
-        at = np.ix_(part.leaves, part.leaves)
-        before = counted[at]
-        left = part.taken_from(replace(sums, together=counted))
-        if left.weight > 0:
-            found[part.number] = Fit.without(structure, left, n_threads)
-        counted[at] = before
-    return found
+    """Return fits without single rows, by their number, from sums over all rows.
+
+    L^2 multiplications each, and no pass over rows.
+    """
+    fits = {}
+    counts = np.array(cooccurrences, order="C")
+    for rows in rows_of_partitions:
+        for row in rows:
+            at = np.ix_(row.leaves, row.leaves)
+            before = counts[at]
+            sums_left = row.taken_from(replace(sums, together=counts))
+            if sums_left.weight > 0:
+                fits[row.number] = Fit.without(structure, sums_left, n_threads)
+            counts[at] = before
+    return fits
 
 
 def row_sums(
-    partition: ExactPartition, entry: int, gone: Any, counted: bool, n_threads: int
+    partition: ExactPartition, entry: int, dropped: Any, with_cooccurrences: bool, n_threads: int
 ) -> RowSums:
-    """Return the sums over these rows without those at the positions ``gone``; with co-occurrences where ``counted``."""
+    """Return the sums over these rows without those at the positions ``dropped``."""
     s, targets = partition.structures[entry], partition.own_targets(entry)
-    if len(gone):
+    if len(dropped):
         weights = np.ones(s.n_rows) if s.row_weights is None else s.row_weights.copy()
-        weights[gone] = 0.0
+        weights[dropped] = 0.0
         s = replace(s, row_weights=weights)
     rows = host_backend(n_threads).rows_of(s)
-    ones, started = np.ones((s.n_rows, 1)), targets if s.offsets is None else targets - s.offsets
-    weight = float(s.n_rows) if s.row_weights is None else float(s.row_weights.sum())
-    moment = targets.sum(axis=0) if s.row_weights is None else s.row_weights @ targets
-    together = np.asarray(cooccurrence(s, rows, 0, s.n_trees)) if counted else None
-    n_rows = s.n_rows - len(np.unique(np.asarray(gone, dtype=np.intp)))
+    started = targets if s.offsets is None else targets - s.offsets
+    if s.row_weights is None:
+        weight, moment = float(s.n_rows), targets.sum(axis=0)
+    else:
+        weight, moment = float(s.row_weights.sum()), s.row_weights @ targets
+    n_dropped = len(np.unique(np.asarray(dropped, dtype=np.intp)))
     return RowSums(
         weight,
-        n_rows,
+        s.n_rows - n_dropped,
         moment,
-        leaf_sums(s, rows, ones)[:, 0],
+        leaf_sums(s, rows, np.ones((s.n_rows, 1)))[:, 0],
         leaf_sums(s, rows, started),
-        together,
+        np.asarray(cooccurrence(s, rows, 0, s.n_trees)) if with_cooccurrences else None,
     )
 
 
-def places(partition: ExactPartition, asked: NDArray[Any], _: Any) -> IntArray:
-    """(2, found): which of the labels asked for these rows have, and the positions of these rows."""
-    return inputs.places_among(asked, partition.index)
+def places(partition: ExactPartition, labels: NDArray[Any], _: Any) -> IntArray:
+    """Return which of the labels these rows have, and the positions of these rows, (2, n_labels_here)."""
+    return inputs.places_among(labels, partition.index)
 
 
-def marked(partition: ExactPartition, _: Any, given: list[Any]) -> IntArray:
-    """The positions of the rows that truth values mark: the number of the partition, and its truth values."""
-    number, mask = given
+def marked(partition: ExactPartition, _: Any, numbered: list[Any]) -> IntArray:
+    """Return the positions of the rows that truth values mark; the number of the partition comes with them."""
+    number, mask = numbered
     with named(number):
         return np.flatnonzero(inputs.as_mask(mask, len(partition.index), "rows"))
 
 
 def counted(coded: tuple[IntArray, NDArray[Any]]) -> tuple[NDArray[Any], IntArray]:
-    """The names of a partition's groups, and how many rows each has."""
+    """Return the names of a partition's groups, and how many rows each has."""
     codes, groups = coded
     return groups, np.bincount(codes, minlength=len(groups))
 
 
 def members(coded: tuple[IntArray, NDArray[Any]], code: int) -> IntArray:
-    """The positions of a partition's rows of one group, by its number there; -1: it has none."""
+    """Return the positions of a partition's rows of one group, by its number there; -1: it has none."""
     return np.flatnonzero(coded[0] == code)
 
 
@@ -209,13 +215,13 @@ class Fit(Transferable):
 
     def on(self, partition: ExactPartition, entry: int) -> FittedValues:
         """This fit with a partition's rows in it."""
-        own = partition.structures[entry]
+        rows = partition.structures[entry]
         s = replace(
             self.structure,
-            cells=own.cells,
-            row_weights=own.row_weights,
-            offsets=own.offsets,
-            draws=own.draws,
+            cells=rows.cells,
+            row_weights=rows.row_weights,
+            offsets=rows.offsets,
+            draws=rows.draws,
         )
         return FittedValues(s, partition.own_targets(entry), self.base, self.values, self.sums)
 
@@ -233,29 +239,32 @@ def space_of(structure: Structure, together: FloatArray | None, n_threads: int) 
 
 
 def residual_sums(partition: ExactPartition, entry: int, fit: Fit) -> FloatArray:
-    """(L, K): the sums of weight * draw * residual over these rows, tree by tree."""
+    """Return the sums of weight * draw * residual over these rows, tree by tree, (L, K)."""
     fitted = fit.on(partition, entry)
-    s, found = fitted.structure, np.zeros_like(fit.values)
+    s = fitted.structure
+    sums = np.zeros_like(fit.values)
     for rows in spans(s.n_rows, max(1, WALKED // s.n_trees)):
         weights = np.ones(rows.stop - rows.start) if s.row_weights is None else s.row_weights[rows]
-        for one in fitted.steps(rows):
-            np.add.at(found, one.leaf, (weights * one.drawn)[:, None] * one.residual)
-    return found
+        for step in fitted.steps(rows):
+            np.add.at(sums, step.leaf, (weights * step.drawn)[:, None] * step.residual)
+    return sums
 
 
 def left_over(
     partition: ExactPartition, shared: tuple[list[Fit], int], _: Any = None
 ) -> FloatArray:
-    """(n, K): targets less the predictions of these rows, whose offsets may stand in for the base."""
-    parts, (fits, n_threads) = [], shared
-    for e, fit in enumerate(fits):
-        fitted = fit.on(partition, e)
-        s, out = fitted.structure, np.empty_like(fitted.targets)
-        table = s.by_cells(np.repeat(s.final, s.n_leaves)[:, None] * fit.values, drawn=False)
-        rows = host_backend(n_threads).rows_of(s)
-        rows.read_out(np.ascontiguousarray(table), s.own_base * s.beta[-1] * fit.base, None, 0, out)
-        parts.append(fitted.started() - out)
-    return np.concatenate(parts, axis=1)
+    """Return targets less the predictions of these rows, (n, K); their offsets may stand in for the base."""
+    residuals = []
+    fits, n_threads = shared
+    for entry, fit in enumerate(fits):
+        fitted = fit.on(partition, entry)
+        s = fitted.structure
+        predictions = np.empty_like(fitted.targets)
+        table = np.ascontiguousarray(s.by_cells(fitted.added, drawn=False))
+        base = s.own_base * s.beta[-1] * fit.base
+        host_backend(n_threads).rows_of(s).read_out(table, base, None, 0, predictions)
+        residuals.append(fitted.started() - predictions)
+    return np.concatenate(residuals, axis=1)
 
 
 def leaf_row_counts(partition: ExactPartition, entry: int, _: Any = None) -> IntArray:

@@ -36,7 +36,7 @@ class PartitionedModel(VerifiedModel):
     location = Location.PARTITIONS
 
     adapter: Any
-    held: HeldRows
+    training_rows: HeldRows
     cluster: Cluster
     limits: Limits
     verification: Any
@@ -48,11 +48,11 @@ class PartitionedModel(VerifiedModel):
 
     @property
     def shape(self) -> tuple[int, int]:
-        return sum(self.held.sizes), self.adapter.n_outputs
+        return sum(self.training_rows.sizes), self.adapter.n_outputs
 
     @property
     def shards(self) -> OnWorkers:
-        return OnWorkers(self.cluster, self.held.partitions, self.held.sizes)
+        return OnWorkers(self.cluster, self.training_rows.partitions, self.training_rows.sizes)
 
     @property
     def targets(self) -> Any:
@@ -62,13 +62,16 @@ class PartitionedModel(VerifiedModel):
     @property
     def index(self) -> Any:
         """(N,): a Dask array of the labels of the training rows, in the partitions of the collection."""
-        return self._column("index", (), self.held.label_dtype)
+        return self._column("index", (), self.training_rows.label_dtype)
 
     def _column(self, name: str, shape: tuple[int, ...], dtype: Any) -> Any:
-        held = zip(self.held.partitions, self.held.sizes)
-        return da.concatenate(
-            [da.from_delayed(getattr(part, name), (n, *shape), dtype) for part, n in held if n]
-        )
+        rows = self.training_rows
+        columns = [
+            da.from_delayed(getattr(partition, name), (size, *shape), dtype)
+            for partition, size in zip(rows.partitions, rows.sizes)
+            if size
+        ]
+        return da.concatenate(columns)
 
     @property
     def gathered(self) -> tuple[FloatArray, NDArray[Any]]:
@@ -76,13 +79,11 @@ class PartitionedModel(VerifiedModel):
         return self.kept.get("gathered", self._gather)
 
     def _gather(self) -> tuple[FloatArray, NDArray[Any]]:
-        held = [part for part, size in zip(self.held.partitions, self.held.sizes) if size]
-        found = (
-            self.cluster.collect([getattr(part, name) for part in held])
-            for name in ("targets", "index")
-        )
-        targets, labels = map(np.concatenate, found)
-        return targets, labels
+        rows = self.training_rows
+        filled = [partition for partition, size in zip(rows.partitions, rows.sizes) if size]
+        targets = self.cluster.collect([partition.targets for partition in filled])
+        labels = self.cluster.collect([partition.index for partition in filled])
+        return np.concatenate(targets), np.concatenate(labels)
 
     @property
     def table(self) -> Any:
@@ -132,9 +133,9 @@ class PartitionedModel(VerifiedModel):
         return self.shards.each(coded_rows, what, self.cut(labels, what))
 
     def gathered_groups(self, labels: Any, what: str = "groups") -> tuple[IntArray, NDArray[Any]]:
-        found = self.cluster.collect(list(self.coded(labels, what)))
-        names = np.concatenate([own[codes] for codes, own in found if len(codes)])
-        return inputs.group_codes(names, len(names), what)
+        coded = self.cluster.collect(list(self.coded(labels, what)))
+        row_names = np.concatenate([names[codes] for codes, names in coded if len(codes)])
+        return inputs.group_codes(row_names, len(row_names), what)
 
     def n_groups(self, coded: Sequence[Any]) -> int:
         return sum(self.cluster.collect([task(len, pair[1]) for pair in coded]))
@@ -153,7 +154,7 @@ class PartitionedModel(VerifiedModel):
         choice = Choice(
             inputs.as_count(k, "k"), distinct=rules.distinct is not None, n_threads=self.n_threads
         )
-        nothing: list[Any] = [None] * len(self.held.sizes)
+        nothing: list[Any] = [None] * len(self.training_rows.sizes)
         masks, by_query, keys, values = nothing, nothing, nothing, nothing
         if rules.is_by_query:
             each = [self._masks(rules.among, one) for one in known.each_query()]
@@ -189,7 +190,10 @@ class PartitionedModel(VerifiedModel):
         rows, back = np.unique(positions, return_inverse=True)
         pairs = list(by_partition(rows, self.shards.starts))
         found: list[Taken] = self.cluster.collect(
-            [task(taken, self.parts_of_X[p], self.held.partitions[p], own) for p, own in pairs]
+            [
+                task(taken, self.parts_of_X[p], self.training_rows.partitions[p], own)
+                for p, own in pairs
+            ]
         )
         parts = [self._checked(p, one, wanted) for (p, _), one in zip(pairs, found)]
         if not parts:

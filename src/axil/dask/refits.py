@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from axil.arrays import FloatArray
 from axil.dask.cluster import added, literal, task
-from axil.dask.exact_rows import cooccurrences
+from axil.dask.exact_rows import HeldExactRows, cooccurrences
 from axil.dask.fits import Fit, RowSums, refits_of, residual_sums, row_sums
 from axil.dask.row_deletions import (
     DeletionPlan,
@@ -22,6 +22,7 @@ from axil.dask.row_deletions import (
 )
 from axil.errors import UnsupportedQuestionError
 from axil.replay.queries import Queries
+from axil.structure import Structure
 from axil.weights.engine import own_leaves
 from axil.weights.fit_rules import bends
 from axil.weights.forest import is_forest
@@ -40,50 +41,64 @@ class Refits:
     model: Any  #: `PartitionedExactModel`
 
     def fits(self) -> list[Fit]:
-        """The fit to the targets as given, entry by entry; made once."""
-        found: list[Fit] = self.model.kept.get(
-            "fits", lambda: [self._fit(e) for e in range(len(self.model.entries))]
+        """Return the fit to the targets as given, entry by entry; made once."""
+        fits: list[Fit] = self.model.kept.get(
+            "fits", lambda: [self._fit(entry) for entry in range(len(self.model.entries))]
         )
-        return found
+        return fits
 
-    def _fit(self, e: int) -> Fit:
-        space = self.model.entries[e].leaf_space
+    @property
+    def _rows(self) -> HeldExactRows:
+        rows: HeldExactRows = self.model.training_rows
+        return rows
+
+    def _fit(self, entry: int) -> Fit:
+        space = self.model.entries[entry].leaf_space
         assert space is not None
-        fit = Fit.of(space, self._sums_without(e, [()] * len(self.model.held.sizes), False))
+        fit = Fit.of(space, self._sums_of_all(entry))
         if not bends(fit.structure):
             return fit
-        shared = literal(fit)
-        sums = self.model.cluster.total(
-            [task(residual_sums, part, e, shared) for part in self.model.held.partitions]
-        )
-        return replace(fit, sums=sums)
+        shared_fit = literal(fit)
+        tasks = [task(residual_sums, rows, entry, shared_fit) for rows in self._rows.partitions]
+        return replace(fit, sums=self.model.cluster.total(tasks))
 
-    def _sums_without(self, e: int, gone: list[Any], counted: bool) -> Any:
-        held = zip(self.model.held.partitions, gone)
-        return self.model.cluster.total(
-            [task(row_sums, part, e, own, counted, self.model.n_threads) for part, own in held]
-        )
+    def _sums_of_all(self, entry: int) -> RowSums:
+        nothing = [()] * len(self._rows.sizes)
+        return self._sums_without(entry, nothing, with_cooccurrences=False)
 
-    def without(self, gone: list[Any]) -> list[Fit] | None:
-        """The fits without the rows at these positions, one list for each partition; None: no weight is left."""
-        found = []
-        for e, entry in enumerate(self.model.held.entries):
-            sums = self._sums_without(e, gone, not is_forest(entry.structure))
+    def _sums_without(
+        self, entry: int, dropped: Sequence[Any], with_cooccurrences: bool
+    ) -> RowSums:
+        """Return the sums over all partitions without the rows at these positions in each of them."""
+        n_threads = self.model.n_threads
+        tasks = [
+            task(row_sums, rows, entry, positions, with_cooccurrences, n_threads)
+            for rows, positions in zip(self._rows.partitions, dropped)
+        ]
+        sums: RowSums = self.model.cluster.total(tasks)
+        return sums
+
+    def without(self, dropped: Sequence[Any]) -> list[Fit] | None:
+        """Return the fits without the rows at these positions of each partition; None: no weight is left."""
+        fits = []
+        for entry, trees in enumerate(self._rows.entries):
+            sums = self._sums_without(entry, dropped, not is_forest(trees.structure))
             if sums.weight <= 0:
                 return None
-            found.append(Fit.without(entry.structure, sums, self.model.n_threads))
-        return found
+            fits.append(Fit.without(trees.structure, sums, self.model.n_threads))
+        return fits
 
     def predicted(self, fits: list[Fit], queries: Queries) -> FloatArray:
-        """(n, K): predictions of these fits, offsets included."""
-        leaves = [
-            np.ascontiguousarray(own_leaves(fit.structure, queries.coordinates)) for fit in fits
-        ]
-        parts = [fit.predictions(met, queries.offsets.base) for fit, met in zip(fits, leaves)]
-        return np.concatenate(parts, axis=1) + queries.offsets.values
+        """Return the predictions of these fits, (n, K), offsets included."""
+        predictions = []
+        for fit in fits:
+            leaves = np.ascontiguousarray(own_leaves(fit.structure, queries.coordinates))
+            predictions.append(fit.predictions(leaves, queries.offsets.base))
+        return np.concatenate(predictions, axis=1) + queries.offsets.values
 
     def refuse_unknown(self, question: str) -> None:
-        for entry in self.model.held.entries:
+        """Refuse a question whose deletions follow from more than sums over partitions."""
+        for entry in self._rows.entries:
             rule = known_regularisation(entry.structure, question)
             if entry.structure.cut is not None:
                 raise UnsupportedQuestionError(
@@ -99,100 +114,108 @@ class Refits:
                 )
 
     def plans(self, exact: bool) -> tuple[Any, list[Any]]:
-        """Plans of all entries, shared, and their responses, held; without these and levels unless ``exact``."""
+        """Return the plans of all entries, shared, and their responses, held; without these and levels unless ``exact``."""
         self.fits()
-        found: tuple[Any, list[Any]] = self.model.kept.get(
+        plans: tuple[Any, list[Any]] = self.model.kept.get(
             ("plans", exact), lambda: self._made_plans(exact)
         )
-        return found
+        return plans
 
     def _made_plans(self, exact: bool) -> tuple[Any, list[Any]]:
-        plans, known = [], []
-        for e, fit in enumerate(self.fits()):
-            plan, responses = (
-                self._exact_plan(e, fit) if exact else (DeletionPlan(fit, [(0.0, fit)], {}), None)
-            )
+        plans, all_responses = [], []
+        for entry, fit in enumerate(self.fits()):
+            if exact and not is_forest(fit.structure):
+                plan, responses = self._exact_plan(entry, fit)
+            else:
+                plan, responses = DeletionPlan(fit, [(0.0, fit)], {}), None
             plans.append(plan)
-            known.append(responses)
-        return self.model.cluster.share(plans), known
+            all_responses.append(responses)
+        return self.model.cluster.share(plans), all_responses
 
-    def _exact_plan(self, e: int, fit: Fit) -> tuple[DeletionPlan, Any]:
-        structure, n_threads, cluster, held = (
-            fit.structure,
-            self.model.n_threads,
-            self.model.cluster,
-            self.model.held,
-        )
-        if is_forest(structure):
-            return DeletionPlan(fit, [(0.0, fit)], {}), None
-        weights = cluster.collect([task(row_weights_of, part, e) for part in held.partitions])
-        shares = [
-            float(share) for share in shares_of(structure, np.unique(np.concatenate(weights)))
-        ]
-        structures = [at_share(structure, share) for share in shares]
-        counted = added([task(cooccurrences, part, e, n_threads) for part in held.partitions])
-        sums = self._sums_without(e, [()] * len(held.sizes), False)
-        pair = task(levels_of, counted, literal(structures), literal(sums), n_threads)
-        fits, responses = cluster.hold([pair[0], pair[1]])
-        plan = DeletionPlan(fit, list(zip(shares, cluster.collect([fits])[0])), {})
-        return replace(plan, refits=self._refits(e, plan, responses, counted, sums)), responses
+    def _exact_plan(self, entry: int, fit: Fit) -> tuple[DeletionPlan, Any]:
+        cluster, n_threads = self.model.cluster, self.model.n_threads
+        partitions = self._rows.partitions
+        weights = cluster.collect([task(row_weights_of, rows, entry) for rows in partitions])
+        distinct_weights = np.unique(np.concatenate(weights))
+        shares = [float(share) for share in shares_of(fit.structure, distinct_weights)]
+        structures = [at_share(fit.structure, share) for share in shares]
+        counts = added([task(cooccurrences, rows, entry, n_threads) for rows in partitions])
+        sums = self._sums_of_all(entry)
+        pair = task(levels_of, counts, literal(structures), literal(sums), n_threads)
+        level_fits, responses = cluster.hold([pair[0], pair[1]])
+        levels = list(zip(shares, cluster.collect([level_fits])[0]))
+        plan = DeletionPlan(fit, levels, {})
+        return replace(plan, refits=self._refits(entry, plan, responses, counts, sums)), responses
 
     def _refits(
-        self, e: int, plan: DeletionPlan, responses: Any, counted: Any, sums: RowSums
+        self, entry: int, plan: DeletionPlan, responses: Any, counts: Any, sums: RowSums
     ) -> dict[int, Fit]:
-        """Fits without rows that the formula does not hold for, by their number among all rows; see `InLeafSpace.by_replay`."""
-        fit, held, starts, cluster = (
-            plan.fit,
-            self.model.held,
-            self.model.shards.starts,
-            self.model.cluster,
+        """Return the fits without rows that the formula does not hold for, by their number among all rows.
+
+        See `InLeafSpace.by_replay`. ``counts`` (L, L) are the co-occurrences of leaves over all rows, delayed.
+        """
+        structure = plan.fit.structure
+        cluster, n_threads = self.model.cluster, self.model.n_threads
+        shared_structure = literal(structure)
+        sum_table = None
+        if bends(structure) and structure.linear_leaves.mixing is None:
+            (sum_table,) = cluster.hold(
+                [task(responses_of_sums, counts, shared_structure, n_threads)]
+            )
+        shared_plan = literal(plan)
+        pairs = cluster.collect(
+            [
+                task(replayed_rows, rows, entry, shared_plan, responses, sum_table, n_threads)
+                for rows in self._rows.partitions
+            ]
         )
-        shared, n_threads, by_sums = literal(fit.structure), self.model.n_threads, None
-        if bends(fit.structure) and fit.structure.linear_leaves.mixing is None:
-            (by_sums,) = cluster.hold([task(responses_of_sums, counted, shared, n_threads)])
-        asked = literal(plan), responses, by_sums, n_threads
-        found = cluster.collect([task(replayed_rows, part, e, *asked) for part in held.partitions])
-        heavy, parts = [own for own, _ in found], [own for _, own in found]
-        n, changing = sum(map(len, heavy)), sum(map(len, parts))
-        if n > MOST_REFITS:
+        heavy_rows = [heavy for heavy, _ in pairs]
+        changing_rows = [changing for _, changing in pairs]
+        self._require_few(sum(map(len, heavy_rows)), sum(map(len, changing_rows)), structure)
+        refits: dict[int, Fit] = {}
+        if any(changing_rows):
+            work = task(
+                refits_of,
+                counts,
+                shared_structure,
+                literal(sums),
+                literal(changing_rows),
+                n_threads,
+            )
+            refits = cluster.collect([work])[0]
+        for partition, rows in enumerate(heavy_rows):
+            start = int(self.model.shards.starts[partition])
+            for row in rows:
+                dropped: list[Any] = [()] * len(self._rows.sizes)
+                dropped[partition] = [row]
+                row_sums_left = self._sums_without(entry, dropped, with_cooccurrences=True)
+                if row_sums_left.weight > 0:
+                    refits[start + row] = Fit.without(structure, row_sums_left, n_threads)
+        return refits
+
+    def _require_few(self, n_heavy: int, n_changing: int, structure: Structure) -> None:
+        """Refuse more refits without single rows than passes over all rows, or memory, allow."""
+        if n_heavy > MOST_REFITS:
             raise UnsupportedQuestionError(
                 "removal",
-                f"{n} training rows outweigh all others in one of their leaves by far, and each takes a fit without it over all "
-                f"partitions (at most {MOST_REFITS} are made)",
+                f"{n_heavy} training rows outweigh all others in one of their leaves by far, and each takes a fit without "
+                f"it over all partitions (at most {MOST_REFITS} are made)",
                 'Use method="first-order", without(X, rows) for some rows, or training rows in memory.',
             )
         self.model.budget.require(
-            8 * 8 * changing * fit.structure.total_leaves,
-            f"The fits without {changing:,} training rows, which may change a pattern (L1, clips, bounds),",
+            8 * 8 * n_changing * structure.total_leaves,
+            f"The fits without {n_changing:,} training rows, which may change a pattern (L1, clips, bounds),",
             "Ask without(X, rows) for some rows, use training rows in memory, or raise memory_limit.",
         )
-        refits: dict[int, Fit] = {}
-        if changing:
-            refits = cluster.collect(
-                [task(refits_of, counted, shared, literal(sums), literal(parts), n_threads)]
-            )[0]
-        for p, row in chain.from_iterable(
-            [(p, row) for row in rows] for p, rows in enumerate(heavy)
-        ):
-            gone: list[Any] = [()] * len(held.sizes)
-            gone[p] = [row]
-            left = self._sums_without(e, gone, True)
-            if left.weight > 0:
-                refits[int(starts[p]) + row] = Fit.without(
-                    fit.structure, left, self.model.n_threads
-                )
-        return refits
 
     def n_refits(self) -> int:
-        """How many rows the fits without single rows are made again for."""
+        """Return the number of rows whose leave-one-out fit must be computed again."""
         plans: list[DeletionPlan] = self.model.cluster.collect([self.plans(True)[0]])[0]
         return max(len(plan.refits or ()) for plan in plans)
 
     def left_out(self) -> list[Any]:
-        """(n, K) of each partition, delayed: the predictions of its rows by fits without them."""
+        """Return the predictions (n, K) of the rows of each partition by fits without them, delayed."""
         self.refuse_unknown("leave_one_out")
-        plans, known = self.plans(True)
-        return [
-            task(alone, part, plans, known, self.model.n_threads)
-            for part in self.model.held.partitions
-        ]
+        plans, responses = self.plans(True)
+        n_threads = self.model.n_threads
+        return [task(alone, rows, plans, responses, n_threads) for rows in self._rows.partitions]

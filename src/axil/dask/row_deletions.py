@@ -59,35 +59,32 @@ class Responses(Transferable):
 class Planned(Transferable):
     """Queries with the fits that effects of deletions are computed from; lists have one for each entry of the fitted trees."""
 
-    asked: AdjointBatch
+    batch: AdjointBatch
     plans: list[DeletionPlan]
-    known: list[Responses | None]
+    responses: list[Responses | None]
 
     def effects(self, partition: ExactPartition, quantity: Quantity) -> Effects:
         """Return the effects of a partition's rows: `DELETION`, `FIRST_ORDER` or `CONTRIBUTION`."""
-        n, n_outputs = len(self.asked.offsets), partition.targets.shape[1]
+        n_queries, n_outputs = len(self.batch.offsets), partition.targets.shape[1]
         if not len(partition.index):
-            return NoEffects(
-                [(k,) for k in range(n_outputs)], np.zeros((n, n_outputs)), self.asked.first
-            )
-        parts = zip(self.plans, self.known)
-        found = [
-            effects_of(partition, e, *pair, quantity, self.asked) for e, pair in enumerate(parts)
+            outputs: list[Sequence[int]] = [(k,) for k in range(n_outputs)]
+            return NoEffects(outputs, np.zeros((n_queries, n_outputs)), self.batch.first)
+        effects = [
+            effects_of(partition, entry, plan, responses, quantity, self.batch)
+            for entry, (plan, responses) in enumerate(zip(self.plans, self.responses))
         ]
-        return DeletionEffects(found, partition.targets.shape, n)
+        return DeletionEffects(effects, partition.targets.shape, n_queries)
 
 
 def row_weights_of(partition: ExactPartition, entry: int) -> FloatArray:
-    """The different row weights of these rows, sorted, the least and the largest among them."""
-    weights = partition.structures[entry].row_weights
-    found = (
-        np.ones(min(partition.structures[entry].n_rows, 1))
-        if weights is None
-        else np.unique(weights)
-    )
-    return (
-        found if len(found) <= MANY else found[np.linspace(0, len(found) - 1, MANY).astype(np.intp)]
-    )
+    """Return the different row weights of these rows, sorted, the least and the largest among them."""
+    structure = partition.structures[entry]
+    if structure.row_weights is None:
+        return np.ones(min(structure.n_rows, 1))
+    weights = np.unique(structure.row_weights)
+    if len(weights) <= MANY:
+        return weights
+    return weights[np.linspace(0, len(weights) - 1, MANY).astype(np.intp)]
 
 
 def levels_of(
@@ -109,66 +106,77 @@ def replayed_rows(
     partition: ExactPartition,
     entry: int,
     plan: DeletionPlan,
-    known: Responses,
-    sums: FloatArray | None,
+    responses: Responses,
+    sum_table: FloatArray | None,
     n_threads: int,
 ) -> tuple[list[int], list[RowPart]]:
-    """The rows that the formula does not hold for: positions of those that outweigh the rest of a leaf, and the others.
+    """Return the rows that the formula does not hold for.
 
-    ``sums`` (L, L): responses of leaf sums to leaf sums, where there is a pattern.
+    Parameters
+    ----------
+    sum_table : array of shape (L, L), optional
+        The responses of leaf sums to leaf sums, where there is an active set.
+
+    Returns
+    -------
+    list of int, list of RowPart
+        The positions of the rows that outweigh the rest of a leaf, and the other rows.
     """
-    s, n = plan.fit.on(partition, entry).structure, len(partition.index)
-    if not n:
+    structure = plan.fit.on(partition, entry).structure
+    n_rows = len(partition.index)
+    if not n_rows:
         return [], []
-    every, heavy = slice(0, n), Which(s, Parts.dominant)(slice(0, n))
-    if s.linear_leaves.mixing is not None:  # leaves depend on others, and no formula knows how
-        found = np.arange(n)
+    every_row = slice(0, n_rows)
+    is_heavy = Which(structure, Parts.dominant)(every_row)
+    if (
+        structure.linear_leaves.mixing is not None
+    ):  # leaves depend on others, and no formula knows how
+        rows = np.arange(n_rows)
     else:
-        found = deletion_of(
-            partition, entry, replace(plan, refits=None), known, n_threads, sums
-        ).by_replay(every)
-    return np.flatnonzero(heavy).tolist(), [
-        RowPart.of(partition, entry, int(row)) for row in found if not heavy[row]
-    ]
+        unknown = replace(plan, refits=None)
+        deletion = deletion_of(partition, entry, unknown, responses, n_threads, sum_table)
+        rows = deletion.by_replay(every_row)
+    others = [RowPart.of(partition, entry, int(row)) for row in rows if not is_heavy[row]]
+    return np.flatnonzero(is_heavy).tolist(), others
 
 
 def effects_of(
     partition: ExactPartition,
     entry: int,
     plan: DeletionPlan,
-    known: Responses | None,
+    responses: Responses | None,
     quantity: Quantity,
-    asked_of: AdjointBatch,
+    batch: AdjointBatch,
 ) -> Sequence[RowEffects]:
-    """The effects of these rows on each output that an entry serves."""
-    fitted, queries = plan.fit.on(partition, entry), asked_of.leaves[entry]
-    rows = host_backend(asked_of.n_threads).rows_of(fitted.structure)
+    """Return the effects of these rows on each output that an entry serves."""
+    fitted, query_leaves = plan.fit.on(partition, entry), batch.leaves[entry]
+    rows = host_backend(batch.n_threads).rows_of(fitted.structure)
     if quantity is Quantity.CONTRIBUTION:
-        return removal.pushes(rows, fitted, queries)
+        return removal.pushes(rows, fitted, query_leaves)
     if quantity is Quantity.FIRST_ORDER:
-        adjoints = Adjoints(asked_of.phi[entry], asked_of.beta[entry])
+        adjoints = Adjoints(batch.phi[entry], batch.beta[entry])
         return [removal.ReadOutEffects(fit, adjoints) for fit in removal.fits(rows, fitted)]
     if is_forest(fitted.structure):
-        mean = plan.fit.mean
         return [
-            ForestEffects(fitted, queries, k, asked_of.n_threads, mean)
-            for k in range(fitted.values.shape[1])
+            ForestEffects(fitted, query_leaves, output, batch.n_threads, plan.fit.mean)
+            for output in range(fitted.values.shape[1])
         ]
-    assert known is not None
-    return deletion_of(partition, entry, plan, known, asked_of.n_threads).effects(queries)
+    assert responses is not None
+    deletion = deletion_of(partition, entry, plan, responses, batch.n_threads)
+    return deletion.effects(query_leaves)
 
 
 def deletion_of(
     partition: ExactPartition,
     entry: int,
     plan: DeletionPlan,
-    known: Responses,
+    responses: Responses,
     n_threads: int,
     sums: FloatArray | None = None,
 ) -> InLeafSpace:
-    """The fits without each of these rows."""
+    """Return the fits without each of these rows."""
     backend, levels, refits, start = host_backend(n_threads), [], plan.refits, partition.start
-    for (share, fit), table in zip(plan.levels, known.tables):
+    for (share, fit), table in zip(plan.levels, responses.tables):
         fitted = fit.on(partition, entry)
         space = LeafSpace(fitted.structure, None, backend, responses=table)
         levels.append(Level.of(share, backend.rows_of(fitted.structure), fitted, space))
@@ -243,22 +251,29 @@ def forest_changes(
 def alone(
     partition: ExactPartition,
     plans: list[DeletionPlan],
-    known: list[Responses | None],
+    responses: list[Responses | None],
     n_threads: int,
 ) -> FloatArray:
-    """(n, K): the predictions of these rows by fits without them; nan where no other row says anything of one."""
-    found, n_outputs = [], partition.targets.shape[1]
-    for e, (plan, tables) in enumerate(zip(plans, known)):
-        if not is_forest(plan.fit.structure):
+    """Return the predictions of these rows by fits without them, (n, K); nan where no other row says anything of one."""
+    n_outputs = partition.targets.shape[1]
+    predictions = []
+    for entry, (plan, tables) in enumerate(zip(plans, responses)):
+        if is_forest(plan.fit.structure):
+            fitted = plan.fit.on(partition, entry)
+            predictions.append(_forest_alone(fitted, plan.fit.mean, n_outputs))
+        else:
             assert tables is not None
-            found.append(left_out(deletion_of(partition, e, plan, tables, n_threads)).predictions)
-            continue
-        fitted = plan.fit.on(partition, e)
-        s, made, beside = fitted.structure, np.empty_like(fitted.targets), beside_of(fitted)
-        for rows in blocks_of(s, s.n_trees * n_outputs, BLOCK_ENTRIES):
-            changes = forest_changes(fitted, rows, beside, plan.fit.mean)
-            made[rows] = fitted.predictions(s.leaves(rows)) + np.einsum(
-                "t,tjk->jk", s.final, changes
-            )
-        found.append(made)
-    return np.concatenate(found, axis=1)
+            deletion = deletion_of(partition, entry, plan, tables, n_threads)
+            predictions.append(left_out(deletion).predictions)
+    return np.concatenate(predictions, axis=1)
+
+
+def _forest_alone(fitted: FittedValues, mean: FloatArray, n_outputs: int) -> FloatArray:
+    """Return the predictions (n, K) of the rows of a forest by fits without them."""
+    s, beside = fitted.structure, beside_of(fitted)
+    predictions = np.empty_like(fitted.targets)
+    for rows in blocks_of(s, s.n_trees * n_outputs, BLOCK_ENTRIES):
+        changes = forest_changes(fitted, rows, beside, mean)
+        moved = np.einsum("t,tjk->jk", s.final, changes)
+        predictions[rows] = fitted.predictions(s.leaves(rows)) + moved
+    return predictions

@@ -191,12 +191,12 @@ def places(
     held_out: list[BoolArray | None],
 ) -> list[Place]:
     """Return the places of partitions of these sizes, from what each fit says of all rows."""
-    found = []
+    partition_places = []
     for number, (first, last) in enumerate(pairwise(np.cumsum([0, *sizes]).tolist())):
         own_weights = [None if weights is None else weights[first:last] for weights in row_weights]
         own_held_out = [None if rows is None else rows[first:last] for rows in held_out]
-        found.append(Place(number, first, own_weights, own_held_out))
-    return found
+        partition_places.append(Place(number, first, own_weights, own_held_out))
+    return partition_places
 
 
 def n_checked_rows(sizes: list[int]) -> int:
