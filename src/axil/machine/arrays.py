@@ -12,13 +12,15 @@ from axil.arrays import FloatArray
 
 
 def is_host(array: Any) -> bool:
-    """Whether an array is NumPy's own."""
+    """Return whether an array is NumPy's own."""
     return isinstance(array, np.ndarray)
 
 
 def namespace(array: Any) -> Any:
-    """The module that an array comes from: numpy, or cupy for one on a GPU."""
-    return np if is_host(array) else sys.modules[type(array).__module__.partition(".")[0]]
+    """Return the module that an array comes from: numpy, or cupy for one on a GPU."""
+    if is_host(array):
+        return np
+    return sys.modules[type(array).__module__.partition(".")[0]]
 
 
 def have_same_values(first: NDArray[Any], second: NDArray[Any]) -> bool:
@@ -27,33 +29,43 @@ def have_same_values(first: NDArray[Any], second: NDArray[Any]) -> bool:
 
 
 def is_away(values: Any) -> bool:
-    """Whether values lie on a GPU, by their own account."""
+    """Return whether values lie on a GPU, by their own account."""
     return not is_host(values) and hasattr(values, "__cuda_array_interface__")
 
 
 def module_of(values: Any) -> str:
-    """The module whose arrays answers about these values are: that of an array on a GPU which has a way back, else numpy."""
-    return (
-        str(namespace(values).__name__) if is_away(values) and hasattr(values, "get") else "numpy"
-    )
+    """Return the name of the module whose arrays answer a question about these values.
+
+    It is the module of an array on a GPU that can be copied back, else numpy.
+    """
+    if is_away(values) and hasattr(values, "get"):
+        return str(namespace(values).__name__)
+    return "numpy"
 
 
-def like(array: NDArray[Any], other: Any) -> Any:
-    """A host array where ``other`` is: itself, or a copy on the device."""
-    return array if is_host(other) else namespace(other).asarray(array)
+def like(array: NDArray[Any], neighbour: Any) -> Any:
+    """Return a host array where ``neighbour`` is: itself, or a copy on the device."""
+    if is_host(neighbour):
+        return array
+    return namespace(neighbour).asarray(array)
 
 
 def host(array: Any) -> FloatArray:
-    """An array of numbers on the host: itself, or a copy."""
-    found: FloatArray = array if is_host(array) else array.get()
-    return found
+    """Return an array of numbers on the host: itself, or a copy."""
+    on_host: FloatArray = array if is_host(array) else array.get()
+    return on_host
 
 
-def where(holds: Any, values: Any, other: float) -> Any:
-    """Values where a condition holds, else another number; no copy of the values where it holds for all of them."""
-    return values if np.all(holds) else np.where(holds, values, other)
+def where(condition: Any, values: Any, fallback: float) -> Any:
+    """Return values where a condition holds, else a number; without a copy where it holds for all of them."""
+    if np.all(condition):
+        return values
+    return np.where(condition, values, fallback)
 
 
 def largest_size(numbers: FloatArray) -> float:
-    """The largest absolute value, 0 of none, nan where there is one; no array of absolute values is made."""
+    """Return the largest absolute value: 0 of no numbers, nan where there is one.
+
+    No array of absolute values is made.
+    """
     return float(max(numbers.max(initial=0.0), -numbers.min(initial=0.0)))

@@ -15,7 +15,7 @@ from axil.errors import InputError
 
 @contextmanager
 def atomic(path: Path) -> Iterator[Path]:
-    """Yields a path to write a file or a directory to, and puts the result in the place of ``path`` at the end.
+    """Yield a path to write a file or a directory to, and put the result in the place of ``path`` at the end.
 
     The new file is written inside a directory of its own beside the old one, so that it gets the permissions of any new file.
     Links are followed. A device or a pipe is written to directly, because it has nothing to replace.
@@ -28,16 +28,17 @@ def atomic(path: Path) -> Iterator[Path]:
     with _in_words(path):
         folder = Path(tempfile.mkdtemp(prefix=".axil-", suffix=".part", dir=place.parent))
         try:
-            part, before = folder / "new", folder / "before"
-            yield part
+            new_path = folder / "new"
+            old_path = folder / "before"
+            yield new_path
             if not place.is_dir():
-                os.replace(part, place)
+                os.replace(new_path, place)
                 return
-            os.rename(place, before)  # a directory cannot be replaced in one step
+            os.rename(place, old_path)  # a directory cannot be replaced in one step
             try:
-                os.rename(part, place)
+                os.rename(new_path, place)
             except BaseException:
-                os.rename(before, place)
+                os.rename(old_path, place)
                 raise
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -48,26 +49,26 @@ def whole(place: Path, text: str, only_new: bool = False) -> None:
 
     Many threads and processes may write the same file at once: it is always one of theirs.
     """
-    part = f"{place.parent}{os.sep}.{secrets.token_hex(8)}.part"
+    new_path = f"{place.parent}{os.sep}.{secrets.token_hex(8)}.part"
     with _in_words(place):
         try:
-            with open(part, "xb", buffering=0) as file:
+            with open(new_path, "xb", buffering=0) as file:
                 file.write(text.encode("utf-8", "replace"))  # half a character is no reason to stop
             if not only_new:
-                os.replace(part, place)
+                os.replace(new_path, place)
                 return
             with suppress(FileExistsError):
-                os.link(part, place)  # unlike a rename it fails where something is
-            os.unlink(part)
+                os.link(new_path, place)  # unlike a rename it fails where something is
+            os.unlink(new_path)
         except BaseException:
             with suppress(OSError):
-                os.unlink(part)
+                os.unlink(new_path)
             raise
 
 
 @contextmanager
 def _in_words(path: Path) -> Iterator[None]:
-    """Turns what the system says of a disk or of rights into an InputError that names the file."""
+    """Turn an error of the disk or of rights into an InputError that names the file."""
     try:
         yield
     except BrokenPipeError:

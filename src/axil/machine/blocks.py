@@ -12,25 +12,26 @@ Each = Callable[[Callable[[slice], None]], None]  # has some work done on every 
 
 
 def spans(n: int, step: int) -> list[slice]:
-    """The numbers 0..n - 1 in blocks of ``step`` and a last one of what is left."""
+    """Return the numbers 0..n - 1 in blocks of ``step``; the last block may be shorter."""
     return [slice(first, min(first + step, n)) for first in range(0, n, step)]
 
 
 @contextmanager
 def row_blocks(n_rows: int, n_threads: int) -> Iterator[Each]:
-    """Gives a function that has work done on every block of `BLOCK_ROWS` rows, by threads that take blocks in turn."""
+    """Yield a function that has work done on every block of `BLOCK_ROWS` rows, by threads that take blocks in turn."""
+    blocks = spans(n_rows, BLOCK_ROWS)
+    n_workers = max(1, min(n_threads, len(blocks)))
 
-    def some(work: Callable[[slice], None], part: int, parts: int) -> None:
-        for rows in spans(n_rows, BLOCK_ROWS)[part::parts]:
+    def work_on_some(work: Callable[[slice], None], worker: int) -> None:
+        for rows in blocks[worker::n_workers]:
             work(rows)
 
-    parts = max(1, min(n_threads, -(-n_rows // BLOCK_ROWS)))
-    with ThreadPoolExecutor(parts) as pool:
+    with ThreadPoolExecutor(n_workers) as pool:
 
-        def each(work: Callable[[slice], None]) -> None:
-            if parts == 1:
-                some(work, 0, 1)
+        def work_on_all(work: Callable[[slice], None]) -> None:
+            if n_workers == 1:
+                work_on_some(work, 0)
             else:
-                list(pool.map(lambda part: some(work, part, parts), range(parts)))
+                list(pool.map(lambda worker: work_on_some(work, worker), range(n_workers)))
 
-        yield each
+        yield work_on_all

@@ -23,16 +23,15 @@ TILE = 16  # queries that kernels work on together: a larger batch is a multiple
 
 
 def free_memory() -> int:
-    """Bytes that can be taken without swapping: what the system reports, within the container's limit."""
+    """Return the bytes that can be taken without swapping: what the system reports, within the container's limit."""
     free = []
     try:
         pages = Path("/proc/meminfo").read_text(encoding="ascii")
         free.append(1024 * int(pages.split("MemAvailable:")[1].split()[0]))
         limit = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
         if limit != "max":
-            free.append(
-                int(limit) - int(Path("/sys/fs/cgroup/memory.current").read_text(encoding="ascii"))
-            )
+            used = Path("/sys/fs/cgroup/memory.current").read_text(encoding="ascii")
+            free.append(int(limit) - int(used))
     except (OSError, IndexError, ValueError):
         pass
     if not free:
@@ -44,12 +43,14 @@ def free_memory() -> int:
 
 
 def in_words(n_bytes: float) -> str:
-    """A size for people: "3.2 GiB"."""
+    """Return a size for people: "3.2 GiB"."""
     for unit in ("bytes", "KiB", "MiB", "GiB", "TiB"):
         if n_bytes < 1024 or unit == "TiB":
             break
         n_bytes /= 1024
-    return f"{n_bytes:.0f} {unit}" if unit == "bytes" else f"{n_bytes:.1f} {unit}"
+    if unit == "bytes":
+        return f"{n_bytes:.0f} bytes"
+    return f"{n_bytes:.1f} {unit}"
 
 
 class Budget:
@@ -73,14 +74,19 @@ class Budget:
 
     @property
     def available(self) -> int:
-        return int(SHARE * self.free()) if self.limit is None else self.limit
+        """The bytes that one request may take now."""
+        if self.limit is None:
+            return int(SHARE * self.free())
+        return self.limit
 
     def batch_size(self, bytes_per_query: int, taken: int = 0) -> int:
-        """The number of queries to ask at a time, where something else takes, or will take, ``taken`` bytes."""
+        """Return the number of queries to ask at a time, where something else takes, or will take, ``taken`` bytes."""
         # A quarter: the batch before may still be there, and work goes on.
-        held = min(self.batch_bytes, (self.available - taken) // 4)
-        size = int(max(1, min(held // bytes_per_query, MOST_QUERIES)))
-        return size if size < TILE else size // TILE * TILE
+        batch_bytes = min(self.batch_bytes, (self.available - taken) // 4)
+        size = int(max(1, min(batch_bytes // bytes_per_query, MOST_QUERIES)))
+        if size < TILE:
+            return size
+        return size // TILE * TILE
 
     def require(self, n_bytes: int, what: str, instead: str) -> None:
         """Raise, before anything is allocated, if this many bytes do not fit."""
@@ -92,7 +98,7 @@ class Budget:
             )
 
     def empty(self, shape: tuple[int, int], dtype: Any, what: str, instead: str) -> NDArray[Any]:
-        """An array of rows times trees, in a file where there is a place for it; not initialised."""
+        """Return an array of rows times trees, in a file where there is a place for it; not initialised."""
         n_bytes = shape[0] * shape[1] * np.dtype(dtype).itemsize
         if self.scratch is None or not n_bytes:
             self.require(n_bytes, what, instead)
@@ -104,9 +110,8 @@ class Budget:
                 "Choose a directory on a larger disk."
             )
         try:
-            with tempfile.TemporaryFile(
-                dir=self.scratch
-            ) as file:  # the mapping outlives the file's name and its handle
+            # The mapping outlives the file's name and its handle.
+            with tempfile.TemporaryFile(dir=self.scratch) as file:
                 _allocate(file, n_bytes)
                 return np.asarray(np.memmap(file, dtype, "r+", shape=shape))
         except OSError as error:
@@ -122,11 +127,8 @@ def _allocate(file: IO[bytes], n_bytes: int) -> None:
         try:
             return os.posix_fallocate(file.fileno(), 0, n_bytes)
         except OSError as error:
-            if error.errno not in (
-                errno.EINVAL,
-                errno.EOPNOTSUPP,
-                errno.ENOSYS,
-            ):  # what this file system cannot do
+            not_supported = errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS
+            if error.errno not in not_supported:
                 raise
     zeros = bytes(min(n_bytes, 1 << 20))
     for start in range(0, n_bytes, len(zeros)):

@@ -18,23 +18,25 @@ _one_bar = Lock()  # held by the work whose bar is on the screen
 
 def track(steps: Sequence[T], what: str) -> Iterable[T]:
     """Iterate over the steps; a bar appears if that takes longer than `PATIENCE`, unless one is there that this is part of."""
-    watched = sys.stderr is not None and (sys.stderr.isatty() or "ipykernel" in sys.modules)
-    return _shown(steps, what) if watched and len(steps) > 1 else steps
+    is_watched = sys.stderr is not None and (sys.stderr.isatty() or "ipykernel" in sys.modules)
+    if is_watched and len(steps) > 1:
+        return _shown(steps, what)
+    return steps
 
 
 @contextmanager
 def silent() -> Iterator[None]:
-    """No bar appears while this lasts: the place of the one that may is taken."""
-    taken = _one_bar.acquire(blocking=False)
+    """Keep bars from appearing while this lasts, by taking the place of the one that may."""
+    is_acquired = _one_bar.acquire(blocking=False)
     try:
         yield
     finally:
-        if taken:
+        if is_acquired:
             _one_bar.release()
 
 
 def _shown(steps: Sequence[T], what: str) -> Iterator[T]:
-    """Only the outermost bar is shown: a bar within a bar, or of another thread, would draw over it."""
+    """Yield the steps. Only the outermost bar is shown: a bar within a bar, or of another thread, would draw over it."""
     if not _one_bar.acquire(blocking=False):
         yield from steps
         return
@@ -56,11 +58,11 @@ def _bar(steps: Sequence[T], what: str) -> Iterable[T]:
 
 
 def in_time(seconds: float) -> str:
-    """A duration for people: "some 40 seconds"."""
+    """Return a duration for people: "some 40 seconds"."""
     if seconds == float("inf"):
         return "longer than is allowed"
     if seconds < 100:
         return f"some {max(seconds, 1):.0f} seconds"
-    return (
-        f"some {seconds / 60:.0f} minutes" if seconds < 6000 else f"some {seconds / 3600:.0f} hours"
-    )
+    if seconds < 6000:
+        return f"some {seconds / 60:.0f} minutes"
+    return f"some {seconds / 3600:.0f} hours"

@@ -26,7 +26,7 @@ class Kept:
         self._lock = RLock()
 
     def get(self, name: Hashable, make: Callable[[], T]) -> T:
-        """The value of this name, made now if nobody has asked for it."""
+        """Return the value of this name; make it now if nobody has asked for it."""
         if name not in self._values:
             with self._lock:
                 if name not in self._values:
@@ -38,17 +38,17 @@ class Kept:
         self._values[name] = value
 
     def cut(self, part: Any) -> Kept:
-        """The values made so far, each cut to this part of it; values that are made later are not shared."""
-        found = Kept()
-        found.__setstate__({name: value[part] for name, value in self.known().items()})
-        return found
+        """Return the values made so far, each cut to this part of it; values that are made later are not shared."""
+        cut_values = Kept()
+        cut_values.__setstate__({name: value[part] for name, value in self.known().items()})
+        return cut_values
 
     def known(self) -> dict[Hashable, Any]:
-        """The values that have been made so far, by name."""
+        """Return the values that have been made so far, by name."""
         return dict(self._values)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """The values as the state, since they may lead back here; a lock is not copied."""
+        """Return the values as the state, since they may lead back here; a lock is not copied."""
         return Kept, (), dict(self._values)
 
     def __setstate__(self, values: dict[Hashable, Any]) -> None:
@@ -60,10 +60,9 @@ class _Block:
 
 
 _limits = Lock()
-_limited: WeakSet[_Block] = (
-    WeakSet()
-)  # those that run now; one that Ctrl-C stops at its very end leaves by itself
-_before: Any = None  # what it had before the first of them
+# The blocks that run now; one that Ctrl-C stops at its very end leaves by itself.
+_limited: WeakSet[_Block] = WeakSet()
+_before: Any = None  # the number of threads before the first of them
 
 
 @contextmanager
@@ -74,17 +73,17 @@ def one_blas_thread() -> Iterator[None]:
     threads of BLAS would also spin on for a while and take the cores from the kernels that follow.
     """
     global _before
-    own = _Block()
+    block = _Block()
     try:
         with _limits:
-            _limited.add(own)
+            _limited.add(block)
             if _before is None:
                 _take_control()
                 _before = _blas().limit(limits=1)
         yield
     finally:
         with _limits:
-            _limited.discard(own)
+            _limited.discard(block)
             if not _limited and _before is not None:
                 _take_control()
                 _before.restore_original_limits()
@@ -99,7 +98,5 @@ def _blas() -> threadpoolctl.ThreadpoolController:
 def _take_control() -> None:
     """Let this thread set OpenBLAS's number, which threadpoolctl leaves to the one that did so first; here blocks take turns."""
     controller: Any = getattr(threadpoolctl, "OpenBLASController", None)
-    if hasattr(
-        controller, "clear_controlling_thread"
-    ):  # not in older versions, where every thread may
+    if hasattr(controller, "clear_controlling_thread"):  # in older versions every thread may
         controller.clear_controlling_thread(force=True)
