@@ -168,17 +168,24 @@ def refit_to_new_rows(old: Explainer, new: Explainer, rows: ComparedRows) -> Exp
         changes["sample_weight"] = weights
     added = rows.after[rows.has(ADDED)]
     if len(added):
-        X = inputs.take_rows(columns_like(verified_model(new).features, old), added)
-        sample_weight = None
-        if new_inputs.sample_weight is not None:
-            sample_weight = new_inputs.sample_weight[added]
-        changes["add"] = (X, y[added], sample_weight)
-        if new_inputs.init_score is not None:
-            changes["add"] += (new_inputs.init_score[added],)
+        changes["add"] = _added_rows(old, new, added)
         changes["added_labels"] = new.index[added]
     # `again` does not warn that the splits stay: the new splits are a part of the answer.
     refitted: Explainer = again(old, **changes)
     return refitted
+
+
+def _added_rows(old: Explainer, new: Explainer, positions: IntArray) -> tuple[Any, ...]:
+    """Return the rows at these positions in the new data as the old explainer's `refit` adds them."""
+    new_inputs = made_of(new)
+    features = columns_like(verified_model(new).features, old)
+    rows = (inputs.take_rows(features, positions), _targets_for(old, new)[positions])
+    sample_weight = None
+    if new_inputs.sample_weight is not None:
+        sample_weight = new_inputs.sample_weight[positions]
+    if new_inputs.init_score is None:
+        return (*rows, sample_weight)
+    return (*rows, sample_weight, new_inputs.init_score[positions])
 
 
 def with_refit_positions(rows: ComparedRows, refitted: Explainer) -> ComparedRows:

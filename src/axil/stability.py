@@ -152,12 +152,12 @@ def refits(
         rows = np.arange(n_train)
         if method == "bootstrap":
             rows = rng.integers(0, n_train, n_train)
-        seed = int(rng.integers(0, MAX_SEED))
         refitted = clone(estimator)
-        if seeds:
-            refitted.set_params(**dict.fromkeys(seeds, seed))
-        fit_params = {} if weights is None else {"sample_weight": weights[rows]}
-        refitted.fit(inputs.take_rows(X, rows), _targets_at(y, rows), **fit_params)
+        parameters = dict.fromkeys(seeds, int(rng.integers(0, MAX_SEED)))
+        if parameters:
+            refitted.set_params(**parameters)
+        row_weights = {} if weights is None else {"sample_weight": weights[rows]}
+        refitted.fit(inputs.take_rows(X, rows), _targets_at(y, rows), **row_weights)
         results.append(_predictions(refitted, X_new, classes))
     predictions = np.stack(results)
     if method == "seed" and not np.ptp(predictions, axis=0).any():

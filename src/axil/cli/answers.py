@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ import numpy as np
 from axil import adapters, comparison, stability
 from axil.adapters import files
 from axil.cli import printed
-from axil.cli.options import Method, refuse
+from axil.cli.options import refuse
 from axil.cli.output import MOST_ON_SCREEN, AnswerText
 from axil.cli.request import Request, read_subject
 from axil.cli.rows import named_rows, row_groups
@@ -27,6 +27,7 @@ from axil.errors import (
     counted,
 )
 from axil.explainer import Explainer
+from axil.explanation import Explanation
 from axil.methods.audit import FAR
 from axil.methods.intervals.predictive import Predictive
 from axil.methods.intervals.training_errors import is_bagged
@@ -86,12 +87,10 @@ def ask(request: Request) -> None:
     table = getattr(explainer, method.__name__)(**parameters)
     if command.name in ARRAY_COLUMNS:
         table = _array_table(table, command.name, explainer, parameters)
-    title = f"{file_title}{command.about}"
-    if command.name == "audit":
-        title = _audit_title(table)
-    elif command.name in CHANGES:
-        n_predictions = counted(len(parameters["X"]), "prediction")
-        title = f"{n_predictions} {CHANGES[command.name](request, parameters)}"
+    if command.name in TITLES:
+        title = TITLES[command.name](request, parameters, table)
+    else:
+        title = f"{file_title}{command.summary}"
     text = subject.answer_text(title, table)
     if command.table_has_top and "row" in table:
         _give_training_rows(request, table, text)
@@ -99,25 +98,21 @@ def ask(request: Request) -> None:
         output.give([table], text)
 
 
-def _changed_rows(request: Request, parameters: dict[str, Any]) -> str:
+def _without_title(request: Request, parameters: dict[str, Any], _: pd.DataFrame) -> str:
+    n_predictions = counted(len(parameters["X"]), "prediction")
     n_rows = len(request.subject.training.features)
-    return f"without {int(parameters['rows'].sum())} of {n_rows} training rows"
+    n_deleted = int(parameters["rows"].sum())
+    return f"{n_predictions} without {n_deleted} of {n_rows} training rows"
 
 
-def _changed_targets(request: Request, parameters: dict[str, Any]) -> str:
+def _what_if_title(request: Request, parameters: dict[str, Any], _: pd.DataFrame) -> str:
+    n_predictions = counted(len(parameters["X"]), "prediction")
     labels = request.subject.training.features.index
     n_changed = int(labels.isin(list(parameters["targets"])).sum())
-    return f"with {n_changed} of {len(labels)} targets changed"
+    return f"{n_predictions} with {n_changed} of {len(labels)} targets changed"
 
 
-# What a prediction is compared with, in words
-CHANGES: dict[str, Callable[[Request, dict[str, Any]], str]] = {
-    "without": _changed_rows,
-    "what-if": _changed_targets,
-}
-
-
-def _audit_title(table: pd.DataFrame) -> str:
+def _audit_title(_: Request, __: dict[str, Any], table: pd.DataFrame) -> str:
     """Return how many labels look wrong and, for numbers, how far off they are."""
     suspects = f"{int(table['suspect'].sum())} of {len(table)} labels"
     if "studentised" not in table:
@@ -128,6 +123,14 @@ def _audit_title(table: pd.DataFrame) -> str:
         f"{suspects} look wrong; the most suspicious first. {n_far} have a quality below {FAR:g}, "
         f"the farthest {farthest:.3g} usual residuals off"
     )
+
+
+# Lines above the tables of commands, where these are not the summary of the command
+TITLES: dict[str, Callable[[Request, dict[str, Any], Any], str]] = {
+    "audit": _audit_title,
+    "without": _without_title,
+    "what-if": _what_if_title,
+}
 
 
 def _array_table(
@@ -183,27 +186,15 @@ def explain(request: Request) -> None:
             "Leave it out, or ask for a table too, with --format.",
         )
     subject = request.subject
-    rows = request.rows
     queries = None
-    explanations: Iterable[Any]
     if arguments.mean_by is None and arguments.coefficients is None:
-        queries = rows.features
+        queries = request.rows.features
         n_predictions = len(queries)
-        printed_rows = rows if output.shows_all else rows.part(slice(MOST_ON_SCREEN))
-        init_score = printed_rows.init_score
-        explanations = subject.by_position.iter(printed_rows.features, init_score=init_score)
-        to_html: Method = partial(
-            subject.explainer.to_html, printed_rows.features, init_score=init_score
-        )
+        explanations = _explanations(request)
     else:
-        sums = _sums(request)
-        explanation = subject.by_position.combine(rows.features, **sums)
+        explanation = _explanation_of_sums(request)
         n_predictions = len(explanation)
-        explanations = [explanation]
-        if output.page_path:
-            to_html = subject.explainer.combine(rows.features, **sums).to_html
-    if output.page_path:
-        to_html(output.page_path, **request.page_options)
+        explanations = iter([explanation])
     if not output.wants_table:
         output.give([], subject.answer_text())
         return
@@ -219,6 +210,31 @@ def explain(request: Request) -> None:
     n_hidden = n_predictions - MOST_ON_SCREEN if output.printed_format else 0
     text = subject.answer_text(n_hidden=n_hidden)
     output.give([table], text, lambda _: printed.answer_lines(answers, queries))
+
+
+def _explanations(request: Request) -> Iterator[Explanation]:
+    """Write the page, if one is wanted, and return the explanations batch by batch."""
+    output = request.output
+    subject = request.subject
+    rows = request.rows
+    if not output.shows_all:
+        rows = rows.part(slice(MOST_ON_SCREEN))
+    if output.page_path:
+        subject.explainer.to_html(
+            rows.features, output.page_path, init_score=rows.init_score, **request.page_options
+        )
+    return subject.by_position.iter(rows.features, init_score=rows.init_score)
+
+
+def _explanation_of_sums(request: Request) -> Explanation:
+    """Write the page, if one is wanted, and return the explanation of sums of predictions."""
+    subject = request.subject
+    features = request.rows.features
+    sums = _sums(request)
+    if request.output.page_path:
+        explanation = subject.explainer.combine(features, **sums)
+        explanation.to_html(request.output.page_path, **request.page_options)
+    return subject.by_position.combine(features, **sums)
 
 
 def _sums(request: Request) -> dict[str, Any]:

@@ -133,7 +133,7 @@ class Command:
     """A command: what it is called, what it takes and the function that answers it."""
 
     name: str
-    about: str  #: one line for `axil --help`
+    summary: str  #: one line for `axil --help`
     run: Callable[[Request], int | None]  #: returns the exit code; None is 0
     method: Method = Explainer  #: that `answers.ask` calls
     has_model: bool = True
@@ -158,12 +158,12 @@ class Command:
         return "\n\n".join(paragraphs).replace("`", "")
 
 
-def _question(name: str, about: str, has_top: bool = False) -> Command:
+def _question(name: str, summary: str, has_top: bool = False) -> Command:
     """Return the command of a method of `Explainer`."""
     method: Method = getattr(Explainer, name.replace("-", "_"))
     return Command(
         name,
-        about,
+        summary,
         answers.ask,
         method,
         options=tuple(
@@ -435,11 +435,11 @@ def make_parser() -> tuple[argparse.ArgumentParser, dict[str, completion.Command
     for command in COMMANDS:
         command_parser = subparsers.add_parser(
             command.name,
-            help=command.about,
+            help=command.summary,
             description=command.description,
             formatter_class=_HelpFormatter,
         )
-        command_parser.about = command.about
+        command_parser.summary = command.summary
         _add_command(command_parser, command)
         command_parsers[command.name] = command_parser
     return parser, command_parsers

@@ -56,11 +56,11 @@ def similar(request: Request) -> None:
 
     def tables() -> Iterator[pd.DataFrame]:
         for span in spans(n_printed, QUERIES_AT_A_TIME):
-            part = rows.part(span)
+            rows_of_span = rows.part(span)
             yield subject.explainer.similar(
-                part.features,
+                rows_of_span.features,
                 beside=(choice.training_columns, choice.query_columns.iloc[span]),
-                init_score=part.init_score,
+                init_score=rows_of_span.init_score,
                 **parameters,
             )
 
@@ -155,7 +155,9 @@ def _choice(request: Request) -> ComparableChoice:
     _require_columns(request, names)
     columns = []
     for rows in (training, queries):
-        frame = rows.others[[name for name in rows.others.columns if name in names]].copy()
+        frame = rows.other_columns[
+            [name for name in rows.other_columns.columns if name in names]
+        ].copy()
         for column, option in ((near_column, "--within"), (asof_column, "--asof")):
             if column in frame:
                 frame[column] = as_dates(frame[column], rows.path, option)
@@ -174,12 +176,12 @@ def _require_columns(request: Request, names: list[str]) -> None:
     """Refuse columns that neither file has, also those of --names."""
     training = request.subject.training
     queries = request.rows
-    known = {*training.column_names, *queries.column_names}
+    known_names = {*training.column_names, *queries.column_names}
     for name in (*names, *_column_texts(getattr(request.arguments, "names", None))):
-        if name not in known:
+        if name not in known_names:
             raise InputError(
                 f"The options name {shown(name)}, which neither {training.path} nor {queries.path} "
-                f"has. {training.columns_sentence}{meant(name, known)}"
+                f"has. {training.columns_sentence}{meant(name, known_names)}"
             )
 
 

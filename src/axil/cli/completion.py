@@ -52,7 +52,7 @@ if [ "$funcstack[1]" = "_axil" ]; then _axil "$@"; else compdef _axil axil; fi
 class CommandParser(argparse.ArgumentParser):
     """A parser that lists its options, which argparse's own keeps to itself."""
 
-    about = ""  #: one line on the command
+    summary = ""  #: one line on the command
 
     @property
     def options(self) -> list[argparse.Action]:
@@ -100,7 +100,7 @@ def _zsh(parsers: Parsers) -> str:
     commands = []
     cases = []
     for command, parser in parsers.items():
-        commands.append(f"        {_quoted(f'{command}:{parser.about}')}")
+        commands.append(f"        {_quoted(f'{command}:{parser.summary}')}")
         arguments = " ".join(_zsh_arguments(option) for option in parser.options)
         cases.append(f"        {command}) _arguments {arguments} ;;")
     return ZSH % {"commands": "\n".join(commands), "cases": "\n".join(cases)}
@@ -130,15 +130,17 @@ def _fish(parsers: Parsers) -> str:
     lines = ["# Completes axil in fish. Load it with:  axil completion fish | source"]
     for command, parser in parsers.items():
         lines.append(
-            f"complete -c axil -f -n __fish_use_subcommand -a {command} -d {_quoted(parser.about)}"
+            f"complete -c axil -f -n __fish_use_subcommand -a {command} -d {_quoted(parser.summary)}"
         )
         condition = _quoted(f"__fish_seen_subcommand_from {command}")
         for option in parser.options:
             names = ""
             for name in option.option_strings:
                 names += f" -l {name[2:]}" if name.startswith("--") else f" -s {name[1:]}"
-            about = _quoted(option.help or "")
-            lines.append(f"complete -c axil -n {condition}{names}{_fish_value(option)} -d {about}")
+            description = _quoted(option.help or "")
+            lines.append(
+                f"complete -c axil -n {condition}{names}{_fish_value(option)} -d {description}"
+            )
     return "\n".join([*lines, ""])
 
 

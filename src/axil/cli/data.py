@@ -32,7 +32,7 @@ class Roles:
     marks: str | None = None  #: the column of --where
     out_of_fold: str | None = None
     offset: str | None = None  #: the initial scores of the fit
-    others: tuple[str, ...] = ()  #: further columns that options name, features or not
+    other_columns: tuple[str, ...] = ()  #: further columns that options name, features or not
 
     @property
     def single_columns(self) -> dict[str, str]:
@@ -53,7 +53,7 @@ class FileRows:
 
     path: str
     features: pd.DataFrame  #: (n, p)
-    others: pd.DataFrame  #: all other columns of the file
+    other_columns: pd.DataFrame  #: all other columns of the file
     target: pd.Series | pd.DataFrame | None = None  #: (n,) or (n, outputs)
     weights: pd.Series | None = None  #: (n,)
     targets: list[str] = field(default_factory=list)  #: the names of the target columns
@@ -71,7 +71,7 @@ class FileRows:
     @property
     def column_names(self) -> list[str]:
         """Return the names of all columns."""
-        return [*self.features.columns, *self.others.columns]
+        return [*self.features.columns, *self.other_columns.columns]
 
     @property
     def columns_sentence(self) -> str:
@@ -82,12 +82,12 @@ class FileRows:
         """Return a column, be it a feature or not."""
         if name in self.features:
             return self.features[name]
-        if name not in self.others:
+        if name not in self.other_columns:
             raise InputError(
                 f"{option} names {shown(name)}, which is no column. {self.columns_sentence}"
                 f"{meant(name, self.column_names)}"
             )
-        return self.others[name]
+        return self.other_columns[name]
 
     def part(self, rows: slice) -> FileRows:
         """Return some of the rows, to be explained."""
@@ -140,8 +140,8 @@ def read_training_rows(path: str, roles: Roles, model: Model) -> FileRows:
     if columns:
         out_of_fold = columns[0] if len(columns) == 1 else frame[predictions]
     offset = _optional_numbers(frame, roles.offset, path, "--offset")
-    others = frame.drop(columns=names)
-    return FileRows(path, features, others, target, weights, targets, out_of_fold, offset)
+    other_columns = frame.drop(columns=names)
+    return FileRows(path, features, other_columns, target, weights, targets, out_of_fold, offset)
 
 
 def read_rows_like(
@@ -167,7 +167,7 @@ def read_rows_like(
             features[name] = features[name].astype(dtype)
     _check_features(features, model, path)
     offset = _optional_numbers(frame, roles.offset, path, "--offset")
-    rows = FileRows(path, features, others=frame.drop(columns=names), offset=offset)
+    rows = FileRows(path, features, other_columns=frame.drop(columns=names), offset=offset)
     if not with_target:
         return rows
     for name in training.targets:
@@ -222,10 +222,10 @@ def _feature_names(
                 )
         _check_number_of_features(names, model, "--features names")
         return names
-    others = [str(name) for name in frame.columns if name not in reserved]
+    candidates = [str(name) for name in frame.columns if name not in reserved]
     if model.feature_names is None:
-        _check_number_of_features(others, model, f"Without the target, {path} has")
-        return others
+        _check_number_of_features(candidates, model, f"Without the target, {path} has")
+        return candidates
     for name in sorted(reserved):
         if name in frame.columns and model.spelling(name) in model.feature_names:
             raise InputError(
@@ -233,16 +233,16 @@ def _feature_names(
                 f"{roles.single_columns.get(name, '--target')} names: a column is one or the "
                 "other. Name another column, or fit the model again without it."
             )
-    name_by_spelling = {model.spelling(name): name for name in others}
+    name_by_spelling = {model.spelling(name): name for name in candidates}
     missing = [name for name in model.feature_names if name not in name_by_spelling]
     if missing:
         raise InputError(
             f"{path} lacks {len(missing)} of the {model.n_features} features of the "
-            f"{model.library} model: {some(missing)}. It has {some(others)}. Rename its columns as "
+            f"{model.library} model: {some(missing)}. It has {some(candidates)}. Rename its columns as "
             "they were for the fit."
         )
     names = [name_by_spelling[name] for name in model.feature_names]
-    unused = [name for name in others if name not in names and name not in roles.others]
+    unused = [name for name in candidates if name not in names and name not in roles.other_columns]
     if unused:
         message = f"{path} has columns that are no features of the model: {some(unused)}"
         warnings.warn(message, Note, stacklevel=2)
@@ -282,8 +282,8 @@ def _target(
     return columns[0] if len(names) == 1 else frame[names]
 
 
-def _refuse_targets(names: list[str], outputs: str, each: str = "") -> NoReturn:
-    advice = f"Name one column {each}." if each else "Name that column."
+def _refuse_targets(names: list[str], outputs: str, per: str = "") -> NoReturn:
+    advice = f"Name one column {per}." if per else "Name that column."
     raise InputError(f"--target names {len(names)} columns ({some(names)}); {outputs}. {advice}")
 
 

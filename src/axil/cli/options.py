@@ -172,12 +172,16 @@ class Parameter:
             return {"action": "store_true"}
         if isinstance(self.default, tuple):
             return {"type": _numbers, "metavar": "A,B,..."}
+        return self._settings_by_type_text()
+
+    def _settings_by_type_text(self) -> ArgparseSettings:
+        choices = list(dict.fromkeys(re.findall(r'"([\w-]+)"', self.type_text)))
         if self.type_text.startswith("str"):
             return {"metavar": "TEXT"}
-        choices = list(dict.fromkeys(re.findall(r'"([\w-]+)"', self.type_text)))
         if choices:
             return {"choices": choices}
-        return {"type": float if self.type_text.startswith("float") else int, "metavar": "N"}
+        number = float if self.type_text.startswith("float") else int
+        return {"type": number, "metavar": "N"}
 
 
 def parameters_of(method: Method, skipped: tuple[str, ...] = ()) -> Iterator[Parameter]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from axil.cli.screen import table_lines, visible
-from axil.cli.table_files import FORMATS, TextWriter, table_writer
+from axil.cli.table_files import FORMATS, ParquetWriter, TextWriter, table_writer
 from axil.errors import InputError, counted
 from axil.inputs import as_file
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 MOST_ON_SCREEN = 20  # predictions, or lines of a table; files and the other formats have them all
 PAGE_ENDINGS = (".html", ".htm")
+PRINTED_FORMATS = {"csv": "csv", "json": "jsonl"}
 
 
 @dataclass(frozen=True)
@@ -94,36 +95,24 @@ class Output:
         printed_table : pandas.DataFrame, optional
             What is printed, where that is not the table in the file.
         """
-        printer = None
+        first_rows, n_rows = self._write(tables, printed_table)
         if self.printed_format in ("csv", "json"):
-            printer = TextWriter(self.stream, "csv" if self.printed_format == "csv" else "jsonl")
-        first_rows = printed_table
-        n_rows = 0
-        with nullcontext() if self.table_path is None else table_writer(self.table_path) as file:
-            for table in tables if self.wants_table else ():
-                if file is not None:
-                    file.add(table)
-                if printer is not None and printed_table is None:
-                    printer.add(table)
-                if first_rows is None:
-                    first_rows = table.head(MOST_ON_SCREEN)
-                n_rows += len(table)
-        if printer is not None:
-            if printed_table is not None:
-                printer.add(printed_table)
             return
         lines: list[str] = []
         if self.printed_format == "table" and first_rows is not None:
             lines = (to_lines or table_lines)(first_rows)
-        hidden = f"{counted(text.n_hidden, 'more prediction')}" if text.n_hidden > 0 else ""
+        n_hidden = text.n_hidden
+        hidden_name = "more prediction"
         if to_lines is None and printed_table is None and self.table_path is None:
             n_hidden = n_rows - MOST_ON_SCREEN
-            hidden = f"{counted(n_hidden, 'more line')}" if n_hidden > 0 else ""
+            hidden_name = "more line"
         after = []
-        if hidden and first_rows is not None and len(first_rows) == 0:
-            after.append(f"{hidden} may have some: --out FILE or --format csv lists them.")
-        elif hidden:
-            after.append(f"{hidden}: --out FILE or --format csv has them all.")
+        if n_hidden > 0:
+            is_empty = first_rows is not None and len(first_rows) == 0
+            advice = ": --out FILE or --format csv has them all."
+            if is_empty:
+                advice = " may have some: --out FILE or --format csv lists them."
+            after.append(counted(n_hidden, hidden_name) + advice)
         if self.table_path is not None:
             verb = "is" if n_rows == 1 else "are"
             rows = f"{counted(n_rows, text.row_name)}{text.table_subject}"
@@ -132,12 +121,38 @@ class Output:
             after.append(f"The page is in {self.page_path}.")
         self.say([text.verification, text.title], lines, after, [text.note])
 
+    def _write(
+        self, tables: Iterable[pd.DataFrame], printed_table: pd.DataFrame | None
+    ) -> tuple[pd.DataFrame | None, int]:
+        """Write the tables, or print them as CSV or JSON; return the first rows and their number."""
+        if not self.wants_table:
+            return printed_table, 0
+        first_rows = printed_table
+        n_rows = 0
+        with ExitStack() as stack:
+            writers: list[TextWriter | ParquetWriter] = []
+            if self.table_path is not None:
+                writers.append(stack.enter_context(table_writer(self.table_path)))
+            if self.printed_format in ("csv", "json"):
+                printer = TextWriter(self.stream, PRINTED_FORMATS[self.printed_format])
+                if printed_table is None:
+                    writers.append(printer)
+                else:
+                    printer.add(printed_table)
+            for table in tables:
+                for writer in writers:
+                    writer.add(table)
+                if first_rows is None:
+                    first_rows = table.head(MOST_ON_SCREEN)
+                n_rows += len(table)
+        return first_rows, n_rows
+
     def say(self, before: Sequence[str], answer: Sequence[str] = (), *after: Sequence[str]) -> None:
         """Print paragraphs with blank lines between them; only the answer where it is quiet."""
         paragraphs: list[Sequence[str]] = [answer]
         if not self.quiet:
             around = [
-                [visible(line, kept="\n") for line in paragraph if line]
+                [visible(line, allowed="\n") for line in paragraph if line]
                 for paragraph in (before, *after)
             ]
             paragraphs = [around[0], answer, *around[1:]]

@@ -109,7 +109,7 @@ def _options_sentence(message: str) -> str:
 
 def _say(text: str) -> None:
     """Print a message: short, without control characters, further lines indented."""
-    lines = visible(shortened(text, LONGEST), kept="\n").split("\n")
+    lines = visible(shortened(text, LONGEST), allowed="\n").split("\n")
     print("\n  ".join([f"axil: {lines[0]}", *lines[1:]]), file=sys.stderr)
 
 

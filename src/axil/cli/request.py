@@ -231,12 +231,9 @@ def read_subject(arguments: argparse.Namespace) -> Subject:
     training = read_training_rows(arguments.train, roles, adapter)
     names = class_names(training, adapter)
     if names is not None:
+        _warn_of_class_numbers(names)
         model.classes_ = np.array(names, dtype=object)  # as an estimator has them
         adapter, _ = _read_adapter(model)
-        numbered = ", ".join(f"{number} is {shown(name)}" for number, name in enumerate(names))
-        warnings.warn(
-            f"the model's file has numbers of classes alone: {numbered}", Note, stacklevel=2
-        )
     inverse = INVERSES.get(arguments.inverse_func)
     forward = FORWARD.get(arguments.inverse_func)
 
@@ -286,13 +283,20 @@ def _read_adapter(model: Any) -> tuple[adapters.Model, bool]:
     return reading.adapter, reading.kind is adapters.Kind.ADDITIVE
 
 
+def _warn_of_class_numbers(names: list[str]) -> None:
+    """Say which class each number in the model's file stands for."""
+    numbered = ", ".join(f"{number} is {shown(name)}" for number, name in enumerate(names))
+    message = f"the model's file has numbers of classes alone: {numbered}"
+    warnings.warn(message, Note, stacklevel=3)
+
+
 def _roles(arguments: argparse.Namespace) -> Roles:
     """Return which columns are what."""
-    others: list[str] = []
+    other_columns: list[str] = []
     for option in COLUMN_OPTIONS:
         text = getattr(arguments, option, None)
         if text is not None:
-            others += [text, *(word.strip() for word in text.split(","))]
+            other_columns += [text, *(word.strip() for word in text.split(","))]
     return Roles(
         target=arguments.target,
         index=arguments.index,
@@ -302,7 +306,7 @@ def _roles(arguments: argparse.Namespace) -> Roles:
         marks=tested_column(getattr(arguments, "where", None)),
         out_of_fold=getattr(arguments, "out_of_fold", None),
         offset=arguments.offset,
-        others=tuple(others),
+        other_columns=tuple(other_columns),
     )
 
 

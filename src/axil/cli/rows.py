@@ -199,7 +199,7 @@ def marked_rows(training: FileRows, text: str, option: str) -> BoolArray:
     """Return a truth value per training row: a column of marks, or a test such as year>=2023."""
     import pandas as pd
 
-    frame = pd.concat([training.features, training.others], axis=1)
+    frame = pd.concat([training.features, training.other_columns], axis=1)
     marks: BoolArray
     if text in frame:
         marks = as_marks(frame, text, training.path, option).to_numpy()

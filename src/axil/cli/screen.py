@@ -31,15 +31,15 @@ DIRECTION_MARKS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\
 SIGNED = ("weight", "contribution", "gradient", "gain", "change", "residual", "studentised")
 
 
-def visible(text: str, kept: str = "") -> str:
+def visible(text: str, allowed: str = "") -> str:
     """Return the text with control characters written out, as in \\x1b.
 
-    They could clear a screen or reverse letters. Characters in ``kept`` stay.
+    They could clear a screen or reverse letters. Characters in ``allowed`` stay.
     """
     characters = []
     for character in text:
         is_control = category(character) in CONTROL_CATEGORIES or character in DIRECTION_MARKS
-        if is_control and character not in kept:
+        if is_control and character not in allowed:
             characters.append(repr(character)[1:-1])
         else:
             characters.append(character)

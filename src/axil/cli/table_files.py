@@ -127,7 +127,7 @@ class TextWriter:
         """Append the rows of a table."""
         if self._format == "csv":
             text = as_csv(table, header=self._n_rows == 0)
-            self._file.write(visible(text, kept="\n") if self._file.isatty() else text)
+            self._file.write(visible(text, allowed="\n") if self._file.isatty() else text)
         else:
             records = table.astype(object).where(table.notna(), None).to_dict("records")
             for number, record in enumerate(records, self._n_rows):
