@@ -1,4 +1,4 @@
-"""Draw bars: the largest weights, sums by group, blame."""
+"""Plot bars: the largest weights, sums by group, blame."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def weights(
     exact: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw the k largest |weights| of one prediction as bars, the largest on top.
+    """Plot the k largest |weights| of one prediction as bars, the largest on top.
 
     ``source`` is an explanation, a frame of `top` or `similar`, or weights (n_train,). ``labels`` (n_train,) are names to show
     instead of the row labels. ``exact=False`` says that the frame or array holds derivatives.
@@ -81,7 +81,7 @@ def group(
     exact: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw the sums of weights, or contributions, of each group of training rows as bars, the largest on top.
+    """Plot the sums of weights, or contributions, of each group of training rows as bars, the largest on top.
 
     ``source`` is a frame of `group`, or an explanation with ``groups``: labels (n_train,), or the name of a feature. If there
     are more than k groups, the k largest have bars, and one more bar is the sum over all others.
@@ -176,7 +176,7 @@ def blame(
     labels: Any = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw the k training rows with the most blame as bars.
+    """Plot the k training rows with the most blame as bars.
 
     ``source`` is a frame of `blame`. ``by`` is "gain", largest first and the default where the frame has it, or "gradient",
     largest size first. ``labels`` are names for the lines of the frame. The target stands beside each bar, and with gains also

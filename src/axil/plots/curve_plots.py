@@ -1,4 +1,4 @@
-"""Draw curves: how few rows hold how much weight, the effect of removing rows, errors by trees, leverage."""
+"""Plot curves: how few rows hold how much weight, the effect of removing rows, errors by trees, leverage."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_MARKERS = 30  # points of a line that have a marker each
 def concentration(
     source: Any, *, query: Any = 0, output: Any = None, exact: bool = True, ax: Axes | None = None
 ) -> Axes:
-    """Draw the share of one prediction's ``sum |weight|`` that its m largest rows hold, for every m.
+    """Plot the share of one prediction's ``sum |weight|`` that its m largest rows hold, for every m.
 
     ``source`` is an explanation or weights (n_train,). Marks show how many rows hold 50, 80 and 95 %.
     """
@@ -72,7 +72,7 @@ def removal(
     retrained: bool = False,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw how a prediction changes when the first m rows are removed together, for every m.
+    """Plot how a prediction changes when the first m rows are removed together, for every m.
 
     A curve is a frame of `Explainer.removal`, or an array (m,). Of a frame the plot draws the change that `Explainer.without`
     gives for the first 1, 2, ... of its rows, one replay each: effects of single rows do not add up to that of a set. An array
@@ -142,7 +142,7 @@ def removal(
     return ax
 
 
-def _totals_of_array(curve: Any, cumulative: bool) -> FloatArray:
+def _totals_of_array(curve: object, cumulative: bool) -> FloatArray:
     """Return the total changes (m,) of an array of the user's."""
     if isinstance(curve, Explanation):
         raise InputError(
@@ -157,7 +157,7 @@ def _totals_of_array(curve: Any, cumulative: bool) -> FloatArray:
 
 
 def _changes_without(
-    curve: Any, explainer: Any, X: Any, query: Any, output: Any
+    curve: Any, explainer: Any, X: Any, query: object, output: object
 ) -> tuple[FloatArray, str]:
     """Return the changes (m,) of a prediction without the first rows of a frame of `removal`, and its name."""
     if not hasattr(explainer, "without") or X is None:
@@ -189,10 +189,10 @@ def _changes_without(
 
 
 def loo_curve(frame: Any, *, output: Any = None, ax: Axes | None = None) -> Axes:
-    """Draw the leave-one-out error and the training error after every number of trees.
+    """Plot the leave-one-out error and the training error after every number of trees.
 
-    ``frame`` is what ``explainer.loo_curve()`` returns. The plot does not mark the lowest error, which is no
-    rule for when to stop.
+    ``frame`` is what ``explainer.loo_curve()`` returns. The plot does not mark the lowest error,
+    which is no rule for when to stop.
     """
     error, scale = labelled(frame, "error")
     training_error, _ = labelled(frame, "training_error")
@@ -219,10 +219,11 @@ def loo_curve(frame: Any, *, output: Any = None, ax: Axes | None = None) -> Axes
 
 
 def leverage(values: Any, *, output: int = 0, ranked: bool = False, ax: Axes | None = None) -> Axes:
-    """Draw the leverages, each training row's weight in its own prediction, and their mean, trace K / n_train.
+    """Plot the leverages, each training row's weight in its own prediction, and their mean, trace K / n_train.
 
-    ``values`` is ``explainer.leverage()``, (n_train,), or (outputs, n_train) with the position ``output``. The plot is a
-    histogram, or with ``ranked=True`` a curve from the largest leverage down.
+    ``values`` is ``explainer.leverage()``, (n_train,), or (outputs, n_train) with the position
+    ``output``. The plot is a histogram, or with ``ranked=True`` a curve from the largest leverage
+    down.
     """
     leverages = one_row(values, output, "leverages", "output")
     ranked = as_flag(ranked, "ranked")

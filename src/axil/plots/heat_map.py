@@ -1,4 +1,4 @@
-"""Draw the heat map of K, the weights of many predictions."""
+"""Plot the heat map of K, the weights of many predictions."""
 
 from __future__ import annotations
 
@@ -33,13 +33,15 @@ def matrix(
     colorbar: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw K, or the weights of many predictions, as colours: explained rows down, training rows across.
+    """Plot K, or the weights of many predictions, as colours: explained rows down, training rows across.
 
-    ``source`` is an explanation, its `to_frame` in pandas, or an array (n, n_train) such as ``explainer.matrix()``. Rows and
-    columns are in the order of a hierarchical clustering (Ward's). A square K has one order for both, that of its rows.
-    ``cluster=False`` keeps the order given. Blue is positive, red is negative. Colours end at the 99th percentile of |weight|,
-    so that the largest weights do not hide the others. If there are more than ``most`` rows or columns, ``most`` of them are
-    drawn, evenly spaced, and the title says so. ``labels`` (n_train,) are names of the columns, and of the rows of a square K.
+    ``source`` is an explanation, its `to_frame` in pandas, or an array (n, n_train) such as
+    ``explainer.matrix()``. Rows and columns are in the order of a hierarchical clustering (Ward's).
+    A square K has one order for both, that of its rows. ``cluster=False`` keeps the order given.
+    Blue is positive, red is negative. Colours end at the 99th percentile of |weight|, so that the
+    largest weights do not hide the others. If there are more than ``most`` rows or columns,
+    ``most`` of them are drawn, evenly spaced, and the title says so. ``labels`` (n_train,) are
+    names of the columns, and of the rows of a square K.
     """
     most = as_count(most, "most")
     cluster = as_flag(cluster, "cluster")
@@ -92,7 +94,7 @@ def matrix(
     return ax
 
 
-def _read(source: Any, output: Any, exact: bool) -> tuple[Any, AnyArray, AnyArray, bool]:
+def _read(source: Any, output: object, exact: bool) -> tuple[Any, AnyArray, AnyArray, bool]:
     """Return the weights (n, n_train), the labels of both sides, and whether the weights are exact."""
     exact = as_flag(exact, "exact")
     if isinstance(source, Explanation):
@@ -123,7 +125,7 @@ def _read(source: Any, output: Any, exact: bool) -> tuple[Any, AnyArray, AnyArra
     return K, np.asarray(index), np.asarray(columns), exact and not is_derivative
 
 
-def _read_explanation(explanation: Explanation, output: Any) -> tuple[Any, AnyArray, AnyArray]:
+def _read_explanation(explanation: Explanation, output: object) -> tuple[Any, AnyArray, AnyArray]:
     """Return the weights (n, n_train) of an explanation for one output, and the labels of both sides."""
     weights = explanation.weights
     if weights.ndim == 3 or output is not None:

@@ -1,4 +1,4 @@
-"""Draw intervals: how wide they are, whether they cover what they promise, and where."""
+"""Plot intervals: how wide they are, whether they cover what they promise, and where."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MARKED_COVERAGES = (0.5, 0.8, 0.9)
 
 
 def fan(frame: Any, *rows: Any, y: Any = None, output: Any = None, ax: Axes | None = None) -> Axes:
-    """Draw prediction intervals, the lowest prediction first, and the true targets over them where they are known.
+    """Plot prediction intervals, the lowest prediction first, and the true targets over them where they are known.
 
     It is called as ``fan(frame)``, ``fan(frame, y)``, ``fan(predictive, X)`` or ``fan(predictive, X, y)``. ``frame`` is what
     ``predictive.interval(X)`` returns, or ``{name: frame, ...}`` of the same rows for several coverages. A ``predictive`` and its
@@ -105,7 +105,7 @@ def _intervals_of(frame: Any, rows: tuple[Any, ...], y: Any) -> tuple[Any, Any]:
 
 
 def calibration(values: Any, *, ax: Axes | None = None) -> Axes:
-    """Draw the share of targets inside intervals of every coverage, against that coverage.
+    """Plot the share of targets inside intervals of every coverage, against that coverage.
 
     ``values`` (n,) is ``predictive.cdf(X, y)`` for rows with known targets. On the diagonal, intervals cover what they promise.
     Below it they are too short. With perfect calibration, n exchangeable rows are in the grey area with a probability of 95 %.
@@ -150,7 +150,7 @@ def coverage(
     output: Any = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw the share of targets inside their intervals by group, or from the smallest local scale to the largest.
+    """Plot the share of targets inside their intervals by group, or from the smallest local scale to the largest.
 
     ``frame`` is what ``predictive.interval(X, coverage)`` returns, ``y`` are the targets as in `fan`, and ``groups`` is a label
     for each row. The promise (dashed) is for all rows together, and the plot shows where it is kept. Lines reach two standard

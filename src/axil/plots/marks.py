@@ -1,4 +1,4 @@
-"""Draw marks on axes: bars with labels and numbers, points by sign, a legend, words in a corner."""
+"""Plot marks on axes: bars with labels and numbers, points by sign, a legend, words in a corner."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def sign_bars(
     rest: int | None = None,
     texts: list[str] | None = None,
 ) -> None:
-    """Draw horizontal bars in the colour of their sign, with their numbers beside them.
+    """Plot horizontal bars in the colour of their sign, with their numbers beside them.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def sign_points(
     signs: FloatArray,
     names: tuple[str, str] = ("positive", "negative"),
 ) -> None:
-    """Draw positive points as blue circles, negative ones as orange triangles, and zeros small and grey."""
+    """Plot positive points as blue circles, negative ones as orange triangles, and zeros small and grey."""
     palette = canvas.colours(ax)
     size = float(np.clip(6000 / max(len(x), 1), 5, 30))
     alpha = 0.75 if len(x) <= MANY else 0.5

@@ -1,4 +1,4 @@
-"""Draw the weights of many predictions at once: which training rows, or groups of them, carry all predictions."""
+"""Plot the weights of many predictions at once: which training rows, or groups of them, carry all predictions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def overall(
     output: Any = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw the training rows, or groups of them, with the largest mean |weight| in the predictions of an explanation.
+    """Plot the training rows, or groups of them, with the largest mean |weight| in the predictions of an explanation.
 
     The mean is over the explained rows. A group's weight in a prediction is the sum over its rows, as in `Explanation.group`.
     The title says which share of the mean ``sum |weight|`` the drawn rows or groups hold.
@@ -145,7 +145,7 @@ def _of_output(values: Any, k: int) -> Any:
 
 
 def _draw_swarm(ax: Axes, values: FloatArray) -> None:
-    """Draw values (n, chosen) as points, with a line of points for each row or group."""
+    """Plot values (n, chosen) as points, with a line of points for each row or group."""
     rows = np.linspace(0, len(values) - 1, min(len(values), MOST_POINTS)).astype(np.intp)
     x = values[rows]
     y = np.tile(np.arange(x.shape[1], dtype=np.float64), (len(x), 1))

@@ -1,4 +1,4 @@
-"""Draw points: weights against a column of the training data, targets against weights, labels against expectations."""
+"""Plot points: weights against a column of the training data, targets against weights, labels against expectations."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def weights_against(
     exact: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw the weights of one prediction against time or another column of the training data, a point per training row.
+    """Plot the weights of one prediction against time or another column of the training data, a point per training row.
 
     A dashed line marks the value of the explained row. If many rows share few values, such as years, points with the same value
     stand side by side. Rows without a value are left out and counted. Dates with a time zone are shown in UTC.
@@ -176,7 +176,7 @@ def targets(
     exact: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw the targets of the training rows against their weights in one prediction, which a line marks.
+    """Plot the targets of the training rows against their weights in one prediction, which a line marks.
 
     ``source`` is an explanation, a frame of `top` or `similar`, or weights (n_train,) with ``targets`` (n_train,).
     """
@@ -206,7 +206,7 @@ def targets(
 
 
 def audit(frame: Any, *, output: Any = None, ax: Axes | None = None) -> Axes:
-    """Draw training labels against what is expected of them; orange triangles look wrong.
+    """Plot training labels against what is expected of them; orange triangles look wrong.
 
     ``frame`` is what ``explainer.audit()`` returns. For numbers the plot shows targets against expected values, which are equal
     on the dashed line. A row far from it is no suspect if the rows around it scatter as much. For classes it shows the quality of
@@ -258,7 +258,7 @@ def audit(frame: Any, *, output: Any = None, ax: Axes | None = None) -> Axes:
 def _draw_against_expected(
     ax: Axes, targets: FloatArray, expected: FloatArray, suspect: BoolArray
 ) -> None:
-    """Draw targets against expected values, and the line where both are equal."""
+    """Plot targets against expected values, and the line where both are equal."""
     marks.sign_points(ax, expected, targets, np.where(suspect, -1.0, 1.0), LABEL_NAMES)
     low = max(targets.min(initial=np.inf), expected.min(initial=np.inf))
     high = min(targets.max(initial=-np.inf), expected.max(initial=-np.inf))
@@ -269,7 +269,7 @@ def _draw_against_expected(
 
 
 def _draw_quality(ax: Axes, quality: FloatArray, suspect: BoolArray) -> None:
-    """Draw the qualities of labels in ascending order."""
+    """Plot the qualities of labels in ascending order."""
     order = np.argsort(quality, kind="stable")
     ranks = np.arange(1, len(order) + 1, dtype=np.float64)
     signs = np.where(suspect[order], -1.0, 1.0)

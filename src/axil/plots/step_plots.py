@@ -1,4 +1,4 @@
-"""Draw the waterfall: one prediction step by step, from the intercept over contributions to its value."""
+"""Plot the waterfall: one prediction step by step, from the intercept over contributions to its value."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def waterfall(
     exact: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw one prediction step by step: from a start over the k largest contributions and all others to its value.
+    """Plot one prediction step by step: from a start over the k largest contributions and all others to its value.
 
     Each step is ``w_j (y_j - reference)``. The start is ``intercept + reference * sum w``, which the model would predict if all
     targets were at the reference. The sum is the prediction for every reference. The mean target shows best which rows raise
@@ -139,7 +139,7 @@ def waterfall(
 
 
 def _draw_change(source: Comparison, query: Any, output: Any, ax: Axes | None) -> Axes:
-    """Draw the parts of the change of one prediction, from the old model to the new one."""
+    """Plot the parts of the change of one prediction, from the old model to the new one."""
     i = query_position(query, source.query_index)
     k = output_position(output, source.outputs)
     parts = {}
@@ -272,7 +272,7 @@ def _steps(
 
 
 def _draw_steps(ax: Axes, steps: Steps, scale: TargetScale) -> None:
-    """Draw bars that begin where the previous one ended, between marks for the first and the last value."""
+    """Plot bars that begin where the previous one ended, between marks for the first and the last value."""
     n = len(steps.values)
     values = np.concatenate([[0.0], steps.values, [0.0]])
     ends = steps.start + np.cumsum(values)

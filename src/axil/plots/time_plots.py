@@ -1,4 +1,4 @@
-"""Draw the timeline: contributions to one prediction, or to forecasts, added up along the dates of the training rows."""
+"""Plot the timeline: contributions to one prediction, or to forecasts, added up along the dates of the training rows."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def timeline(
     name: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw contributions to one prediction, added up along the dates of the training rows.
+    """Plot contributions to one prediction, added up along the dates of the training rows.
 
     ``source`` is an explanation. ``dates`` (n_train,) are dates, periods or numbers: an array or a column of any frame library.
     Contributions are ``w_j (y_j - reference)``. The curve starts at ``intercept + reference * sum w``, where all targets are at
@@ -141,7 +141,7 @@ def _curve(prediction: Prediction, line: Line) -> tuple[AnyArray, FloatArray]:
 
 
 def _draw_line(ax: Axes, prediction: Prediction, line: Line, reference: float | None) -> None:
-    """Draw the levels in steps between two marks: the start and the prediction."""
+    """Plot the levels in steps between two marks: the start and the prediction."""
     start_name = "base" if prediction.additive else "intercept"
     if reference:
         start_name = f"all targets at {level(reference, prediction.scale)}"
@@ -156,7 +156,7 @@ def _draw_line(ax: Axes, prediction: Prediction, line: Line, reference: float | 
 
 
 def _draw_horizons(ax: Axes, predictions: list[Prediction], lines: list[Line]) -> None:
-    """Draw a curve for each horizon, the nearest faintest, with a mark at its forecast."""
+    """Plot a curve for each horizon, the nearest faintest, with a mark at its forecast."""
     n = len(lines)
     colour = canvas.colours(ax).positive
     for t, (prediction, line) in enumerate(zip(predictions, lines)):
