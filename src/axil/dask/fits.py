@@ -143,12 +143,12 @@ def row_sums(
 
 
 def places(partition: ExactPartition, labels: NDArray[Any], _: Any) -> IntArray:
-    """Return which of the labels these rows have, and the positions of these rows, (2, n_labels_here)."""
+    """Return which of the labels these rows have, and their positions, (2, n_labels_here)."""
     return inputs.places_among(labels, partition.index)
 
 
 def marked(partition: ExactPartition, _: Any, numbered: list[Any]) -> IntArray:
-    """Return the positions of the rows that truth values mark; the number of the partition comes with them."""
+    """Return the positions of the rows that truth values mark; ``numbered`` by partition."""
     number, mask = numbered
     with named(number):
         return np.flatnonzero(inputs.as_mask(mask, len(partition.index), "rows"))
@@ -161,7 +161,7 @@ def counted(coded: tuple[IntArray, NDArray[Any]]) -> tuple[NDArray[Any], IntArra
 
 
 def members(coded: tuple[IntArray, NDArray[Any]], code: int) -> IntArray:
-    """Return the positions of a partition's rows of one group, by its number there; -1: it has none."""
+    """Return the positions of the rows of one group, by its number there; -1: it has none."""
     return np.flatnonzero(coded[0] == code)
 
 

@@ -63,7 +63,7 @@ class Refits:
         return replace(fit, sums=self.model.cluster.total(tasks))
 
     def _sums_of_all(self, entry: int) -> RowSums:
-        nothing = [()] * len(self._rows.sizes)
+        nothing: list[tuple[int, ...]] = [()] * len(self._rows.sizes)
         return self._sums_without(entry, nothing, with_cooccurrences=False)
 
     def _sums_without(
@@ -186,7 +186,7 @@ class Refits:
         for partition, rows in enumerate(heavy_rows):
             start = int(self.model.shards.starts[partition])
             for row in rows:
-                dropped: list[Any] = [()] * len(self._rows.sizes)
+                dropped: list[list[int]] = [[]] * len(self._rows.sizes)
                 dropped[partition] = [row]
                 row_sums_left = self._sums_without(entry, dropped, with_cooccurrences=True)
                 if row_sums_left.weight > 0:

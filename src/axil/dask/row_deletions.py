@@ -254,7 +254,7 @@ def alone(
     responses: list[Responses | None],
     n_threads: int,
 ) -> FloatArray:
-    """Return the predictions of these rows by fits without them, (n, K); nan where no other row says anything of one."""
+    """Return the leave-one-out predictions of these rows, (n, K); nan where there is none."""
     n_outputs = partition.targets.shape[1]
     predictions = []
     for entry, (plan, tables) in enumerate(zip(plans, responses)):
@@ -269,7 +269,7 @@ def alone(
 
 
 def _forest_alone(fitted: FittedValues, mean: FloatArray, n_outputs: int) -> FloatArray:
-    """Return the predictions (n, K) of the rows of a forest by fits without them."""
+    """Return the leave-one-out predictions (n, K) of the rows of a forest."""
     s, beside = fitted.structure, beside_of(fitted)
     predictions = np.empty_like(fitted.targets)
     for rows in blocks_of(s, s.n_trees * n_outputs, BLOCK_ENTRIES):

@@ -34,7 +34,7 @@ def is_away(values: Any) -> bool:
 
 
 def module_of(values: Any) -> str:
-    """Return the name of the module whose arrays answer a question about these values.
+    """Return the name of the module whose arrays an answer about these values has.
 
     It is the module of an array on a GPU that can be copied back, else numpy.
     """
