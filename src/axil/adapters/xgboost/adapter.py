@@ -388,15 +388,18 @@ class XGBoostAdapter(TreeModel):
         return np.asarray(is_zero)
 
     def _residual_errors(self, largest: float) -> FloatArray:
-        """Return how far residuals are off in each tree, (T,), because scores are rounded in another order.
+        """Return how far residuals may be off in each tree, (T,), where scores are rounded otherwise.
 
         A CPU adds parallel trees to the scores one by one, a GPU all at once
         (src/predictor/gpu_predictor.cu): in each iteration so far up to one rounding per tree
-        apart.
+        apart. DART adds up the scores again in single precision in each iteration.
         """
+        rounding = 2 * ROUNDING * largest
+        if self._drops:
+            return np.asarray(rounding * np.sqrt(1.0 + self._iterations))
         if self._model.n_parallel == 1:
             return np.zeros(self._n_trees)
-        return np.asarray(2 * ROUNDING * largest * self._model.n_parallel * self._iterations)
+        return np.asarray(rounding * self._model.n_parallel * self._iterations)
 
     # -- percentiles ------------------------------------------------------------------------------
 

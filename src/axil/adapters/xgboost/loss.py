@@ -23,7 +23,6 @@ from axil.adapters.xgboost.draws import Subsample
 from axil.adapters.xgboost.percentile import PERCENTILES, alphas
 from axil.adapters.xgboost.plan import plan_of
 from axil.adapters.xgboost.rates import (
-    ROUNDING,
     confirmed,
     is_clipped,
     is_silent,
@@ -200,7 +199,7 @@ class XGBoostWithLoss(XGBoostAdapter, GradientTrees):
         schedule = Schedule(rates, self._iterations, outputs, omega, initial_shares)
         slack: FloatArray | float = 0.0
         if omega is not None:
-            slack = np.repeat(rates * self._score_rounding(rows.totals.largest), entry.n_leaves)
+            slack = np.repeat(rates * self._residual_errors(rows.totals.largest), entry.n_leaves)
         fit = replace(
             entry,
             leaf_counts=None,
@@ -226,10 +225,6 @@ class XGBoostWithLoss(XGBoostAdapter, GradientTrees):
             else "",
         )
         return [fit]
-
-    def _score_rounding(self, largest: float) -> FloatArray:
-        """Return, for each tree, how far scores are off that DART adds up again in float32 in each round."""
-        return np.asarray(2 * ROUNDING * largest * np.sqrt(1.0 + self._iterations))
 
     @property
     def single_output_setting(self) -> str:
