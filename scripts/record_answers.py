@@ -194,18 +194,11 @@ def over_dask(case: Case) -> axil.Explainer:
 
 def on_stand_in(case: Case) -> axil.Explainer:
     """Return the explainer on a back end whose arrays do not mix with the host's."""
-    from tests.away import Away
+    from tests.places import stand_in_chosen
 
     case.explainer()  # loads the modules that choose a back end
-    modules = [module for name, module in sys.modules.items() if name.startswith("axil.")]
-    patched = [(module, module.backend_of) for module in modules if hasattr(module, "backend_of")]
-    for module, _ in patched:
-        module.backend_of = lambda limits: Away(limits.n_threads)
-    try:
+    with stand_in_chosen():
         return case.explainer()
-    finally:
-        for module, original in patched:
-            module.backend_of = original
 
 
 PLACES = {

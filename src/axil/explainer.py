@@ -39,7 +39,7 @@ from axil.output import archive
 from axil.replay.verified_model import VerifiedModel
 from axil.report.reports import Reports
 from axil.scale import TargetScale
-from axil.verify import verified_model
+from axil.verify import make_verified_model
 
 
 class Explainer(
@@ -227,7 +227,7 @@ class Explainer(
         given = Given(
             model, *rows, **fit, bags=bags, index=index, limits=limits_of(**machine), verify=verify
         )
-        super().__init__(verified_model(given))
+        super().__init__(make_verified_model(given))
         self._made = Made.of(model, *rows[1:], fit | machine | {"verify": verify}, type(self))
 
     def __getstate__(self) -> dict[str, Any]:

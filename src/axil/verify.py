@@ -40,7 +40,7 @@ _NO_INVERSE = (
 )
 
 
-def verified_model(given: Given) -> InMemory:
+def make_verified_model(given: Given) -> InMemory:
     """Return the verified model of a fitted model on its training data.
 
     An ``objective`` or a ``loss`` is for a model without exact weights, so such a model is not asked for them.
