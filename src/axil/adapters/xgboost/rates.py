@@ -329,7 +329,12 @@ def _refuse_clipped(
 
 
 def _require_shown_rates(trees: Sequence[ObservedLeaves], settings: TreeSettings) -> None:
-    """Refuse a tree of one leaf that disagrees with its rate, where trees of more leaves confirm the data."""
+    """Refuse a tree of one leaf that disagrees with its rate, where other trees confirm the data.
+
+    Trees that were pruned after the fit disagree for another reason, which has a refusal of its own.
+    """
+    if any(tree.tree.pruned for tree in trees):
+        return
     agrees = []
     data_are_confirmed = False
     for tree, rate, l2 in zip(trees, settings.rates.tolist(), settings.lambdas.tolist()):
