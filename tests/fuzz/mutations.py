@@ -33,9 +33,10 @@ class VerifiedModel:
             self.explainer.verification.tolerance * self.explainer.verification.scale
         )
 
-    def change_of_predictions(self, row: int, target: float) -> Array:
+    def change_of_predictions(self, row: int, target: float | Array) -> Array:
         """Return how far predictions move for another target; its rank moves too."""
-        table = self.explainer.what_if(self.rows, {row: target}, init_score=self.offsets)
+        new_target = np.asarray(target).tolist()
+        table = self.explainer.what_if(self.rows, {row: new_target}, init_score=self.offsets)
         return np.asarray(table["change"], dtype=float)
 
 
@@ -63,7 +64,7 @@ def one_target(
         if not scale.is_identity:  # the change on the scale of the fit
             shift = float(np.abs(scale.forward(y) - scale.forward(np.asarray(trial.y))).max())
     if draw.ranked:
-        return replace(trial, y=y), proven.change_of_predictions(row, float(y[row]))
+        return replace(trial, y=y), proven.change_of_predictions(row, y[row])
     return replace(trial, y=y), proven.weights[:, row] * shift
 
 

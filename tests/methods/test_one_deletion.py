@@ -643,3 +643,31 @@ def test_forests_with_trees_that_find_no_split(seed):
     with pytest.warns(axil.SplitsWarning):
         after = explainer.without(X[:5], deleted)["after"]
     np.testing.assert_allclose(refitted.predict(X[:5]), after, atol=1e-6)
+
+
+@pytest.mark.parametrize("n_deleted", [12, 20, 40])
+@pytest.mark.parametrize(
+    "model",
+    [
+        XGBRegressor(max_depth=6, n_estimators=10, monotone_constraints=(1, -1, 0)),
+        LGBMRegressor(
+            num_leaves=20,
+            min_child_samples=1,
+            n_estimators=10,
+            monotone_constraints=[1, -1, 0],
+            verbose=-1,
+        ),
+    ],
+    ids=["xgboost", "lightgbm"],
+)
+def test_leaves_without_rows_bound_no_others(model, n_deleted):
+    """Many leaves of monotone trees lose all rows: `refit` follows the same rule as `without`."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    y = X[:, 0] - X[:, 1] + rng.normal(size=60)
+    explainer = axil.Explainer(deepcopy(model).fit(X, y), X, y)
+    deleted = rng.choice(60, n_deleted, replace=False)
+    with pytest.warns(axil.SplitsWarning):
+        after = np.asarray(explainer.without(X, deleted)["after"])
+    predictions = explainer.refit(drop=deleted)(X).predictions.ravel()
+    np.testing.assert_allclose(predictions, after, rtol=0, atol=1e-9)

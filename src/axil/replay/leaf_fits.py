@@ -153,6 +153,7 @@ def leaf_fit(
         )
     if ranks is not None:
         return _ranked_fit(s, found, walk.raw, trees.based, len(rows.targets))
+    rule = rule.emptied(found.counts == 0)
     columns = np.arange(s.n_trees) if s.columns is None else s.columns
     raw, parts = walk.raw, (found.sums, found.drawn_weights, found.counts)
     if emptied.any():
@@ -240,7 +241,7 @@ class _TreeRefit(TreeWalk):
             )
         if self.trees.ranks is not None:
             return sums[own] if self.shift is None else sums[own] + self.shift[own, None]
-        one = rule.tree(t, own)
+        one = rule.tree(t, own).emptied(weights[own] == 0)
         if (
             rule.is_monotone and sums.shape[1] > 1
         ):  # shares of two classes, whose bounds are those of the first

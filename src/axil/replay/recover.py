@@ -179,7 +179,8 @@ def replayed(
     totals: tuple[float, int] | None = None,
 ) -> Replay:
     """Return the replay from sums over all rows; ``totals``: their weight and number, where they are not here."""
-    rule = regularisation_of(trees)
+    # A refit may leave leaves without rows, which bound no others.
+    rule = regularisation_of(trees).emptied(walked.counts == 0)
     alike = (
         rule.l1 == 0 and rule.max_step == np.inf
     )  # bounds alone: classes of a tree are all at theirs together
@@ -198,7 +199,7 @@ def replayed(
         )
         leaf_weights, held = walked.cut.free, held | {"cut": walked.cut.share}
     structure = fitted_structure(
-        trees, walked.cells, walked.draws, leaf_weights, pattern, offsets, totals
+        trees, walked.cells, walked.draws, leaf_weights, pattern, offsets, totals, rule
     )
     structure = structure if walked.ranks is None else replace(structure, ranks=walked.ranks)
     return Replay(
@@ -231,12 +232,16 @@ def fitted_structure(
     pattern: LinearLeaves,
     offsets: FloatArray | None,
     totals: tuple[float, int] | None = None,
+    rule: NewtonRule | None = None,
 ) -> Structure:
     """Return the structure of the trees once the weights of their leaves and their pattern are known.
 
-    ``totals``: the weight and the number of all training rows, where they are not here.
+    ``totals``: the weight and the number of all training rows, where they are not here. ``rule``:
+    how leaf values follow from their sums, where that is another than the model states.
     """
     total, total_rows = totals or (None, None)
+    if rule is None:
+        rule = regularisation_of(trees)
     return Structure(
         cells=cells,
         n_leaves=trees.n_leaves,
@@ -250,7 +255,7 @@ def fitted_structure(
         draws=draws,
         coefficients=trees.schedule.coefficients,
         columns=trees.columns,
-        regularisation=regularisation_of(trees),
+        regularisation=rule,
         total=total,
         total_rows=total_rows,
         cut=trees.cut,

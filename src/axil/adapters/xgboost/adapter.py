@@ -598,7 +598,7 @@ class XGBoostAdapter(TreeModel):
 
         def bent(l2: float) -> FloatArray:
             leaf_l2 = np.where(zero, np.inf, l2)
-            return self._rule.values(tree, leaf_l2, sums, weights, self._averages)[~zero].ravel()
+            return self._rule.values(tree, leaf_l2, sums, weights)[~zero].ravel()
 
         return replace(observed, bent=bent, max_step=self._rule.max_step)
 

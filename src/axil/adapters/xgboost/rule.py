@@ -73,14 +73,14 @@ class XGBoostRule:
         l2: FloatArray,
         sums: FloatArray,
         weights: FloatArray,
-        averaged: bool = False,
     ) -> FloatArray:
-        """(L, K): the values of one tree's leaves before the rate, from their sums (L, K) and weights (L,).
+        """Return the values (L, K) of one tree's leaves before the rate.
 
-        ``averaged``: whether trees are averaged, whose nodes without rows, as after a refit, bound no others.
+        ``sums`` (L, K) and ``weights`` (L,) are those of the leaves. Nodes without rows, as a refit
+        may leave them, bound no others.
         """
         nodes = self.nodes([tree], 0, [l2], np.ones(1)) if self.signs.any() else None
-        if nodes is not None and averaged:
+        if nodes is not None:
             nodes = nodes.emptied(weights == 0)
         plain = NewtonRule(l2, np.ones_like(l2), False, self.l1, self.max_step)
         own = with_nodes(plain, nodes)
