@@ -645,29 +645,45 @@ def test_forests_with_trees_that_find_no_split(seed):
     np.testing.assert_allclose(refitted.predict(X[:5]), after, atol=1e-6)
 
 
+MONOTONE = {
+    "xgboost": XGBRegressor(max_depth=6, n_estimators=10, monotone_constraints=(1, -1, 0)),
+    "xgboost classes": XGBClassifier(
+        max_depth=6, n_estimators=10, min_child_weight=0, monotone_constraints=(1, -1, 0)
+    ),
+    "lightgbm": LGBMRegressor(
+        num_leaves=20,
+        min_child_samples=1,
+        n_estimators=10,
+        monotone_constraints=[1, -1, 0],
+        verbose=-1,
+    ),
+    "lightgbm classes": LGBMClassifier(
+        num_leaves=20,
+        min_child_samples=1,
+        n_estimators=10,
+        monotone_constraints=[1, -1, 0],
+        verbose=-1,
+    ),
+}
+
+
 @pytest.mark.parametrize("n_deleted", [12, 20, 40])
-@pytest.mark.parametrize(
-    "model",
-    [
-        XGBRegressor(max_depth=6, n_estimators=10, monotone_constraints=(1, -1, 0)),
-        LGBMRegressor(
-            num_leaves=20,
-            min_child_samples=1,
-            n_estimators=10,
-            monotone_constraints=[1, -1, 0],
-            verbose=-1,
-        ),
-    ],
-    ids=["xgboost", "lightgbm"],
-)
-def test_leaves_without_rows_bound_no_others(model, n_deleted):
-    """Many leaves of monotone trees lose all rows: `refit` follows the same rule as `without`."""
+@pytest.mark.parametrize("name", MONOTONE)
+def test_nodes_without_weight_bound_no_others(name, n_deleted):
+    """Many leaves of monotone trees lose all weight: `without` and refits follow one rule."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 3))
     y = X[:, 0] - X[:, 1] + rng.normal(size=60)
-    explainer = axil.Explainer(deepcopy(model).fit(X, y), X, y)
+    tolerance = 1e-9
+    if "classes" in name:
+        y = (y > 0).astype(int)
+        tolerance = 1e-6
+    explainer = axil.Explainer(deepcopy(MONOTONE[name]).fit(X, y), X, y)
     deleted = rng.choice(60, n_deleted, replace=False)
+    sample_weight = np.ones(60)
+    sample_weight[deleted] = 0.0
     with pytest.warns(axil.SplitsWarning):
         after = np.asarray(explainer.without(X, deleted)["after"])
-    predictions = explainer.refit(drop=deleted)(X).predictions.ravel()
-    np.testing.assert_allclose(predictions, after, rtol=0, atol=1e-9)
+    for change in ({"drop": deleted}, {"sample_weight": sample_weight}):
+        predictions = explainer.refit(**change)(X).predictions.ravel()
+        np.testing.assert_allclose(predictions, after, rtol=0, atol=tolerance)

@@ -79,7 +79,7 @@ def leaf_fit(
     heavy = np.concatenate([np.bincount(leaf, weights * own, n) for leaf, own, n in parts])
     rule = NewtonRule(fit.l2, np.ones_like(fit.l2), False, fit.l1, fit.max_step)
     if fit.coupling_rule is not None:
-        rule = fit.coupling_rule.emptied(counts == 0)
+        rule = fit.coupling_rule.emptied(heavy == 0)
     return LeafFit(
         n_leaves=fit.n_leaves,
         columns=np.arange(len(leaves)),

@@ -562,10 +562,12 @@ class GradientWalk:
         return np.asarray(((1 + ROUNDED) * min_hessian > H) & is_zero)
 
     def _bounds_of_rows(self, bounds: NodeRule | IsotonicRule, t: int) -> NodeRule | IsotonicRule:
-        """Return the rule of a tree, in which a node without rows, as a refit may leave it, is no bound."""
+        """Return the rule of a tree, in which nodes that a refit left without weight are no bounds."""
         rule = bounds.tree(t, slice(self.starts[t], self.starts[t + 1]))
-        leaf = self.leaves[t] if self.drawn is None else self.leaves[t, self.drawn[t] > 0]
-        return rule.emptied(np.bincount(leaf, minlength=len(rule.l2)) == 0)
+        counts = self.weights > 0
+        if self.drawn is not None:
+            counts = counts & (self.drawn[t] > 0)
+        return rule.emptied(np.bincount(self.leaves[t], counts, len(rule.l2)) == 0)
 
     def _smoothed(
         self, t: int, rule: NodeRule | IsotonicRule, sums: FloatArray, weights: FloatArray

@@ -153,7 +153,7 @@ def leaf_fit(
         )
     if ranks is not None:
         return _ranked_fit(s, found, walk.raw, trees.based, len(rows.targets))
-    rule = rule.emptied(found.counts == 0)
+    rule = rule.emptied(found.drawn_weights == 0)
     columns = np.arange(s.n_trees) if s.columns is None else s.columns
     raw, parts = walk.raw, (found.sums, found.drawn_weights, found.counts)
     if emptied.any():

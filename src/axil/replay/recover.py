@@ -179,8 +179,8 @@ def replayed(
     totals: tuple[float, int] | None = None,
 ) -> Replay:
     """Return the replay from sums over all rows; ``totals``: their weight and number, where they are not here."""
-    # A refit may leave leaves without rows, which bound no others.
-    rule = regularisation_of(trees).emptied(walked.counts == 0)
+    # A refit may leave leaves without weight, which bound no others.
+    rule = regularisation_of(trees).emptied(walked.drawn_weights == 0)
     alike = (
         rule.l1 == 0 and rule.max_step == np.inf
     )  # bounds alone: classes of a tree are all at theirs together
