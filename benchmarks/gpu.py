@@ -173,10 +173,10 @@ def costs(report: Report, gpu: Any, name: str, s: Structure, columns: int = 128)
 def ask(report: Report, engine: BoostedTrees, name: str, s: Structure, n: int, batch: int) -> None:
     """The ten largest weights of n queries, and their products with targets, as `top` checks them."""
     queries, y = queries_of(s, n), np.random.default_rng(2).normal(size=(s.n_rows, 1))
-    engine.ask(queries[:batch]).hand_to(Asking(10, n))
+    engine.weight_rows(queries[:batch]).hand_to(Asking(10, n))
     start = time.perf_counter()
     for first in range(0, n, batch):
-        answer = engine.ask(queries[first : first + batch])
+        answer = engine.weight_rows(queries[first : first + batch])
         answer.product(y)
         answer.hand_to(Asking(10, n))
     taken = time.perf_counter() - start
@@ -333,7 +333,8 @@ def matches(report: Report, gpu: Any, threads: int) -> None:
 
 
 def left_out(report: Report, name: str, explainer: Any, queries: Any) -> None:
-    """Every training row in the fit without it, leaf space included; then the changes of ten predictions without each row."""
+    """Every training row in the fit without it, the leaf matrix included; then the changes of ten predictions without
+    each row."""
     start = time.perf_counter()
     explainer.leave_one_out()
     report.add(f"{name}: leave_one_out, explainer made before", time.perf_counter() - start)
@@ -475,7 +476,7 @@ def main() -> None:
         start = time.perf_counter()
         engine = engine.prepared()
         cp.cuda.Device().synchronize()
-        report.add("1e6 rows, 100 trees of 31 leaves: leaf space", time.perf_counter() - start)
+        report.add("1e6 rows, 100 trees of 31 leaves: the leaf matrix", time.perf_counter() - start)
         ask(report, engine, "1e6 rows, 100 trees of 31 leaves, GPU", s, 100_000 // less, 1024)
         ask(
             report,
@@ -495,13 +496,13 @@ def main() -> None:
             cp.cuda.Device().synchronize()
             moved = time.perf_counter()
             engine = engine.prepared() if ready else engine
-            answer = engine.ask(queries_of(s, 10))
+            answer = engine.weight_rows(queries_of(s, 10))
             answer.product(np.ones((s.n_rows, 1)))
             cp.cuda.Device().synchronize()
             asked = time.perf_counter()
             answer.dense()
             end = time.perf_counter()
-            how = "1e7 rows, 10 queries, " + ("leaf space" if ready else "sweeps")
+            how = "1e7 rows, 10 queries, " + ("the leaf matrix" if ready else "sweeps")
             report.add(f"{how}: leaf numbers to the device", moved - start)
             report.add(f"{how}: weights and their check", asked - moved)
             report.add(f"{how}: weights to the host", end - asked)

@@ -1,4 +1,4 @@
-"""A county's model: 364,000 sales, 2,460 trees of up to 235 leaves, too many for leaf space, so that every query is a sweep.
+"""A county's model: 364,000 sales, 2,460 trees of up to 235 leaves, too many for the leaf matrix, so that every query is a sweep.
 
 The settings are those that the assessor of Cook County publishes: logarithms of prices, categories, L1 and L2, bins, depth. The
 sales are made up. `make bench-large` prints the figures and writes results/large.csv. Speed of sweeps is relative to the
@@ -171,9 +171,9 @@ def main():
     report("leaves", engine.structure.total_leaves, "")
 
     queries = engine.structure.leaves()[:, :SWEPT].T.copy()
-    measure(f"sweep of {SWEPT} queries, the first", lambda: engine.ask(queries))
+    measure(f"sweep of {SWEPT} queries, the first", lambda: engine.weight_rows(queries))
     swept, moved = (
-        cores(lambda: engine.ask(queries), 3),
+        cores(lambda: engine.weight_rows(queries), 3),
         16 * arguments.rows * arguments.trees * SWEPT,
     )
     peak = resident("VmHWM")

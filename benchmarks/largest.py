@@ -26,7 +26,7 @@ MUCH = 1 << 60
 
 
 def trees_of(n, threads):
-    """Boosted trees over n rows, in leaf space, with the leaves of the queries; and what the targets are."""
+    """Boosted trees over n rows, in the leaf matrix, with the leaves of the queries; and what the targets are."""
     X, y = friedman(GROWN)
     explainer = axil.Explainer(fit(X, y), X, y, n_threads=threads)
     assign, grown = (

@@ -76,9 +76,9 @@ def measure(n, threads):
     expected = numpy_baseline(leaves, queries, LEAVES)
     yield line(n, "NumPy 10", baseline, None)
     fresh = BoostedTrees(structure, Cpu(threads))
-    apart = f"{np.abs(fresh.ask(queries).dense() - expected).max():.0e}"
+    apart = f"{np.abs(fresh.weight_rows(queries).dense() - expected).max():.0e}"
     taken = seconds(
-        lambda: BoostedTrees(structure, Cpu(threads)).ask(queries).dense()
+        lambda: BoostedTrees(structure, Cpu(threads)).weight_rows(queries).dense()
     )  # nothing kept
     yield line(n, "sweep 10", taken, baseline, difference=apart)
     exact = seconds(lambda: explainer(few).weights)
@@ -87,11 +87,15 @@ def measure(n, threads):
     start = time.perf_counter()
     trees = trees.prepared()
     yield line(n, "prepare", time.perf_counter() - start, None)
-    apart = f"{np.abs(trees.ask(queries).dense() - expected).max():.0e}"
+    apart = f"{np.abs(trees.weight_rows(queries).dense() - expected).max():.0e}"
     yield line(
-        n, "prepared 10", seconds(lambda: trees.ask(queries).dense(), 9), baseline, difference=apart
+        n,
+        "prepared 10",
+        seconds(lambda: trees.weight_rows(queries).dense(), 9),
+        baseline,
+        difference=apart,
     )
-    read_out = seconds(lambda: trees.ask(more).dense())
+    read_out = seconds(lambda: trees.weight_rows(more).dense())
     yield line(n, "prepared 100", read_out, 10 * baseline)
     ready = explainer.prepare()
     yield line(n, "explain 10", seconds(lambda: ready(few), 9), baseline)

@@ -1,11 +1,12 @@
-"""The way that a request takes by itself, beside both ways: sweeps, and leaf space with all that is built for it.
+"""The way that a request takes by itself, beside both ways: sweeps, and the leaf matrix with all that is built for it.
 
     python benchmarks/ways.py --rows 10000 100000 --trees 100 500
 
 LightGBM grows trees of 31 leaves on 20,000 rows of Friedman #1; the rows of each size are then sent through these trees, and
 boosting on them gives the weights, so that no size needs a fit of its own. Each cell is ``top(X, 10)`` of a fresh explainer, its
 preparation included, in processor seconds of all threads together: on a machine that others use too they vary less than seconds
-do. "over" is the time of the chosen way over the better of the two, and 1 where leaf space does not fit into memory. A way that
+do. "over" is the time of the chosen way over the better of the two, and 1 where the leaf matrix does not fit into
+memory. A way that
 takes longer than ``--patience`` seconds by the costs that the choice is made from is not run: its time follows from the two
 largest requests that were, which differ by a time for each query, and "not run" names it. Writes results/ways.csv.
 """
@@ -20,7 +21,7 @@ from common import fit, friedman, write_csv
 
 import axil
 from axil.kernels.cpu import Cpu
-from axil.machine.threads import Kept
+from axil.machine.threads import Cache
 from axil.methods.question import verified_model
 from axil.weights.boosting import BoostedTrees
 
@@ -46,7 +47,7 @@ def explainer_of(explainer, n, threads):
         index=np.arange(n),
         features=None,
         verification=None,
-        kept=Kept(),
+        kept=Cache(),
     )
 
 
@@ -54,7 +55,7 @@ def measure(structure, model, X, way, threads):
     """Processor seconds of one request that takes this way, by an engine of its own."""
     fresh = BoostedTrees(structure, Cpu(threads))
     start = time.process_time()
-    engine = fresh._in_space(fresh.inverse_pays(len(X))) if way == "leaf space" else fresh
+    engine = fresh._in_space(fresh.inverse_pays(len(X))) if way == "the leaf matrix" else fresh
     engine.prepared = lambda *_: engine  # it stays in this way
     axil.Explainer._of(lambda: replace(model, engines=[engine])).top(X, 10)
     return time.process_time() - start
@@ -83,19 +84,19 @@ def main():
         grown = axil.Explainer(fit(X, y, trees=n_trees), X, y, n_threads=threads)
         for n in arguments.rows:
             structure, model = explainer_of(grown, n, threads)
-            runs = {"sweeps": [], "leaf space": []}
+            runs = {"sweeps": [], "the leaf matrix": []}
             for n_queries in arguments.queries:
                 asked, trees = friedman(n_queries, seed=2)[0], BoostedTrees(structure, Cpu(threads))
                 swept, *spaces = (
                     trees.backend.costs.visit_seconds * visits
                     for visits in trees._visits(n_queries)
                 )
-                ways = {"sweeps": swept, "leaf space": min(spaces)}
+                ways = {"sweeps": swept, "the leaf matrix": min(spaces)}
                 if 2 * trees.memory.preparation > model.budget.available // 2:
-                    ways["leaf space"] = np.inf
+                    ways["the leaf matrix"] = np.inf
                 chosen = (
-                    "leaf space"
-                    if ways["leaf space"] < np.inf and trees.prepare_pays(n_queries)
+                    "the leaf matrix"
+                    if ways["the leaf matrix"] < np.inf and trees.prepare_pays(n_queries)
                     else "sweeps"
                 )
                 cell = {}
@@ -111,7 +112,7 @@ def main():
                         and (time_of := extended(runs[way], n_queries)) is not None
                     ):
                         cell[way] = time_of
-                only = ways["leaf space"] == np.inf
+                only = ways["the leaf matrix"] == np.inf
                 over = (
                     1.0
                     if only

@@ -30,7 +30,7 @@ from class_data import NAMES, read_classes
 from class_pushes import pushes
 from faithfulness import RULES, Worker, by_size, changes_of
 from faithfulness_report import bold, counted, leaders
-from kept import Kept
+from kept import Cache
 from paper_data import QUICK
 from paper_setting import SETTINGS, arguments, command, markdown, write, write_shown
 from scipy import stats
@@ -193,7 +193,7 @@ def pairs_table(lines, first="pushes", rule="one sign"):
 
 def measure(names, folder, n_queries, jobs, cache):
     """The lines of all data sets, one after the other."""
-    kept, lines = Kept(cache), []
+    kept, lines = Cache(cache), []
     for name in names:
         start, fitted = time.monotonic(), Fitted(name, folder)
         changes = changes_of(name, fitted, n_queries, jobs, kept, ClassWorker, sets_of)

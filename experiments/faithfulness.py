@@ -33,7 +33,7 @@ from pathlib import Path
 import lightgbm as lgb
 import numpy as np
 from faithfulness_report import draw, lines_of, paper_table, rules_table
-from kept import Kept, key
+from kept import Cache, key
 from paper_data import QUICK
 from paper_setting import SETTINGS, Fitted, arguments, command, markdown, write, write_shown
 
@@ -165,7 +165,7 @@ def changes_of(name, fitted, n_queries, jobs, kept, worker=Worker, choose=sets_o
 
 def measure(names, folder, n_queries, jobs, cache):
     """The lines of all data sets, one after the other."""
-    kept, lines = Kept(cache), []
+    kept, lines = Cache(cache), []
     for name in names:
         start = time.monotonic()
         fitted = Fitted(name, folder)

@@ -36,7 +36,7 @@ from sklearn.model_selection import train_test_split
 import axil
 from axil.adapters import find_by_gradients
 from axil.contributions import boosting as contributions
-from axil.implicit.readers import Given
+from axil.implicit.readers import FitInputs
 from axil.machine.memory import Budget, Limits
 
 COMMAND = "python experiments/jacobian_fidelity_boosting.py"
@@ -177,7 +177,7 @@ def measure(model, X, y, n_rows, rng):
     model = model.fit(X, y)
     explainer = axil.Explainer(model, X, y, n_threads=1)
     J = explainer(X_out).weights.reshape(HELD_OUT, -1, len(y)).swapaxes(0, 1)
-    given = Given(model, X, y, limits=Limits(1, Budget(None)))
+    given = FitInputs(model, X, y, limits=Limits(1, Budget(None)))
     boosting = contributions.read(given, find_by_gradients(model))
     fit, adapter, targets = boosting.walked.fit, boosting.adapter, boosting.targets
     leaves, queries = (adapter.coordinates(rows).astype(int) for rows in (X, X_out))

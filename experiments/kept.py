@@ -29,7 +29,7 @@ def key(*parts: Any) -> str:
     return digest.hexdigest()
 
 
-class Kept:
+class Cache:
     def __init__(self, path: Path):
         path.parent.mkdir(parents=True, exist_ok=True)
         self.connection = sqlite3.connect(path)

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 import paper_data
 import paper_setting
-from kept import Kept, key
+from kept import Cache, key
 
 UCI = {
     "boston": "bostonHousing",
@@ -191,7 +191,7 @@ def made(
     shape: tuple[int, ...],
 ) -> dict[tuple[Hashable, ...], np.ndarray]:
     """{task: work(folder, *task)}, made in the processes asked for, or read from the cache."""
-    kept = Kept(given.cache or Path(":memory:"))
+    kept = Cache(given.cache or Path(":memory:"))
     names = {task: key(Path(work.__code__.co_filename).stem, *task) for task in tasks}
     with ProcessPoolExecutor(given.jobs) as pool:
         kept.fill(

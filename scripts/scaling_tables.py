@@ -79,7 +79,7 @@ def growth():
 def ways():
     """The seconds of both ways with 1,000,000 rows and 100 trees, and how the choices fared at all sizes."""
     lines, run = read("ways.csv")
-    known = [float(line["over"]) for line in lines if line["sweeps"] and line["leaf space"]]
+    known = [float(line["over"]) for line in lines if line["sweeps"] and line["the leaf matrix"]]
     shown = [
         line
         for line in lines
@@ -89,11 +89,11 @@ def ways():
     said = f"Of {len(known)} requests {better} took the better way; at worst one took {max(known):g} times the other."
     if better == len(known):
         guessed = sum(
-            bool(line["not run"]) for line in lines if line["sweeps"] and line["leaf space"]
+            bool(line["not run"]) for line in lines if line["sweeps"] and line["the leaf matrix"]
         )
         said = f"All of {len(known)} requests took the better way, {guessed} of them by estimate."
     head = ["queries, 1,000,000 rows", *(f"{int(line['queries']):,}" for line in shown)]
-    both = [[way, *(digits(line[way]) for line in shown)] for way in ("sweeps", "leaf space")]
+    both = [[way, *(digits(line[way]) for line in shown)] for way in ("sweeps", "the leaf matrix")]
     return table(head, both), f"{said} {run}"
 
 
@@ -175,7 +175,7 @@ ON_GPU = {
         "1e+07 rows, 100 trees, LightGBM, {}: top 10 of 100,000, prepared (s)",
         "s",
     ),
-    "1,000,000 rows: `leave_one_out`, leaf space included": (
+    "1,000,000 rows: `leave_one_out`, the leaf matrix included": (
         LIGHTGBM + ", {}: leave_one_out, explainer made before (s)",
         "s",
     ),

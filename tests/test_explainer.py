@@ -193,7 +193,7 @@ def test_a_result_beyond_the_memory_limit_is_refused_by_name(case):
     for ask in (explainer.matrix, lambda: explainer(case.X)):
         with pytest.raises(InputError, match=r"memory_limit.*explainer\.top.*explainer\.iter"):
             ask()
-    with pytest.raises(InputError, match="Leaf space"):
+    with pytest.raises(InputError, match="The leaf matrix"):
         explainer.prepare()
     with pytest.raises(InputError, match=r"The table of .* memory_limit\. Ask for fewer rows"):
         explainer.top(case.X, 2)

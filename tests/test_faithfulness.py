@@ -85,8 +85,8 @@ def test_work_goes_on_where_it_stopped(faithfulness, tmp_path):
     tasks = {faithfulness.key("square", number): number for number in range(100)}
     with ThreadPoolExecutor(1) as pool:
         with pytest.raises(KeyboardInterrupt):
-            faithfulness.Kept(tmp_path / "kept.sqlite").fill(tasks, square, pool, "squares")
-        kept = faithfulness.Kept(tmp_path / "kept.sqlite")  # as a new process would
+            faithfulness.Cache(tmp_path / "kept.sqlite").fill(tasks, square, pool, "squares")
+        kept = faithfulness.Cache(tmp_path / "kept.sqlite")  # as a new process would
         assert kept.fill(tasks, square, pool, "squares") == 40
         assert kept.fill(tasks, square, pool, "squares") == 0
     assert all(kept[name] == number**2 for name, number in tasks.items())
@@ -112,7 +112,7 @@ def test_a_change_by_hand(faithfulness, tmp_path):
     """One query of one data set, fitted again here without the code of the experiment."""
     fitted = faithfulness.Fitted("friedman")
     found = faithfulness.changes_of(
-        "friedman", fitted, 2, 1, faithfulness.Kept(tmp_path / "fits.sqlite")
+        "friedman", fitted, 2, 1, faithfulness.Cache(tmp_path / "fits.sqlite")
     )
     query = np.random.default_rng(42).permutation(len(fitted.new))[1]
     new = fitted.new[query : query + 1]

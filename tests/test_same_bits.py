@@ -120,7 +120,7 @@ def test_the_request_as_a_whole_chooses_the_way(monkeypatch):
     X = rows_of(case_of("lightgbm", "regressor"))
     monkeypatch.setattr("axil.weights.boosting.BoostedTrees.prepare_pays", lambda self, n: n >= 10)
     swept, prepared = made("lightgbm", "regressor"), made("lightgbm", "regressor", prepared=True)
-    monkeypatch.setattr("axil.weights.leaf_space.INVERTED", 0)
+    monkeypatch.setattr("axil.weights.leaf_matrix.INVERTED", 0)
     solved = made("lightgbm", "regressor", prepared=True)
     one, many = explained(swept, X[:9]), explained(prepared, X)
     assert (one != many[:9]).any(), "the ways differ in their last bits"
@@ -140,7 +140,7 @@ def test_the_request_as_a_whole_chooses_the_way(monkeypatch):
             parts = [part.weights for part in explainer.iter(X[:n], batch_size=3)]
             np.testing.assert_array_equal(np.concatenate(parts), expected)
         assert (
-            verified_model(explainer).engines[0].leaf_space is None
+            verified_model(explainer).engines[0].leaf_matrix is None
         )  # only the request was answered there
 
 
@@ -148,7 +148,7 @@ def explained(explainer, X):
     return explainer(X).weights
 
 
-def test_a_limit_leaves_no_room_for_leaf_space(monkeypatch):
+def test_a_limit_leaves_no_room_for_leaf_matrix(monkeypatch):
     monkeypatch.setattr("axil.weights.boosting.BoostedTrees.prepare_pays", lambda self, n: True)
     case = case_of("lightgbm", "regressor")
     for limit, prepared in (("1GiB", True), ("200KiB", False)):
@@ -156,4 +156,4 @@ def test_a_limit_leaves_no_room_for_leaf_space(monkeypatch):
             case.model, case.X, case.y, case.sample_weight, memory_limit=limit
         )
         (engine,) = verified_model(explainer).ready(WEIGHTS, 20).engines
-        assert (engine.leaf_space is not None) == prepared
+        assert (engine.leaf_matrix is not None) == prepared

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from axil import files, inputs
 from axil.arrays import FloatArray
 from axil.errors import InputError, counted, shown
-from axil.implicit.readers import OUTPUTS, Given
+from axil.implicit.readers import OUTPUTS, FitInputs
 from axil.inputs.codes import keys
 from axil.kernels.choose import limits_of
-from axil.machine.threads import Kept
+from axil.machine.threads import Cache
 from axil.methods.audit import Audit
 from axil.methods.blame import Blame
 from axil.methods.budget import BudgetQuestion
@@ -224,7 +224,7 @@ class Explainer(
             "device": device,
         }
         rows = X_train, y_train, sample_weight, init_score
-        given = Given(
+        given = FitInputs(
             model, *rows, **fit, bags=bags, index=index, limits=limits_of(**machine), verify=verify
         )
         super().__init__(make_verified_model(given))
@@ -249,7 +249,7 @@ class Explainer(
 
     def _wait_for(self, proof: Callable[[], VerifiedModel]) -> None:
         """Have the proof run once, by the first thread that asks."""
-        kept = Kept()
+        kept = Cache()
         self._proof = lambda: kept.get("model", proof)
 
     @cached_property
@@ -318,7 +318,7 @@ class Explainer(
         return self._model.verification
 
     def prepare(self) -> Explainer:
-        """Build leaf space now, so that every later query is fast; see docs/scaling.md.
+        """Build the leaf matrix now, so that every later query is fast; see docs/scaling.md.
 
         A request builds it by itself where that takes less time than sweeps. From this call on every request is answered there,
         so that a row has the same bits alone and in any request. A file that `save` writes later is loaded prepared.

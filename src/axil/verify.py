@@ -18,7 +18,7 @@ from axil.implicit import learners, mean, torch
 from axil.implicit.derivative_model import DerivativeModel
 from axil.implicit.optimum import Implicit
 from axil.implicit.readers import (
-    Given,
+    FitInputs,
     as_rows,
     copied,
     in_order_of_labels,
@@ -40,7 +40,7 @@ _NO_INVERSE = (
 )
 
 
-def make_verified_model(given: Given) -> InMemory:
+def make_verified_model(given: FitInputs) -> InMemory:
     """Return the verified model of a fitted model on its training data.
 
     An ``objective`` or a ``loss`` is for a model without exact weights, so such a model is not asked for them.
@@ -62,7 +62,7 @@ def make_verified_model(given: Given) -> InMemory:
     return _without_weights(given, adapter)
 
 
-def _read(given: Given) -> Model | None:
+def _read(given: FitInputs) -> Model | None:
     """Return the adapter of a model; None where it may have derivatives alone."""
     reading = adapters.examine(given.model)
     if reading.adapter is None and reading.not_exact is None:
@@ -70,7 +70,7 @@ def _read(given: Given) -> Model | None:
     return reading.adapter
 
 
-def _member_model(given: Given) -> InMemory:
+def _member_model(given: FitInputs) -> InMemory:
     """Return the verified model of one of several models inside another."""
     adapter = _read(given)
     if adapter is not None and adapter.kind is Kind.EXACT:
@@ -78,7 +78,7 @@ def _member_model(given: Given) -> InMemory:
     return _without_weights(given, adapter)
 
 
-def exact_model(adapter: Model, given: Given) -> ExactModel:
+def exact_model(adapter: Model, given: FitInputs) -> ExactModel:
     """Return the verified model of predictions that are weighted sums of the targets."""
     as_given, limits = (given.X, given.y), given.limits
     try:
@@ -124,7 +124,7 @@ def _number_of_trees(adapter: Model, X: object) -> int:
     return int(adapter.coordinates(inputs.take_rows(X, slice(0, 1))).shape[1])
 
 
-def _without_weights(given: Given, adapter: Model | None) -> InMemory:
+def _without_weights(given: FitInputs, adapter: Model | None) -> InMemory:
     """Return the verified model of scores that contributions add up to, or of predictions that have derivatives alone.
 
     ``adapter`` reads boosted trees; None: the model is of another kind.
@@ -147,7 +147,7 @@ def _without_weights(given: Given, adapter: Model | None) -> InMemory:
     return DerivativeModel(model, labels, features, backend, given.limits, model.verification)
 
 
-def additive_model(given: Given, adapter: GradientTrees) -> AdditiveModel:
+def additive_model(given: FitInputs, adapter: GradientTrees) -> AdditiveModel:
     """Return the verified model of boosted trees, of squared error too, by their gradients."""
     given = _copied(given)
     require_raw_output(given)
@@ -161,7 +161,7 @@ def additive_model(given: Given, adapter: GradientTrees) -> AdditiveModel:
     return AdditiveModel(*about, boosting=model)
 
 
-def _copied(given: Given) -> Given:
+def _copied(given: FitInputs) -> FitInputs:
     """Return the model with copies of its data, which stay as they are when the user's own change."""
     return replace(
         given,
@@ -172,7 +172,7 @@ def _copied(given: Given) -> Given:
     )
 
 
-def _differentiated(given: Given) -> Implicit:
+def _differentiated(given: FitInputs) -> Implicit:
     """Return the smooth learner or the network on its training data."""
     for read in (learners.read, torch.read):
         model = read(given)

@@ -81,8 +81,8 @@ def test_the_map_is_the_same_however_it_is_asked(name):
     K, (engine,) = explainer.matrix(), verified_model(explainer).engines
     v = np.random.default_rng(0).normal(size=(len(K), 2))
     # sums of float64 numbers in another order
-    np.testing.assert_allclose(engine.apply(None, v), K @ v, rtol=0, atol=1e-11)
-    np.testing.assert_allclose(engine.combine(None, v), K.T @ v, rtol=0, atol=1e-11)
+    np.testing.assert_allclose(engine.matvec(None, v), K @ v, rtol=0, atol=1e-11)
+    np.testing.assert_allclose(engine.rmatvec(None, v), K.T @ v, rtol=0, atol=1e-11)
     np.testing.assert_allclose(engine.leverage(1 << 30), np.diagonal(K), rtol=0, atol=1e-11)
     np.testing.assert_allclose(engine.squares(1 << 30), np.square(K).sum(), rtol=1e-9)
     np.testing.assert_allclose(explainer.reach(case.X, [3, 8]), K[:, [3, 8]], rtol=0, atol=1e-11)

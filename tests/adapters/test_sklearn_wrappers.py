@@ -212,9 +212,9 @@ def test_the_map_is_the_same_however_it_is_asked(name):
     for k, engine in enumerate(verified_model(explainer).engines):
         v = rng.normal(size=(len(K[k]), 2))
         scale = np.abs(v).max()
-        # sums of float64 numbers in another order, some through leaf space
-        np.testing.assert_allclose(engine.apply(None, v), K[k] @ v, rtol=0, atol=1e-11 * scale)
-        np.testing.assert_allclose(engine.combine(None, v), K[k].T @ v, rtol=0, atol=1e-11 * scale)
+        # sums of float64 numbers in another order, some through the leaf matrix
+        np.testing.assert_allclose(engine.matvec(None, v), K[k] @ v, rtol=0, atol=1e-11 * scale)
+        np.testing.assert_allclose(engine.rmatvec(None, v), K[k].T @ v, rtol=0, atol=1e-11 * scale)
         np.testing.assert_allclose(engine.leverage(1 << 30), np.diagonal(K[k]), rtol=0, atol=1e-11)
         np.testing.assert_allclose(engine.squares(1 << 30), np.square(K[k]).sum(), rtol=1e-9)
     reached = explainer.reach(CASES[name]().X, rows)
@@ -317,7 +317,7 @@ def test_deletions_of_sums_are_fits_without_the_row(name):
     table = explainer.without(case.X_new, [row])
     change = table["change"].to_numpy().reshape(len(case.X_new), -1)
     wanted = found[..., row].reshape(change.shape)
-    # Sums in another order, and in leaf space instead of a replay.
+    # Sums in another order, and in the leaf matrix instead of a replay.
     np.testing.assert_allclose(wanted, change, rtol=0, atol=1e-9 * SIZE)
 
 

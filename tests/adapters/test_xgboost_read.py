@@ -123,9 +123,9 @@ def test_replay_meets_every_leaf(name: str) -> None:
     leaves, predictions = adapter.leaves(case.X), case.predict(case.X)
     scale = np.abs(predictions).max() or 1.0
     offset = 0.0 if case.base_margin is None else np.abs(case.base_margin).max()
-    served = 0
+    output_groups = 0
     for trees in read_trees(case, adapter):
-        own = outputs_of(trees, served)
+        own = outputs_of(trees, output_groups)
         columns = slice(None) if trees.columns is None else trees.columns
         targets, offsets = two_columns(as_float32(case.y))[:, own], margins(case)[:, own]
         counts, weights, values, found = replay(case, trees, leaves[:, columns], targets, offsets)
@@ -139,8 +139,8 @@ def test_replay_meets_every_leaf(name: str) -> None:
         np.testing.assert_allclose(values, trees.leaf_values, rtol=0, atol=slack)
         # base_margin is added first and rounds the sum
         np.testing.assert_allclose(found, predictions[:, own], rtol=0, atol=1e-6 * (scale + offset))
-        served = own.stop
-    assert served == adapter.n_outputs == predictions.shape[1]
+        output_groups = own.stop
+    assert output_groups == adapter.n_outputs == predictions.shape[1]
     np.testing.assert_allclose(adapter.predictions(case.X), predictions, rtol=0, atol=1e-6 * scale)
 
 
@@ -168,9 +168,9 @@ def test_the_linear_map_alone_arrives_at_the_predictions(name: str) -> None:
         case.predict(case.X),
         two_columns(as_float32(case.y)),
     )
-    served = 0
+    output_groups = 0
     for trees in read_trees(case, adapter):
-        own = outputs_of(trees, served)
+        own = outputs_of(trees, output_groups)
         columns = slice(None) if trees.columns is None else trees.columns
         found = linear_map(case, trees, leaves[:, columns], targets[:, own], margins(case)[:, own])
         scale = max(
@@ -180,7 +180,7 @@ def test_the_linear_map_alone_arrives_at_the_predictions(name: str) -> None:
         np.testing.assert_allclose(
             found, predictions[:, own], rtol=0, atol=adapter.tolerance * (scale or 1.0)
         )
-        served = own.stop
+        output_groups = own.stop
 
 
 def linear_map(

@@ -62,7 +62,7 @@ def test_scores_are_derivatives_of_the_loss_by_row_weights(library, name):
     )
 
 
-def test_leaf_space_and_sweeps_agree(monkeypatch):
+def test_leaf_matrix_and_sweeps_agree(monkeypatch):
     a = asked("lightgbm", "bagging scored")
     swept = a.scores(LeafInfluence(a.explainer))
     monkeypatch.setattr("axil.weights.boosting.BoostedTrees.prepare_pays", lambda self, n: True)

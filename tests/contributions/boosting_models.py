@@ -16,7 +16,7 @@ from sklearn.ensemble import (
 
 import axil
 from axil.adapters import find_by_gradients
-from axil.implicit.readers import Given
+from axil.implicit.readers import FitInputs
 from axil.kernels.choose import limits_of
 from axil.verify import additive_model
 from tests.contributions.fixed_structure import replay
@@ -341,7 +341,7 @@ def case_of(name):
 def along_gradients(model, rows, y, weights=None, offsets=None, output="raw", n_threads=None):
     """An additive explainer of a model that has exact weights, read as one of any other loss: a second account of its fit."""
     limits = limits_of(n_threads, None)
-    given = Given(model, rows, y, weights, offsets, output, limits=limits)
+    given = FitInputs(model, rows, y, weights, offsets, output, limits=limits)
     proven = additive_model(given, find_by_gradients(model))
     return axil.Explainer._of(lambda: proven)
 

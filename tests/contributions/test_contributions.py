@@ -312,11 +312,11 @@ def test_an_account_that_does_not_add_up_raises_on_construction_and_on_use(name)
     walked = account.walked
     wrong = Contributions(replace(walked, weights=1.001 * walked.weights), ONE)
     with pytest.raises(axil.ExactnessError, match="pushes in a leaf"):
-        wrong.prove()
+        wrong.verify_sums()
     queries = verified_model(explainer_of(name)).queries(X_NEW).coordinates
     with pytest.raises(axil.ExactnessError, match="explained row"):
         add_up(wrong, queries)
-    assert account.prove() < 1e-12
+    assert account.verify_sums() < 1e-12
 
 
 def test_a_score_is_compared_with_its_own_terms():
@@ -330,7 +330,7 @@ def test_a_score_is_compared_with_its_own_terms():
     with pytest.raises(
         axil.ExactnessError, match=r"training row \d+ .*up to 5\.0e\+27: it diverged"
     ):
-        wrong.prove()
+        wrong.verify_sums()
     with pytest.raises(axil.ExactnessError, match=r"explained row .*diverged"):
         add_up(
             wrong, verified_model(explainer_of("xgboost pseudo-huber")).queries(X_NEW).coordinates

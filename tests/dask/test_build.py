@@ -58,11 +58,11 @@ def test_wrong_data_raise_the_same_error_as_on_one_machine(model, what):
 
 def test_a_map_that_misses_the_predictions_is_noticed(model, monkeypatch):
     """The last check by itself: leaf values as they should be, but another base to start from."""
-    from axil.weights.leaf_space import LeafSpace
+    from axil.weights.leaf_matrix import LeafMatrix
 
-    solve = LeafSpace.leaf_values
+    solve = LeafMatrix.leaf_values
     monkeypatch.setattr(
-        LeafSpace, "leaf_values", lambda self, sums, base: solve(self, sums, base + 1.0)
+        LeafMatrix, "leaf_values", lambda self, sums, base: solve(self, sums, base + 1.0)
     )
     with pytest.raises(axil.ExactnessError, match="prediction of training row"):
         axil.Explainer(model, partitioned(X), partitioned(Y))
@@ -154,7 +154,7 @@ def test_missing_targets_are_refused():
 def test_what_does_not_fit_is_refused_with_its_size(model):
     leaves = 25 * 9
     with pytest.raises(
-        axil.InputError, match=rf"Leaf space would take {16 * leaves**2 / 1024:.1f} KiB"
+        axil.InputError, match=rf"The leaf matrix would take {16 * leaves**2 / 1024:.1f} KiB"
     ):
         axil.Explainer(model, partitioned(X), partitioned(Y), memory_limit=8 * leaves**2)
     explainer = axil.Explainer(model, partitioned(X), partitioned(Y), memory_limit=16 * leaves**2)

@@ -19,7 +19,7 @@ def kill_a_worker(client):
 
 
 def test_results_do_not_depend_on_who_did_what(client, model):
-    """Here or there; asked alike, for after many questions leaf space is inverted."""
+    """Here or there; asked alike, for after many questions the leaf matrix is inverted."""
     spread, here = (
         axil.Explainer(model, partitioned(X), partitioned(Y), client=c) for c in (client, None)
     )
@@ -40,12 +40,12 @@ def test_a_worker_that_dies_is_made_up_for(client, model, whole, monkeypatch):
 
     killed = []
 
-    def in_leaf_space(*arguments, original=module.in_leaf_space):
+    def in_leaf_matrix(*arguments, original=module.in_leaf_matrix):
         kill_a_worker(client)
         killed.append(True)
         return original(*arguments)
 
-    monkeypatch.setattr(module, "in_leaf_space", in_leaf_space)
+    monkeypatch.setattr(module, "in_leaf_matrix", in_leaf_matrix)
     persisted = [client.persist(partitioned(values)) for values in (X, Y)]
     explainer = axil.Explainer(model, *persisted, client=client)
     assert killed

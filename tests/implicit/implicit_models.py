@@ -5,7 +5,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 from sklearn.preprocessing import scale
 
 from axil.implicit import learners
-from axil.implicit.readers import Given
+from axil.implicit.readers import FitInputs
 from axil.machine.memory import Budget, Limits
 
 
@@ -41,7 +41,7 @@ def read(
     verify=True,
 ):
     limits = Limits(1, Budget(limit))
-    given = Given(
+    given = FitInputs(
         model, X, y, sample_weight, init_score, output, loss, limits=limits, verify=verify
     )
     return module.read(given)

@@ -374,8 +374,8 @@ def test_what_is_refused_and_what_is_none_of_its_business():
 
 def test_reading_needs_no_torch():
     program = (
-        "import sys; from axil.implicit.readers import Given; from axil.implicit import torch as reader; "
-        "print(reader.read(Given(None, None, None, limits=None)), 'torch' in sys.modules)"
+        "import sys; from axil.implicit.readers import FitInputs; from axil.implicit import torch as reader; "
+        "print(reader.read(FitInputs(None, None, None, limits=None)), 'torch' in sys.modules)"
     )
     assert subprocess.check_output([sys.executable, "-c", program], text=True).split() == [
         "None",

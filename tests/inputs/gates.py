@@ -514,7 +514,7 @@ SCORED = (
 
 
 def equal(found, expected):
-    """To 1e-9, for leaf space may have been inverted meanwhile, which shows in the last digits."""
+    """To 1e-9, for the leaf matrix may have been inverted meanwhile, which shows in the last digits."""
     return len(found) == len(expected) and all(
         a.shape == b.shape
         and (

@@ -239,7 +239,7 @@ def test_places_that_are_refused(places: np.ndarray, message: str) -> None:
 
 
 def explained(monkeypatch: pytest.MonkeyPatch, build: float, **machine: Any) -> tuple[Any, Any]:
-    """An explainer of a weighted, bagged model in leaf space, and rows to ask about."""
+    """An explainer of a weighted, bagged model in the leaf matrix, and rows to ask about."""
     monkeypatch.setattr(module, "BUILD", build)
     rng = np.random.default_rng(0)
     X = rng.random((3000, 4))

@@ -25,7 +25,7 @@ def weights_of(kind: str, n_trees: int) -> np.ndarray | None:
 
 
 def queries_of(f: Forest, n: int) -> np.ndarray:
-    """Queries (n, T) that share many leaves with some rows."""
+    """QueryBatch (n, T) that share many leaves with some rows."""
     found = f.leaves[:, f.rng.integers(0, f.n_rows, n)].T.copy()
     found[:, ::3] = np.minimum(found[:, ::3], 1)
     return found

@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_info
 import axil
 from axil.kernels import cpu
 from axil.kernels.cpu import Cpu
-from axil.machine.threads import Kept, one_blas_thread
+from axil.machine.threads import Cache, one_blas_thread
 from axil.methods import noise
 from axil.methods.question import verified_model
 from axil.weights.boosting import BoostedTrees
@@ -35,7 +35,7 @@ MODELS = [
     ("smoother", "neighbours"),
 ]
 STATE = (
-    "leaf_space.py",
+    "leaf_matrix.py",
     "boosting.py",
     "passes.py",
     "leverage.py",
@@ -55,7 +55,7 @@ def fresh(library, name):
 
 
 def questions(case):
-    """Of every kind: by sweeps, in leaf space, of all training rows, kept ones and others."""
+    """Of every kind: by sweeps, in the leaf matrix, of all training rows, kept ones and others."""
     X = case.X_new
     return {
         "explain": lambda e: e(X[:3]).weights,
@@ -76,7 +76,7 @@ def questions(case):
 
 
 def small():
-    """A model whose leaf space has several blocks, and what it answers."""
+    """A model whose the leaf matrix has several blocks, and what it answers."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 4))
     y = X[:, 0] - X[:, 1] ** 2 + rng.normal(size=300)
@@ -162,7 +162,7 @@ def test_an_exception_at_any_line_breaks_nothing(action, error, blocks):
             break
         stopped += 1
         right = (
-            prepared if verified_model(explainer).engines[0].leaf_space is not None else expected
+            prepared if verified_model(explainer).engines[0].leaf_matrix is not None else expected
         )
         for found, wanted in zip(answers(explainer, X), right):
             np.testing.assert_array_equal(found, wanted, err_msg=f"line {k}")
@@ -198,7 +198,7 @@ def test_an_exception_in_lapack_breaks_nothing(error, blocks, monkeypatch):
     assert len(calls) > 3
 
 
-def test_a_signal_while_leaf_space_is_built_breaks_nothing():
+def test_a_signal_while_leaf_matrix_is_built_breaks_nothing():
     """Real signals, at delays that fall before, within and after the work."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1500, 4))
@@ -211,7 +211,7 @@ def test_a_signal_while_leaf_space_is_built_breaks_nothing():
         raise KeyboardInterrupt
 
     before, stopped = signal.signal(signal.SIGALRM, interrupt), 0
-    whole._model, delay = replace(verified_model(whole), kept=Kept()), 0.002
+    whole._model, delay = replace(verified_model(whole), kept=Cache()), 0.002
     base = verified_model(whole).engines[0].structure
     try:
         for _ in range(8):
@@ -224,7 +224,7 @@ def test_a_signal_while_leaf_space_is_built_breaks_nothing():
             finally:
                 signal.setitimer(signal.ITIMER_REAL, 0)
             assert whole.degrees_of_freedom() == expected
-            whole._model = replace(verified_model(whole), kept=Kept())
+            whole._model = replace(verified_model(whole), kept=Cache())
             delay *= 2
     finally:
         signal.signal(signal.SIGALRM, before)
@@ -272,11 +272,11 @@ def test_copies_have_what_is_kept_and_locks_of_their_own(dumped, blocks):
     )
     for found, wanted in zip(answers(other, X), expected):
         np.testing.assert_array_equal(found, wanted)
-    assert verified_model(other.prepare()).engines[0].leaf_space is not None
+    assert verified_model(other.prepare()).engines[0].leaf_matrix is not None
 
 
 def test_a_value_is_made_by_one_thread_and_never_seen_half():
-    kept, made, together = Kept(), [], threading.Barrier(4)
+    kept, made, together = Cache(), [], threading.Barrier(4)
 
     def make():
         made.append(threading.get_ident())

@@ -45,7 +45,7 @@ def test_combinations_are_sums_over_rows(library, name):
 
 
 @pytest.mark.parametrize("prepared", [False, True])
-def test_sweeps_and_leaf_space_agree(prepared):
+def test_sweeps_and_leaf_matrix_agree(prepared):
     explainer = axil.Explainer(lgb.LGBMRegressor(**QUIET, reg_alpha=0.5).fit(X, Y), X, Y)
     if prepared:
         explainer.prepare()
@@ -190,7 +190,7 @@ def test_combinations_are_proven(monkeypatch):
     explainer = axil.Explainer(lgb.LGBMRegressor(**QUIET).fit(X, Y), X, Y)
     explainer.combine(NEW)
     other = lgb.LGBMRegressor(**(QUIET | {"n_estimators": 2})).fit(X, Y).predict(NEW)
-    monkeypatch.setattr("axil.replay.queries.Queries.predictions", other[:, None])
+    monkeypatch.setattr("axil.replay.queries.QueryBatch.predictions", other[:, None])
     with pytest.raises(ExactnessError, match="prediction of row mean"):
         explainer.combine(NEW)
 

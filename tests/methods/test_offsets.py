@@ -223,7 +223,7 @@ def without_each_row(
 
 @pytest.mark.parametrize("name", IN_THE_FIT)
 def test_a_margin_of_the_fit_takes_the_place_of_the_base_in_training_rows(name: str) -> None:
-    """leave_one_out, the rows' own predictions and K itself, whether or not leaf space is there, here and over Dask."""
+    """leave_one_out, the rows' own predictions and K itself, whether or not the leaf matrix is there, here and over Dask."""
     settings, y, margin, weights = IN_THE_FIT[name]
     settings = {
         "n_estimators": 3,

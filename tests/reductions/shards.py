@@ -37,8 +37,8 @@ class Rows:
         n, n_outputs, n_rows = self.numbers.shape
         shared = self.form in ("shared", "sparse")
         if not n_rows:
-            served = [range(n_outputs)] if shared else [(k,) for k in range(n_outputs)]
-            return NoEffects(served, self.intercepts, first)
+            output_groups = [range(n_outputs)] if shared else [(k,) for k in range(n_outputs)]
+            return NoEffects(output_groups, self.intercepts, first)
         if shared:
             weights = self.numbers[:, 0]
             found = SumEffects(

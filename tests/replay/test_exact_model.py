@@ -79,8 +79,8 @@ def test_it_does_not_change():
     with pytest.raises(FrozenInstanceError):
         before.targets = None
     explainer.prepare()
-    assert before.engines[0].leaf_space is None
-    assert verified_model(explainer).engines[0].leaf_space is not None
+    assert before.engines[0].leaf_matrix is None
+    assert verified_model(explainer).engines[0].leaf_matrix is not None
     assert verified_model(explainer).kept is before.kept
 
 

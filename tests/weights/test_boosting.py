@@ -12,7 +12,7 @@ from axil.kernels import Rows, cpu
 from axil.kernels.cpu import Cpu
 from axil.machine.arrays import host
 from axil.structure import LinearLeaves, Structure
-from axil.weights import leaf_space, passes
+from axil.weights import leaf_matrix, passes
 from axil.weights.boosting import BoostedTrees
 from axil.weights.passes import leaf_sums
 from tests.away import Away
@@ -52,21 +52,26 @@ def backend(request):
 
 
 @pytest.fixture(
-    params=["one tree a pass", "shared passes", "leaf space by solves", "leaf space by look-ups"]
+    params=[
+        "one tree a pass",
+        "shared passes",
+        "the leaf matrix by solves",
+        "the leaf matrix by look-ups",
+    ]
 )
 def make(request, monkeypatch, backend):
     """Trees that are asked in one way, whatever the size of the problem."""
     if request.param == "one tree a pass":
         monkeypatch.setattr(passes, "SHARED_TREES", 1)
         monkeypatch.setattr(Rows, "swept", 2)
-    if request.param.startswith("leaf space"):
+    if request.param.startswith("the leaf matrix"):
         monkeypatch.setattr(cpu, "BLOCK", 7)
     if request.param.endswith("solves"):
-        monkeypatch.setattr(leaf_space, "INVERTED", 0)
+        monkeypatch.setattr(leaf_matrix, "INVERTED", 0)
 
     def make(structure, n_threads=2):
         trees = BoostedTrees(structure, backend(n_threads))
-        return trees.prepared() if request.param.startswith("leaf space") else trees
+        return trees.prepared() if request.param.startswith("the leaf matrix") else trees
 
     return make
 
@@ -76,11 +81,11 @@ def test_worked_example_of_the_paper(make):
     y = np.array([1.0, 2, 3, 4])
     K = np.array([[2, 1, 1, 0], [1, 2, 0, 1], [1, 0, 2, 1], [0, 1, 1, 2]]) / 4
     trees = make(structure)
-    np.testing.assert_allclose(trees.ask(structure.leaves().T).dense(), K, **CLOSE)
-    np.testing.assert_allclose(trees.apply(None, np.eye(4)), K, **CLOSE)
-    np.testing.assert_allclose(trees.combine(None, np.eye(4)), K.T, **CLOSE)
+    np.testing.assert_allclose(trees.weight_rows(structure.leaves().T).dense(), K, **CLOSE)
+    np.testing.assert_allclose(trees.matvec(None, np.eye(4)), K, **CLOSE)
+    np.testing.assert_allclose(trees.rmatvec(None, np.eye(4)), K.T, **CLOSE)
     np.testing.assert_allclose(
-        trees.apply(None, y[:, None])[:, 0], [7 / 4, 9 / 4, 11 / 4, 13 / 4], **CLOSE
+        trees.matvec(None, y[:, None])[:, 0], [7 / 4, 9 / 4, 11 / 4, 13 / 4], **CLOSE
     )
 
 
@@ -97,11 +102,11 @@ def test_equal_to_the_papers_algorithms(make):
     v = rng.normal(size=(200, 3))
     queries = random_queries(structure, 9)
     expected = np.stack([axil_forward(column, leaves, rate) for column in v.T], axis=1)
-    np.testing.assert_allclose(trees.apply(None, v), expected, **CLOSE)
+    np.testing.assert_allclose(trees.matvec(None, v), expected, **CLOSE)
     expected = np.stack([axil_backward(column, leaves, rate) for column in v.T], axis=1)
-    np.testing.assert_allclose(trees.combine(None, v), expected, **CLOSE)
+    np.testing.assert_allclose(trees.rmatvec(None, v), expected, **CLOSE)
     expected = np.stack([axil_oos(query, leaves, rate) for query in queries])
-    np.testing.assert_allclose(trees.ask(queries).dense(), expected, **CLOSE)
+    np.testing.assert_allclose(trees.weight_rows(queries).dense(), expected, **CLOSE)
 
 
 SHAPES = {
@@ -154,12 +159,12 @@ def by_recursion(shape):
 def test_equal_to_the_dense_recursion(make, shape):
     structure, queries, (weights, left), (K, _) = by_recursion(shape)
     trees = make(structure)
-    found, adjoints = trees.ask(queries).dense(), trees.adjoints(queries)
+    found, adjoints = trees.weight_rows(queries).dense(), trees.adjoints(queries)
     np.testing.assert_allclose(found, weights, **CLOSE)
     np.testing.assert_allclose(host(adjoints.beta), left, **CLOSE)
     eye = np.eye(structure.n_rows)
-    np.testing.assert_allclose(trees.apply(None, eye), K, **CLOSE)
-    np.testing.assert_allclose(trees.combine(None, eye), K.T, **CLOSE)
+    np.testing.assert_allclose(trees.matvec(None, eye), K, **CLOSE)
+    np.testing.assert_allclose(trees.rmatvec(None, eye), K.T, **CLOSE)
     offsets = np.zeros((structure.n_rows, 1)) if structure.offsets is None else structure.offsets
     without_base = weights - (
         0 if structure.base is not None else np.outer(left, base_share(structure))
@@ -185,10 +190,10 @@ def test_no_queries_stand_for_the_training_rows(make, shape, base):
     rng = np.random.default_rng(4)
     v, n_outputs = rng.normal(size=(structure.n_rows, 2)), 1 if structure.base is not None else 2
     for found, expected in [
-        (trees.ask(None, base).dense(), trees.ask(leaves, base).dense()),
-        (trees.ask(None, base).intercepts, trees.ask(leaves, base).intercepts),
-        (trees.apply(None, v, base), trees.apply(leaves, v, base)),
-        (trees.combine(None, v, base), trees.combine(leaves, v, base)),
+        (trees.weight_rows(None, base).dense(), trees.weight_rows(leaves, base).dense()),
+        (trees.weight_rows(None, base).intercepts, trees.weight_rows(leaves, base).intercepts),
+        (trees.matvec(None, v, base), trees.matvec(leaves, v, base)),
+        (trees.rmatvec(None, v, base), trees.rmatvec(leaves, v, base)),
         (
             trees.predicted(None, v[:, :n_outputs])
             - (0.0 if structure.offsets is None else structure.offsets),
@@ -206,14 +211,14 @@ def test_weights_times_targets_and_intercepts_are_the_fit(make, shape):
         random_queries(structure, 7),
     )
     trees = make(structure)
-    answer, expected = trees.ask(queries), replay(structure, y, queries)
+    answer, expected = trees.weight_rows(queries), replay(structure, y, queries)
     found = answer.dense() @ y + answer.intercepts[:, 0]
     np.testing.assert_allclose(found, expected, **CLOSE)
     np.testing.assert_allclose(trees.predicted(queries, y[:, None])[:, 0], expected, **CLOSE)
-    if trees.leaf_space is not None:
+    if trees.leaf_matrix is not None:
         started = (y if structure.offsets is None else y - structure.offsets[:, 0])[:, None]
         sums, base = leaf_sums(structure, trees.rows, started), trees.fit(y[:, None]).base
-        values = trees.leaf_space.leaf_values(sums, base)
+        values = trees.leaf_matrix.leaf_values(sums, base)
         np.testing.assert_allclose(values, trees.fit(y[:, None]).values, rtol=0, atol=1e-10)
 
 
@@ -272,8 +277,8 @@ def test_every_engine_gives_the_dense_weights(shared, **shape):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(passes, "SHARED_TREES", 4 if shared else 1)
         trees = BoostedTrees(structure, Cpu(2))
-    np.testing.assert_allclose(trees.ask(queries).dense(), expected, **close)
-    np.testing.assert_allclose(trees.prepared().ask(queries).dense(), expected, **close)
+    np.testing.assert_allclose(trees.weight_rows(queries).dense(), expected, **close)
+    np.testing.assert_allclose(trees.prepared().weight_rows(queries).dense(), expected, **close)
 
 
 @pytest.mark.parametrize("draws", [(1.0,), (1.0, 0.0), (0.0, 1.0, 2.5)])
@@ -286,23 +291,23 @@ def test_transpose_dot_test(make, draws, coefficients):
     trees = make(structure)
     rng = np.random.default_rng(2)
     u, v = rng.normal(size=(2, 300, 1))
-    left, right = u[:, 0] @ trees.apply(None, v)[:, 0], trees.combine(None, u)[:, 0] @ v[:, 0]
+    left, right = u[:, 0] @ trees.matvec(None, v)[:, 0], trees.rmatvec(None, u)[:, 0] @ v[:, 0]
     assert left == pytest.approx(right, rel=1e-11)
 
 
 @pytest.mark.parametrize("shape", ["plain", "weighted", "l2", "mixed leaves"])
 def test_rows_of_weights_sum_to_one(make, shape):
     structure = random_structure(4, **SHAPES[shape])
-    weights = make(structure).ask(random_queries(structure, 6)).dense()
+    weights = make(structure).weight_rows(random_queries(structure, 6)).dense()
     np.testing.assert_allclose(weights.sum(axis=1), 1.0, **CLOSE)
 
 
 def test_columns_sum_to_one_in_the_plain_case_only(make):
     leaves = np.stack([np.arange(60) % m for m in (2, 3, 5, 7)])
-    K = make(plain(leaves)).ask(leaves.T).dense()
+    K = make(plain(leaves)).weight_rows(leaves.T).dense()
     np.testing.assert_allclose(K.sum(axis=0), 1.0, **CLOSE)
     structure = random_structure(4, weighted=True)
-    K = make(structure).ask(structure.leaves().T).dense()
+    K = make(structure).weight_rows(structure.leaves().T).dense()
     assert np.abs(K.sum(axis=0) - 1.0).max() > 1e-3
 
 
@@ -313,7 +318,9 @@ def test_results_do_not_depend_on_the_thread_count(make):
     results = []
     for n_threads in (1, 2, 5):
         trees = make(structure, n_threads)
-        results.append((trees.ask(queries).dense(), trees.apply(None, v), trees.combine(None, v)))
+        results.append(
+            (trees.weight_rows(queries).dense(), trees.matvec(None, v), trees.rmatvec(None, v))
+        )
     for other in results[1:]:
         for a, b in zip(results[0], other):
             np.testing.assert_array_equal(a, b)
@@ -322,11 +329,11 @@ def test_results_do_not_depend_on_the_thread_count(make):
 def test_no_queries(make):
     structure = random_structure(1)
     trees, none = make(structure), np.zeros((0, structure.n_trees), dtype=int)
-    assert trees.ask(none).dense().shape == (0, structure.n_rows)
+    assert trees.weight_rows(none).dense().shape == (0, structure.n_rows)
     assert trees.adjoints(none).beta.shape == (0,)
 
 
-def test_leaf_space_is_for_many_queries_on_many_rows():
+def test_leaf_matrix_is_for_many_queries_on_many_rows():
     trees = BoostedTrees(random_structure(0, n_rows=100_000, n_trees=50), Cpu(1))
     assert not trees.prepare_pays(2)
     assert trees.prepare_pays(1000)
@@ -334,7 +341,7 @@ def test_leaf_space_is_for_many_queries_on_many_rows():
     assert not wide.prepare_pays(1000)
 
 
-def test_what_is_kept_of_leaf_space_counts(monkeypatch):
+def test_what_is_kept_of_leaf_matrix_counts(monkeypatch):
     """Few queries are solved for, many are looked up in the inverse; what was made for many serves few."""
     monkeypatch.setattr("axil.weights.boosting.WORTH", 0.0)
     trees = BoostedTrees(random_structure(0, n_rows=20_000, n_trees=30), Cpu(1))
@@ -350,10 +357,10 @@ def test_what_is_kept_of_leaf_space_counts(monkeypatch):
     assert inverted is not solved
     assert trees.prepared(some, 1 << 40) is inverted
     np.testing.assert_allclose(
-        inverted.ask(one).dense(), solved.ask(one).dense(), rtol=1e-10, atol=1e-15
+        inverted.weight_rows(one).dense(), solved.weight_rows(one).dense(), rtol=1e-10, atol=1e-15
     )
     np.testing.assert_allclose(
-        trees.ask(one).dense(), solved.ask(one).dense(), rtol=1e-10, atol=1e-15
+        trees.weight_rows(one).dense(), solved.weight_rows(one).dense(), rtol=1e-10, atol=1e-15
     )
 
 
@@ -393,8 +400,8 @@ def test_large_trees_that_share_a_pass_have_the_same_weights(weighted, monkeypat
     assert together.rows.swept < len(queries)  # several sweeps
     expected, _ = dense_weights(structure, queries)
     for trees in (alone, together):
-        np.testing.assert_allclose(trees.ask(queries).dense(), expected, **CLOSE)
-    np.testing.assert_allclose(together.apply(queries, v), expected @ v, **CLOSE)
+        np.testing.assert_allclose(trees.weight_rows(queries).dense(), expected, **CLOSE)
+    np.testing.assert_allclose(together.matvec(queries, v), expected @ v, **CLOSE)
 
 
 def test_the_last_fit_is_kept_and_no_other():

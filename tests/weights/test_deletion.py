@@ -16,7 +16,7 @@ from axil.structure import LinearLeaves
 from axil.weights import deletion, deletion_work
 from axil.weights.answers import gathered
 from axil.weights.boosting import BoostedTrees
-from axil.weights.deletion import InLeafSpace
+from axil.weights.deletion import InLeafMatrix
 from axil.weights.replays import ByReplay
 from tests.contract_models import case_of, explainer_of
 from tests.reference import random_structure, reweighted_replay
@@ -48,14 +48,14 @@ def weights_without(s, j):
     return w
 
 
-@pytest.fixture(params=["leaf space", "kept", "replays"])
+@pytest.fixture(params=["the leaf matrix", "kept", "replays"])
 def way(request, monkeypatch):
     """By the formula with several blocks of rows, its additions to sums made again or kept; or by replays."""
     monkeypatch.setattr(deletion_work, "BLOCK_ENTRIES", 200)
     monkeypatch.setattr(deletion, "EFFECT_ENTRIES", 200)
     monkeypatch.setattr(deletion, "HELD", (1 << 30) if request.param == "kept" else 0)
     monkeypatch.setattr(
-        deletion_work.Work, "uses_leaf_space", lambda self, available: request.param != "replays"
+        deletion_work.Work, "uses_leaf_matrix", lambda self, available: request.param != "replays"
     )
     return request.param
 
@@ -181,10 +181,10 @@ def test_a_row_that_outweighs_its_leaves_is_replayed():
     np.testing.assert_allclose(found, own, rtol=0, atol=1e-11)
 
 
-def test_memory_decides_between_leaf_space_and_replays():
+def test_memory_decides_between_leaf_matrix_and_replays():
     s = random_structure(4, n_rows=200)
     y = targets_of(s)
-    assert isinstance(BoostedTrees(s, Cpu(1)).deletions(y, ENOUGH), InLeafSpace)
+    assert isinstance(BoostedTrees(s, Cpu(1)).deletions(y, ENOUGH), InLeafMatrix)
     assert isinstance(BoostedTrees(s, Cpu(1)).deletions(y, 8 * s.total_leaves**2), ByReplay)
 
 

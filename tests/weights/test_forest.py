@@ -26,12 +26,12 @@ def test_equal_to_the_dense_recursion(shape):
     rng = np.random.default_rng(0)
     queries = np.stack([rng.integers(0, n, 9) for n in structure.n_leaves], axis=1)
     np.testing.assert_allclose(
-        forest.ask(queries).dense(), dense_weights(structure, queries)[0], atol=1e-14
+        forest.weight_rows(queries).dense(), dense_weights(structure, queries)[0], atol=1e-14
     )
     K = dense_weights(structure, structure.leaves().T)[0]
     v = rng.normal(size=(structure.n_rows, 3))
-    np.testing.assert_allclose(forest.apply(None, v), K @ v, atol=1e-12)
-    np.testing.assert_allclose(forest.combine(None, v), K.T @ v, atol=1e-12)
+    np.testing.assert_allclose(forest.matvec(None, v), K @ v, atol=1e-12)
+    np.testing.assert_allclose(forest.rmatvec(None, v), K.T @ v, atol=1e-12)
 
 
 def test_boosting_is_no_forest():

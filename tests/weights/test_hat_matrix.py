@@ -1,4 +1,4 @@
-"""The diagonal and the squares of K, in leaf space and in batches, against the dense recursion."""
+"""The diagonal and the squares of K, in the leaf matrix and in batches, against the dense recursion."""
 
 import numpy as np
 import pytest
@@ -26,11 +26,11 @@ def test_both_ways_equal_the_dense_recursion(shape, ready, monkeypatch):
     trees = BoostedTrees(structure, Cpu(2)).prepared() if ready else BoostedTrees(structure, Cpu(2))
     monkeypatch.setattr(hat_matrix, "FACTOR_ROWS", 13)
     monkeypatch.setattr(hat_matrix, "BLOCK", 11)
-    monkeypatch.setattr(hat_matrix.LeverageWork, "leaf_space_pays", lambda *_: True)
+    monkeypatch.setattr(hat_matrix.LeverageWork, "leaf_matrix_pays", lambda *_: True)
     np.testing.assert_allclose(trees.leverage(PLENTY), np.diag(K), **CLOSE)
     np.testing.assert_allclose(trees.squares(PLENTY), np.square(K).sum(), **CLOSE)
     monkeypatch.setattr(hat_matrix, "BATCH_ENTRIES", 7 * structure.n_rows)
-    monkeypatch.setattr(hat_matrix.LeverageWork, "leaf_space_pays", lambda *_: False)
+    monkeypatch.setattr(hat_matrix.LeverageWork, "leaf_matrix_pays", lambda *_: False)
     np.testing.assert_allclose(trees.leverage(PLENTY), np.diag(K), **CLOSE)
     np.testing.assert_allclose(trees.squares(PLENTY), np.square(K).sum(), **CLOSE)
 
@@ -39,7 +39,7 @@ def test_the_cheaper_way_that_fits_is_gone():
     def pays(structure, available):
         return hat_matrix.LeverageWork.of(
             structure, Cpu(1).costs, ready=False, matrices=4
-        ).leaf_space_pays(available)
+        ).leaf_matrix_pays(available)
 
     small, deep = (
         random_structure(0, n_rows=9, most_leaves=60),
@@ -53,7 +53,7 @@ def test_the_cheaper_way_that_fits_is_gone():
 def test_more_work_than_anyone_waits_for_is_refused_with_its_cost(monkeypatch):
     monkeypatch.setattr(hat_matrix, "MOST_WORK", 1e3)
     trees = BoostedTrees(random_structure(0, n_rows=400), Cpu(1))
-    with pytest.raises(InputError, match=r"in leaf space.*visits of rows.*memory_limit"):
+    with pytest.raises(InputError, match=r"in the leaf matrix.*visits of rows.*memory_limit"):
         trees.leverage(1000)
     assert len(trees.leverage(PLENTY)) == 400
 
@@ -82,7 +82,7 @@ def test_results_do_not_depend_on_the_thread_count():
     case = case_of("lightgbm", "regressor")
     one, three = (axil.Explainer(case.model, case.X, case.y, n_threads=n).prepare() for n in (1, 3))
     for engine, other in zip(verified_model(one).engines, verified_model(three).engines):
-        for own in (hat_matrix.leverage_in_leaf_space, hat_matrix.squares_in_leaf_space):
+        for own in (hat_matrix.leverage_in_leaf_matrix, hat_matrix.squares_in_leaf_matrix):
             np.testing.assert_array_equal(
-                own(engine.leaf_space, engine.rows), own(other.leaf_space, other.rows)
+                own(engine.leaf_matrix, engine.rows), own(other.leaf_matrix, other.rows)
             )

@@ -68,7 +68,7 @@ def test_fits_without_rows(shape):
     expected = reweighted_replay(structure, y, w, queries, len(rows)).real
     left = rule_of(structure).without(rows, y[:, None], Cpu(2))
     trees = BoostedTrees(left, Cpu(2))
-    weights, adjoints = trees.ask(queries).dense(), trees.adjoints(queries)
+    weights, adjoints = trees.weight_rows(queries).dense(), trees.adjoints(queries)
     np.testing.assert_allclose(
         weights @ y + trees.intercepts(adjoints, trees.constants(queries))[:, 0], expected, **CLOSE
     )

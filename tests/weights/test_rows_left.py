@@ -47,9 +47,9 @@ CASES = {
     for name in names
 }
 SINGLE = [
-    ("lightgbm lambda_l1=40", "leaf space"),
+    ("lightgbm lambda_l1=40", "the leaf matrix"),
     ("lightgbm lambda_l1=40", "replays"),
-    ("xgboost reg_alpha=2", "leaf space"),
+    ("xgboost reg_alpha=2", "the leaf matrix"),
     ("xgboost monotone reg_alpha max_delta_step", "replays"),
     pytest.param("catboost monotone weighted", "replays", marks=pytest.mark.slow),
     pytest.param("lightgbm bagging path_smooth=3", "replays", marks=pytest.mark.slow),
@@ -181,8 +181,8 @@ def test_fits_without_rows_follow_the_rule(name):
 def test_single_rows_that_change_the_pattern_are_replayed(name, way, monkeypatch):
     monkeypatch.setattr(
         Work,
-        "uses_leaf_space",
-        lambda self, available: way == "leaf space" and self.in_leaf_space < np.inf,
+        "uses_leaf_matrix",
+        lambda self, available: way == "the leaf matrix" and self.in_leaf_matrix < np.inf,
     )
     case, explainer, s, leaves, without = asked(name)
     own, scale, some = s.leaves().T, np.abs(case.y).max(), np.arange(0, s.n_rows, 23)

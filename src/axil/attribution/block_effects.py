@@ -20,13 +20,13 @@ Read = Callable[
 class NoEffects(Effects):
     """The numbers of a shard without rows."""
 
-    def __init__(self, served: list[Sequence[int]], intercepts: FloatArray, first: int):
-        self._served, self.intercepts, self.first = served, intercepts, first
+    def __init__(self, output_groups: list[Sequence[int]], intercepts: FloatArray, first: int):
+        self._served, self.intercepts, self.first = output_groups, intercepts, first
         self.n, self.shape = len(intercepts), (0, intercepts.shape[1])
         self.factors = np.zeros(self.shape)
 
     @property
-    def served(self) -> list[Sequence[int]]:
+    def output_groups(self) -> list[Sequence[int]]:
         return self._served
 
     def blocks(self) -> Iterator[tuple[Sequence[int], int, Any]]:

@@ -111,7 +111,7 @@ _WITHOUT_WEIGHTS: dict[str, Refusal] = {
     ),
     **_each(("reach", "matrix"), NO_WEIGHTS, DERIVED),
     "prepare": (
-        "leaf space is made of exact weights, which this model does not have",
+        "the leaf matrix is made of exact weights, which this model does not have",
         "Leave the call out.",
     ),
     **_each(

@@ -37,7 +37,7 @@ class Effects(ABC):
     alike: Callable[[], SharedLeaves] | None = None
 
     @property
-    def served(self) -> list[Sequence[int]]:
+    def output_groups(self) -> list[Sequence[int]]:
         """The outputs that share their numbers, group by group."""
         return [(output,) for output in range(self.shape[1])]
 
@@ -105,7 +105,7 @@ class Effects(ABC):
     ) -> list[FloatArray]:
         """(measures, n, M) for each group of outputs that share their numbers: sums of values (rows, M) under each measure."""
         found = [np.zeros((len(measures), self.n, own.shape[1])) for own in values]
-        places = {outputs[0]: place for place, outputs in enumerate(self.served)}
+        places = {outputs[0]: place for place, outputs in enumerate(self.output_groups)}
         for outputs, first, block in self.blocks():
             place, numbers = places[outputs[0]], host(block)
             for total, measure in zip(found[place], measures):

@@ -31,7 +31,7 @@ class WeightEffects(Effects):
         self.intercepts = np.broadcast_to(parts, (self.n, self.shape[1])) + offsets
 
     @property
-    def served(self) -> list[Sequence[int]]:
+    def output_groups(self) -> list[Sequence[int]]:
         """The outputs that each engine serves."""
         return (
             [range(self.shape[1])]
@@ -40,13 +40,13 @@ class WeightEffects(Effects):
         )
 
     def blocks(self) -> Iterator[tuple[Sequence[int], int, Any]]:
-        for outputs, answer in zip(self.served, self.answers):
+        for outputs, answer in zip(self.output_groups, self.answers):
             for first, block in answer.blocks():
                 yield outputs, first, block
 
     def sparse(self) -> list[tuple[Sequence[int], csr_array]] | None:
         known = self.answers[0].sparse() if len(self.answers) == 1 else None
-        return None if known is None else [(self.served[0], known)]
+        return None if known is None else [(self.output_groups[0], known)]
 
     def dense(self) -> list[FloatArray]:
         return [answer.dense() for answer in self.answers]
@@ -57,7 +57,7 @@ class WeightEffects(Effects):
         )
 
     def largest(self, wanted: Sequence[Largest]) -> FloatArray:
-        for outputs, answer in zip(self.served, self.answers):
+        for outputs, answer in zip(self.output_groups, self.answers):
             for output in outputs:
                 answer.hand_to(wanted[output])
         return self.made()
@@ -77,17 +77,17 @@ class SumEffects(Effects):
         self.n, self.shape = len(intercepts), (len(targets), targets.shape[1])
 
     @property
-    def served(self) -> list[Sequence[int]]:
+    def output_groups(self) -> list[Sequence[int]]:
         n_outputs = self.shape[1]
         return [(k,) for k in range(n_outputs)] if self._weights.ndim == 3 else [range(n_outputs)]
 
     def blocks(self) -> Iterator[tuple[Sequence[int], int, Any]]:
         parts = self._weights if self._weights.ndim == 3 else [self._weights]
-        for outputs, numbers in zip(self.served, parts):
+        for outputs, numbers in zip(self.output_groups, parts):
             yield outputs, 0, (numbers.toarray() if issparse(numbers) else numbers).T
 
     def sparse(self) -> list[tuple[Sequence[int], csr_array]] | None:
-        return [(self.served[0], self._weights)] if issparse(self._weights) else None
+        return [(self.output_groups[0], self._weights)] if issparse(self._weights) else None
 
 
 class DeletionEffects(Effects):

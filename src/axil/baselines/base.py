@@ -18,7 +18,7 @@ from axil.inputs import as_count
 from axil.methods.question import verified_model
 from axil.replay.checks import Verification
 from axil.replay.exact_model import ExactModel
-from axil.replay.queries import Queries
+from axil.replay.queries import QueryBatch
 from axil.weights.members import Residual, Sum
 from axil.weights.smoother import Smoother
 
@@ -111,7 +111,7 @@ class Baseline(ABC):
         self._require_memory(len(queries))
         return self._scores(queries.without_offsets(), targets)
 
-    def _targets(self, y: Any, queries: Queries) -> FloatArray:
+    def _targets(self, y: Any, queries: QueryBatch) -> FloatArray:
         """Return the targets of explained rows, (n, K), less their offsets."""
         model = self.proven
         coding = inputs.coding_of(model.adapter)
@@ -134,7 +134,7 @@ class Baseline(ABC):
         """Return the scores of checked rows of a classifier, (n, N)."""
 
     @abstractmethod
-    def _scores(self, queries: Queries, targets: FloatArray | None) -> FloatArray:
+    def _scores(self, queries: QueryBatch, targets: FloatArray | None) -> FloatArray:
         """Return the scores of checked rows, (n, N); targets (n, K) are less their offsets."""
 
 
@@ -151,7 +151,7 @@ class Random(Baseline):
         super().__post_init__()
         as_count(self.seed, "seed", least=0)
 
-    def _scores(self, queries: Queries, targets: FloatArray | None) -> FloatArray:
+    def _scores(self, queries: QueryBatch, targets: FloatArray | None) -> FloatArray:
         return self._normal_numbers(len(queries), len(self.proven.targets))
 
     def _class_scores(self, fit: FittedClassifier, queries: ClassQueries) -> FloatArray:

@@ -95,7 +95,7 @@ class FittedClassifier:
     def queries(self, X: Any, y: Any) -> ClassQueries:
         """Return checked rows; the sums of their leaves must be the model's scores."""
         batch = self.proven.queries(X)
-        self.proven.prove(batch, None)
+        self.proven.verify_predictions(batch, None)
         targets = None
         if y is not None:
             targets = self.proven.as_targets(y, len(batch), "y", "explained")

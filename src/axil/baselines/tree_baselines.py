@@ -18,7 +18,7 @@ from axil.kernels.choose import host_backend
 from axil.machine.blocks import spans
 from axil.machine.progress import track
 from axil.replay.exact_model import ExactModel
-from axil.replay.queries import Queries
+from axil.replay.queries import QueryBatch
 from axil.structure import Structure
 from axil.weights.boosting import BoostedTrees
 from axil.weights.residuals import FittedValues, ResidualStep
@@ -84,7 +84,7 @@ class TreeBaseline(Baseline):
         trees = [] if self.classifier is not None else replayed_trees(self.proven)
         object.__setattr__(self, "trees", trees)
 
-    def _scores(self, queries: Queries, targets: FloatArray | None) -> FloatArray:
+    def _scores(self, queries: QueryBatch, targets: FloatArray | None) -> FloatArray:
         n = len(queries)
         out = np.zeros((n, len(self.proven.targets)))
         structures = [trees.fit.structure for trees in self.trees]
@@ -236,7 +236,7 @@ def replayed_trees(model: ExactModel) -> list[Trees]:
     """Return the trees of every engine, with their fit replayed in float64: O(T N K)."""
     backend = host_backend(model.n_threads)
     trees = []
-    for engine, outputs in zip(model.engines, model.served()):
+    for engine, outputs in zip(model.engines, model.output_groups()):
         boosted = engine
         if not isinstance(boosted, BoostedTrees):
             boosted = BoostedTrees(engine.structure, backend)

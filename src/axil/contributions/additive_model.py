@@ -21,9 +21,9 @@ from axil.machine.arrays import have_same_values
 from axil.machine.blocks import spans
 from axil.machine.memory import BATCH_BYTES
 from axil.machine.progress import track
-from axil.machine.threads import Kept
+from axil.machine.threads import Cache
 from axil.replay.leaf_fits import Change
-from axil.replay.queries import Combination, Offsets, Queries
+from axil.replay.queries import Combination, Offsets, QueryBatch
 from axil.replay.verified_model import Refittable
 from axil.structure.leaves import LeafFit
 
@@ -40,7 +40,7 @@ class ContributionEffects(BlockEffects):
         contributions: Contributions,
         leaves: LeafArray,
         starts: FloatArray,
-        cache: Kept,
+        cache: Cache,
         first: int = 0,
     ):
         shape = len(contributions.walked.targets), contributions.n_outputs
@@ -100,7 +100,7 @@ class AdditiveModel(Refittable):
     def had_offsets(self) -> bool:
         return self.boosting.rows.offsets is not None
 
-    def queries(self, X: Any, init_score: Any = None) -> Queries:
+    def queries(self, X: Any, init_score: Any = None) -> QueryBatch:
         return super().queries(as_rows(X), init_score)
 
     @property
@@ -114,12 +114,12 @@ class AdditiveModel(Refittable):
             return TreeWeights([pushes.spreads(count_rows(walked.leaves, walked.starts))])
         return TreeWeights(None, lambda rows: [pushes.reductions(rows)], rule == "improved")
 
-    def asked_of(self, batch: Queries) -> Boosting:
+    def asked_of(self, batch: QueryBatch) -> Boosting:
         """The model for exactly these rows."""
         return self.boosting.shifted(batch.offsets)
 
-    def contribution_effects(self, query_batch: Queries | Combination) -> Effects:
-        if isinstance(query_batch, Queries):
+    def contribution_effects(self, query_batch: QueryBatch | Combination) -> Effects:
+        if isinstance(query_batch, QueryBatch):
             model = self.asked_of(query_batch)
             starts = model.starts(len(query_batch))
             return ContributionEffects(
@@ -138,8 +138,8 @@ class AdditiveModel(Refittable):
             backend=contributions.backend,
         )
 
-    def derivative_effects(self, query_batch: Queries | Combination) -> Effects:
-        if isinstance(query_batch, Queries):
+    def derivative_effects(self, query_batch: QueryBatch | Combination) -> Effects:
+        if isinstance(query_batch, QueryBatch):
             model = self.asked_of(query_batch)
             predictions = model.predictions(query_batch.rows)
             return derived(
@@ -154,13 +154,13 @@ class AdditiveModel(Refittable):
         derivatives = mixed(query_batch, size, lambda part: model.target_derivatives(part.rows))
         return derived(derivatives, query_batch.of(model.predictions(rows.rows)), self.targets)
 
-    def deletion_effects(self, query_batch: Queries | Combination, available: int) -> Effects:
-        assert isinstance(query_batch, Queries)
+    def deletion_effects(self, query_batch: QueryBatch | Combination, available: int) -> Effects:
+        assert isinstance(query_batch, QueryBatch)
         model, rows = self.asked_of(query_batch), query_batch.rows
         return BlockEffects(lambda: by_replay(model, rows), self.shape, len(query_batch))
 
-    def first_order_effects(self, query_batch: Queries | Combination) -> Effects:
-        assert isinstance(query_batch, Queries)
+    def first_order_effects(self, query_batch: QueryBatch | Combination) -> Effects:
+        assert isinstance(query_batch, QueryBatch)
         model, rows = self.asked_of(query_batch), query_batch.rows
         return BlockEffects(
             lambda: iter([(0, [own.T for own in model.deletions(rows)])]),
@@ -168,10 +168,12 @@ class AdditiveModel(Refittable):
             len(query_batch),
         )
 
-    def prove(self, batch: Queries | Combination, predictions: FloatArray | None) -> None:
-        self.asked_of(batch.queries if isinstance(batch, Combination) else batch).prove(
-            batch, predictions
-        )
+    def verify_predictions(
+        self, batch: QueryBatch | Combination, predictions: FloatArray | None
+    ) -> None:
+        self.asked_of(
+            batch.queries if isinstance(batch, Combination) else batch
+        ).verify_predictions(batch, predictions)
 
     # -- changes of the training rows -----------------------------------------------------------------------------------
 
@@ -197,18 +199,18 @@ class AdditiveModel(Refittable):
     def as_targets(self, given: Any, n: int, what: str, rows: str) -> FloatArray:
         return self.boosting.as_targets(given, n, what, rows)
 
-    def moved(self, queries: Queries, targets: FloatArray) -> tuple[FloatArray, FloatArray]:
-        self.prove(queries, None)
+    def moved(self, queries: QueryBatch, targets: FloatArray) -> tuple[FloatArray, FloatArray]:
+        self.verify_predictions(queries, None)
         model, leaves = self.asked_of(queries), queries.coordinates
         change = (
             model.refitted(targets).scores(leaves)[0] - model.refitted_as_before().scores(leaves)[0]
         )
         return queries.predictions, change
 
-    def loss_slopes(self, queries: Queries, y: FloatArray) -> FloatArray:
+    def loss_slopes(self, queries: QueryBatch, y: FloatArray) -> FloatArray:
         return self.asked_of(queries).loss_slopes(queries.rows, y)
 
-    def pulled_back(self, queries: Queries, u: FloatArray) -> FloatArray:
+    def pulled_back(self, queries: QueryBatch, u: FloatArray) -> FloatArray:
         return self.asked_of(queries).pulled_back(queries.coordinates, u)
 
     @property
@@ -222,7 +224,7 @@ class AdditiveModel(Refittable):
         fit, bags = self.boosting.leaf_fit(change)
         return [fit], bags
 
-    def fitted_without(self, queries: Queries, rows: IntArray) -> FloatArray:
+    def fitted_without(self, queries: QueryBatch, rows: IntArray) -> FloatArray:
         remaining_weights = self.boosting.walked.weights.copy()
         remaining_weights[rows] = 0.0
         if not remaining_weights.any():

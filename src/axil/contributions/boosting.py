@@ -23,17 +23,17 @@ from axil.contributions.leaf_fit import leaf_fit
 from axil.contributions.remaining_rows import LabelWeights
 from axil.contributions.reverse import Combined, Reverse
 from axil.errors import ExactnessError, InputError, UnsupportedQuestionError, shown
-from axil.implicit.readers import Given
+from axil.implicit.readers import FitInputs
 from axil.inputs.copies import frozen
 from axil.kernels import Backend
 from axil.kernels.choose import settled
 from axil.machine.memory import Limits
-from axil.machine.threads import Kept
+from axil.machine.threads import Cache
 from axil.replay.build import with_rows
 from axil.replay.checks import Verification
 from axil.replay.gradient_walk import walk
 from axil.replay.leaf_fits import Change, RefitRows
-from axil.replay.queries import Combination, Offsets, Queries
+from axil.replay.queries import Combination, Offsets, QueryBatch
 from axil.replay.radius import Held
 from axil.replay.recover import training_leaves
 from axil.replay.score_checks import check_scores, leaf_scores
@@ -42,7 +42,7 @@ from axil.structure.leaves import LeafFit
 from axil.trees.losses import Deviance
 
 
-def read(given: Given, adapter: GradientTrees) -> Boosting:
+def read(given: FitInputs, adapter: GradientTrees) -> Boosting:
     """Replay boosted trees on their training data."""
     if given.loss is not None:
         raise InputError(
@@ -153,7 +153,7 @@ class Boosting:
         #: as the library keeps them, without features
         self.rows = TrainingRows(None, targets, weights, offsets, bags)
         self.label_weights = LabelWeights(adapter, self.rows, counts_classes)
-        self._cache = Kept()  # which copies for rows with offsets share
+        self._cache = Cache()  # which copies for rows with offsets share
         self.offsets: Offsets | None = None  #: of the rows that are asked about
         self.contributions = Contributions(self.walked, limits)
         self.verification: Verification | None = None
@@ -179,7 +179,7 @@ class Boosting:
         """
         details: dict[str, Any] = {
             "loss": fit.loss.name,
-            "sum_error": self.contributions.prove(),
+            "sum_error": self.contributions.verify_sums(),
         }
         if rounding_error is not None:
             details["rounding_error"] = rounding_error
@@ -467,7 +467,7 @@ class Boosting:
             self._bases,
         )
 
-    def prove(self, batch: Queries | Combination, sums: FloatArray | None) -> None:
+    def verify_predictions(self, batch: QueryBatch | Combination, sums: FloatArray | None) -> None:
         """Compare sums of leaf values with the scores of the model, and sums of contributions (n, K) with those."""
         rows = batch.queries if isinstance(batch, Combination) else batch
         leaves, scores = rows.coordinates, rows.predictions

@@ -31,10 +31,10 @@ from axil.machine.arrays import host, like
 from axil.machine.blocks import spans
 from axil.machine.progress import track
 from axil.replay.checks import CHECKED_ROWS
-from axil.replay.queries import Combination, Queries
+from axil.replay.queries import Combination, QueryBatch
 from axil.replay.replayed_stages import ReplayedStages
 from axil.replay.score_checks import leaf_scores, lost_beside
-from axil.weights.leaf_space import sums_at
+from axil.weights.leaf_matrix import sums_at
 
 BLOCK_ENTRIES = 1 << 21  # factors held at a time, over all trees and outputs
 SUMMED_ROWS = 1 << 17  # whose states and gradients are made at a time
@@ -204,7 +204,7 @@ class Contributions(Factors):
 
     # -- proof ----------------------------------------------------------------------------------------------------------
 
-    def prove(self) -> float:
+    def verify_sums(self) -> float:
         """Compare what all rows together put into each leaf with the leaf's own value; the largest difference, relative.
 
         So the account adds up for every x, whichever leaves it falls into. An error is relative to
@@ -317,7 +317,7 @@ def ordinary_size(fit: BoostedFit, base: FloatArray, leaf_sizes: FloatArray) -> 
 
 
 def check_added(
-    asked: Queries | Combination,
+    asked: QueryBatch | Combination,
     made: FloatArray,
     of_leaves: FloatArray,
     sizes: FloatArray,

@@ -22,8 +22,8 @@ from axil.dask.additive_rows import AdditiveTreeWeights, LeafBatch, leaf_row_cou
 from axil.dask.cluster import literal, task
 from axil.dask.model import PartitionedModel
 from axil.dask.on_workers import HeldRows
-from axil.machine.threads import Kept
-from axil.replay.queries import Combination, Queries
+from axil.machine.threads import Cache
+from axil.replay.queries import Combination, QueryBatch
 from axil.replay.replayed_stages import ReplayedStages
 from axil.replay.score_checks import leaf_scores
 
@@ -46,7 +46,7 @@ class PartitionedAdditiveModel(PartitionedModel):
 
     training_rows: HeldAdditiveRows
     verify: bool = True
-    kept: Kept = field(default_factory=Kept)
+    kept: Cache = field(default_factory=Cache)
 
     kind = Kind.ADDITIVE
     source = CONTRIBUTIONS
@@ -82,7 +82,7 @@ class PartitionedAdditiveModel(PartitionedModel):
     def most_asked(self) -> int:
         return ASKED_QUERIES
 
-    def _starts(self, queries: Queries) -> FloatArray:
+    def _starts(self, queries: QueryBatch) -> FloatArray:
         """Return where scores start, (n, K)."""
         base = self.training_rows.walked.fit.base_value
         starts: FloatArray = queries.offsets.base * base + queries.offsets.values
@@ -101,7 +101,7 @@ class PartitionedAdditiveModel(PartitionedModel):
         leaf_batch = LeafBatch(leaves, starts, batch.start, self.n_threads)
         return task(LeafBatch.with_fit, literal(leaf_batch), self.training_rows.shared)
 
-    def prove(self, batch: Any, predictions: FloatArray | None) -> None:
+    def verify_predictions(self, batch: Any, predictions: FloatArray | None) -> None:
         """Compare the sums of leaves with the model's scores, and the sums of contributions with those of leaves."""
         if not self.verify or not len(batch):
             return

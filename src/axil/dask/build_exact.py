@@ -1,4 +1,4 @@
-"""From trees with exact weights and partitioned training rows to leaf space, verified as on one machine.
+"""From trees with exact weights and partitioned training rows to the leaf matrix, verified as on one machine.
 
 Three passes over the rows: totals of the targets; leaves, replay and sums over leaves; co-occurrence of leaves. Each is a
 sum over partitions, added on the workers. What follows from the sums is done here, where nothing has the size of N.
@@ -17,7 +17,7 @@ from axil.adapters.boosted_fit import BoostedFit
 from axil.adapters.contract import Adapter, LeafTotals, Model, Totals
 from axil.dask.builder import Builder, WalkedPartitions, refuse_encoded
 from axil.dask.cluster import literal, task
-from axil.dask.exact_model import PartitionedExactModel, in_leaf_space
+from axil.dask.exact_model import PartitionedExactModel, in_leaf_matrix
 from axil.dask.exact_rows import HeldExactRows, LeafSums, furthest_row, replay_partition
 from axil.dask.training_rows import PartitionedRows, require_rows
 from axil.errors import UnsupportedModelError
@@ -50,7 +50,7 @@ class ExactBuilder(Builder):
         _check_totals(self.adapter, self.totals)
         fits = self.adapter.trees(PartitionedRows(self.totals))
         _refuse_sampled(fits, self.data.has_bags)
-        _require_leaf_space(fits, self.limits.budget)
+        _require_leaf_matrix(fits, self.limits.budget)
         return fits, [partition_totals.n_rows for partition_totals in totals]
 
     def settled(self, walked: WalkedPartitions) -> PartitionedExactModel:
@@ -68,7 +68,7 @@ class ExactBuilder(Builder):
                 replay.structure, host_backend(self.limits.n_threads), sums.offsets
             )
             if self.verify:
-                trees = in_leaf_space(
+                trees = in_leaf_matrix(
                     self.cluster, walked.rows, trees, entry, self.limits.n_threads
                 )
                 verifications.append(self._verified(walked, fit, sums, replay, trees, entry))
@@ -123,11 +123,11 @@ class ExactBuilder(Builder):
     def _furthest(
         self, walked: WalkedPartitions, sums: LeafSums, trees: BoostedTrees, entry: int
     ) -> Miss:
-        """Return where the linear map, run over the targets in leaf space, is furthest from the model's predictions."""
+        """Return where the linear map, run over the targets in the leaf matrix, is furthest from the model's predictions."""
         structure, extent = trees.structure, sums.extent
         base = extent.sums / extent.weight if structure.base is None else structure.base
-        assert trees.leaf_space is not None
-        leaf_values = trees.leaf_space.leaf_values(sums.started, base)
+        assert trees.leaf_matrix is not None
+        leaf_values = trees.leaf_matrix.leaf_values(sums.started, base)
         added = np.repeat(structure.final, structure.n_leaves)[:, None] * leaf_values
         predictions = literal((added, structure.beta[-1] * base))
         tasks = [
@@ -182,14 +182,14 @@ def _refuse_sampled(fitted: list[BoostedFit], recorded: bool) -> None:
         )
 
 
-def _require_leaf_space(fitted: list[BoostedFit], budget: Budget) -> None:
+def _require_leaf_matrix(fitted: list[BoostedFit], budget: Budget) -> None:
     """Refuse before X is read what cannot be asked in the end."""
     needed = 0
     for trees in fitted:
         c, total = trees.schedule.coefficients, int(trees.n_leaves.sum())
         needed += 2 * 8 * total**2 if c is None or c.omega[:-1].any() else 0
     instead = (
-        "On several machines weights are computed in leaf space only, 8 bytes for each pair of leaves and as much again "
+        "On several machines weights are computed in the leaf matrix only, 8 bytes for each pair of leaves and as much again "
         "while it is built. Raise memory_limit, fit fewer or smaller trees, or use training rows in memory, which can do without."
     )
-    budget.require(needed, "Leaf space", instead)
+    budget.require(needed, "The leaf matrix", instead)

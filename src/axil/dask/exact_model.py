@@ -33,41 +33,41 @@ from axil.dask.row_deletions import Planned
 from axil.dask.training_rows import named
 from axil.errors import InputError, UnsupportedQuestionError, shown
 from axil.machine.progress import track
-from axil.machine.threads import Kept
+from axil.machine.threads import Cache
 from axil.methods.intervals.local import Known, known_of
 from axil.output import tables
 from axil.replay.checks import check_answer
-from axil.replay.queries import Combination, Queries
+from axil.replay.queries import Combination, QueryBatch
 from axil.replay.verified_model import WithoutGroups, WithoutRows
-from axil.structure import Structure, all_n_leaves, served
+from axil.structure import Structure, all_n_leaves, output_groups
 from axil.weights.boosting import BoostedTrees
 from axil.weights.engine import own_leaves
 from axil.weights.fit_rules import bends
 from axil.weights.forest import is_forest
-from axil.weights.leaf_space import LeafSpace
+from axil.weights.leaf_matrix import LeafMatrix
 
 ASKED_BYTES = 1 << 22  # of adjoints sent to the workers at a time: Dask warns of larger arguments
 
 
-def in_leaf_space(
+def in_leaf_matrix(
     cluster: Cluster, partitions: list[Any], trees: BoostedTrees, entry: int, n_threads: int
 ) -> BoostedTrees:
-    """Return the trees in leaf space: O(T^2 N) on the workers, 8 L^2 bytes from each of them and here."""
-    if trees.leaf_space is not None:
+    """Return the trees in the leaf matrix: O(T^2 N) on the workers, 8 L^2 bytes from each of them and here."""
+    if trees.leaf_matrix is not None:
         return trees
     if is_forest(trees.structure):
-        return trees.in_leaf_space(LeafSpace(trees.structure, None, trees.backend))
+        return trees.in_leaf_matrix(LeafMatrix(trees.structure, None, trees.backend))
     counts = cluster.total([task(cooccurrences, part, entry, n_threads) for part in partitions])
     counts = np.require(counts, requirements=["C", "W", "A"])
-    return trees.in_leaf_space(LeafSpace.of(trees.structure, counts, trees.backend))
+    return trees.in_leaf_matrix(LeafMatrix.of(trees.structure, counts, trees.backend))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PartitionedExactModel(PartitionedModel):
-    """Training rows in partitions whose targets make the predictions; the trees are here, in leaf space."""
+    """Training rows in partitions whose targets make the predictions; the trees are here, in the leaf matrix."""
 
     training_rows: HeldExactRows
-    kept: Kept = field(default_factory=Kept)
+    kept: Cache = field(default_factory=Cache)
 
     kind = Kind.EXACT
     source = WEIGHTS
@@ -82,19 +82,19 @@ class PartitionedExactModel(PartitionedModel):
         return len(self.training_rows.entries) == 1
 
     def prepared(self) -> PartitionedExactModel:
-        """This model, in leaf space."""
+        """This model, in the leaf matrix."""
         _ = self.entries
         return self
 
     @property
     def entries(self) -> list[BoostedTrees]:
-        """The entries of the fitted trees, in leaf space."""
+        """The entries of the fitted trees, in the leaf matrix."""
         return self.kept.get("entries", self._entries)
 
     def _entries(self) -> list[BoostedTrees]:
         rows = self.training_rows
         return [
-            in_leaf_space(self.cluster, rows.partitions, trees, entry, self.n_threads)
+            in_leaf_matrix(self.cluster, rows.partitions, trees, entry, self.n_threads)
             for entry, trees in enumerate(rows.entries)
         ]
 
@@ -123,7 +123,7 @@ class PartitionedExactModel(PartitionedModel):
         return max(1, ASKED_BYTES // (8 * total))
 
     def asked(self, batch: Any, source: Source) -> Any:
-        """The adjoints of a batch, from leaf space alone."""
+        """The adjoints of a batch, from the leaf matrix alone."""
         phi, beta, intercepts, leaves, totals = [], [], [], [], []
         for entry in self.entries:
             query_leaves = np.ascontiguousarray(own_leaves(entry.structure, batch.coordinates))
@@ -162,7 +162,7 @@ class PartitionedExactModel(PartitionedModel):
         """Fits without some of the rows."""
         return Refits(self)
 
-    def predicted(self, queries: Queries) -> FloatArray:
+    def predicted(self, queries: QueryBatch) -> FloatArray:
         """(n, K): the predictions of the fit, offsets included, which must be the model's."""
         predictions = self.refits.predicted(self.refits.fits(), queries)
         check_answer(self.verification, predictions, queries.labels, lambda: queries.predictions)
@@ -240,15 +240,15 @@ class PartitionedExactModel(PartitionedModel):
             )
         return errors, "leave-one-out"
 
-    def served(self) -> list[slice]:
-        return served(len(self.training_rows.entries))
+    def output_groups(self) -> list[slice]:
+        return output_groups(len(self.training_rows.entries))
 
     def with_residuals(self, allowed: Sequence[Any]) -> Sequence[Any]:
         """The rows that may be listed with their residuals, for adjusted targets."""
         shared = self.refits.fits(), self.n_threads
         return self.shards.each(residuals_of, shared, allowed)
 
-    def without(self, queries: Queries, rows: Any) -> WithoutRows:
+    def without(self, queries: QueryBatch, rows: Any) -> WithoutRows:
         """Return predictions of the fit, and of the fit without these rows; the splits are held fixed."""
         self.refits.refuse_unknown("without")
         before = self.predicted(queries)
@@ -261,7 +261,7 @@ class PartitionedExactModel(PartitionedModel):
         n_emptied = sum(int(leaves.sum()) for leaves in emptied if leaves is not None)
         return WithoutRows(before, self.refits.predicted(fits, queries), n_emptied)
 
-    def without_groups(self, queries: Queries, coded: Sequence[Any]) -> WithoutGroups:
+    def without_groups(self, queries: QueryBatch, coded: Sequence[Any]) -> WithoutGroups:
         """Return predictions without each of some groups of training rows."""
         self.refits.refuse_unknown("removal")
         groups_by_partition = self.cluster.collect([task(counted, pair) for pair in coded])
@@ -298,7 +298,7 @@ class PartitionedExactModel(PartitionedModel):
         )
         return np.concatenate(self.cluster.collect(self.refits.left_out()))
 
-    def prove(self, batch: Any, predictions: FloatArray | None) -> None:
+    def verify_predictions(self, batch: Any, predictions: FloatArray | None) -> None:
         if predictions is None:
             predictions = self.predicted(batch)
         check_answer(

@@ -32,10 +32,10 @@ from axil.structure import (
     Transferable,
     aligned,
     all_n_leaves,
-    served,
+    output_groups,
 )
 from axil.weights.boosting import BoostedTrees
-from axil.weights.leaf_space import cooccurrence
+from axil.weights.leaf_matrix import cooccurrence
 from axil.weights.passes import Adjoints, leaf_sums
 from axil.weights.tree_answers import ReadOutAnswer
 
@@ -44,7 +44,7 @@ from axil.weights.tree_answers import ReadOutAnswer
 class HeldExactRows(HeldRows):
     """The training rows on the workers, and the trees here."""
 
-    #: on structures without rows; leaf space comes with `in_leaf_space`
+    #: on structures without rows; the leaf matrix comes with `in_leaf_matrix`
     entries: list[BoostedTrees]
 
 
@@ -118,7 +118,7 @@ class ExactPartition(HeldPart, Attribution["AdjointBatch | DeletionQueries"]):
 
 
 class DeletionQueries(Protocol):
-    """Queries that bring along what the effects of deletions are computed from."""
+    """QueryBatch that bring along what the effects of deletions are computed from."""
 
     def effects(self, partition: ExactPartition, quantity: Quantity) -> Effects:
         """Return the effects of the rows of a partition: `DELETION`, `FIRST_ORDER` or `CONTRIBUTION`."""
@@ -197,7 +197,7 @@ def replay_partition(
     leaves = assign_leaves(shared.adapter, X, n_rows, all_n_leaves(shared.fits), limits)
     checked = np.arange(0, n_rows, max(1, -(-n_rows // shared.n_checked)))
     structures, sums, scores = [], [], []
-    for entry, (fit, output) in enumerate(zip(shared.fits, served(len(shared.fits)))):
+    for entry, (fit, output) in enumerate(zip(shared.fits, output_groups(len(shared.fits)))):
         fit = replace(fit, row_weights=place.row_weights[entry], held_out=place.held_out[entry])
         fit = with_rows(fit, observed.weights, bags)
         tree_leaves = leaves

@@ -23,7 +23,7 @@ from axil.structure import RowTotals, Structure, Transferable
 from axil.weights.fit_rules import bends
 from axil.weights.forest import is_forest
 from axil.weights.inherited import inherited_values
-from axil.weights.leaf_space import LeafSpace, cooccurrence
+from axil.weights.leaf_matrix import LeafMatrix, cooccurrence
 from axil.weights.parts import Parts
 from axil.weights.passes import leaf_sums
 from axil.weights.removal import left_of
@@ -47,7 +47,7 @@ class RowSums(RowTotals):
     moment: FloatArray  #: (K,) of weight * target
     leaf_weights: FloatArray  #: (L,)
     started: FloatArray  #: (L, K) of weight * draw * (target - offset)
-    #: (L, L) co-occurrences of leaves; None where leaf space is there, or trees do not see each other
+    #: (L, L) co-occurrences of leaves; None where the leaf matrix is there, or trees do not see each other
     together: FloatArray | None
 
 
@@ -178,8 +178,8 @@ class Fit(Transferable):
     mean: FloatArray  #: (K,) the weighted mean of the targets
 
     @classmethod
-    def of(cls, space: LeafSpace, sums: RowSums) -> Fit:
-        """The fit whose leaf space and sums over rows these are."""
+    def of(cls, space: LeafMatrix, sums: RowSums) -> Fit:
+        """The fit whose the leaf matrix and sums over rows these are."""
         s = space.structure
         mean = sums.moment / sums.weight
         base = mean if s.base is None else s.base
@@ -230,12 +230,12 @@ class Fit(Transferable):
         return predictions(self.structure, base * self.base, self.values, leaves.T)
 
 
-def space_of(structure: Structure, together: FloatArray | None, n_threads: int) -> LeafSpace:
-    """Leaf space from co-occurrences over all rows, which are not changed."""
+def space_of(structure: Structure, together: FloatArray | None, n_threads: int) -> LeafMatrix:
+    """The leaf matrix from co-occurrences over all rows, which are not changed."""
     if is_forest(structure):
-        return LeafSpace(structure, None, host_backend(n_threads))
+        return LeafMatrix(structure, None, host_backend(n_threads))
     assert together is not None
-    return LeafSpace.of(structure, np.array(together, order="C"), host_backend(n_threads))
+    return LeafMatrix.of(structure, np.array(together, order="C"), host_backend(n_threads))
 
 
 def residual_sums(partition: ExactPartition, entry: int, fit: Fit) -> FloatArray:

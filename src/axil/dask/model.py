@@ -23,7 +23,7 @@ from axil.errors import InputError
 from axil.machine.memory import Limits
 from axil.output.rules import measured, said_by
 from axil.reductions.choice import Allowed, Choice, packed
-from axil.replay.queries import Offsets, Queries
+from axil.replay.queries import Offsets, QueryBatch
 from axil.replay.recover import assign_leaves
 from axil.replay.verified_model import VerifiedModel
 from axil.scale import IDENTITY, TargetScale
@@ -95,7 +95,7 @@ class PartitionedModel(VerifiedModel):
 
     # -- queries --------------------------------------------------------------------------------------------------------
 
-    def queries(self, X: Any, init_score: Any = None) -> Queries:
+    def queries(self, X: Any, init_score: Any = None) -> QueryBatch:
         if dask.is_dask_collection(X):
             raise InputError(
                 "X is a Dask collection; expected the rows to explain in memory. Pass X.compute(), in batches."
@@ -104,11 +104,11 @@ class PartitionedModel(VerifiedModel):
         rows = inputs.as_features(X, self.adapter, "X")
         self.warn_of_unseen(rows)
         offsets = Offsets.of(init_score, rows.shape[0], self.adapter)
-        return Queries(self.adapter, rows, offsets, inputs.row_labels(rows), self.n_threads)
+        return QueryBatch(self.adapter, rows, offsets, inputs.row_labels(rows), self.n_threads)
 
     def batches(
-        self, queries: Queries, size: int, what: str, even_empty: bool = False
-    ) -> Iterator[tuple[int, Queries]]:
+        self, queries: QueryBatch, size: int, what: str, even_empty: bool = False
+    ) -> Iterator[tuple[int, QueryBatch]]:
         most = self.most_asked()
         for start, batch in super().batches(queries, size, what, even_empty):
             for first in range(0, max(len(batch), 1), most):

@@ -21,7 +21,7 @@ from axil.dask.row_deletions import (
     row_weights_of,
 )
 from axil.errors import UnsupportedQuestionError
-from axil.replay.queries import Queries
+from axil.replay.queries import QueryBatch
 from axil.structure import Structure
 from axil.weights.engine import own_leaves
 from axil.weights.fit_rules import bends
@@ -30,7 +30,7 @@ from axil.weights.levels import at_share, shares_of
 from axil.weights.rows_left import known_regularisation
 
 IN_MEMORY = "Use training rows in memory."
-# Rows that outweigh the rest of a leaf by far: each takes a pass over all rows, as long as leaf space does
+# Rows that outweigh the rest of a leaf by far: each takes a pass over all rows, as long as the leaf matrix does
 MOST_REFITS = 64
 
 
@@ -53,7 +53,7 @@ class Refits:
         return rows
 
     def _fit(self, entry: int) -> Fit:
-        space = self.model.entries[entry].leaf_space
+        space = self.model.entries[entry].leaf_matrix
         assert space is not None
         fit = Fit.of(space, self._sums_of_all(entry))
         if not bends(fit.structure):
@@ -88,7 +88,7 @@ class Refits:
             fits.append(Fit.without(trees.structure, sums, self.model.n_threads))
         return fits
 
-    def predicted(self, fits: list[Fit], queries: Queries) -> FloatArray:
+    def predicted(self, fits: list[Fit], queries: QueryBatch) -> FloatArray:
         """Return the predictions of these fits, (n, K), offsets included."""
         predictions = []
         for fit in fits:
@@ -152,7 +152,7 @@ class Refits:
     ) -> dict[int, Fit]:
         """Return the fits without rows that the formula does not hold for, by their number among all rows.
 
-        See `InLeafSpace.by_replay`. ``counts`` (L, L) are the co-occurrences of leaves over all rows, delayed.
+        See `InLeafMatrix.by_replay`. ``counts`` (L, L) are the co-occurrences of leaves over all rows, delayed.
         """
         structure = plan.fit.structure
         cluster, n_threads = self.model.cluster, self.model.n_threads

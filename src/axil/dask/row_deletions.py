@@ -21,11 +21,11 @@ from axil.kernels.choose import host_backend
 from axil.structure import NewtonRule, Structure, Transferable
 from axil.weights import removal
 from axil.weights.answers import RowEffects
-from axil.weights.deletion import InLeafSpace
+from axil.weights.deletion import InLeafMatrix
 from axil.weights.deletion_work import blocks_of
 from axil.weights.forest import is_forest
 from axil.weights.inherited import InheritedValues
-from axil.weights.leaf_space import LeafSpace, asked
+from axil.weights.leaf_matrix import LeafMatrix, asked
 from axil.weights.left_out import left_out
 from axil.weights.levels import Level
 from axil.weights.parts import Parts, Which
@@ -57,7 +57,7 @@ class Responses(Transferable):
 
 @dataclass(frozen=True)
 class Planned(Transferable):
-    """Queries with the fits that effects of deletions are computed from; lists have one for each entry of the fitted trees."""
+    """QueryBatch with the fits that effects of deletions are computed from; lists have one for each entry of the fitted trees."""
 
     batch: AdjointBatch
     plans: list[DeletionPlan]
@@ -173,12 +173,12 @@ def deletion_of(
     responses: Responses,
     n_threads: int,
     sums: FloatArray | None = None,
-) -> InLeafSpace:
+) -> InLeafMatrix:
     """Return the fits without each of these rows."""
     backend, levels, refits, start = host_backend(n_threads), [], plan.refits, partition.start
     for (share, fit), table in zip(plan.levels, responses.tables):
         fitted = fit.on(partition, entry)
-        space = LeafSpace(fitted.structure, None, backend, responses=table)
+        space = LeafMatrix(fitted.structure, None, backend, responses=table)
         levels.append(Level.of(share, backend.rows_of(fitted.structure), fitted, space))
 
     def refit(row: int, targets: FloatArray) -> FittedValues:
@@ -189,7 +189,7 @@ def deletion_of(
         return np.isin(np.arange(start + rows.start, start + rows.stop), list(refits or ()))
 
     replayed = ByReplay(plan.fit.on(partition, entry), refit)
-    return InLeafSpace(levels, replayed, 0, sums, None if refits is None else again)
+    return InLeafMatrix(levels, replayed, 0, sums, None if refits is None else again)
 
 
 @dataclass(frozen=True)

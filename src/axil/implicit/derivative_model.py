@@ -15,7 +15,7 @@ from axil.errors import InputError
 from axil.implicit.optimum import Implicit
 from axil.implicit.readers import as_rows
 from axil.inputs.copies import frozen
-from axil.replay.queries import Combination, Queries
+from axil.replay.queries import Combination, QueryBatch
 from axil.replay.verified_model import InMemory
 
 
@@ -37,19 +37,19 @@ class DerivativeModel(InMemory):
     def outputs(self) -> NDArray[Any] | None:
         return self.adapter.outputs
 
-    def queries(self, X: Any, init_score: Any = None) -> Queries:
+    def queries(self, X: Any, init_score: Any = None) -> QueryBatch:
         if init_score is not None:
             raise InputError(
                 f"init_score is not taken here: a {self.adapter.library} model that is not boosted has no offsets. Leave it out."
             )
         return super().queries(as_rows(X))
 
-    def asked_of(self, batch: Queries) -> Implicit:
+    def asked_of(self, batch: QueryBatch) -> Implicit:
         """The model for exactly these rows."""
         return self.adapter
 
-    def derivative_effects(self, query_batch: Queries | Combination) -> Effects:
-        if isinstance(query_batch, Queries):
+    def derivative_effects(self, query_batch: QueryBatch | Combination) -> Effects:
+        if isinstance(query_batch, QueryBatch):
             derivatives = self.adapter.target_derivatives(query_batch.rows)
         else:
             size = self.budget.batch_size(self.adapter.bytes_per_query())
@@ -66,7 +66,7 @@ class DerivativeModel(InMemory):
         """(N, S): J'u, likewise."""
         return by_columns(self.adapter.across, u, self.shape[1])
 
-    def prove(self, batch: Queries, predictions: FloatArray | None) -> None:
+    def verify_predictions(self, batch: QueryBatch, predictions: FloatArray | None) -> None:
         """Derivatives are no decomposition: there is nothing to compare."""
 
     def bytes_per_query(self, source: Source, whole: bool = False) -> int:

@@ -20,7 +20,7 @@ from axil.errors import InputError, shown
 from axil.implicit import row_losses
 from axil.implicit.network import Network
 from axil.implicit.optimum import Implicit, Learner, Predictor, Training, check_predictions
-from axil.implicit.readers import Given
+from axil.implicit.readers import FitInputs
 
 
 def as_they_are(rows: Any) -> Any:
@@ -86,7 +86,7 @@ class LearnerFit(NamedTuple):
     link: row_losses.Link  #: from scores to probabilities or means
 
 
-def read(given: Given) -> Implicit | None:
+def read(given: FitInputs) -> Implicit | None:
     """The model on its training data, None for what is not one of scikit-learn's smooth learners; raises for refusals.
 
     ``given.output``: "raw" for scores (log-odds, log-means), "probability" for what they stand for (probabilities, means).

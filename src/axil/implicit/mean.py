@@ -28,11 +28,11 @@ from axil.attribution.block_effects import BlockEffects, derived, mixed
 from axil.attribution.capabilities import MEAN_OF_CONTRIBUTIONS, MEAN_OF_DERIVATIVES, Refusal
 from axil.errors import InputError, UnsupportedModelError
 from axil.implicit.optimum import check_predictions
-from axil.implicit.readers import Given, as_rows
+from axil.implicit.readers import FitInputs, as_rows
 from axil.inputs.copies import frozen
 from axil.replay.checks import Verification, worst
 from axil.replay.members import naming
-from axil.replay.queries import Combination, Queries
+from axil.replay.queries import Combination, QueryBatch
 from axil.replay.verified_model import InMemory, WithoutRows
 
 
@@ -110,7 +110,7 @@ class MeanAdapter(Defaults):
         return _columns(found, self.n_outputs)
 
 
-def _explained(proven: InMemory, queries: Queries) -> FloatArray:
+def _explained(proven: InMemory, queries: QueryBatch) -> FloatArray:
     """Return what a member's derivatives are of: of boosted trees scores or what their link makes of them."""
     boosting = getattr(proven, "boosting", None)
     return (
@@ -123,12 +123,12 @@ def _columns(values: FloatArray, n_outputs: int) -> FloatArray:
     return values[:, 1:] if values.shape[1] == 2 and n_outputs == 1 else values
 
 
-def read(given: Given, prove: Callable[[Given], InMemory]) -> MeanModel | None:
+def read(given: FitInputs, prove: Callable[[FitInputs], InMemory]) -> MeanModel | None:
     """Return a model of several others on its training data; None for a model of another kind.
 
     Parameters
     ----------
-    given : Given
+    given : FitInputs
         The model and its data.
     prove : callable
         Does the same for a model inside, of whatever kind.
@@ -182,7 +182,7 @@ def read(given: Given, prove: Callable[[Given], InMemory]) -> MeanModel | None:
     )
 
 
-def _refuse_settings(given: Given, parts: Any) -> None:
+def _refuse_settings(given: FitInputs, parts: Any) -> None:
     """Raise for arguments that are of one model alone."""
     for name in ("loss", "objective", "bags", "init_score", "inverse_func"):
         if getattr(given, name) is not None:
@@ -195,13 +195,13 @@ def _refuse_settings(given: Given, parts: Any) -> None:
 
 
 def _given_of(
-    given: Given,
+    given: FitInputs,
     parts: Any,
     member: Member,
     X: Any,
     targets: FloatArray,
     weights: FloatArray | None,
-) -> Given:
+) -> FitInputs:
     """Return a member with the rows, targets and weights of its own fit."""
     output = given.output if parts.of_scores else "probability"
     own = targets if member.output is None else targets[:, [member.output]]
@@ -251,25 +251,25 @@ class MeanModel(InMemory):
             np.arange(self.targets.shape[1]) if self.parts.classes is None else self.parts.classes
         )
 
-    def queries(self, X: Any, init_score: Any = None) -> Queries:
+    def queries(self, X: Any, init_score: Any = None) -> QueryBatch:
         if init_score is not None:
             raise InputError(
                 "init_score is not taken here: a model of several others has no offsets. Leave it out."
             )
         return super().queries(as_rows(X))
 
-    def asked_of(self, batch: Queries) -> MeanModel:
+    def asked_of(self, batch: QueryBatch) -> MeanModel:
         """Return the model for exactly these rows."""
         return self
 
-    def _summed(self, source: Source, query_batch: Queries | Combination) -> FloatArray:
+    def _summed(self, source: Source, query_batch: QueryBatch | Combination) -> FloatArray:
         """Return the sums of the members' numbers for these rows, or for sums of their predictions, (K, n, N)."""
-        if isinstance(query_batch, Queries):
+        if isinstance(query_batch, QueryBatch):
             return self._numbers(source, query_batch)[0]
         size = self.budget.batch_size(self.bytes_per_query(source))
         return mixed(query_batch, size, lambda part: self._numbers(source, part)[0])
 
-    def _numbers(self, source: Source, asked: Queries) -> tuple[FloatArray, FloatArray]:
+    def _numbers(self, source: Source, asked: QueryBatch) -> tuple[FloatArray, FloatArray]:
         """Return (K, n, N) numbers of the training rows, and (n, K) what predictions start from."""
         n_rows, n_outputs = self.shape
         numbers, starts = (
@@ -282,7 +282,7 @@ class MeanModel(InMemory):
             by_output = _by_output(found)
             own_starts = found.intercepts
             if source.adds_up:
-                proven.prove(queries, own_starts + found.made())
+                proven.verify_predictions(queries, own_starts + found.made())
             width = n_outputs if member.output is None else 1
             if width == 1 and len(by_output) == 2:
                 by_output, own_starts = by_output[1:], own_starts[:, 1:]
@@ -295,7 +295,9 @@ class MeanModel(InMemory):
                 total += share * _spread(own, member, n_rows)
         return numbers, starts
 
-    def prove(self, batch: Queries | Combination, predictions: FloatArray | None) -> None:
+    def verify_predictions(
+        self, batch: QueryBatch | Combination, predictions: FloatArray | None
+    ) -> None:
         """Members were compared with their own predictions; the whole's are compared with their sum."""
         if self.verification is None or isinstance(batch, Combination):
             return
@@ -321,7 +323,7 @@ def _source_of(proven: InMemory, source: Source) -> Source:
 def _by_output(effects: Effects) -> list[FloatArray]:
     """Return the numbers (n, rows) of each output."""
     dense = effects.dense()
-    first = sorted(effects.served, key=lambda outputs: outputs[0])
+    first = sorted(effects.output_groups, key=lambda outputs: outputs[0])
     found = {output: numbers for outputs, numbers in zip(first, dense) for output in outputs}
     return [found[output] for output in sorted(found)]
 
@@ -345,7 +347,7 @@ class MeanOfDerivatives(MeanModel):
     def own_refusals(self) -> dict[str, Refusal]:
         return super().own_refusals() | MEAN_OF_DERIVATIVES
 
-    def derivative_effects(self, query_batch: Queries | Combination) -> Effects:
+    def derivative_effects(self, query_batch: QueryBatch | Combination) -> Effects:
         derivatives = self._summed(self.source, query_batch)
         return derived(derivatives, query_batch.predictions, self.targets, query_batch.start)
 
@@ -365,8 +367,8 @@ class MeanOfContributions(MeanModel):
     def own_refusals(self) -> dict[str, Refusal]:
         return super().own_refusals() | MEAN_OF_CONTRIBUTIONS
 
-    def contribution_effects(self, query_batch: Queries | Combination) -> Effects:
-        if isinstance(query_batch, Queries):
+    def contribution_effects(self, query_batch: QueryBatch | Combination) -> Effects:
+        if isinstance(query_batch, QueryBatch):
             contributions, starts = self._numbers(self.source, query_batch)
         else:
             contributions = self._summed(self.source, query_batch)
@@ -380,7 +382,7 @@ class MeanOfContributions(MeanModel):
         """Return the share of these rows among all."""
         return len(rows) / self.shape[0]
 
-    def without(self, queries: Queries, rows: IntArray) -> WithoutRows:
+    def without(self, queries: QueryBatch, rows: IntArray) -> WithoutRows:
         """Return scores, and those of members without these rows: the folds and the splits are held fixed."""
         n_outputs, change = self.shape[1], np.zeros((len(queries), self.shape[1]))
         emptied = 0

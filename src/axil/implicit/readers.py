@@ -22,7 +22,7 @@ Read = TypeVar("Read")
 
 
 @dataclass(frozen=True)
-class Given:
+class FitInputs:
     """A fitted model and its training data, as the user gave them."""
 
     model: Any
@@ -60,7 +60,7 @@ def copied(values: Any) -> Any:
     return copy.deepcopy(values) if hasattr(values, "__len__") else values
 
 
-def in_order_of_labels(read: Callable[[Given], Read], given: Given) -> Read:
+def in_order_of_labels(read: Callable[[FitInputs], Read], given: FitInputs) -> Read:
     """Return what ``read`` makes of a model and its data; where it fails on targets in another order than the rows, say so."""
     try:
         return read(given)
@@ -76,7 +76,7 @@ def in_order_of_labels(read: Callable[[Given], Read], given: Given) -> Read:
         raise error.because(cause) from None
 
 
-def require_raw_output(given: Given) -> None:
+def require_raw_output(given: FitInputs) -> None:
     """Raise where derivatives of calibrated probabilities are asked for."""
     if given.output != "raw" and calibrates(given.model):
         raise InputError(
@@ -85,7 +85,7 @@ def require_raw_output(given: Given) -> None:
         )
 
 
-def unread(given: Given) -> InputError:
+def unread(given: FitInputs) -> InputError:
     """Return the error for a model that axil does not differentiate."""
     known = supports(given.model)
     advice = "" if given.loss is None else " Leave loss out: it has exact weights."

@@ -17,7 +17,7 @@ from axil.arrays import FloatArray
 from axil.errors import InputError, UnsupportedModelError, shown
 from axil.implicit import row_losses
 from axil.implicit.optimum import Implicit, Predictor, Training
-from axil.implicit.readers import Given
+from axil.implicit.readers import FitInputs
 from axil.implicit.torch_module import TorchModule
 
 _KINKED = (
@@ -66,7 +66,7 @@ _LINKS: dict[str, row_losses.Link] = {
 }
 
 
-def read(given: Given) -> Implicit | None:
+def read(given: FitInputs) -> Implicit | None:
     """The module on its training data, None for any other object; raises for what has no such derivative.
 
     The module is copied, in float64 and in evaluation mode. ``output="probability"`` takes the sigmoid or softmax of the

@@ -1,7 +1,7 @@
 """The contract of the kernels: loops over training rows, wherever the rows are kept.
 
 A `Backend` makes `Rows`, the cells of N training rows in T trees where its kernels can reach them, and `Triangle`, the factor of
-leaf space. Everything about boosting is decided above this package; nothing here knows a rate, a base or a tree's values.
+the leaf matrix. Everything about boosting is decided above this package; nothing here knows a rate, a base or a tree's values.
 
 Conventions. Cell c of tree t is entry ``starts[t] + c`` of a table, and ``cell_t(j)`` is that entry for row j. A cell is a leaf,
 or a leaf and a number of draws where rows were sampled (`Structure`). C is the number of all cells. Tables are (C, S) float64,
@@ -363,7 +363,7 @@ class Rows(ABC):
 
 
 class Triangle(ABC):
-    """The factor M of leaf space, (L, L), unit upper triangular, kept where the back end can reach it."""
+    """The factor M of the leaf matrix, (L, L), unit upper triangular, kept where the back end can reach it."""
 
     @abstractmethod
     def solve(self, right: FloatArray, transposed: bool) -> None:

@@ -17,7 +17,7 @@ from axil.kernels import LINKS, Backend, Cells, Costs, Numbers, Program, Rows, T
 from axil.kernels.bounds import SAMPLE, Bounded, places
 from axil.machine.blocks import spans
 from axil.machine.progress import track
-from axil.machine.threads import Kept, one_blas_thread
+from axil.machine.threads import Cache, one_blas_thread
 
 BLOCK = 256  # leaves worked on between two moments at which Ctrl-C takes effect
 SWEPT_CELLS = 4096  # of a tree times columns: the tables of a pass stay in the second-level cache
@@ -315,11 +315,11 @@ class CpuTriangle(Triangle):
 
     def __init__(self, factor: FloatArray, n_threads: int = 1):
         self.factor, self.n_threads = factor, n_threads
-        self._kept = Kept()  # the inverses of diagonal blocks
+        self._kept = Cache()  # the inverses of diagonal blocks
 
     @one_blas_thread()
     def solve(self, right: FloatArray, transposed: bool) -> None:
-        """Queries are solved for, not transposed, in an order of its own for each; see `product`."""
+        """QueryBatch are solved for, not transposed, in an order of its own for each; see `product`."""
         M, blocks = self.factor, spans(len(self.factor), BLOCK)
         if not right.size:
             return
@@ -349,7 +349,7 @@ class CpuTriangle(Triangle):
         """
         made = self.factor if overwrite else self.factor.copy()
         corners: list[tuple[slice, FloatArray]] = []
-        for own in track(spans(len(made), BLOCK), "leaf space"):
+        for own in track(spans(len(made), BLOCK), "the leaf matrix"):
             corner = np.tril(lapack.dtrtri(made[own, own].T, lower=1, unitdiag=1)[0])
             for before, of_before in corners:
                 met = made[before, own].T @ of_before

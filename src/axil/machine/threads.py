@@ -14,7 +14,7 @@ import threadpoolctl
 T = TypeVar("T")
 
 
-class Kept:
+class Cache:
     """Values by name, each made when it is first asked for, by one thread, and published by one assignment.
 
     A value that is not whole is never seen: an exception while it is made (Ctrl-C too) leaves things as they were. Copies and
@@ -37,9 +37,9 @@ class Kept:
         """Keep a value in the place of the one that has this name."""
         self._values[name] = value
 
-    def cut(self, part: Any) -> Kept:
+    def cut(self, part: Any) -> Cache:
         """Return the values made so far, each cut to this part of it; values that are made later are not shared."""
-        cut_values = Kept()
+        cut_values = Cache()
         cut_values.__setstate__({name: value[part] for name, value in self.known().items()})
         return cut_values
 
@@ -49,7 +49,7 @@ class Kept:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return the values as the state, since they may lead back here; a lock is not copied."""
-        return Kept, (), dict(self._values)
+        return Cache, (), dict(self._values)
 
     def __setstate__(self, values: dict[Hashable, Any]) -> None:
         self._values = values

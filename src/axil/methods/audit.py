@@ -42,7 +42,7 @@ from axil.methods.unseen_predictions import (
 )
 from axil.output import tables
 from axil.replay.exact_model import ExactModel
-from axil.replay.queries import Queries
+from axil.replay.queries import QueryBatch
 from axil.structure import LinearLeaves, Structure
 from axil.weights.spread import around_leaves
 
@@ -179,7 +179,7 @@ class Judged:
 def judged(
     model: Any,
     out_of_fold: Any = "folds",
-    asked: tuple[Queries, FloatArray] | None = None,
+    asked: tuple[QueryBatch, FloatArray] | None = None,
     fdr: float | None = None,
 ) -> Judged:
     """Judge the labels of the training rows; see `Audit.audit`."""
@@ -233,7 +233,7 @@ def around_rows(model: Any, values: FloatArray) -> FloatArray:
 
 
 def _gains(
-    proven: ExactModel, queries: Queries, y: FloatArray, corrected: FloatArray
+    proven: ExactModel, queries: QueryBatch, y: FloatArray, corrected: FloatArray
 ) -> FloatArray:
     return gains(proven, queries, error_gradient(proven, queries, y), corrected)
 
@@ -242,7 +242,7 @@ def _gains(
 
 
 def _classes(
-    model: Any, names: NDArray[Any], out_of_fold: Any, asked: tuple[Queries, FloatArray] | None
+    model: Any, names: NDArray[Any], out_of_fold: Any, asked: tuple[QueryBatch, FloatArray] | None
 ) -> Judged:
     """Judge classes by those of the rows around, or by probabilities given, and by the model's own without the row."""
     if len(names) == 1:
@@ -409,7 +409,7 @@ def _n_beyond(far: FloatArray, n: int) -> int:
 
 
 def _numbers(
-    model: Any, out_of_fold: Any, asked: tuple[Queries, FloatArray] | None, fdr: float
+    model: Any, out_of_fold: Any, asked: tuple[QueryBatch, FloatArray] | None, fdr: float
 ) -> Judged:
     """Judge numbers by their residuals in fits without the rows, or by predictions given."""
     if not isinstance(out_of_fold, str):

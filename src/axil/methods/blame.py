@@ -17,7 +17,7 @@ from axil.methods.question import Asked, Question, output_columns, warn_without_
 from axil.methods.unseen_predictions import as_method, unseen_predictions
 from axil.output import tables
 from axil.replay.exact_model import ExactModel
-from axil.replay.queries import Queries
+from axil.replay.queries import QueryBatch
 
 
 class Blame(Question):
@@ -134,11 +134,13 @@ def _by_class(
     return columns, gain
 
 
-def validation(model: Any, X_val: Any, y_val: Any, init_score: Any) -> tuple[Queries, FloatArray]:
+def validation(
+    model: Any, X_val: Any, y_val: Any, init_score: Any
+) -> tuple[QueryBatch, FloatArray]:
     """Validation rows and their targets (n, K), checked."""
     inputs.refuse_other_order(X_val, y_val, "y_val", "X_val")
     warn_without_offsets(model, init_score, "X_val", "y_val")
-    queries: Queries = model.queries(X_val, init_score)
+    queries: QueryBatch = model.queries(X_val, init_score)
     if not len(queries):
         raise InputError("X_val has no rows; expected validation rows with their targets.")
     return queries, model.as_targets(y_val, len(queries), "y_val", "validation")
@@ -151,7 +153,7 @@ def corrections(proven: ExactModel, given: Any) -> FloatArray:
     return unseen_predictions(proven, as_method(given, "None, "))[0]
 
 
-def error_gradient(model: Any, queries: Queries, y: FloatArray) -> FloatArray:
+def error_gradient(model: Any, queries: QueryBatch, y: FloatArray) -> FloatArray:
     """(N, K): the derivative of the mean loss on validation targets (n, K) by the training targets: J'u, u that by scores.
 
     For squared error J is K, and u is ``2 (prediction - y)``.
@@ -161,14 +163,14 @@ def error_gradient(model: Any, queries: Queries, y: FloatArray) -> FloatArray:
 
 
 def gains(
-    proven: ExactModel, queries: Queries, gradient: FloatArray, corrected: FloatArray
+    proven: ExactModel, queries: QueryBatch, gradient: FloatArray, corrected: FloatArray
 ) -> FloatArray:
     """(N, K): by how much that error would fall if one target were corrected."""
     moved = corrected - proven.targets
     return -(moved * gradient + moved**2 / len(queries) * _column_squares(proven, queries))
 
 
-def _column_squares(proven: ExactModel, queries: Queries) -> FloatArray:
+def _column_squares(proven: ExactModel, queries: QueryBatch) -> FloatArray:
     """(N, 1) or (N, K): ``sum_i K_ij^2`` over the queries i."""
     total: Any = 0.0
     for part in Asked(proven, queries).parts():

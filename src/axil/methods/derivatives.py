@@ -101,7 +101,7 @@ class Derivatives(Question):
         self._model.capabilities.require("matrix")
         model, n = self._model, self._model.shape[0]
         model.require(n, STREAM)
-        weights = [engine.ask(None).dense() for engine in model.ready(WEIGHTS, n).engines]
+        weights = [engine.weight_rows(None).dense() for engine in model.ready(WEIGHTS, n).engines]
         return weights[0] if len(weights) == 1 else np.stack(weights, axis=1)
 
     @property

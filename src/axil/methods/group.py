@@ -9,7 +9,7 @@ from axil.methods.question import Question
 from axil.output import tables
 from axil.reductions import Groups
 from axil.reductions.groups import Grouped
-from axil.replay.queries import Queries
+from axil.replay.queries import QueryBatch
 
 
 class Group(Question):
@@ -33,7 +33,7 @@ class Group(Question):
         coded = model.coded(groups)
         weighted = model.source.quantity is not Quantity.CONTRIBUTION
 
-        def columns(batch: Queries, found: Grouped) -> dict[str, Any]:
+        def columns(batch: QueryBatch, found: Grouped) -> dict[str, Any]:
             return tables.group_columns(batch.labels, model.outputs, model.scale, found, weighted)
 
         parts = asked.answers(Groups(), model.n_groups(coded), 5, coded)

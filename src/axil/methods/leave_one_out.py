@@ -32,9 +32,9 @@ class LeaveOneOut(Question):
         the row's leaves, or none is left at all, so nothing but the row's own target says what its prediction would be;
         prediction and residual are nan.
 
-        The row did help to choose the splits, so these residuals are smaller than those of refits without it. In leaf space,
+        The row did help to choose the splits, so these residuals are smaller than those of refits without it. In the leaf matrix,
         O(T^2) per training row and blocks of rows at a time: some seconds for a million rows and 100 trees
-        (docs/scaling.md). Where leaf space does not fit, one replay per row. Made once for an explainer; a
+        (docs/scaling.md). Where the leaf matrix does not fit, one replay per row. Made once for an explainer; a
         `CostWarning` says where that takes more than 30 seconds. Of a model fitted to transformed targets all columns are in
         the targets' own units. Refused for trees, forests and bagged trees with balanced classes, where every row has a part in
         the weights of all others.
@@ -125,7 +125,8 @@ def _left_out(proven: ExactModel) -> list[LeftOut]:
     if LONGEST < seconds < np.inf:
         raise InputError(
             f"Leaving out each of {len(proven.targets)} training rows takes as many replays of the fit, {in_time(seconds)}, as "
-            "leaf space does not fit into memory, or this model has none (percentiles, bounds). Raise memory_limit, explain a "
+            "the leaf matrix does not fit into memory, or this model has none (percentiles, bounds). Raise "
+            "memory_limit, explain a "
             "model of fewer leaves, or use your own cross-validation."
         )
     announce(f"Leaving out each of {len(proven.targets)} training rows takes", seconds, INSTEAD)

@@ -39,7 +39,8 @@ class Leverage(Question):
     def leverage(self, method: str | None = None) -> Any:
         """(n_train,), or (n_train, K) where outputs have trees of their own: K[j, j], each row's weight in its own prediction.
 
-        In leaf space, O(T^2 N + L^3) and 16 L^2 bytes, or in batches of rows, O(T N^2); never an (n_train, n_train) array. Made
+        In the leaf matrix, O(T^2 N + L^3) and 16 L^2 bytes, or in batches of rows, O(T N^2); never an (n_train,
+        n_train) array. Made
         once for an explainer; where that takes more than 30 seconds a `CostWarning` says how long before the work begins, and
         what takes far longer is refused. ``method="estimate"`` has no such limits: O(T N) for each of 32 vectors of
         random signs, always the same ones.
@@ -142,7 +143,7 @@ def _of_engine(engine: Engine, n_rows: int) -> tuple[FloatArray, FloatArray]:
     known = np.zeros(n_rows)
     for _ in track(range(0, PROBES, TOGETHER), "leverages"):
         z = np.where(stream.random((n_rows, TOGETHER)) < 0.5, -1.0, 1.0)
-        a, like = z * engine.apply(None, z), engine.likeness(z)
+        a, like = z * engine.matvec(None, z), engine.approximate_matvec(z)
         own += a.sum(axis=1)
         of_own += np.square(a).sum(axis=1)
         if like is not None:

@@ -166,7 +166,7 @@ def _probe(proven: ExactModel) -> tuple[Estimate, Estimate]:
     found: list[FloatArray] = []
     for _ in range(0, PROBES, TOGETHER):
         z = np.where(stream.random((n, TOGETHER)) < 0.5, -1.0, 1.0)
-        made = [engine.apply(None, z) for engine in proven.engines]
+        made = [engine.matvec(None, z) for engine in proven.engines]
         found.append(
             np.array([[(z * own).sum(axis=0), np.square(z - own).sum(axis=0)] for own in made])
         )

@@ -22,7 +22,7 @@ from axil.output.predictions import WeightedSums
 from axil.output.shown_columns import columns_of
 from axil.reductions import Whole, answer
 from axil.reductions.whole import Gathered, joined
-from axil.replay.queries import Combination, Offsets, Queries
+from axil.replay.queries import Combination, Offsets, QueryBatch
 from axil.replay.verified_model import VerifiedModel
 
 LINE_BYTES = 8 * 8  # of a line while its table is made, besides those of the table itself
@@ -66,7 +66,7 @@ class Asked:
     """Rows to ask a proven model about."""
 
     model: Any
-    queries: Any  #: `Queries`, or for whole predictions a `Combination` of them
+    queries: Any  #: `QueryBatch`, or for whole predictions a `Combination` of them
 
     def __len__(self) -> int:
         return len(self.queries)
@@ -85,7 +85,7 @@ class Asked:
         columns: Sequence[Any] | None = None,
         source: Source | None = None,
         line_bytes: int = LINE_BYTES,
-    ) -> Iterator[tuple[Queries, Any]]:
+    ) -> Iterator[tuple[QueryBatch, Any]]:
         """Answers in batches that leave room for a table of these lines per query and output, with these columns."""
         own = self.model.source if source is None else source
         model = self.model.ready(own, len(self))
@@ -96,8 +96,8 @@ class Asked:
 
     def table(
         self,
-        parts: Iterator[tuple[Queries, Any]],
-        make: Callable[[Queries, Any], dict[str, Any]],
+        parts: Iterator[tuple[QueryBatch, Any]],
+        make: Callable[[QueryBatch, Any], dict[str, Any]],
         note: str,
     ) -> Any:
         """One frame of what ``make`` makes of each batch, with a note on its numbers."""
@@ -161,7 +161,7 @@ def take(asked: Asked, rows: Any) -> Asked:
     """Some of the rows, by position."""
     offsets = asked.queries.offsets
     own = inputs.take_rows(asked.queries.rows, rows)
-    picked = Queries(
+    picked = QueryBatch(
         asked.queries.adapter,
         own,
         offsets[rows],
@@ -171,7 +171,9 @@ def take(asked: Asked, rows: Any) -> Asked:
     return Asked(asked.model, picked)
 
 
-def sums(model: Any, source: Source, batch: Queries | Combination, found: Gathered) -> WeightedSums:
+def sums(
+    model: Any, source: Source, batch: QueryBatch | Combination, found: Gathered
+) -> WeightedSums:
     """The predictions of a batch as sums."""
     single, (targets, index) = model.outputs is None, model.gathered
     additive = model.kind is Kind.ADDITIVE and source is model.source
@@ -196,14 +198,14 @@ def sums(model: Any, source: Source, batch: Queries | Combination, found: Gather
     )
 
 
-def _context(model: Any, batch: Queries | Combination) -> Context:
+def _context(model: Any, batch: QueryBatch | Combination) -> Context:
     held = "" if getattr(model.verification, "held", None) is None else str(model.verification.held)
     own = None if model.verification is None and model.kind is Kind.EXACT else batch.predictions
     rows = None if batch.rows is None else owned_rows(batch.rows)
     return Context(rows, model.table, model.adapter.feature_names, own, held)
 
 
-def _account(model: Any, batch: Queries | Combination) -> Account:
+def _account(model: Any, batch: QueryBatch | Combination) -> Account:
     """The account that goes with pushes: the meaning of scores, and derivatives, which are computed when asked for.
 
     Sums of scores have no meaning behind the link.
@@ -222,7 +224,7 @@ def _derived(model: Any, adapter: Any, X: Any, offsets: Offsets) -> WeightedSums
     what = f"The derivatives of {counted(n, 'prediction')} by {model.shape[0]} training rows"
     needed = n * model.bytes_per_query(DERIVATIVES, whole=True)
     model.budget.require(needed, what, "Take fewer predictions: explanation[:10].")
-    queries = Queries(adapter, X, offsets, np.arange(n), model.n_threads)
+    queries = QueryBatch(adapter, X, offsets, np.arange(n), model.n_threads)
     ((own, found),) = answer(model, queries, DERIVATIVES, Whole(), max(n, 1))
     return sums(model, DERIVATIVES, own, found)
 

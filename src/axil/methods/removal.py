@@ -1,6 +1,6 @@
 """removal: what deleting training rows, one by one or by groups, does to each prediction.
 
-Effects are exact wherever leaf space fits into memory, or where replays of the fit, one per training row, take `PATIENCE`.
+Effects are exact wherever the leaf matrix fits into memory, or where replays of the fit, one per training row, take `PATIENCE`.
 Otherwise they are taken to first order, unless exact ones are asked for by name.
 """
 
@@ -23,7 +23,7 @@ from axil.methods.question import Asked, Question
 from axil.output import tables
 from axil.reductions import Ranked, Whole, answer
 from axil.reductions.top import Best
-from axil.replay.queries import Queries
+from axil.replay.queries import QueryBatch
 from axil.weights.removal import BLOCK_ENTRIES
 
 METHODS = ("exact", "first-order")
@@ -55,7 +55,7 @@ class Removal(Question):
         Exact with the structure held fixed, as `without` defines a deletion. Positive: without the row the prediction, or score,
         would be higher. A leaf of boosted trees that no row is left in adds nothing.
         In a tree, a forest or bagged trees it has the value of its nearest ancestor that still has rows of the tree's sample.
-        nan, with a warning, where without the row no weight is left at all. Of weights in leaf space,
+        nan, with a warning, where without the row no weight is left at all. Of weights in the leaf matrix,
         O(T^2) per training row once and O(T) per row and prediction; of pushes one replay of the fit per training row, O(T N^2)
         in all. 8 * K * n * n_train bytes without ``k`` and ``groups``; with them no (n, n_train) array is held.
 
@@ -233,7 +233,7 @@ def listed(asked: Asked, source: Source, k: int, same_sign: bool, greedy: bool) 
     return tables.note(tables.concatenate(parts, model.backend), note)
 
 
-def _columns(model: Any, batch: Queries, best: Best, name: str) -> dict[str, Any]:
+def _columns(model: Any, batch: QueryBatch, best: Best, name: str) -> dict[str, Any]:
     """query, (output,) rank, row and effect; rows without effect are left out."""
     made = tables.label_columns(
         batch.labels, model.outputs, "rank", np.arange(1, best.size.shape[2] + 1)

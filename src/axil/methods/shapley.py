@@ -88,7 +88,7 @@ class Shapley(Question):
         after = y - proven.predicted(queries)
         coordinates, base = queries.coordinates, queries.offsets.base
         before = after + proven.across(
-            moved, lambda engine, own: engine.apply(coordinates, own, base)
+            moved, lambda engine, own: engine.matvec(coordinates, own, base)
         )
         seen = proven.pulled_back(queries, before + after)
         warn_beyond(proven, proven.targets - moved)

@@ -13,7 +13,7 @@ from axil.output import tables
 from axil.output.comparables import as_per_class, listed
 from axil.reductions import Best, TopRows
 from axil.reductions.choice import Choice
-from axil.replay.queries import Queries
+from axil.replay.queries import QueryBatch
 
 
 class Top(Question):
@@ -60,7 +60,7 @@ class Top(Question):
         parts = asked.answers(want, lines, 8, source=source, line_bytes=12 * 8)
         is_push = source.quantity is Quantity.CONTRIBUTION
 
-        def make(batch: Queries, best: Best) -> dict[str, Any]:
+        def make(batch: QueryBatch, best: Best) -> dict[str, Any]:
             meant = model.meant_by(batch) if source is model.source else {}
             return tables.top_columns(
                 batch.labels, model.outputs, model.scale, best, meant, not is_push

@@ -92,7 +92,7 @@ class WhatIf(Question):
             units = np.zeros((n_train, len(some)))
             units[some, np.arange(len(some))] = 1.0
             for k, engine in enumerate(model.engines):
-                found[:, k, start : start + len(some)] = engine.apply(coordinates, units, base)
+                found[:, k, start : start + len(some)] = engine.matvec(coordinates, units, base)
         return found[:, 0] if len(model.engines) == 1 else found
 
 

@@ -12,7 +12,7 @@ from axil.errors import SplitsWarning, warn
 from axil.methods.question import Question
 from axil.methods.removal import warn_emptied
 from axil.output import tables
-from axil.replay.queries import Queries
+from axil.replay.queries import QueryBatch
 
 MOST_SHARE = 0.1  # of the weight of a fit, above which its splits are not those of a fit without it
 
@@ -84,7 +84,7 @@ def warn_of_splits(share: float) -> None:
 
 
 def change_columns(
-    model: Any, queries: Queries, before: FloatArray, after: FloatArray
+    model: Any, queries: QueryBatch, before: FloatArray, after: FloatArray
 ) -> dict[str, Any]:
     """query, (output,) before, after and change, as people read them, from predictions (n, K) on the scale of the fit.
 

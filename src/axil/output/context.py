@@ -10,7 +10,7 @@ import numpy as np
 
 from axil.arrays import AnyArray, FloatArray
 from axil.inputs import column_names, feature_columns, take_rows
-from axil.machine.threads import Kept
+from axil.machine.threads import Cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ class Account:
     #: returns the `WeightedSums` of derivatives by the targets, for rows (n, features) and their offsets
     derive: Callable[[Any, Any], Any]
     offsets: Any = None  #: of the rows, which can be taken by position; None for none
-    kept: Kept = field(default_factory=Kept, repr=False)
+    kept: Cache = field(default_factory=Cache, repr=False)
 
     def derived(self, X: Any) -> Any:
         """Return the derivatives of these predictions, whose rows are X; they are computed once."""

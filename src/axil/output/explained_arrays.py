@@ -13,7 +13,7 @@ from axil.arrays import AnyArray, FloatArray
 from axil.errors import InputError
 from axil.inputs import chosen_columns, feature_columns
 from axil.inputs.copies import frozen
-from axil.machine.threads import Kept
+from axil.machine.threads import Cache
 from axil.output.predictions import WeightedSums
 from axil.scale import TargetScale
 
@@ -31,7 +31,7 @@ class Arrays:
 
     _sums: WeightedSums
     _module: str = "numpy"  # of the arrays: cupy's where the rows were
-    _copies: Kept = field(default_factory=Kept)
+    _copies: Cache = field(default_factory=Cache)
 
     def __len__(self) -> int:
         return len(self.query_index)

@@ -45,14 +45,14 @@ class Allowed:
     )
     kept: dict[Any, list[FloatArray]] = field(default_factory=dict, repr=False)
 
-    def beside_ones(self, served: list[Sequence[int]]) -> list[FloatArray]:
+    def beside_ones(self, output_groups: list[Sequence[int]]) -> list[FloatArray]:
         """(rows, 1 + m) for each group of outputs: ones, and the residuals; the same arrays whenever they are asked for."""
         assert self.residuals is not None
-        name = tuple(map(tuple, served))
+        name = tuple(map(tuple, output_groups))
         if name not in self.kept:
             ones, own = np.ones((len(self.residuals), 1)), self.residuals
             self.kept[name] = [
-                np.concatenate([ones, own[:, list(outputs)]], axis=1) for outputs in served
+                np.concatenate([ones, own[:, list(outputs)]], axis=1) for outputs in output_groups
             ]
         return self.kept[name]
 
@@ -233,16 +233,16 @@ class Choice(Reduction[Compared]):
         ones, none = np.ones((n_rows, 1)), np.zeros((effects.n, n_outputs))
         if not n_rows:
             return none, none, none
-        served = effects.served
-        parts = effects.moments([ones] * len(served))
+        output_groups = effects.output_groups
+        parts = effects.moments([ones] * len(output_groups))
         sizes = np.concatenate(
-            [np.tile(own[0], len(outputs)) for own, outputs in zip(parts, served)], axis=1
+            [np.tile(own[0], len(outputs)) for own, outputs in zip(parts, output_groups)], axis=1
         )
         if allowed.residuals is None:
             return sizes, none, none
-        sums = effects.products(allowed.beside_ones(served))
+        sums = effects.products(allowed.beside_ones(output_groups))
         weights = np.concatenate(
-            [np.tile(own[:, :1], len(outputs)) for own, outputs in zip(sums, served)], axis=1
+            [np.tile(own[:, :1], len(outputs)) for own, outputs in zip(sums, output_groups)], axis=1
         )
         return sizes, weights, np.concatenate([own[:, 1:] for own in sums], axis=1)
 

@@ -83,7 +83,7 @@ def answer(
     for _, batch in model.batches(queries, size, source.name, even_empty=True):
         work = partial(_work, source, want)
         found: F = model.shards.total(work, model.asked(batch, source), columns, want.is_large)
-        model.prove(batch, found.predictions if source.adds_up else None)
+        model.verify_predictions(batch, found.predictions if source.adds_up else None)
         yield batch, found
 
 

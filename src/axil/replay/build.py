@@ -50,7 +50,7 @@ from axil.replay.members import prove_residual, prove_sum
 from axil.replay.radius import Held
 from axil.replay.recover import replay, training_leaves
 from axil.replay.walk import ELSEWHERE, Walked, round_to, walk
-from axil.structure import Structure, all_n_leaves, served
+from axil.structure import Structure, all_n_leaves, output_groups
 from axil.weights.boosting import BoostedTrees
 from axil.weights.engine import Engine
 from axil.weights.forest import Forest, is_forest
@@ -121,7 +121,7 @@ def _prove_smoother(
     engines = _smoother_engines(model.smoother(X, weights), targets.shape[1])
     if not check:
         return engines, None
-    each = zip(engines, served(len(engines)))
+    each = zip(engines, output_groups(len(engines)))
     found = np.concatenate(
         [engine.predicted(None, targets[:, output]) for engine, output in each], axis=1
     )
@@ -198,7 +198,7 @@ def walked_trees(
     """
     fitted, targets = adapter.trees(rows), _filled(adapter, rows.targets)
     leaves = training_leaves(adapter, rows, all_n_leaves(fitted), limits, fitted[0].placement)
-    outputs = served(len(fitted))
+    outputs = output_groups(len(fitted))
     walks: list[Walked] = []
     for trees, output in zip(fitted, outputs):
         own_leaves = (
@@ -244,7 +244,7 @@ def with_rows(trees: BoostedFit, weights: FloatArray | None, bags: FloatArray | 
 
 
 def tree_engine(structure: Structure, limits: Limits) -> Engine:
-    """The engine for a structure: an inverted index for forests, sweeps and leaf space for all others."""
+    """The engine for a structure: an inverted index for forests, sweeps and the leaf matrix for all others."""
     return (
         Forest(structure) if is_forest(structure) else BoostedTrees(structure, backend_of(limits))
     )

@@ -26,16 +26,16 @@ from axil.errors import InputError, UnsupportedQuestionError
 from axil.inputs.copies import frozen
 from axil.kernels.choose import backend_of
 from axil.machine.progress import track
-from axil.machine.threads import Kept
+from axil.machine.threads import Cache
 from axil.reductions.top import Best
 from axil.replay.checks import Verification, check_answer
 from axil.replay.leaf_fits import Change, leaf_fits
-from axil.replay.queries import Combination, Queries
+from axil.replay.queries import Combination, QueryBatch
 from axil.replay.radius import rows_replayed
 from axil.replay.verified_model import Refittable, WithoutRows
 from axil.replay.walk import round_to
 from axil.scale import FittedTargets
-from axil.structure import Structure, served
+from axil.structure import Structure, output_groups
 from axil.structure.leaves import LeafFit
 from axil.weights.answers import Answer, RowEffects, gathered
 from axil.weights.boosting import BoostedTrees
@@ -53,7 +53,7 @@ ESTIMATED_COUNTS = (
     "which the model does not keep. Without some rows they are estimated by weight, as far off as with all rows: "
     "deletions are close, not exact. For exact ones fit with path_smooth=0, or without sample_weight and GOSS."
 )
-LIMITED = 16  # the part of the user's own limit that leaf space may take: batches of queries take the rest
+LIMITED = 16  # the part of the user's own limit that the leaf matrix may take: batches of queries take the rest
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -116,17 +116,17 @@ class ExactModel(Refittable):
 
     def times(self, v: FloatArray) -> FloatArray:
         """(N, S): K v; where outputs have trees of their own, a column of v for each."""
-        return self.across(v, lambda engine, own: engine.apply(None, own))
+        return self.across(v, lambda engine, own: engine.matvec(None, own))
 
     def times_transposed(self, u: FloatArray) -> FloatArray:
         """(N, S): K'u."""
-        return self.across(u, lambda engine, own: engine.combine(None, own))
+        return self.across(u, lambda engine, own: engine.rmatvec(None, own))
 
     # -- engines and outputs --------------------------------------------------------------------------------------------
 
-    def served(self) -> list[slice]:
+    def output_groups(self) -> list[slice]:
         """The outputs that each engine serves."""
-        return served(len(self.engines))
+        return output_groups(len(self.engines))
 
     def by_output(self, columns: FloatArray) -> list[tuple[Engine, FloatArray]]:
         """Each engine with the columns, (., K), of the outputs that it serves."""
@@ -143,14 +143,15 @@ class ExactModel(Refittable):
     def own_targets(self) -> list[FloatArray]:
         """The targets engine by engine, always the same arrays: engines keep sums of them."""
         return self.kept.get(
-            "targets", lambda: [np.ascontiguousarray(self.targets[:, own]) for own in self.served()]
+            "targets",
+            lambda: [np.ascontiguousarray(self.targets[:, own]) for own in self.output_groups()],
         )
 
     def prepared(self) -> ExactModel:
         """This model, with all done ahead that makes queries cheaper; refused where that does not fit into memory."""
         needed = sum(engine.memory.preparation for engine in self.engines)
         self.budget.require(
-            needed, "Leaf space", "Explanations work without it, by sweeps over the trees."
+            needed, "The leaf matrix", "Explanations work without it, by sweeps over the trees."
         )
         return replace(
             self, engines=[engine.prepared() for engine in self.engines], is_prepared=True
@@ -159,29 +160,29 @@ class ExactModel(Refittable):
     # -- queries --------------------------------------------------------------------------------------------------------
 
     def ready(self, source: Source, n_queries: int) -> ExactModel:
-        """This model by sweeps or in leaf space, whichever takes less time for all these queries and fits into memory."""
+        """This model by sweeps or in the leaf matrix, whichever takes less time for all these queries and fits into memory."""
         if source.quantity not in (Quantity.WEIGHT, Quantity.FIRST_ORDER):
             return self
         part = 2 if self.budget.limit is None else LIMITED
         share = self.budget.available // (part * len(self.engines))
         return replace(self, engines=[engine.prepared(n_queries, share) for engine in self.engines])
 
-    def weight_effects(self, query_batch: Queries | Combination) -> Effects:
+    def weight_effects(self, query_batch: QueryBatch | Combination) -> Effects:
         offsets = query_batch.offsets.values
         weights = WeightEffects(
-            self.ask(query_batch), self.own_targets(), offsets, query_batch.start
+            self.weight_rows(query_batch), self.own_targets(), offsets, query_batch.start
         )
-        if isinstance(query_batch, Queries) and self.has_leaves:
+        if isinstance(query_batch, QueryBatch) and self.has_leaves:
             weights.alike = partial(self._alike, query_batch)
         return weights
 
-    def contribution_effects(self, query_batch: Queries | Combination) -> Effects:
+    def contribution_effects(self, query_batch: QueryBatch | Combination) -> Effects:
         leaves = query_batch.coordinates
         return self._row_effects(
             query_batch, lambda engine, targets: engine.deletable("pushes").pushes(leaves, targets)
         )
 
-    def deletion_effects(self, query_batch: Queries | Combination, available: int) -> Effects:
+    def deletion_effects(self, query_batch: QueryBatch | Combination, available: int) -> Effects:
         leaves = query_batch.coordinates
         return self._row_effects(
             query_batch,
@@ -190,7 +191,7 @@ class ExactModel(Refittable):
             ),
         )
 
-    def first_order_effects(self, query_batch: Queries | Combination) -> Effects:
+    def first_order_effects(self, query_batch: QueryBatch | Combination) -> Effects:
         leaves = query_batch.coordinates
         return self._row_effects(
             query_batch,
@@ -199,7 +200,7 @@ class ExactModel(Refittable):
 
     def _row_effects(
         self,
-        query_batch: Queries | Combination,
+        query_batch: QueryBatch | Combination,
         compute: Callable[[Engine, FloatArray], Sequence[RowEffects]],
     ) -> Effects:
         """Return the numbers that ``compute`` has of each engine, with the targets of the outputs that it serves."""
@@ -220,7 +221,7 @@ class ExactModel(Refittable):
         found = [engine.structure for engine in self.engines if isinstance(engine, BoostedTrees)]
         return found if len(found) == len(self.engines) else None
 
-    def _alike(self, asked: Queries) -> SharedLeaves:
+    def _alike(self, asked: QueryBatch) -> SharedLeaves:
         structures = [cast(Any, engine).structure for engine in self.engines]
         based = int(self.adapter.starts_with_base)  # a first tree that the model does not have
         rows = self.kept.get(
@@ -245,7 +246,7 @@ class ExactModel(Refittable):
             None, lambda rows: [fit.reductions(rows)[based:] for fit in fits], rule == "improved"
         )
 
-    def prove(self, batch: Queries, predictions: FloatArray | None) -> None:
+    def verify_predictions(self, batch: QueryBatch, predictions: FloatArray | None) -> None:
         if predictions is None:
             self.predicted(batch)
         else:
@@ -267,21 +268,23 @@ class ExactModel(Refittable):
         least = 8 * len(self.targets) if whole else 0
         return sum(max(least, engine.memory.per_query) for engine in self.engines)
 
-    def ask(self, queries: Queries | Combination) -> list[Answer]:
+    def weight_rows(self, queries: QueryBatch | Combination) -> list[Answer]:
         """The weights of the queries, or of sums of them, from each engine."""
         at, base = queries.coordinates, queries.offsets.base
         if isinstance(queries, Combination):
-            return [engine.mixed(at, queries.factors, base) for engine in self.engines]
-        return [engine.ask(at, base) for engine in self.engines]
+            return [engine.row_sum(at, queries.factors, base) for engine in self.engines]
+        return [engine.weight_rows(at, base) for engine in self.engines]
 
-    def check(self, queries: Queries | Combination, predictions: FloatArray) -> FloatArray | None:
+    def check(
+        self, queries: QueryBatch | Combination, predictions: FloatArray
+    ) -> FloatArray | None:
         """Compare predictions (n, K), offsets included, with the model's own on every use, and return those."""
         sizes = queries.sizes
         return check_answer(
             self.verification, predictions, queries.labels, lambda: queries.predictions, sizes
         )
 
-    def predicted(self, queries: Queries) -> FloatArray:
+    def predicted(self, queries: QueryBatch) -> FloatArray:
         """(n, K): the predictions, offsets included, as sums over the targets, which must be the model's own.
 
         One replay of the fit. These sums are always made in the same order, which a library's threads do not promise of theirs.
@@ -362,7 +365,7 @@ class ExactModel(Refittable):
             )
         return np.nan_to_num(given)
 
-    def moved(self, queries: Queries, targets: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def moved(self, queries: QueryBatch, targets: FloatArray) -> tuple[FloatArray, FloatArray]:
         if self.adapter.weighs_classes and (targets != self.targets).any():
             raise UnsupportedQuestionError(
                 "what_if",
@@ -374,14 +377,14 @@ class ExactModel(Refittable):
         if self._keeps_active_set(targets):
             at, base = queries.coordinates, queries.offsets.base
             change = self.across(
-                targets - self.targets, lambda engine, own: engine.apply(at, own, base)
+                targets - self.targets, lambda engine, own: engine.matvec(at, own, base)
             )
         else:
             as_fitted = round_to(
                 self.adapter.precision, targets
             )  # the library's own numbers decide ties
             engines = [engine.with_targets(own) for engine, own in self.by_output(as_fitted)]
-            again = replace(self, engines=engines, targets=targets, verification=None, kept=Kept())
+            again = replace(self, engines=engines, targets=targets, verification=None, kept=Cache())
             change = again.predicted(queries) - before
         return queries.predictions, change
 
@@ -392,21 +395,21 @@ class ExactModel(Refittable):
         held = None if self.verification is None else self.verification.held
         return held is not None and float(np.abs(targets - self.targets).sum()) < held.radius
 
-    def loss_slopes(self, queries: Queries, y: FloatArray) -> FloatArray:
+    def loss_slopes(self, queries: QueryBatch, y: FloatArray) -> FloatArray:
         return 2.0 * (self.predicted(queries) - y)
 
-    def pulled_back(self, queries: Queries, u: FloatArray) -> FloatArray:
+    def pulled_back(self, queries: QueryBatch, u: FloatArray) -> FloatArray:
         at, base = queries.coordinates, queries.offsets.base
-        return self.across(u, lambda engine, own: engine.combine(at, own, base))
+        return self.across(u, lambda engine, own: engine.rmatvec(at, own, base))
 
     def left_out_predictions(self, compute: Callable[[ExactModel], FloatArray]) -> FloatArray:
         """(N, K): the prediction of each training row by the fit without it; nan where no other row says anything of it."""
         return compute(self)
 
-    def fitted_without(self, queries: Queries, rows: IntArray) -> FloatArray:
+    def fitted_without(self, queries: QueryBatch, rows: IntArray) -> FloatArray:
         return self._without(rows).predicted(queries)
 
-    def without(self, queries: Queries, rows: IntArray) -> WithoutRows:
+    def without(self, queries: QueryBatch, rows: IntArray) -> WithoutRows:
         left = self._without(rows)
         return WithoutRows(
             self.predicted(queries), left.predicted(queries), left.n_emptied - self.n_emptied
@@ -469,19 +472,19 @@ class ExactModel(Refittable):
         share = self.budget.available // len(self.engines)
         return max(rows_replayed(*pair, share) for pair in self.by_output(self.targets))
 
-    def removed_in_turn(self, batch: Queries, best: Best) -> Best:
+    def removed_in_turn(self, batch: QueryBatch, best: Best) -> Best:
         """Sets of rows as large as those chosen: each of largest effect once those before are gone; exact effects."""
         size, columns = (
             np.zeros_like(best.size),
             {name: column.copy() for name, column in best.columns.items()},
         )
-        served = [
+        output_groups = [
             (engine, own, k)
             for engine, own in self.by_output(self.targets)
             for k in range(own.shape[1])
         ]
         for i in track(range(len(batch)), "greedy sets"):
-            for output, (engine, targets, k) in enumerate(served):
+            for output, (engine, targets, k) in enumerate(output_groups):
                 first = best.columns["effect"][i, output][best.size[i, output] > 0]
                 rows, effects = removed_in_turn(
                     engine, batch.coordinates[i : i + 1], targets, k, first

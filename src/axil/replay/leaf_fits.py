@@ -70,7 +70,7 @@ class RefitRows:
             offsets=None if own is None else round_to(adapter.offset_precision, own),
         )
 
-    def served(self, output: slice) -> RefitRows:
+    def output_groups(self, output: slice) -> RefitRows:
         """The rows with the columns of some outputs."""
         offsets = None if self.offsets is None else self.offsets[:, output]
         return replace(self, targets=self.targets[:, output], offsets=offsets)
@@ -299,8 +299,8 @@ def leaf_fits(model: Any, change: Change) -> tuple[list[LeafFit], FloatArray | N
     first, rules = _rules(adapter, structures, columns, change, rows)
     recorded_by = _recorded_by(adapter, change, rows)
     found, bags = [], np.ones((len(rows.targets), len(n_leaves) - first))
-    for s, own, output, ranks in zip(structures, columns, model.served(), rules):
-        made = leaf_fit(adapter, s, rows.served(output), model.budget, ranks)
+    for s, own, output, ranks in zip(structures, columns, model.output_groups(), rules):
+        made = leaf_fit(adapter, s, rows.output_groups(output), model.budget, ranks)
         if recorded_by is not None:
             leaves = rows.leaves(s.leaves(), s.columns)[
                 -len(made.n_leaves) :

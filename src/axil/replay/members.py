@@ -21,7 +21,7 @@ from axil.replay.checks import (
     with_predictions,
     worst,
 )
-from axil.structure import Structure, served
+from axil.structure import Structure, output_groups
 from axil.weights.engine import Engine
 from axil.weights.members import Residual, Sum, Term
 
@@ -124,7 +124,7 @@ def _check(
 ) -> Verification:
     """Compare the sum with the predictions, within what its members together, or the worst one beside others, may be off."""
     targets = rows.targets
-    each = zip(engines, served(len(engines)))
+    each = zip(engines, output_groups(len(engines)))
     made = np.concatenate([engine.predicted(None, targets[:, own]) for engine, own in each], axis=1)
     miss = furthest(
         made,

@@ -1,4 +1,4 @@
-"""Queries: rows to explain, with what the fitted model says of them, asked once."""
+"""QueryBatch: rows to explain, with what the fitted model says of them, asked once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from axil.adapters.contract import GradientTrees, Kind, Model
 from axil.arrays import FloatArray
 from axil.errors import UnsupportedQuestionError
 from axil.machine.blocks import spans
-from axil.machine.threads import Kept
+from axil.machine.threads import Cache
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Offsets:
 
 
 @dataclass(frozen=True, eq=False)
-class Queries:
+class QueryBatch:
     """Checked rows to explain. The model is asked about them when it is first needed, once, by one thread."""
 
     adapter: Model
@@ -68,7 +68,7 @@ class Queries:
     offsets: Offsets
     labels: NDArray[Any]  #: (n,) the user's
     n_threads: int
-    kept: Kept = field(default_factory=Kept, repr=False)
+    kept: Cache = field(default_factory=Cache, repr=False)
     start: int = 0  #: the position of the first row in the whole request
 
     def __len__(self) -> int:
@@ -88,7 +88,7 @@ class Queries:
             "predictions", lambda: self.offsets.predictions(self.adapter, self.rows)
         )
 
-    def __getitem__(self, part: slice) -> Queries:
+    def __getitem__(self, part: slice) -> QueryBatch:
         """Some of the rows, with what is known of them by now."""
         rows = inputs.take_rows(self.rows, part)
         return replace(
@@ -105,16 +105,16 @@ class Queries:
         """(n, 1): the numbers that errors of predictions count by."""
         return np.ones((len(self), 1))
 
-    def without_offsets(self) -> Queries:
+    def without_offsets(self) -> QueryBatch:
         """These rows beside the model's own base."""
-        return replace(self, offsets=Offsets(np.zeros_like(self.offsets.values)), kept=Kept())
+        return replace(self, offsets=Offsets(np.zeros_like(self.offsets.values)), kept=Cache())
 
 
 @dataclass(frozen=True, eq=False)
 class Combination:
     """m sums of the predictions of n rows, which are asked for in place of these rows; never n times the training rows."""
 
-    queries: Queries  #: the n rows
+    queries: QueryBatch  #: the n rows
     coefficients: csr_array  #: (m, n)
     labels: NDArray[Any]  #: (m,) the names of the sums
     start: int = 0
@@ -157,7 +157,7 @@ class Combination:
         found = np.asarray(abs(self.coefficients).sum(axis=1)).reshape(-1, 1)
         return np.where(found > 0, found, 1.0)
 
-    def parts(self, size: int) -> Iterator[tuple[csr_array, Queries]]:
+    def parts(self, size: int) -> Iterator[tuple[csr_array, QueryBatch]]:
         """The rows, ``size`` at a time, with their columns of the coefficients."""
         for part in spans(len(self.queries), size):
             yield csr_array(self.coefficients[:, part]), self.queries[part]

@@ -29,10 +29,10 @@ from axil.errors import InputError, UnseenCategoryWarning, UnsupportedQuestionEr
 from axil.inputs.copies import frozen
 from axil.machine.memory import Budget, Limits
 from axil.machine.progress import track
-from axil.machine.threads import Kept
+from axil.machine.threads import Cache
 from axil.reductions import Here, Shards
 from axil.replay.leaf_fits import Change
-from axil.replay.queries import Combination, Offsets, Queries
+from axil.replay.queries import Combination, Offsets, QueryBatch
 from axil.scale import IDENTITY, TargetScale
 from axil.structure import Structure
 from axil.structure.leaves import LeafFit
@@ -86,7 +86,7 @@ class VerifiedModel(ABC):
     )
     verification: Any  #: what the replay found; None where it was not asked for
     has_leaves: bool = False  #: whether rows can be compared by the leaves that they share
-    kept: Kept
+    kept: Cache
     parts_of_X: list[Any]  #: the features of each shard; None where they are not at hand
     targets: Any  #: (N, K) on the scale of the fit; one-hot for classes
     index: Any  #: (N,) the user's labels of the training rows
@@ -189,26 +189,26 @@ class VerifiedModel(ABC):
         return any(s.offsets is not None for s in self.structures or ())
 
     @abstractmethod
-    def queries(self, X: Any, init_score: Any = None) -> Queries:
+    def queries(self, X: Any, init_score: Any = None) -> QueryBatch:
         """The rows of X and their offsets, checked."""
 
     def batches(
-        self, queries: Queries, size: int, what: str, even_empty: bool = False
-    ) -> Iterator[tuple[int, Queries]]:
+        self, queries: QueryBatch, size: int, what: str, even_empty: bool = False
+    ) -> Iterator[tuple[int, QueryBatch]]:
         """Batches of ``size`` queries with the position of their first; one empty batch of no queries where asked for."""
         n = len(queries)
         for start in track(range(0, max(n, 1) if even_empty else n, size), what):
             yield start, queries[start : start + size]
 
-    def asked(self, batch: Queries, source: Source) -> Any:
+    def asked(self, batch: QueryBatch, source: Source) -> Any:
         """All that the shards need to know of a batch."""
         return batch
 
     @abstractmethod
-    def prove(self, batch: Queries, predictions: FloatArray | None) -> None:
+    def verify_predictions(self, batch: QueryBatch, predictions: FloatArray | None) -> None:
         """Raise unless predictions (n, K) are the model's own; None: compute them."""
 
-    def served(self) -> list[slice]:
+    def output_groups(self) -> list[slice]:
         """The outputs that share their weights, group by group."""
         return [slice(k, k + 1) for k in range(self.shape[1])]
 
@@ -339,9 +339,9 @@ class VerifiedModel(ABC):
         """(N, K): the targets as people read them."""
         return self.targets if self.seen is None else self.seen
 
-    def predicted(self, queries: Queries) -> FloatArray:
+    def predicted(self, queries: QueryBatch) -> FloatArray:
         """(n, K): the predictions of these rows, which must be the model's own."""
-        self.prove(queries, None)
+        self.verify_predictions(queries, None)
         return queries.predictions
 
     def features_of(self, known: Any) -> Callable[[IntArray, list[int]], list[Any]]:
@@ -387,7 +387,7 @@ class VerifiedModel(ABC):
         return 0.0
 
     def deletion_seconds(self, available: int) -> tuple[float, bool]:
-        """The time that exact deletions of every row by itself take with these bytes, and whether leaf space does them."""
+        """The time that exact deletions of every row by itself take with these bytes, and whether the leaf matrix does them."""
         return 0.0, True
 
     def positions(self, rows: Any) -> Any:
@@ -461,7 +461,7 @@ class VerifiedModel(ABC):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class InMemory(VerifiedModel, Attribution[Queries | Combination]):
+class InMemory(VerifiedModel, Attribution[QueryBatch | Combination]):
     """A model that was proven on training rows in this process, of whatever kind."""
 
     location = Location.MEMORY
@@ -474,7 +474,7 @@ class InMemory(VerifiedModel, Attribution[Queries | Combination]):
     verification: Any
     scale: TargetScale = IDENTITY
     seen: FloatArray | None = None
-    kept: Kept = field(default_factory=Kept)
+    kept: Cache = field(default_factory=Cache)
 
     def __post_init__(self) -> None:
         """Labels are shared with every explanation, so they are read-only."""
@@ -489,12 +489,12 @@ class InMemory(VerifiedModel, Attribution[Queries | Combination]):
     def parts_of_X(self) -> list[Any]:  # type: ignore[override]
         return [self.features]
 
-    def queries(self, X: Any, init_score: Any = None) -> Queries:
+    def queries(self, X: Any, init_score: Any = None) -> QueryBatch:
         inputs.refuse_other_order(X, init_score, "init_score", "X")
         rows = inputs.as_features(X, self.adapter, "X", self.features)
         self.warn_of_unseen(rows)
         offsets = Offsets.of(init_score, rows.shape[0], self.adapter)
-        return Queries(self.adapter, rows, offsets, inputs.row_labels(rows), self.n_threads)
+        return QueryBatch(self.adapter, rows, offsets, inputs.row_labels(rows), self.n_threads)
 
 
 class Refittable(InMemory):
@@ -517,19 +517,19 @@ class Refittable(InMemory):
         """(n, K): targets, or classes, as the user gives them, on the scale of the fit."""
 
     @abstractmethod
-    def moved(self, queries: Queries, targets: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def moved(self, queries: QueryBatch, targets: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(n, K) twice: predictions, and by how much they change if the training targets were (N, K) others."""
 
     @abstractmethod
-    def loss_slopes(self, queries: Queries, y: FloatArray) -> FloatArray:
+    def loss_slopes(self, queries: QueryBatch, y: FloatArray) -> FloatArray:
         """(n, K): the derivative of the loss of each query with target y by its prediction, or score, which is checked."""
 
     @abstractmethod
-    def pulled_back(self, queries: Queries, u: FloatArray) -> FloatArray:
+    def pulled_back(self, queries: QueryBatch, u: FloatArray) -> FloatArray:
         """(N, K): J'u for u (n, K), with J the derivatives of these queries' scores by the targets: K for squared error."""
 
     @abstractmethod
-    def fitted_without(self, queries: Queries, rows: IntArray) -> FloatArray:
+    def fitted_without(self, queries: QueryBatch, rows: IntArray) -> FloatArray:
         """(n, K): predictions of the fit without these rows; the splits are held fixed."""
 
     @abstractmethod
@@ -548,13 +548,13 @@ class Refittable(InMemory):
         """The share of these rows, as `positions` has them, in the weight of the fit; 0 where there are no splits."""
         return float(self.row_weights[rows].sum() / self.row_weights.sum())
 
-    def without(self, queries: Queries, rows: IntArray) -> WithoutRows:
+    def without(self, queries: QueryBatch, rows: IntArray) -> WithoutRows:
         """Return predictions of the fit, and of the fit without these rows; the splits are held fixed."""
         return WithoutRows(
             self.predicted(queries), self.fitted_without(queries, rows)
         )  # the first checks them
 
-    def without_groups(self, queries: Queries, coded: Sequence[Any]) -> WithoutGroups:
+    def without_groups(self, queries: QueryBatch, coded: Sequence[Any]) -> WithoutGroups:
         """Predictions without each of some groups of training rows."""
         (codes, groups), before = coded[0], self.predicted(queries)  # which checks them
         after = np.full((*before.shape, len(groups)), np.nan)

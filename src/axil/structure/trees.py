@@ -29,7 +29,7 @@ def cell_dtype(most_cells: int) -> type[np.unsignedinteger[Any]]:
     return np.uint32
 
 
-def served(n_sets: int) -> list[slice]:
+def output_groups(n_sets: int) -> list[slice]:
     """The outputs that each set of trees serves: all of them where there is one set, else each its own."""
     return [slice(None)] if n_sets == 1 else [slice(k, k + 1) for k in range(n_sets)]
 

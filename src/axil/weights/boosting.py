@@ -7,7 +7,7 @@ leaf values and eta_t its rate, boosting is
     t = 1..T:  v_t = P_t A_t' (w B_t r) + shift_t,   r = r - eta_t A_t v_t
     F(x) = base + offset(x) + sum_t eta_t v_t[leaf_t(x)]
 
-`BoostedTrees.fit` runs this, an affine map of y; `apply` runs it with any vector in place of y and without constants: the linear
+`BoostedTrees.fit` runs this, an affine map of y; `matvec` runs it with any vector in place of y and without constants: the linear
 map alone. The transpose runs the trees backwards; for the prediction at x
 
     p = 0;   t = T..1:  phi_t = P_t' (eta_t e[leaf_t(x)] - eta_t A_t' p),   p_j = p_j + w_j B_tj phi_t[leaf_t(j)]
@@ -34,15 +34,15 @@ from axil.kernels import Backend, Numbers
 from axil.kernels.products import weighted
 from axil.machine.arrays import have_same_values, host, like
 from axil.machine.blocks import spans
-from axil.machine.threads import Kept, one_blas_thread
+from axil.machine.threads import Cache, one_blas_thread
 from axil.structure import Structure
 from axil.weights import hat_matrix, removal
 from axil.weights.answers import Answer, RowEffects
-from axil.weights.deletion import Deletion, InLeafSpace
+from axil.weights.deletion import Deletion, InLeafMatrix
 from axil.weights.deletion_work import Work as DeletionWork
 from axil.weights.engine import Memory, Seconds, TreeEngine, diagonal, own_leaves, sum_of_squares
 from axil.weights.fit_rules import rule_of
-from axil.weights.leaf_space import LeafSpace, asked, cooccurrence, sums_at
+from axil.weights.leaf_matrix import LeafMatrix, asked, cooccurrence, sums_at
 from axil.weights.left_out import LeftOut, left_out
 from axil.weights.levels import Level, at_share, shares_of
 from axil.weights.passes import Adjoints, Passes, leaf_sums
@@ -64,7 +64,7 @@ KEPT_SUMS = 4  # arrays of the training rows whose leaf sums are kept
 
 
 class BoostedTrees(TreeEngine):
-    """K and its transpose for one structure, by sweeps over the rows, or in leaf space (`prepared`).
+    """K and its transpose for one structure, by sweeps over the rows, or in the leaf matrix (`prepared`).
 
     A kept value is published whole, by one assignment, so any number of threads may ask, and an exception breaks nothing.
     """
@@ -83,7 +83,7 @@ class BoostedTrees(TreeEngine):
         self.structure = s = structure
         self.backend = backend
         self.rows = backend.rows_of(s)
-        self.leaf_space: LeafSpace | None = None  # None: by sweeps
+        self.leaf_matrix: LeafMatrix | None = None  # None: by sweeps
         self._passes = Passes(s, self.rows, once)
         self._target_sums: list[
             tuple[FloatArray, Any]
@@ -92,7 +92,7 @@ class BoostedTrees(TreeEngine):
         self._last_deletions: tuple[FloatArray, Deletion] | None = (
             None  # with the targets of its fit
         )
-        self._kept = Kept()  # these trees in leaf space
+        self._kept = Cache()  # these trees in the leaf matrix
         if offset_sums is None and s.offsets is not None:
             offset_sums = leaf_sums(s, self.rows, s.offsets)
         self._offset_sums = offset_sums
@@ -100,12 +100,12 @@ class BoostedTrees(TreeEngine):
     # -- the contract ---------------------------------------------------------------------------------------------------
 
     @guarded
-    def ask(self, queries: LeafArray | None, base: float = 1.0) -> Answer:
+    def weight_rows(self, queries: LeafArray | None, base: float = 1.0) -> Answer:
         return self._answer(own_leaves(self.structure, queries), self._counted(queries, base))
 
     def _answer(self, leaves: LeafArray, base: float) -> Answer:
         """The weights of the predictions in these trees' leaves, (n, T). Cost O(T N) per query."""
-        if self.leaf_space is None:
+        if self.leaf_matrix is None:
             state, adjoints = self._swept(leaves, base)
             return SweptAnswer(
                 self.backend, state, self.intercepts(adjoints, self.constants(leaves))
@@ -114,7 +114,7 @@ class BoostedTrees(TreeEngine):
         return ReadOutAnswer(self, adjoints, self.intercepts(adjoints, self.constants(leaves)))
 
     @guarded
-    def apply(self, queries: LeafArray | None, v: FloatArray, base: float = 1.0) -> FloatArray:
+    def matvec(self, queries: LeafArray | None, v: FloatArray, base: float = 1.0) -> FloatArray:
         """The linear map alone, in O(T (N + n) S): a constant base and offsets take no part."""
         start = self.mean(v) if self.structure.base is None else np.zeros(v.shape[1])
         residual, values, _ = map(host, self._passes.forward(v, start))
@@ -126,17 +126,17 @@ class BoostedTrees(TreeEngine):
         )
 
     @guarded
-    def combine(self, queries: LeafArray | None, u: FloatArray, base: float = 1.0) -> FloatArray:
+    def rmatvec(self, queries: LeafArray | None, u: FloatArray, base: float = 1.0) -> FloatArray:
         """In one sweep or one read-out: O(T (N + n) S)."""
         if queries is None and self._counted(queries, base) == 1.0:
             return self._combine_own(u)
-        return self.mixed(queries, u, base).dense().T
+        return self.row_sum(queries, u, base).dense().T
 
     @guarded
-    def mixed(self, queries: LeafArray | None, u: Any, base: float = 1.0) -> Answer:
+    def row_sum(self, queries: LeafArray | None, u: Any, base: float = 1.0) -> Answer:
         """In one sweep or one read-out: O(T (N + n) S)."""
         s, xp, leaves = self.structure, self.rows.xp, own_leaves(self.structure, queries)
-        if self.leaf_space is not None:
+        if self.leaf_matrix is not None:
             adjoints, intercepts = self.mixed_adjoints(leaves, u, self._counted(queries, base))
             return ReadOutAnswer(self, adjoints, intercepts)
         alpha, counted = self._mixed_sources(leaves, u, self._counted(queries, base))
@@ -147,10 +147,10 @@ class BoostedTrees(TreeEngine):
         )
 
     def mixed_adjoints(self, leaves: LeafArray, u: Any, base: float) -> tuple[Adjoints, FloatArray]:
-        """The adjoints of sums of predictions in these trees' leaves, (n, T), and `intercepts`, from leaf space alone."""
+        """The adjoints of sums of predictions in these trees' leaves, (n, T), and `intercepts`, from the leaf matrix alone."""
         alpha, counted = self._mixed_sources(leaves, u, base)
-        assert self.leaf_space is not None
-        phi = self.leaf_space.adjoints_of(alpha)
+        assert self.leaf_matrix is not None
+        phi = self.leaf_matrix.adjoints_of(alpha)
         adjoints = Adjoints(phi, float(self.structure.beta[-1]) * counted - self._on_base(phi))
         return adjoints, self.intercepts(adjoints, u.T @ self.constants(leaves))
 
@@ -176,19 +176,19 @@ class BoostedTrees(TreeEngine):
 
     @guarded
     def leverage(self, available: int) -> FloatArray:
-        """O(T^2 N + L^3) in leaf space, O(T N^2) otherwise, whichever is less of what fits."""
-        if self._work(1).leaf_space_pays(available):
-            return hat_matrix.leverage_in_leaf_space(self.space(), self.rows)
+        """O(T^2 N + L^3) in the leaf matrix, O(T N^2) otherwise, whichever is less of what fits."""
+        if self._work(1).leaf_matrix_pays(available):
+            return hat_matrix.leverage_in_leaf_matrix(self.space(), self.rows)
         return diagonal(self._own_weights(available))
 
     def squares(self, available: int) -> float:
-        """O(T^2 N + L^3) in leaf space, O(T N^2) otherwise, whichever is less of what fits."""
-        if self._work(hat_matrix.MATRICES).leaf_space_pays(available):
-            return hat_matrix.squares_in_leaf_space(self.space(), self.rows)
+        """O(T^2 N + L^3) in the leaf matrix, O(T N^2) otherwise, whichever is less of what fits."""
+        if self._work(hat_matrix.MATRICES).leaf_matrix_pays(available):
+            return hat_matrix.squares_in_leaf_matrix(self.space(), self.rows)
         return sum_of_squares(self._own_weights(available))
 
     @guarded
-    def likeness(self, v: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+    def approximate_matvec(self, v: FloatArray) -> tuple[FloatArray, FloatArray] | None:
         """Each tree as if it were alone, ``B = sum_t final_t A_t D_t A_t' w B_t``, in two passes of all trees.
 
         D_t is the scale of leaf values over the roots of the leaves' weights: trees that see each other's residuals say less
@@ -216,7 +216,7 @@ class BoostedTrees(TreeEngine):
             leverage=self._work(1).seconds(available),
             squares=self._work(hat_matrix.MATRICES).seconds(available),
             column=each.visit_seconds * each.sweep * self.structure.n_rows * self.structure.n_trees,
-            deletion=deletions.in_leaf_space
+            deletion=deletions.in_leaf_matrix
             if deletions and deletions.needed <= available
             else np.inf,
             replays=deletions.by_replay if deletions else np.inf,
@@ -240,7 +240,8 @@ class BoostedTrees(TreeEngine):
 
     @guarded
     def deletions(self, targets: FloatArray, available: int) -> Deletion:
-        """The fits to these targets without one row each: in leaf space, or by replays where that does not fit or takes less."""
+        """The fits to these targets without one row each: in the leaf matrix, or by replays where that does not fit or
+        takes less."""
         last = self._last_deletions
         if last is None or not have_same_values(last[0], targets):
             fitted = self.fit(targets)
@@ -251,7 +252,7 @@ class BoostedTrees(TreeEngine):
     def _deletions(self, fitted: FittedValues, available: int) -> Deletion:
         s, work = self.structure, self._deletion_work
         replayed = ByReplay(fitted, self._fit_without)
-        if not work.uses_leaf_space(available):
+        if not work.uses_leaf_matrix(available):
             return replayed
         levels = []
         for share in shares_of(s):
@@ -260,7 +261,7 @@ class BoostedTrees(TreeEngine):
         responses = None
         if rule_of(s).needs_walk:
             responses = sum_responses(s, cooccurrence(s, self.rows, 0, s.n_trees), self.backend)
-        return InLeafSpace(levels, replayed, available - work.needed, responses)
+        return InLeafMatrix(levels, replayed, available - work.needed, responses)
 
     def _fit_without(self, row: int, targets: FloatArray) -> FittedValues:
         gone = np.array([row])
@@ -273,11 +274,11 @@ class BoostedTrees(TreeEngine):
     def replays(self, targets: FloatArray, available: int) -> int:
         """How many rows' exact deletions are replayed."""
         found, n_rows = self.deletions(targets, available), self.structure.n_rows
-        return len(found.by_replay(slice(0, n_rows))) if isinstance(found, InLeafSpace) else n_rows
+        return len(found.by_replay(slice(0, n_rows))) if isinstance(found, InLeafMatrix) else n_rows
 
     @property
     def _deletion_work(self) -> DeletionWork:
-        return DeletionWork.of(self.structure, self.backend.costs, self.leaf_space is not None)
+        return DeletionWork.of(self.structure, self.backend.costs, self.leaf_matrix is not None)
 
     def pushes(self, queries: LeafArray | None, targets: FloatArray) -> Sequence[RowEffects]:
         return removal.pushes(self.rows, self.fit(targets), own_leaves(self.structure, queries))
@@ -294,20 +295,20 @@ class BoostedTrees(TreeEngine):
     def memory(self) -> Memory:
         s, cells = self.structure, int(self.structure.cell_starts[-1])
         drawn = 0 if len(s.draws) == 1 else 2 * cells
-        numbers = s.n_rows + 2 * s.total_leaves + drawn if self.leaf_space is None else 3 * cells
-        return Memory(8 * numbers, LeafSpace.size(s))
+        numbers = s.n_rows + 2 * s.total_leaves + drawn if self.leaf_matrix is None else 3 * cells
+        return Memory(8 * numbers, LeafMatrix.size(s))
 
     @guarded
     def prepared(self, n_queries: int | None = None, available: int | None = None) -> BoostedTrees:
-        """These trees in leaf space, which is built once, in O(T^2 N), and inverted once, where that pays."""
-        if self.leaf_space is not None:
+        """These trees in the leaf matrix, which is built once, in O(T^2 N), and inverted once, where that pays."""
+        if self.leaf_matrix is not None:
             return self
         if n_queries is None:
-            return self._in_space(LeafSpace.inverts(self.structure))
+            return self._in_space(LeafMatrix.inverts(self.structure))
         fits = (
             "prepared" in self._kept.known()
             or available is None
-            or 2 * LeafSpace.size(self.structure) <= available
+            or 2 * LeafMatrix.size(self.structure) <= available
         )
         return (
             self._in_space(self.inverse_pays(n_queries))
@@ -365,13 +366,13 @@ class BoostedTrees(TreeEngine):
         leaves = s.leaves() if queries is None else queries.T
         if s.linear_leaves.shift is None:
             return np.zeros(leaves.shape[1])
-        values = self._kept.get(("constants", self.leaf_space is None), self._constant_values)
+        values = self._kept.get(("constants", self.leaf_matrix is None), self._constant_values)
         return predictions(s, np.zeros(1), values, leaves)[:, 0]
 
     def _constant_values(self) -> FloatArray:
         s, none = self.structure, np.zeros(1)
-        if self.leaf_space is not None:
-            return self.leaf_space.leaf_values(np.zeros((s.total_leaves, 1)), none)
+        if self.leaf_matrix is not None:
+            return self.leaf_matrix.leaf_values(np.zeros((s.total_leaves, 1)), none)
         return host(self._passes.forward(np.zeros((s.n_rows, 1)), none, s.shifted_values)[1])
 
     def sum_weights(self, seeds: FloatArray) -> FloatArray:
@@ -411,10 +412,10 @@ class BoostedTrees(TreeEngine):
 
     @one_blas_thread()
     def adjoints(self, queries: LeafArray, base: float = 1.0) -> Adjoints:
-        """The adjoints of predictions in these trees' leaves, (n, T); from leaf space alone, where there is one."""
-        if self.leaf_space is None:
+        """The adjoints of predictions in these trees' leaves, (n, T); from the leaf matrix alone, where there is one."""
+        if self.leaf_matrix is None:
             return self._swept(queries, base)[1]
-        phi = self.leaf_space.adjoints(queries)
+        phi = self.leaf_matrix.adjoints(queries)
         return Adjoints(phi, base * float(self.structure.beta[-1]) - self._on_base(phi))
 
     def _on_base(self, phi: Any) -> Any:
@@ -492,16 +493,16 @@ class BoostedTrees(TreeEngine):
         )
         return host(p) + u
 
-    # -- leaf space -----------------------------------------------------------------------------------------------------
+    # -- the leaf matrix -----------------------------------------------------------------------------------------------------
 
-    def in_leaf_space(self, space: LeafSpace) -> BoostedTrees:
-        """These trees with a leaf space that was built for them."""
+    def in_leaf_matrix(self, space: LeafMatrix) -> BoostedTrees:
+        """These trees with a leaf matrix that was built for them."""
         made = copy(self)
-        made.leaf_space = space
+        made.leaf_matrix = space
         return made
 
     def _in_space(self, inverts: bool) -> BoostedTrees:
-        """These trees in leaf space, which is kept, as its inverse is: one that is there already serves all."""
+        """These trees in the leaf matrix, which is kept, as its inverse is: one that is there already serves all."""
         if not inverts:
             return self._kept.get("prepared", lambda: self._built(False))
         made = self._kept.get("inverted", self._inverted)
@@ -510,31 +511,35 @@ class BoostedTrees(TreeEngine):
 
     def _inverted(self) -> BoostedTrees:
         known: BoostedTrees | None = self._kept.known().get("prepared")
-        if known is None or known.leaf_space is None:
+        if known is None or known.leaf_matrix is None:
             return self._built(True)
-        return self.in_leaf_space(known.leaf_space.inverted())
+        return self.in_leaf_matrix(known.leaf_matrix.inverted())
 
     def _built(self, inverts: bool) -> BoostedTrees:
-        return self.in_leaf_space(LeafSpace.build(self.structure, self.backend, self.rows, inverts))
+        return self.in_leaf_matrix(
+            LeafMatrix.build(self.structure, self.backend, self.rows, inverts)
+        )
 
-    def space(self) -> LeafSpace:
-        """Leaf space, built unless it is there."""
-        space = self.prepared().leaf_space
+    def space(self) -> LeafMatrix:
+        """The leaf matrix, built unless it is there."""
+        space = self.prepared().leaf_matrix
         assert space is not None
         return space
 
     def prepare_pays(self, n_queries: int) -> bool:
-        """Whether leaf space takes less time than sweeps for this many queries, with all that is to be made first."""
+        """Whether the leaf matrix takes less time than sweeps for this many queries, with all that is to be made first."""
         swept, *prepared = self._visits(n_queries)
         return self.backend.costs.visit_seconds * swept > WORTH and min(prepared) < swept
 
     def inverse_pays(self, n_queries: int) -> bool:
-        """Whether this many queries take less time with the inverse of leaf space, which is to be made first, than by solves."""
+        """Whether this many queries take less time with the inverse of the leaf matrix, which is to be made first,
+        than by solves."""
         _, solved, looked_up = self._visits(n_queries)
         return looked_up < solved
 
     def _visits(self, n_queries: int) -> tuple[float, float, float]:
-        """The work of this many queries by sweeps, by solves in leaf space and by its inverse, with what is to be made first."""
+        """The work of this many queries by sweeps, by solves in the leaf matrix and by its inverse, with what is to be
+        made first."""
         s, costs, known = self.structure, self.backend.costs, self._kept.known()
         visits = s.n_trees + sum(len(group.changes) for group in self._passes.groups)
         sweep = costs.sweep * max(n_queries, FEW_SWEPT) * s.n_rows * visits / 2
@@ -553,7 +558,7 @@ class BoostedTrees(TreeEngine):
 
     def _work(self, matrices: int) -> hat_matrix.LeverageWork:
         return hat_matrix.LeverageWork.of(
-            self.structure, self.backend.costs, self.leaf_space is not None, matrices
+            self.structure, self.backend.costs, self.leaf_matrix is not None, matrices
         )
 
     def _own_weights(self, available: int) -> Iterator[tuple[int, FloatArray]]:

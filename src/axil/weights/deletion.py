@@ -2,7 +2,7 @@
 
 Without row j the leaf weights of its T leaves J fall, and so their scales go from a to a'. All other equations of the fit (see
 `boosting`) stay as they are. So the fit without the row is the old one with something added to the sums of these leaves. With R
-the responses of leaf values to leaf sums (`leaf_space`), v the leaf values and u their derivative by the base,
+the responses of leaf values to leaf sums (`leaf_matrix`), v the leaf values and u their derivative by the base,
 
     r_t = y_j - offset_j - beta_t base' - sum_{s < t} omega[t, s] q_s
     q_t = a'_t / a_t (v_t + d u_t + sum_{s < t} R[t, s] x_s - a_t w b_t r_t)
@@ -23,7 +23,7 @@ place of the old one. Where there are many shares, the answer is interpolated in
 as leave less than rounding: all poles are at s >= 1, as denominators are W + l2 (1 - s).
 
 Rows that change the active set of a leaf (`replays`) or outweigh the rest of one by far are replayed, O(T N) each; and all
-rows where leaf space does not fit, or where leaves depend on others' sums.
+rows where the leaf matrix does not fit, or where leaves depend on others' sums.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ import numpy as np
 from axil.arrays import BoolArray, FloatArray, IntArray, LeafArray
 from axil.machine.arrays import host, like
 from axil.machine.progress import track
-from axil.machine.threads import Kept
+from axil.machine.threads import Cache
 from axil.weights.answers import RowEffects
 from axil.weights.deletion_work import BLOCK_ENTRIES, COPIES, blocks_of, walked_blocks
 from axil.weights.inherited import InheritedValues
-from axil.weights.leaf_space import asked
+from axil.weights.leaf_matrix import asked
 from axil.weights.levels import Level, base_without, l2_shares
 from axil.weights.parts import Parts, Which
 from axil.weights.passes import Adjoints
@@ -74,7 +74,7 @@ class Deletion(Protocol):
         """For each output the changes of predictions in these leaves, (n, T), on deleting each row; nan: no weight is left."""
 
 
-class InLeafSpace:
+class InLeafMatrix:
     """Deletions by the formula; fits without rows that it does not hold for are replayed."""
 
     def __init__(
@@ -95,7 +95,7 @@ class InLeafSpace:
         self.times = int(min(max(available // (COPIES * 8 * BLOCK_ENTRIES), 1), self._rows.times))
         s, outputs = self.fitted.structure, self.fitted.targets.shape[1]
         self._holds = 8 * len(levels) * outputs * s.n_trees * s.n_rows <= min(HELD, available // 4)
-        self._kept = Kept()
+        self._kept = Cache()
         self._last: dict[
             int, tuple[slice, Any]
         ] = {}  # of each level, the block of rows that was walked last
@@ -204,7 +204,7 @@ class InLeafSpace:
 class LeafSpaceEffects(RowEffects):
     """Changes of n predictions of one output on deleting each of N rows, to be read out."""
 
-    deletion: InLeafSpace
+    deletion: InLeafMatrix
     queries: LeafArray
     asked: list[Adjoints]  #: at each level
     started: list[FloatArray]  #: (n, K) at each level: what its l2 alone changes

@@ -10,7 +10,7 @@ from axil.kernels import Costs
 from axil.machine.blocks import spans
 from axil.structure import Structure
 from axil.weights.fit_rules import rule_of
-from axil.weights.leaf_space import LeafSpace
+from axil.weights.leaf_matrix import LeafMatrix
 from axil.weights.levels import shares_of
 
 BLOCK_ENTRIES = 1 << 22  # of outputs by trees by rows that are walked at a time
@@ -25,17 +25,17 @@ RANKING_SECONDS = 1e-4  # per tree of such a replay besides
 class Work:
     """Seconds and bytes that deletions of all rows take, roughly."""
 
-    in_leaf_space: float
+    in_leaf_matrix: float
     by_replay: float
-    needed: int  #: bytes, in leaf space
+    needed: int  #: bytes, in the leaf matrix
 
     @classmethod
     def of(cls, s: Structure, costs: Costs, ready: bool) -> Work:
-        """``ready``: leaf space is there already."""
+        """``ready``: the leaf matrix is there already."""
         shares = shares_of(s)
         levels = len(shares)
         built = levels - (ready and 0.0 in shares)
-        leaf_space = costs.pair * s.n_rows * s.n_trees**2 / 2 + costs.inverse * s.total_leaves**3
+        leaf_matrix = costs.pair * s.n_rows * s.n_trees**2 / 2 + costs.inverse * s.total_leaves**3
         pairs = levels * costs.walk * s.n_rows * s.n_trees**2 / 2
         replay = (
             REPLAYS * costs.visit_seconds * costs.sweep * s.n_rows * s.n_trees
@@ -43,21 +43,21 @@ class Work:
         )
         matrix = 8 * s.total_leaves**2
         blocks = COPIES * 8 * min(BLOCK_ENTRIES, s.n_rows * s.n_trees)
-        needed = built * LeafSpace.size(s) + levels * matrix + blocks
+        needed = built * LeafMatrix.size(s) + levels * matrix + blocks
         rule = rule_of(s)
         if rule.needs_walk:  # the responses of leaf sums, too
-            needed += 3 * LeafSpace.size(s)
+            needed += 3 * LeafMatrix.size(s)
         if rule.ranks_rows:
             return cls(
                 np.inf, s.n_rows * (RANKED_SECONDS * s.n_rows + RANKING_SECONDS) * s.n_trees, needed
             )
         if not rule.has_formula:
             return cls(np.inf, s.n_rows * replay, needed)
-        return cls(costs.visit_seconds * (built * leaf_space + pairs), s.n_rows * replay, needed)
+        return cls(costs.visit_seconds * (built * leaf_matrix + pairs), s.n_rows * replay, needed)
 
-    def uses_leaf_space(self, available: int) -> bool:
+    def uses_leaf_matrix(self, available: int) -> bool:
         """Whether it fits and is the faster way."""
-        return self.needed <= available and self.in_leaf_space <= self.by_replay
+        return self.needed <= available and self.in_leaf_matrix <= self.by_replay
 
 
 def blocks_of(s: Structure, per_row: int, entries: int) -> list[slice]:

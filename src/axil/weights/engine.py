@@ -1,6 +1,7 @@
 """The contract of engines: K of a fitted model, however it is computed. No answer changes an engine.
 
-Queries are given by their coordinates: leaves in all the model's trees, (n, T), or features; None: the training rows themselves.
+QueryBatch are given by their coordinates: leaves in all the model's trees, (n, T), or features; None: the training
+rows themselves.
 k_j(x) is the weight of training row j in the prediction of query x, and ``K[i, j] = k_j(x_i)`` for the training rows x_i.
 ``base``, where it is asked for, is how often the base counts in a prediction: 0 where an offset of the query stands in for it.
 """
@@ -57,16 +58,16 @@ class Engine(Protocol):
         """The structures of all trees that the engine is made of."""
         return ()
 
-    def ask(self, queries: Any, base: float = 1.0) -> Answer:
+    def weight_rows(self, queries: Any, base: float = 1.0) -> Answer:
         """The weights of the queries, ``k_j(x)``, and the part of their predictions that no target makes."""
 
-    def apply(self, queries: Any, v: FloatArray, base: float = 1.0) -> FloatArray:
+    def matvec(self, queries: Any, v: FloatArray, base: float = 1.0) -> FloatArray:
         """(n, S): ``sum_j k_j(x) v_j`` for (N, S) vectors, the linear map alone; of the training rows K v."""
 
-    def combine(self, queries: Any, u: FloatArray, base: float = 1.0) -> FloatArray:
-        """(N, S): ``sum_x k_j(x) u_x`` for (n, S) vectors, the transpose of `apply`; of the training rows K'u."""
+    def rmatvec(self, queries: Any, u: FloatArray, base: float = 1.0) -> FloatArray:
+        """(N, S): ``sum_x k_j(x) u_x`` for (n, S) vectors, the transpose of `matvec`; of the training rows K'u."""
 
-    def mixed(self, queries: Any, u: Any, base: float = 1.0) -> Answer:
+    def row_sum(self, queries: Any, u: Any, base: float = 1.0) -> Answer:
         """The weights of the S sums ``sum_x u_x F(x)`` and their part that no target makes, for (n, S) u, dense or sparse."""
 
     def predicted(self, queries: Any, targets: FloatArray) -> FloatArray:
@@ -81,7 +82,7 @@ class Engine(Protocol):
     def squares(self, available: int) -> float:
         """``sum_ij K[i, j]^2``, within ``available`` bytes."""
 
-    def likeness(self, v: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+    def approximate_matvec(self, v: FloatArray) -> tuple[FloatArray, FloatArray] | None:
         """B v, (N, S), and the diagonal of B, (N,), for a matrix B that is close to K and quick to apply.
 
         None: there is none, or leverages take no more time than an estimate.
@@ -209,7 +210,7 @@ def rows_of_weights(engine: Engine, n_rows: int) -> Iterator[tuple[int, FloatArr
     for rows in spans(n_rows, step):
         units = np.zeros((n_rows, rows.stop - rows.start))
         units[rows] = np.eye(units.shape[1])
-        yield rows.start, engine.combine(None, units).T
+        yield rows.start, engine.rmatvec(None, units).T
 
 
 def diagonal(rows: Iterator[tuple[int, FloatArray]]) -> FloatArray:

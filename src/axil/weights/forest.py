@@ -140,11 +140,11 @@ class Forest(TreeEngine):
 
     # -- the contract ---------------------------------------------------------------------------------------------------
 
-    def ask(self, queries: LeafArray | None, base: float = 1.0) -> Answer:
+    def weight_rows(self, queries: LeafArray | None, base: float = 1.0) -> Answer:
         weights = csr_array(self._met(queries) @ self._rows_of_leaves)
         return KnownAnswer(weights, np.tile(base * self._constant, (weights.shape[0], 1)))
 
-    def apply(self, queries: LeafArray | None, v: FloatArray, base: float = 1.0) -> FloatArray:
+    def matvec(self, queries: LeafArray | None, v: FloatArray, base: float = 1.0) -> FloatArray:
         s, table = self.structure, np.asarray(self._rows_of_leaves @ v)
         if queries is not None:
             return np.asarray(self._met(queries) @ table)
@@ -156,15 +156,15 @@ class Forest(TreeEngine):
         )
         return out.reshape(s.n_rows, *table.shape[1:])
 
-    def combine(self, queries: LeafArray | None, u: Any, base: float = 1.0) -> FloatArray:
+    def rmatvec(self, queries: LeafArray | None, u: Any, base: float = 1.0) -> FloatArray:
         return dense(self._rows_of_leaves.T @ (self._met(queries).T @ u))
 
-    def mixed(self, queries: LeafArray | None, u: Any, base: float = 1.0) -> Answer:
+    def row_sum(self, queries: LeafArray | None, u: Any, base: float = 1.0) -> Answer:
         counted = np.asarray(u.sum(axis=0)).ravel()
-        return KnownAnswer(self.combine(queries, u).T, np.outer(counted, base * self._constant))
+        return KnownAnswer(self.rmatvec(queries, u).T, np.outer(counted, base * self._constant))
 
     def predicted(self, queries: LeafArray | None, targets: FloatArray) -> FloatArray:
-        return self.apply(queries, targets) + self._constant
+        return self.matvec(queries, targets) + self._constant
 
     def leverage(self, available: int) -> FloatArray:
         """A row meets no other leaves than its own: ``K[j, j] = sum_t`` of its entries there, and in trees without rows."""

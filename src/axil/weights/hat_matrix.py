@@ -1,12 +1,13 @@
 """The matrix K of the training rows' own weights, seen as the hat matrix of statistics: its diagonal and its squares.
 
-In leaf space a training row's adjoints are the sum of the columns of Q = M^-1 P' omega[T] at its leaves (see `leaf_space`), and
+In the leaf matrix a training row's adjoints are the sum of the columns of Q = M^-1 P' omega[T] at its leaves (see
+`leaf_matrix`), and
 
     K[j, j] = w_j (sum_{s <= t} b_sj Q[leaf_s(j), leaf_t(j)] + beta_j / W)
     sum_ij K[i, j]^2 = <Q' (U U') Q, Z'Z>
 
 with U U' and Z'Z the co-occurrence of leaves, drawn and weighted squared or plain. The base is one more leaf, which holds every
-row. So neither needs the (N, N) matrix. Where leaf space does not fit, or N is small, K is computed in batches of rows.
+row. So neither needs the (N, N) matrix. Where the leaf matrix does not fit, or N is small, K is computed in batches of rows.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from axil.machine.memory import in_words
 from axil.machine.progress import track
 from axil.machine.threads import one_blas_thread
 from axil.structure import Structure
-from axil.weights.leaf_space import LeafSpace
+from axil.weights.leaf_matrix import LeafMatrix
 from axil.weights.passes import leaf_sums
 
 MATRICES = 4  # of leaves by leaves that the squares hold at a time
@@ -38,46 +39,50 @@ BLOCK = 512  # leaves of a product between two moments at which Ctrl-C takes eff
 
 @dataclass(frozen=True)
 class LeverageWork:
-    """The costs of leverage, or with more matrices of the squares: visits on the scale of `Costs`, and bytes of leaf space."""
+    """The costs of leverage, or with more matrices of the squares: visits on the scale of `Costs`, and bytes of the
+    leaf matrix."""
 
     structure: Structure
     visit_seconds: float
-    in_leaf_space: float
+    in_leaf_matrix: float
     by_rows: float
     needed: int
 
     @classmethod
     def of(cls, structure: Structure, costs: Costs, ready: bool, matrices: int) -> LeverageWork:
-        """The work on one matrix for leverage, on `MATRICES` for squares; ``ready``: leaf space is there already."""
+        """The work on one matrix for leverage, on `MATRICES` for squares; ``ready``: the leaf matrix is there already."""
         s = structure
         pairs = (
             costs.pair * s.n_rows * s.n_trees**2 / 2
-        )  # to build leaf space, to look at its pairs, or to count them
+        )  # to build the leaf matrix, to look at its pairs, or to count them
         cubes = costs.inverse * (1 - ready) + (costs.product if matrices > 1 else 0.0)
-        in_leaf_space = pairs * (1 - ready + (2 if matrices > 1 else 1)) + cubes * s.total_leaves**3
+        in_leaf_matrix = (
+            pairs * (1 - ready + (2 if matrices > 1 else 1)) + cubes * s.total_leaves**3
+        )
         by_rows = (costs.read if ready else costs.sweep) * s.n_trees * s.n_rows**2
         needed = (
-            LeafSpace.size(s) * (1 - ready) + 8 * matrices * s.total_leaves**2 * len(s.draws) ** 2
+            LeafMatrix.size(s) * (1 - ready) + 8 * matrices * s.total_leaves**2 * len(s.draws) ** 2
         )
-        return cls(s, costs.visit_seconds, in_leaf_space, by_rows, needed)
+        return cls(s, costs.visit_seconds, in_leaf_matrix, by_rows, needed)
 
     def seconds(self, available: int) -> float:
         """The seconds that it takes, roughly; inf where it is refused."""
-        ways = [self.in_leaf_space] * (self.needed <= available) + [self.by_rows] * (
+        ways = [self.in_leaf_matrix] * (self.needed <= available) + [self.by_rows] * (
             self.by_rows <= MOST_WORK
         )
         return self.visit_seconds * min(ways, default=np.inf)
 
-    def leaf_space_pays(self, available: int) -> bool:
-        """Whether leaf space is the cheaper way of those that fit; raises if neither does."""
+    def leaf_matrix_pays(self, available: int) -> bool:
+        """Whether the leaf matrix is the cheaper way of those that fit; raises if neither does."""
         fits = self.needed <= available
-        if fits and (self.in_leaf_space <= self.by_rows or self.by_rows > MOST_WORK):
+        if fits and (self.in_leaf_matrix <= self.by_rows or self.by_rows > MOST_WORK):
             return True
         if self.by_rows <= MOST_WORK:
             return False
         s = self.structure
         raise InputError(
-            f"All {s.n_rows} training rows' own weights take {in_words(self.needed)} in leaf space ({s.total_leaves} leaves), "
+            f"All {s.n_rows} training rows' own weights take {in_words(self.needed)} in the leaf matrix "
+            f"({s.total_leaves} leaves), "
             f"where {in_words(available)} are allowed, or {self.by_rows:.1e} visits of rows without it, some "
             f"{self.by_rows * self.visit_seconds / 60:.0f} minutes on two cores. "
             'Ask for an estimate with method="estimate" (of the noise: sigma="estimate"), raise memory_limit, or explain a model '
@@ -99,7 +104,7 @@ def batches(
 
 
 @one_blas_thread()
-def leverage_in_leaf_space(space: LeafSpace, training: Rows) -> FloatArray:
+def leverage_in_leaf_matrix(space: LeafMatrix, training: Rows) -> FloatArray:
     """(N,): ``K[j, j]`` by look-ups of pairs of leaves. Cost O(T^2 N)."""
     s, Q = space.structure, _responses(space)
     of_base = (like(s.base_share, Q) @ Q)[
@@ -117,7 +122,7 @@ def leverage_in_leaf_space(space: LeafSpace, training: Rows) -> FloatArray:
 
 
 @one_blas_thread()
-def squares_in_leaf_space(space: LeafSpace, training: Rows) -> float:
+def squares_in_leaf_matrix(space: LeafMatrix, training: Rows) -> float:
     """``sum_ij K[i, j]^2`` from matrices of leaves by leaves alone, the base as a last leaf. Cost O(T^2 N + L^3).
 
     Q, apart from the base, is upper triangular and both co-occurrences are symmetric, so only a part of each product is computed,
@@ -165,7 +170,7 @@ def gram(s: Structure, rows: Rows, weights: FloatArray | None, drawn: bool) -> F
     return np.asarray(cells + cells.T)
 
 
-def _responses(space: LeafSpace) -> Any:
+def _responses(space: LeafMatrix) -> Any:
     """(L, L), of the back end: Q, column l the adjoints of the leaf sums for a prediction that meets leaf l alone."""
     s, table = space.structure, space.responses
     return np.multiply(
@@ -175,7 +180,7 @@ def _responses(space: LeafSpace) -> Any:
     )
 
 
-def _drawn_rows(space: LeafSpace, training: Rows, rows: slice) -> tuple[FloatArray | None, Rows]:
+def _drawn_rows(space: LeafMatrix, training: Rows, rows: slice) -> tuple[FloatArray | None, Rows]:
     """How often each of these rows was drawn for each tree, (T, rows), None for once; and the rows by leaves."""
     s = space.structure
     if len(s.draws) == 1:

@@ -18,7 +18,7 @@ from axil.arrays import BoolArray, FloatArray
 from axil.machine.arrays import host, like
 from axil.machine.progress import track
 from axil.structure import Structure
-from axil.weights.deletion import Deletion, InLeafSpace, inherited_without
+from axil.weights.deletion import Deletion, InLeafMatrix, inherited_without
 from axil.weights.deletion_work import walked_blocks
 from axil.weights.levels import base_without
 from axil.weights.parts import Parts, Which
@@ -128,7 +128,7 @@ def _averaged(deletion: Deletion) -> LeftOut:
     s, found = fitted.structure, np.empty_like(fitted.targets)
     for rows in track(deletion.blocks(), "training rows"):
         left = host(deletion.alone(rows)[:, -1]).T  # targets less offsets less predictions
-        if isinstance(deletion, InLeafSpace):
+        if isinstance(deletion, InLeafMatrix):
             inherited = np.einsum("t,tjk->jk", s.final, inherited_without(fitted, rows))
             inherited[deletion.by_replay(rows) - rows.start] = 0.0  # replays have it
             left = left - inherited

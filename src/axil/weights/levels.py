@@ -1,4 +1,4 @@
-"""Levels: the fit in leaf space, with the l2 that it had or less, and walks of rows through it in equations of their own."""
+"""Levels: the fit in the leaf matrix, with the l2 that it had or less, and walks of rows through it in equations of their own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from axil.arrays import FloatArray, LeafArray
 from axil.kernels import Rows
 from axil.machine.arrays import is_host, like
 from axil.structure import Structure
-from axil.weights.leaf_space import LeafSpace
+from axil.weights.leaf_matrix import LeafMatrix
 from axil.weights.passes import Adjoints
 from axil.weights.removal import ROUNDING, left_of
 from axil.weights.residuals import FittedValues
@@ -26,12 +26,12 @@ LOST = 1e-17  # what interpolation may leave, of the answer
 
 @dataclass(frozen=True)
 class Level:
-    """The fit with one l2, in leaf space; its tables are arrays of the rows' back end."""
+    """The fit with one l2, in the leaf matrix; its tables are arrays of the rows' back end."""
 
     share: float  #: of all weight, by which l2 is less than it was
     rows: Rows
     fitted: FittedValues
-    space: LeafSpace
+    space: LeafMatrix
     responses: Any  #: (L, L) of leaf values to leaf sums; its rows may lie apart
     values: Any  #: (L, K) of the leaves
     of_base: Any  #: (L,) of leaf values to the base
@@ -40,7 +40,7 @@ class Level:
     drifts: Any  #: (T,) likewise by the base
 
     @classmethod
-    def of(cls, share: float, rows: Rows, fitted: FittedValues, space: LeafSpace) -> Level:
+    def of(cls, share: float, rows: Rows, fitted: FittedValues, space: LeafMatrix) -> Level:
         s, responses, put = fitted.structure, space.responses, rows.xp.asarray
         of_base = -(responses @ like(s.base_share, responses))
         rule, least = known_regularisation(s), ROUNDING * s.leaf_weights
@@ -110,7 +110,8 @@ def base_without(fitted: FittedValues, rows: slice) -> FloatArray:
 
 
 def shares_of(s: Structure, weights: FloatArray | None = None) -> FloatArray:
-    """(levels,): the shares by which l2 falls at which leaf space is needed; 0 alone where it does not follow the rows' weights.
+    """(levels,): the shares by which l2 falls at which the leaf matrix is needed; 0 alone where it does not follow the
+    rows' weights.
 
     ``weights``: the different row weights, sorted, where the rows are elsewhere.
     """

@@ -100,8 +100,8 @@ class Sum(Deletable):
     def structures(self) -> Sequence[Structure]:
         return [s for term in self.terms for s in term.engine.structures]
 
-    def ask(self, queries: Any, base: float = 1.0) -> Answer:
-        answers = [term.engine.ask(term.own(queries), base) for term in self.terms]
+    def weight_rows(self, queries: Any, base: float = 1.0) -> Answer:
+        answers = [term.engine.weight_rows(term.own(queries), base) for term in self.terms]
         intercepts = self._intercepts(answers, 1.0)
         known = [answer.sparse() if self.is_sparse else None for answer in answers]
         if all(part is not None for part in known):
@@ -110,18 +110,18 @@ class Sum(Deletable):
             )
         return self._added(answers, intercepts)
 
-    def apply(self, queries: Any, v: FloatArray, base: float = 1.0) -> FloatArray:
+    def matvec(self, queries: Any, v: FloatArray, base: float = 1.0) -> FloatArray:
         return _total(
-            t.coefficient * t.engine.apply(t.own(queries), t.taken(v), base) for t in self.terms
+            t.coefficient * t.engine.matvec(t.own(queries), t.taken(v), base) for t in self.terms
         )
 
-    def combine(self, queries: Any, u: FloatArray, base: float = 1.0) -> FloatArray:
+    def rmatvec(self, queries: Any, u: FloatArray, base: float = 1.0) -> FloatArray:
         return _total(
-            t.spread(t.engine.combine(t.own(queries), u, base).T, self.n_rows).T for t in self.terms
+            t.spread(t.engine.rmatvec(t.own(queries), u, base).T, self.n_rows).T for t in self.terms
         )
 
-    def mixed(self, queries: Any, u: Any, base: float = 1.0) -> Answer:
-        answers = [term.engine.mixed(term.own(queries), u, base) for term in self.terms]
+    def row_sum(self, queries: Any, u: Any, base: float = 1.0) -> Answer:
+        answers = [term.engine.row_sum(term.own(queries), u, base) for term in self.terms]
         return self._added(
             answers, self._intercepts(answers, np.asarray(u.sum(axis=0)).reshape(-1, 1))
         )
@@ -178,9 +178,9 @@ class Sum(Deletable):
             return self.terms[0].coefficient ** 2 * self.terms[0].engine.squares(available)
         return sum_of_squares(rows_of_weights(self, self.n_rows))
 
-    def likeness(self, v: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+    def approximate_matvec(self, v: FloatArray) -> tuple[FloatArray, FloatArray] | None:
         """The sum of those of models fitted to all rows."""
-        known = [(t, t.engine.likeness(v)) for t in self.terms if t.rows is None]
+        known = [(t, t.engine.approximate_matvec(v)) for t in self.terms if t.rows is None]
         found = [(t.coefficient, *like) for t, like in known if like is not None]
         if not found:
             return None
@@ -396,33 +396,33 @@ class Residual(Engine):
     def _parts(self, queries: Coordinates | None) -> tuple[Any, Any]:
         return (None, None) if queries is None else (queries, queries.parts[1])
 
-    def ask(self, queries: Any, base: float = 1.0) -> Answer:
+    def weight_rows(self, queries: Any, base: float = 1.0) -> Answer:
         first, then = self._parts(queries)
-        return self._both(self.first.ask(first, base), self.then.ask(then, base))
+        return self._both(self.first.weight_rows(first, base), self.then.weight_rows(then, base))
 
-    def mixed(self, queries: Any, u: Any, base: float = 1.0) -> Answer:
+    def row_sum(self, queries: Any, u: Any, base: float = 1.0) -> Answer:
         first, then = self._parts(queries)
-        return self._both(self.first.mixed(first, u, base), self.then.mixed(then, u, base))
+        return self._both(self.first.row_sum(first, u, base), self.then.row_sum(then, u, base))
 
     def _both(self, before: Answer, after: Answer) -> Answer:
         weights = after.dense()
         total = (
-            before.dense() + weights - self.first.combine(None, np.ascontiguousarray(weights.T)).T
+            before.dense() + weights - self.first.rmatvec(None, np.ascontiguousarray(weights.T)).T
         )
         n_outputs = before.intercepts.shape[1]
         left = weighted(weights, self.first.predicted(None, np.zeros((self.n_rows, n_outputs))))
         return KnownAnswer(total, before.intercepts + after.intercepts - left)
 
-    def apply(self, queries: Any, v: FloatArray, base: float = 1.0) -> FloatArray:
+    def matvec(self, queries: Any, v: FloatArray, base: float = 1.0) -> FloatArray:
         first, then = self._parts(queries)
-        return self.first.apply(first, v, base) + self.then.apply(
-            then, v - self.first.apply(None, v), base
+        return self.first.matvec(first, v, base) + self.then.matvec(
+            then, v - self.first.matvec(None, v), base
         )
 
-    def combine(self, queries: Any, u: FloatArray, base: float = 1.0) -> FloatArray:
+    def rmatvec(self, queries: Any, u: FloatArray, base: float = 1.0) -> FloatArray:
         first, then = self._parts(queries)
-        after = self.then.combine(then, u, base)
-        return self.first.combine(first, u, base) + after - self.first.combine(None, after)
+        after = self.then.rmatvec(then, u, base)
+        return self.first.rmatvec(first, u, base) + after - self.first.rmatvec(None, after)
 
     def predicted(self, queries: Any, targets: FloatArray) -> FloatArray:
         first, then = self._parts(queries)

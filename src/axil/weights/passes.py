@@ -16,9 +16,9 @@ import numpy as np
 from axil.arrays import FloatArray
 from axil.kernels import Rows
 from axil.machine.progress import track
-from axil.machine.threads import Kept, one_blas_thread
+from axil.machine.threads import Cache, one_blas_thread
 from axil.structure import Structure
-from axil.weights.leaf_space import cooccurrence
+from axil.weights.leaf_matrix import cooccurrence
 
 # Trees share a pass: counting their co-occurrence once costs less than the passes it avoids, two of them or one of a few columns.
 SHARED_TREES = 4
@@ -60,7 +60,7 @@ class Passes:
         self.rows = rows
         shared = structure.coefficients is None and not once
         self.groups = shared_groups(structure, rows) if shared else groups_of(structure)
-        self._kept = Kept()  # by the first tree of a group: for each of its trees the co-occurrence with those after it
+        self._kept = Cache()  # by the first tree of a group: for each of its trees the co-occurrence with those after it
         self._plain = len(structure.draws) == 1  # cells are leaves
         self._rates = rows.xp.asarray(np.repeat(structure.rates, structure.n_leaves)[:, None])
         self._scale = rows.xp.asarray(structure.linear_leaves.scale[:, None])

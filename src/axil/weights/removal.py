@@ -38,7 +38,7 @@ from axil.machine.blocks import spans
 from axil.structure import Structure
 from axil.weights.answers import RowEffects
 from axil.weights.fit_rules import rule_of
-from axil.weights.leaf_space import asked
+from axil.weights.leaf_matrix import asked
 from axil.weights.passes import Adjoints
 from axil.weights.residuals import FittedValues
 from axil.weights.rows_left import known_regularisation

@@ -21,7 +21,7 @@ from axil.machine.progress import track
 from axil.structure import LinearLeaves, NewtonRule, Structure
 from axil.weights.answers import RowEffects
 from axil.weights.deletion_work import walked_blocks
-from axil.weights.leaf_space import LeafSpace
+from axil.weights.leaf_matrix import LeafMatrix
 from axil.weights.levels import base_without
 from axil.weights.parts import Parts
 from axil.weights.residuals import FittedValues
@@ -105,7 +105,7 @@ def sum_responses(s: Structure, together: Any, backend: Backend) -> FloatArray:
     # The sum of a leaf with a constant value counts, but it moves nothing.
     free = np.where(linear.scale > 0, linear.scale, TINY)
     unshifted = replace(s, linear_leaves=LinearLeaves(free, mixing=linear.mixing))
-    space = LeafSpace.of(unshifted, together, backend)
+    space = LeafMatrix.of(unshifted, together, backend)
     return np.asarray(host(space.responses) / free[:, None])
 
 

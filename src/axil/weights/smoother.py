@@ -56,7 +56,7 @@ class Smoother(Deletable):
         return self.fitted.training if queries is None else queries
 
     @one_blas_thread()
-    def ask(self, queries: Any, base: float = 1.0) -> Answer:
+    def weight_rows(self, queries: Any, base: float = 1.0) -> Answer:
         features = self._features(queries)
         intercepts = np.zeros((features.shape[0], self.n_outputs))
         if self.fitted.solution is None:
@@ -66,20 +66,20 @@ class Smoother(Deletable):
         return KnownAnswer(product(features, self.fitted.solution), intercepts)
 
     @one_blas_thread()
-    def apply(self, queries: Any, v: FloatArray, base: float = 1.0) -> FloatArray:
+    def matvec(self, queries: Any, v: FloatArray, base: float = 1.0) -> FloatArray:
         solution = self.fitted.solution
         return np.asarray(self._features(queries) @ (v if solution is None else solution @ v))
 
     @one_blas_thread()
-    def combine(self, queries: Any, u: Any, base: float = 1.0) -> FloatArray:
+    def rmatvec(self, queries: Any, u: Any, base: float = 1.0) -> FloatArray:
         seen, solution = self._features(queries).T @ u, self.fitted.solution
         return dense(seen if solution is None else solution.T @ dense(seen))
 
-    def mixed(self, queries: Any, u: Any, base: float = 1.0) -> Answer:
-        return KnownAnswer(self.combine(queries, u).T, np.zeros((u.shape[1], self.n_outputs)))
+    def row_sum(self, queries: Any, u: Any, base: float = 1.0) -> Answer:
+        return KnownAnswer(self.rmatvec(queries, u).T, np.zeros((u.shape[1], self.n_outputs)))
 
     def predicted(self, queries: Any, targets: FloatArray) -> FloatArray:
-        return self.apply(queries, targets)
+        return self.matvec(queries, targets)
 
     def leverage(self, available: int) -> FloatArray:
         s = self.fitted
@@ -133,7 +133,10 @@ class Smoother(Deletable):
     def removal(self, queries: Any, targets: FloatArray) -> Sequence[RowEffects]:
         """Weighted least squares: ``d F(x) / d w_j = k_j(x) / w_j * residual_j``."""
         self._solution("removal")
-        residuals, weights = targets - self.predicted(None, targets), self.ask(queries).dense()
+        residuals, weights = (
+            targets - self.predicted(None, targets),
+            self.weight_rows(queries).dense(),
+        )
         return [KnownEffects(-weights * column) for column in residuals.T]
 
     def pushes(self, queries: Any, targets: FloatArray) -> Sequence[RowEffects]:
@@ -146,7 +149,10 @@ class Smoother(Deletable):
     def deletion(self, queries: Any, targets: FloatArray, available: int) -> Sequence[RowEffects]:
         """Weighted least squares: ``-k_j(x) residual_j / (1 - K[j, j])``; nan where K[j, j] is one."""
         self._solution("removal")
-        moves, weights = self._residuals_alone(targets, available), self.ask(queries).dense()
+        moves, weights = (
+            self._residuals_alone(targets, available),
+            self.weight_rows(queries).dense(),
+        )
         return [KnownEffects(-weights * column) for column in moves.T]
 
     def left_out(self, targets: FloatArray, available: int) -> LeftOut:

@@ -1,4 +1,4 @@
-"""Answers of boosted trees: weights that lie where the rows are, or that are still to be read out of leaf space."""
+"""Answers of boosted trees: weights that lie where the rows are, or that are still to be read out of the leaf matrix."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from axil.weights.passes import Adjoints
 if TYPE_CHECKING:
     from axil.weights.boosting import BoostedTrees
 
-READ_ROWS = 1 << 15  # training rows read out of leaf space at a time
+READ_ROWS = 1 << 15  # training rows read out of the leaf matrix at a time
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -80,7 +80,7 @@ class SweptAnswer(Answer):
 
 @dataclass(frozen=True)
 class ReadOutAnswer(Answer):
-    """Weights to be read out of leaf space."""
+    """Weights to be read out of the leaf matrix."""
 
     trees: BoostedTrees
     adjoints: Adjoints

@@ -19,7 +19,7 @@ from axil.kernels.cuda.checks import expect_cells, expect_trees, expect_weights
 from axil.kernels.cuda.launch import free_bytes, kernel, launch, total_bytes, within_memory
 from axil.kernels.cuda.order import ROWS_AT_MOST, SortedRows
 from axil.machine.memory import in_words
-from axil.machine.threads import Kept
+from axil.machine.threads import Cache
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Copy:
     """Cells on the device, and what was made of them there."""
 
     cells: Any
-    kept: Kept
+    kept: Cache
 
 
 COPIES: dict[int, Copy] = {}  # of read-only arrays of the host, as long as those live
@@ -44,7 +44,7 @@ def copy_of(cells: Cells) -> Copy:
             f"The leaf numbers of {cells.shape[1]} rows in {len(cells)} trees, sorted and as they are, take {in_words(needed)} "
             f'on the GPU, where {in_words(free)} are free. Use device="cpu".'
         )
-    made = Copy(cp.asarray(cells), Kept())
+    made = Copy(cp.asarray(cells), Cache())
     if not cells.flags.writeable:
         COPIES[id(cells)] = made
         weakref.finalize(cells, COPIES.pop, id(cells), None)
@@ -91,7 +91,7 @@ class KeptCells(Rows):
         self._copy = copy_of(cells)
         self.cells = self._copy.cells
         self._weights = None if weights is None else cp.asarray(weights)
-        self._kept, self._bounded = Kept(), Bounded(BUILD + BUILD_ROWS / max(self.n_rows, 1))
+        self._kept, self._bounded = Cache(), Bounded(BUILD + BUILD_ROWS / max(self.n_rows, 1))
         self.shared_leaves = min(
             SHARED_LEAVES, total_bytes() // SHARED_MEMORY // (8 * max(self.n_cells, 1))
         )
@@ -161,7 +161,7 @@ class KeptCells(Rows):
             int(self.starts[-1]),
             cp.asarray(self.starts),
         )
-        self._kept, self._bounded = Kept(), Bounded(BUILD + BUILD_ROWS / max(self.n_rows, 1))
+        self._kept, self._bounded = Cache(), Bounded(BUILD + BUILD_ROWS / max(self.n_rows, 1))
         self._kept.get("sorted", partial(rows.alone, number))
 
     @property

@@ -15,13 +15,13 @@ from axil.kernels.cuda.cells import KeptCells
 from axil.kernels.cuda.checks import expect, expect_output, expect_rows
 from axil.kernels.cuda.launch import THREADS, blocks, within_memory
 from axil.machine.arrays import is_host
-from axil.machine.threads import Kept
+from axil.machine.threads import Cache
 
 CHUNK = 1024  # least rows of one tree that a warp adds up
 PARTIAL_BYTES = 1 << 28  # of the sums of all chunks
 MOST_CHUNKS = 65535
 
-PROGRAMS: WeakKeyDictionary[Program, Kept] = (
+PROGRAMS: WeakKeyDictionary[Program, Cache] = (
     WeakKeyDictionary()
 )  # on the device, as long as the host's live
 
@@ -103,7 +103,7 @@ class CudaFactors(KeptCells):
         expect_output("out", out, (len(out), rows))
         expect_rows(first, rows, self.n_rows)
         link = LINKS.index(program.link)
-        kept = PROGRAMS.setdefault(program, Kept())
+        kept = PROGRAMS.setdefault(program, Cache())
         make = partial(PutProgram.of, program, np.diff(self.starts), self.n_rows)
         put: PutProgram = kept.get(self.starts.tobytes(), make)
         if put.outputs > outputs or put.places.max(initial=-1) >= len(out):

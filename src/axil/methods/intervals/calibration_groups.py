@@ -12,7 +12,7 @@ from axil import inputs
 from axil.arrays import IntArray
 from axil.errors import InputError, shown
 from axil.inputs.codes import numbered
-from axil.replay.queries import Queries
+from axil.replay.queries import QueryBatch
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ class CalibrationGroups:
         there, codes = np.unique(self.codes[rows], return_inverse=True)
         return CalibrationGroups(self.column, self.names[there], codes)
 
-    def of_queries(self, queries: Queries, given: Any) -> IntArray:
+    def of_queries(self, queries: QueryBatch, given: Any) -> IntArray:
         """(m,): the place of each query's label among the names; refuses those that no calibration row has."""
         n, known = len(queries), queries.adapter.feature_names
         if given is None and self.column is None:

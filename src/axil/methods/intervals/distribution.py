@@ -17,7 +17,7 @@ from axil.methods.intervals.conformal import Conformal, least_rows, order_of
 from axil.methods.intervals.local import Local, Surroundings, around
 from axil.methods.question import output_columns
 from axil.output import tables
-from axil.replay.queries import Queries
+from axil.replay.queries import QueryBatch
 from axil.replay.verified_model import VerifiedModel
 
 ATOM_ENTRIES = 1 << 21  # atoms or results of some queries that are worked on at a time
@@ -264,7 +264,7 @@ class Distribution:
     # -- the distribution -----------------------------------------------------------------------------------------------
 
     def _interval(
-        self, queries: Queries, coverage: Any, symmetric: Any, groups: Any = None
+        self, queries: QueryBatch, coverage: Any, symmetric: Any, groups: Any = None
     ) -> dict[str, FloatArray]:
         """The columns of `interval`, each (n, K)."""
         c, symmetric = _as_probability(coverage, "coverage"), inputs.as_flag(symmetric, "symmetric")
@@ -338,7 +338,7 @@ class Distribution:
 
         ``lines``: how many results each query has, if not one, and ``what`` they are.
         """
-        queries = X if isinstance(X, Queries) else self._model.queries(X, init_score)
+        queries = X if isinstance(X, QueryBatch) else self._model.queries(X, init_score)
         n, k, of_each = len(queries), len(self._rows), lines or 1
         working = COPIES * max(of_each, self.n_calibration) if n else 0  # of a single query
         self._model.budget.require(
@@ -354,7 +354,7 @@ class Distribution:
                 found[some] = reduce(one, local[some], some)
         return found[..., 0] if self._model.outputs is None else found
 
-    def _members(self, queries: Queries, given: Any) -> list[tuple[Distribution, IntArray]]:
+    def _members(self, queries: QueryBatch, given: Any) -> list[tuple[Distribution, IntArray]]:
         """The distribution of each group of calibration rows that some queries are in, and which queries these are."""
         if self._groups is None:
             if given is not None:
@@ -418,7 +418,7 @@ class Distribution:
         t, seen = self._model.targets[:, 0], self._model.shown[:, 0]
         return bool(seen[t.argmax()] >= seen[t.argmin()])
 
-    def _targets(self, y: Any, queries: Queries) -> FloatArray:
+    def _targets(self, y: Any, queries: QueryBatch) -> FloatArray:
         """(n, K): targets that users give, on the scale of the fit."""
         inputs.refuse_other_order(queries.rows, y, "y", "X")
         return self._model.on_scale(

@@ -28,7 +28,7 @@ from axil.errors import InputError
 from axil.kernels.choose import host_backend
 from axil.output.tables import bytes_of
 from axil.reductions import Moments, answer
-from axil.replay.queries import Queries
+from axil.replay.queries import QueryBatch
 from axil.structure import RowTotals
 from axil.weights.engine import own_leaves
 from axil.weights.spread import by_leaf, leaf_moments
@@ -99,13 +99,13 @@ class Usual:
         return np.asarray(np.square(SMALL * self.averages[0]) + np.square(LEAST * self.spread))
 
     def local(
-        self, moments: list[FloatArray], served: list[slice], predictions: FloatArray
+        self, moments: list[FloatArray], output_groups: list[slice], predictions: FloatArray
     ) -> Local:
         """The sums (2, n, 1 + 3 K) under weights from each engine, and the predictions (n, K) that they make, as features.
 
         The sums are of ones, sizes of errors, targets and squares of targets.
         """
-        parts = [self._logs(found, outputs) for found, outputs in zip(moments, served)]
+        parts = [self._logs(found, outputs) for found, outputs in zip(moments, output_groups)]
         logs = np.concatenate([part[0] for part in parts], axis=1)
         nearby = np.concatenate([part[1] for part in parts], axis=1)
         level = predictions - self.means
@@ -171,9 +171,9 @@ def values_of(
     shard: Any, usual: tuple[FloatArray, FloatArray, list[slice]], errors: FloatArray
 ) -> list[FloatArray]:
     """(rows, 1 + 3 m) for each group of m outputs: the values whose moments are taken."""
-    filling, means, served = usual
+    filling, means, output_groups = usual
     known, y = filled(errors, filling), shard.targets - means
-    return [moment_values(known[:, outputs], y[:, outputs]) for outputs in served]
+    return [moment_values(known[:, outputs], y[:, outputs]) for outputs in output_groups]
 
 
 def leaf_sums_of(shard: Any, n_threads: int, values: list[FloatArray]) -> FloatArray:
@@ -218,7 +218,7 @@ class Surroundings:
             spread = np.sqrt(averages[2])
         spread = np.where(spread > 0, spread, 1.0)
         usual = Usual(means, spread, found.lowest - means, found.highest - means, averages)
-        values = shards.each(values_of, (filling, means, model.served()), errors)
+        values = shards.each(values_of, (filling, means, model.output_groups()), errors)
         leaves = method == "leaves" and model.structures is not None
         by_leaf = shards.total(leaf_sums_of, model.n_threads, values) if leaves else None
         return cls(errors, source, filling, usual, values, by_leaf)
@@ -239,7 +239,7 @@ def moment_values(errors: FloatArray, targets: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class Own:
-    """Queries that are training rows themselves, whose own weights are left out: a new row has none of its own."""
+    """QueryBatch that are training rows themselves, whose own weights are left out: a new row has none of its own."""
 
     rows: IntArray  #: (n,) their positions
     weights: (
@@ -262,7 +262,7 @@ class Own:
 def around(
     model: Any,
     known: Surroundings,
-    queries: Queries,
+    queries: QueryBatch,
     own: Own | None = None,
     instead: FloatArray | None = None,
 ) -> Local:
@@ -285,7 +285,7 @@ def around(
                 own[some].left_out(e, *pair) for e, pair in enumerate(zip(sums, known.values[0]))
             ]
         made = found.predictions if instead is None else instead[some]
-        parts.append(known.usual.local(sums, model.served(), made))
+        parts.append(known.usual.local(sums, model.output_groups(), made))
     return joined(parts)
 
 
@@ -293,7 +293,7 @@ def _around_leaves(
     model: Any,
     known: Surroundings,
     by_leaf: FloatArray,
-    queries: Queries,
+    queries: QueryBatch,
     own: Own | None,
     instead: FloatArray | None,
 ) -> Local:
@@ -308,7 +308,7 @@ def _around_leaves(
             met = own_leaves(structure, batch.coordinates) + structure.starts[:-1]
             sums.append(leaf_moments(by_leaf[bounds[e] : bounds[e + 1]], met, mine))
         made = model.predicted(batch) if instead is None else instead[some]
-        parts.append(known.usual.local(sums, model.served(), made))
+        parts.append(known.usual.local(sums, model.output_groups(), made))
     return joined(parts)
 
 

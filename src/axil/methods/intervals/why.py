@@ -13,7 +13,7 @@ from axil.attribution import WEIGHTS, Effects, Shard, notes
 from axil.methods.intervals.local import Surroundings, filled
 from axil.output import tables
 from axil.reductions import Best, Moments, Reduction, TopRows, answer
-from axil.replay.queries import Queries
+from axil.replay.queries import QueryBatch
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Widest(Reduction[Best]):
 
 
 def reasons(
-    model: Any, known: Surroundings, queries: Queries, k: int
-) -> Iterator[tuple[Queries, Best]]:
+    model: Any, known: Surroundings, queries: QueryBatch, k: int
+) -> Iterator[tuple[QueryBatch, Best]]:
     """The k rows of largest |weight * error|, with their error and share of the sum; never holds an (n, n_train) array."""
     model = model.ready(WEIGHTS, len(queries))
     lines = min(k, model.shape[0]) * model.shape[1]
@@ -46,12 +46,14 @@ def reasons(
     largest = answer(model, queries, WEIGHTS, want, size, known.errors)
     nearby = answer(model, queries, WEIGHTS, Moments(), size, known.values)
     for (batch, best), (_, found) in zip(largest, nearby):
-        total = known.usual.local(found.sums, model.served(), best.predictions).nearby[..., None]
+        total = known.usual.local(found.sums, model.output_groups(), best.predictions).nearby[
+            ..., None
+        ]
         shares = np.divide(best.size, total, out=np.zeros_like(best.size), where=total > 0)
         yield batch, replace(best, columns=best.columns | {"share": shares})
 
 
-def table(model: Any, known: Surroundings, queries: Queries, k: int) -> Any:
+def table(model: Any, known: Surroundings, queries: QueryBatch, k: int) -> Any:
     """The table of `Predictive.why`."""
     parts = []
     names = {

@@ -1,4 +1,4 @@
-"""Leaf space: the weights' equations among leaves alone, independent of the number of rows.
+"""The leaf matrix: the weights' equations among leaves alone, independent of the number of rows.
 
 With C[m, l] the weight of the rows that share leaf m of tree s and leaf l of a later tree t, drawn as for t, the adjoints of
 the leaf sums (see `boosting`) obey
@@ -7,7 +7,7 @@ the leaf sums (see `boosting`) obey
 
 in plain boosting omega[t, s] = eta_s. So M phi = P' omega z with M unit upper triangular, of the size of the total number of
 leaves. It is built once. A batch of queries is one triangular solve; or, with the inverse of M in its place (`inverted`), a query
-is a sum of T of its rows. A leaf space never changes.
+is a sum of T of its rows. A the leaf matrix never changes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FEW_RATES = 8  # trees with a rate of their own that are corrected for; more of 
 ABREAST = 8  # trees whose adjoints are looked up together
 
 
-class LeafSpace:
+class LeafMatrix:
     """The factor M of one structure, or its inverse."""
 
     def __init__(
@@ -65,7 +65,7 @@ class LeafSpace:
     @classmethod
     def build(
         cls, structure: Structure, backend: Backend, rows: Rows, inverts: bool | None = None
-    ) -> LeafSpace:
+    ) -> LeafMatrix:
         """Counts co-occurrences over all pairs of trees: O(T^2 N) time, 8 L^2 bytes."""
         return cls.of(
             structure, cooccurrence(structure, rows, 0, structure.n_trees), backend, inverts
@@ -74,7 +74,7 @@ class LeafSpace:
     @classmethod
     def of(
         cls, structure: Structure, together: Any, backend: Backend, inverts: bool | None = None
-    ) -> LeafSpace:
+    ) -> LeafMatrix:
         """Starts from co-occurrences over all rows, (L, L), which are overwritten; the rows themselves are not needed."""
         s, factor = structure, together
         pulled = None if s.linear_leaves.shift is None else np.zeros((s.total_leaves, 1))
@@ -93,11 +93,11 @@ class LeafSpace:
         np.fill_diagonal(factor, 1.0)
         return cls(s, factor, backend, pulled, inverts=inverts)
 
-    def inverted(self) -> LeafSpace:
-        """This leaf space with the inverse of its factor in the factor's place, in L^3 / 6 multiplications."""
+    def inverted(self) -> LeafMatrix:
+        """This the leaf matrix with the inverse of its factor in the factor's place, in L^3 / 6 multiplications."""
         if self._table is not None or self._triangle is None:
             return self
-        return LeafSpace(self.structure, None, self.backend, self._pulled, self.responses)
+        return LeafMatrix(self.structure, None, self.backend, self._pulled, self.responses)
 
     @staticmethod
     def inverts(structure: Structure) -> bool:
@@ -106,7 +106,7 @@ class LeafSpace:
 
     @staticmethod
     def size(structure: Structure) -> int:
-        """Bytes that building a leaf space takes: the factor, and co-occurrences by draws where rows were sampled."""
+        """Bytes that building a leaf matrix takes: the factor, and co-occurrences by draws where rows were sampled."""
         draws = 1 if structure.is_ranked else len(structure.draws)
         return 8 * structure.total_leaves**2 * (1 if draws == 1 else 1 + draws**2)
 
@@ -231,7 +231,7 @@ def sums_at(met: NDArray[np.int64], n_leaves: int, u: Any, factors: Any = 1.0) -
 
 @one_blas_thread()
 def _responses(s: Structure, inverse: Any) -> Any:
-    """`LeafSpace.responses` from the inverse of M', (L, L), in its place."""
+    """`LeafMatrix.responses` from the inverse of M', (L, L), in its place."""
     for t, (first, last) in enumerate(pairwise(s.starts)):
         inverse[first:last] = s.leaf_values(t, inverse[first:last])
     return inverse

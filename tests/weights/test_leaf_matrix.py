@@ -1,13 +1,13 @@
-"""Leaf space from parts of the rows: co-occurrences and leaf sums add up, and say what the fit comes to."""
+"""The leaf matrix from parts of the rows: co-occurrences and leaf sums add up, and say what the fit comes to."""
 
 import numpy as np
 import pytest
 
 from axil.kernels import cpu
 from axil.kernels.cpu import Cpu
-from axil.weights import leaf_space
+from axil.weights import leaf_matrix
 from axil.weights.boosting import BoostedTrees
-from axil.weights.leaf_space import LeafSpace, cooccurrence
+from axil.weights.leaf_matrix import LeafMatrix, cooccurrence
 from axil.weights.passes import Passes, leaf_sums
 from tests.reference import random_structure, replay
 from tests.weights.test_boosting import SHAPES
@@ -16,17 +16,17 @@ from tests.weights.test_boosting import SHAPES
 CLOSE = {"rtol": 0, "atol": 1e-11}
 
 
-@pytest.mark.parametrize("inverted", [0, leaf_space.INVERTED])
+@pytest.mark.parametrize("inverted", [0, leaf_matrix.INVERTED])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_leaf_values_from_sums_lead_to_the_predictions_of_a_replay(shape, inverted, monkeypatch):
-    monkeypatch.setattr(leaf_space, "INVERTED", inverted)
+    monkeypatch.setattr(leaf_matrix, "INVERTED", inverted)
     monkeypatch.setattr(cpu, "BLOCK", 7)
     s = random_structure(3, **SHAPES[shape])
     trees = BoostedTrees(s, Cpu(1)).prepared()
     y = np.random.default_rng(1).normal(size=(s.n_rows, 2))
     started = y if s.offsets is None else y - s.offsets
     base = trees.mean(y) if s.base is None else np.repeat(s.base, 2)
-    values = trees.leaf_space.leaf_values(leaf_sums(s, trees.rows, started), base)
+    values = trees.leaf_matrix.leaf_values(leaf_sums(s, trees.rows, started), base)
     np.testing.assert_allclose(
         values, Passes(s, trees.rows).forward(started, base, s.shifted_values)[1], **CLOSE
     )
@@ -45,11 +45,11 @@ def test_co_occurrences_of_parts_add_up():
         changed = {"cells": np.ascontiguousarray(whole.cells[:, rows])}
         part = type(whole)(**{**_arguments(whole), **changed})
         parts.append(cooccurrence(part, Cpu(1).rows_of(part), 0, part.n_trees))
-    expected = LeafSpace.build(whole, Cpu(1), Cpu(1).rows_of(whole)).responses
+    expected = LeafMatrix.build(whole, Cpu(1), Cpu(1).rows_of(whole)).responses
     nowhere = type(whole)(
         **{**_arguments(whole), "cells": whole.cells[:, :0].copy(), "total": whole.total_weight}
     )
-    np.testing.assert_array_equal(LeafSpace.of(nowhere, sum(parts), Cpu(1)).responses, expected)
+    np.testing.assert_array_equal(LeafMatrix.of(nowhere, sum(parts), Cpu(1)).responses, expected)
     assert nowhere.total_weight == whole.total_weight
 
 
