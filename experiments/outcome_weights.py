@@ -3,7 +3,7 @@
     python experiments/outcome_weights.py --file 401k.csv     # participation in 401(k) plans, 9,915 households
     python experiments/outcome_weights.py --quick             # made-up data, some seconds; writes nothing
 
-Both estimates are linear in the outcomes Y once the nuisances' structure is held fixed: theta = omega'Y. `Explainer.combine`
+Both estimates are linear in the outcomes Y once the nuisances' structure is held fixed: theta = omega'Y. `Explainer.aggregate`
 gives each fold's part of omega in one pass. "apart": |omega'Y - theta| over theta. "balance": the largest standardised difference
 of a covariate between treated and others, weighted by omega; raw: unweighted. Errors in brackets are those of the influence
 function.
@@ -70,7 +70,7 @@ def outcome_weights(
             omega = omega_linear if place is level else omega_robust
             omega[rows] += (
                 axil.Explainer(model, X.iloc[rows], Y[rows])
-                .combine(X.iloc[test], coefficients)
+                .aggregate(X.iloc[test], coefficients)
                 .weights[0]
             )
     omega_linear /= left @ left

@@ -322,7 +322,7 @@ class TestLabelsInAnotherOrder:
             ("groups", lambda e, X, y, other: e.group(X, other)),
             ("groups", lambda e, X, y, other: e.removal(X, groups=other)),
             ("groups", lambda e, X, y, other: e(X).group(other)),
-            ("by", lambda e, X, y, other: e.combine(X, by=other)),
+            ("by", lambda e, X, y, other: e.aggregate(X, by=other)),
             ("out_of_fold", lambda e, X, y, other: e.audit(other)),
             ("out_of_fold", lambda e, X, y, other: e.blame(X, y, other)),
             ("y_val", lambda e, X, y, other: e.blame(X, other)),

@@ -15,10 +15,10 @@ from axil.implicit.readers import OUTPUTS, FitInputs
 from axil.inputs.codes import keys
 from axil.kernels.choose import limits_of
 from axil.machine.threads import Cache
+from axil.methods.aggregate import Aggregate
 from axil.methods.audit import Audit
 from axil.methods.blame import Blame
 from axil.methods.budget import BudgetQuestion
-from axil.methods.combine import Combine
 from axil.methods.derivatives import Derivatives
 from axil.methods.explain import Explain
 from axil.methods.group import Group
@@ -44,7 +44,7 @@ from axil.verify import make_verified_model
 
 class Explainer(
     Explain,
-    Combine,
+    Aggregate,
     Top,
     Similar,
     Group,

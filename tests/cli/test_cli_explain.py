@@ -264,7 +264,7 @@ def test_means_of_groups_of_queries(run, folder):
     ]
     _, printed, _ = run(f"{words} --format csv")
     explainer = axil.Explainer(MODELS["lightgbm.txt"][0], TRAIN[FEATURES], TRAIN["y"])
-    expected = explainer.combine(
+    expected = explainer.aggregate(
         QUERY[FEATURES], by=np.array(["b", "a"])[np.arange(len(QUERY)) % 2]
     ).top(3)
     found = table_of(printed)

@@ -95,7 +95,7 @@ def test_sums_of_predictions(run, explainer):
             f"{EXPLAIN} --query coefficients.csv --coefficients {given} --top 2 --format csv"
         )
         assert code == 0, err
-        expected = explainer.combine(ASKED, coefficients).top(2)
+        expected = explainer.aggregate(ASKED, coefficients).top(2)
         found = pd.read_csv(io.StringIO(out))
         np.testing.assert_allclose(found["contribution"], expected["contribution"], rtol=1e-9)
 

@@ -106,7 +106,7 @@ NO_COMMAND = {
 }
 COMMANDS = {
     "top": "explain",
-    "combine": "explain",
+    "aggregate": "explain",
     "to_html": "explain",
     "calibrate": "intervals",
 }  # others: their name
@@ -123,7 +123,7 @@ OPTIONS = {
     **dict.fromkeys(("X_cal", "y_cal", "interval"), "calibration"),
     **dict.fromkeys(("path", "folder"), "out"),
     **{"init_score": "offset", "drop": "rows", **options.OPTION_NAMES, "rows": "rows"},
-    ("combine", "by"): "mean-by",
+    ("aggregate", "by"): "mean-by",
     ("group", "groups"): "by",
     ("report", "rows"): "row-name",
 }  # by question and parameter, or by parameter; others: its name

@@ -117,7 +117,7 @@ def test_supports_agrees_and_every_question_is_answered_or_refused(
         "similar": (X_NEW,),
     }
     rows |= {
-        "combine": (X_NEW, np.ones((1, 5))),
+        "aggregate": (X_NEW, np.ones((1, 5))),
         "removal": (X_NEW,),
         "audit": (),
         "blame": (X_NEW, y[:5]),
@@ -154,9 +154,10 @@ def test_supports_agrees_and_every_question_is_answered_or_refused(
             refused.append(question)
     with pytest.raises(axil.UnsupportedQuestionError):
         explainer.operator  # noqa: B018
-    assert {"top", "group", "statistics", "combine", "to_html"}.isdisjoint(refused)
+    assert {"top", "group", "statistics", "aggregate", "to_html"}.isdisjoint(refused)
     np.testing.assert_allclose(
-        explainer.combine(X_NEW, np.ones((1, 5))).predictions, explanation.predictions.sum(0)[None]
+        explainer.aggregate(X_NEW, np.ones((1, 5))).predictions,
+        explanation.predictions.sum(0)[None],
     )
 
 

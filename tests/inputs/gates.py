@@ -171,7 +171,7 @@ KINDS = {
     "to_html.sigma": "page sizes",
     **dict.fromkeys(("title", "unit", "to_html.target"), "words"),
     **dict.fromkeys(
-        ("interval", "refits", "coefficients", "combine.by", "drop", "add", "asof", "suspects"),
+        ("interval", "refits", "coefficients", "aggregate.by", "drop", "add", "asof", "suspects"),
         "object",
     ),
     **dict.fromkeys(("refit.targets", "refit.sample_weight", "others"), "object"),

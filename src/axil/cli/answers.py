@@ -232,13 +232,13 @@ def _explanation_of_sums(request: Request) -> Explanation:
     features = request.rows.features
     sums = _sums(request)
     if request.output.page_path:
-        explanation = subject.explainer.combine(features, **sums)
+        explanation = subject.explainer.aggregate(features, **sums)
         explanation.to_html(request.output.page_path, **request.page_options)
-    return subject.by_position.combine(features, **sums)
+    return subject.by_position.aggregate(features, **sums)
 
 
 def _sums(request: Request) -> dict[str, Any]:
-    """Return which sums of predictions to explain, as `Explainer.combine` takes them."""
+    """Return which sums of predictions to explain, as `Explainer.aggregate` takes them."""
     arguments = request.arguments
     parameters: dict[str, Any] = {"init_score": request.rows.init_score}
     if arguments.coefficients in ("mean", "sum"):

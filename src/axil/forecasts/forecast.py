@@ -162,7 +162,7 @@ class Forecast:
             matrix[series, :, :, series] = self._coefficients_of_steps[:, :, series]
         pd = needed_pandas("A forecast")
         table = pd.DataFrame(matrix.reshape(n_series * h, h * n_series), index=self._forecast_names)
-        explanation = self.explainer.combine(self._stacked_rows, table)
+        explanation = self.explainer.aggregate(self._stacked_rows, table)
         sums = explanation.predictions.reshape(n_series, h).T + self._constants
         if not self._are_close(sums):
             forecasts = self._fitted_values

@@ -132,7 +132,7 @@ class Arrays:
         """Return one feature of the training rows (n_train,), and of the explained rows (n,).
 
         The first is None if the explainer was loaded from a file, which keeps no features. For sums of predictions
-        (`Explainer.combine`) every value is None.
+        (`Explainer.aggregate`) every value is None.
 
         Parameters
         ----------

@@ -489,7 +489,7 @@ def test_prices_of_transformed_targets(visit, name):
         assert "Prediction (sqrt)" in page.locator("#waterfall").inner_text()
     assert f"({name})" in page.locator("#proof").inner_text()
     assert price in page.locator("#proof").inner_text()
-    page = visit(explainer.combine(X[:4]).to_html(k=5))
+    page = visit(explainer.aggregate(X[:4]).to_html(k=5))
     mean, more = {
         "log": ("Geometric mean", ""),
         "sqrt": ("Mean", " on the scale of the fit (sqrt)"),

@@ -1,4 +1,4 @@
-"""combine: sums, means and differences of predictions, with the effect of every training row on each."""
+"""aggregate: sums, means and differences of predictions, with the effect of every training row on each."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from axil.scale import TargetScale
 ROUNDING = 1e-9  # of sums of coefficients
 
 
-class Combine(Question):
+class Aggregate(Question):
     """The question, as a method of `Explainer`."""
 
-    def combine(
+    def aggregate(
         self, X: Any, coefficients: Any = "mean", *, by: Any = None, init_score: Any = None
     ) -> Explanation:
         """Sums of predictions as one explanation: what carries the total of a district, why A is dearer than B.
@@ -55,14 +55,14 @@ class Combine(Question):
         >>> from axil import Explainer
         >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
         >>> explainer = Explainer(LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y), X, y)
-        >>> mean = explainer.combine(X, by=X["sex"] > 0)
+        >>> mean = explainer.aggregate(X, by=X["sex"] > 0)
         >>> mean.query_index.tolist(), mean.weights.shape
         ([False, True], (2, 442))
-        >>> gap = explainer.combine(X.head(2), [1, -1])
+        >>> gap = explainer.aggregate(X.head(2), [1, -1])
         >>> bool(abs(gap.contributions.sum() + gap.intercepts[0] - gap.predictions[0]) < 1e-9)
         True
         """
-        asked = self._ask("combine", X, init_score)
+        asked = self._ask("aggregate", X, init_score)
         model, n = asked.model, len(asked)
         if isinstance(coefficients, str):
             if coefficients not in ("mean", "sum"):

@@ -37,7 +37,7 @@ def assert_sums(found, whole, U):
 def test_combinations_are_sums_over_rows(library, name):
     case, explainer = case_of(library, name), explainer_of(library, name)
     U = mixture(case.X_new.shape[0])
-    whole, found = explainer(case.X_new), explainer.combine(case.X_new, U)
+    whole, found = explainer(case.X_new), explainer.aggregate(case.X_new, U)
     assert_sums(found, whole, U)
     np.testing.assert_allclose(
         found.weights, np.tensordot(U, whole.weights, (1, 0)), rtol=0, atol=1e-10 * np.abs(U).sum()
@@ -49,15 +49,15 @@ def test_sweeps_and_leaf_matrix_agree(prepared):
     explainer = axil.Explainer(lgb.LGBMRegressor(**QUIET, reg_alpha=0.5).fit(X, Y), X, Y)
     if prepared:
         explainer.prepare()
-    assert_sums(explainer.combine(NEW, mixture(len(NEW))), explainer(NEW), mixture(len(NEW)))
+    assert_sums(explainer.aggregate(NEW, mixture(len(NEW))), explainer(NEW), mixture(len(NEW)))
 
 
 def test_every_kind_and_place(any_explainer, batches):
     whole, U = any_explainer(NEW), mixture(len(NEW))
-    found = any_explainer.combine(NEW, U)
+    found = any_explainer.aggregate(NEW, U)
     assert found.kind == whole.kind
     assert_sums(found, whole, U)
-    mean = any_explainer.combine(NEW, by=BY)
+    mean = any_explainer.aggregate(NEW, by=BY)
     names, codes = np.unique(BY, return_inverse=True)
     assert mean.query_index.tolist() == names.tolist()
     assert_sums(mean, whole, np.eye(3)[codes].T / np.bincount(codes)[:, None])
@@ -65,7 +65,7 @@ def test_every_kind_and_place(any_explainer, batches):
 
 def test_derivatives_of_combined_pushes():
     explainer = axil.Explainer(lgb.LGBMClassifier(**QUIET).fit(X, CLASSES > 1), X, CLASSES > 1)
-    U, found = mixture(len(NEW)), explainer.combine(NEW, mixture(len(NEW)))
+    U, found = mixture(len(NEW)), explainer.aggregate(NEW, mixture(len(NEW)))
     np.testing.assert_allclose(
         found.weights, U @ explainer(NEW).weights, rtol=0, atol=1e-12 * np.abs(U).sum()
     )
@@ -77,15 +77,15 @@ def test_derivatives_of_combined_pushes():
 def test_words():
     explainer = axil.Explainer(lgb.LGBMRegressor(**QUIET).fit(X, Y), X, Y)
     whole, n = explainer(NEW), len(NEW)
-    assert_sums(explainer.combine(NEW), whole, np.full((1, n), 1 / n))
-    assert_sums(explainer.combine(NEW, "sum"), whole, np.ones((1, n)))
-    assert explainer.combine(NEW, "sum").query_index.tolist() == ["sum"]
+    assert_sums(explainer.aggregate(NEW), whole, np.full((1, n), 1 / n))
+    assert_sums(explainer.aggregate(NEW, "sum"), whole, np.ones((1, n)))
+    assert explainer.aggregate(NEW, "sum").query_index.tolist() == ["sum"]
     dearer = pd.DataFrame(mixture(n, 2), index=["a - b", "c - d"])
-    assert explainer.combine(NEW, dearer).query_index.tolist() == ["a - b", "c - d"]
-    assert explainer.combine(NEW, np.eye(n)[3]).predictions.shape == (1,)
-    by_column = explainer.combine(NEW.assign(rooms=np.arange(n) % 2), "sum", by="rooms")
+    assert explainer.aggregate(NEW, dearer).query_index.tolist() == ["a - b", "c - d"]
+    assert explainer.aggregate(NEW, np.eye(n)[3]).predictions.shape == (1,)
+    by_column = explainer.aggregate(NEW.assign(rooms=np.arange(n) % 2), "sum", by="rooms")
     assert by_column.query_index.tolist() == [0, 1]
-    assert len(explainer.combine(NEW.head(0), np.zeros((2, 0)))) == 2
+    assert len(explainer.aggregate(NEW.head(0), np.zeros((2, 0)))) == 2
 
 
 def test_offsets_are_in_the_intercepts():
@@ -98,12 +98,12 @@ def test_offsets_are_in_the_intercepts():
         axil.Explainer(GradientBoostingRegressor(n_estimators=4, init="zero").fit(X, Y), X, Y),
         axil.Explainer(lgb.LGBMClassifier(**QUIET).fit(X, CLASSES > 1), X, CLASSES > 1),
     ):
-        assert_sums(explainer.combine(NEW, U, init_score=offsets), explainer(NEW, offsets), U)
+        assert_sums(explainer.aggregate(NEW, U, init_score=offsets), explainer(NEW, offsets), U)
 
 
 def test_views_of_a_combination():
     explainer = axil.Explainer(lgb.LGBMRegressor(**QUIET).fit(X, Y), X, Y)
-    found = explainer.combine(NEW, by=BY)
+    found = explainer.aggregate(NEW, by=BY)
     contributions = found.group(GROUPS).groupby("query", sort=False)["contribution"].sum()
     np.testing.assert_allclose(contributions + found.intercepts, found.predictions)
     assert found.top(4).groupby("query").size().tolist() == [4, 4, 4]
@@ -116,8 +116,8 @@ def test_views_of_a_combination():
 def test_one_pass_for_any_number_of_rows(monkeypatch):
     """No effects of single rows are asked for."""
     explainer = axil.Explainer(lgb.LGBMRegressor(**QUIET).fit(X, Y), X, Y)
-    monkeypatch.setattr("axil.weights.boosting.BoostedTrees.ask", None)
-    assert explainer.combine(pd.concat([NEW] * 20)).weights.shape == (1, len(X))
+    monkeypatch.setattr("axil.weights.boosting.BoostedTrees.weight_rows", None)
+    assert explainer.aggregate(pd.concat([NEW] * 20)).weights.shape == (1, len(X))
 
 
 def test_logarithms_have_means_and_ratios():
@@ -127,18 +127,18 @@ def test_logarithms_have_means_and_ratios():
     ).fit(X, prices)
     explainer = axil.Explainer(model, X, prices)
     each = model.predict(NEW)
-    mean = explainer.combine(NEW).top(1)["prediction"]
+    mean = explainer.aggregate(NEW).top(1)["prediction"]
     # the geometric mean; LightGBM keeps targets in single precision
     np.testing.assert_allclose(mean, np.exp(np.log(each).mean()), rtol=1e-7)
     pair = np.zeros(len(NEW))
     pair[:2] = 1, -1
     np.testing.assert_allclose(
-        explainer.combine(NEW, pair).top(1)["prediction"], each[0] / each[1], rtol=1e-7
+        explainer.aggregate(NEW, pair).top(1)["prediction"], each[0] / each[1], rtol=1e-7
     )
     with pytest.raises(
         InputError, match="fitted to log of the targets, and coefficients that sum to 11"
     ):
-        explainer.combine(NEW, "sum")
+        explainer.aggregate(NEW, "sum")
 
 
 @pytest.mark.parametrize(
@@ -156,21 +156,21 @@ def test_sums_of_transformed_predictions_say_what_they_are(forward, inverse, mea
     ).fit(X, prices)
     explainer, n = axil.Explainer(model, X, prices), len(NEW)
     note = explainer.top(NEW, 1).attrs["axil"]
-    whole = explainer.combine(NEW)
+    whole = explainer.aggregate(NEW)
     for table in (whole.top(1), whole.group(GROUPS), whole[[0]].top(1)):
         assert (
             table.attrs["axil"] == f"{note}; each prediction is the {mean} of {n} predictions{more}"
         )
-    some = explainer.combine(NEW, by=BY)
+    some = explainer.aggregate(NEW, by=BY)
     counts = np.unique(BY, return_counts=True)[1]
     number = f"{counts.min()} to {counts.max()} predictions"
     assert some.top(1).attrs["axil"] == f"{note}; each prediction is the {mean} of {number}{more}"
     expected = [f"{mean} of {count} predictions{more}" for count in counts]
     assert data_of(some.to_html())["combined"] == expected
-    uneven = explainer.combine(NEW, np.r_[0.9, 0.1, np.zeros(n - 2)])
+    uneven = explainer.aggregate(NEW, np.r_[0.9, 0.1, np.zeros(n - 2)])
     assert f"the weighted {mean} of 2 predictions{more}" in uneven.top(1).attrs["axil"]
     if forward is np.log:
-        gap = explainer.combine(
+        gap = explainer.aggregate(
             NEW, np.array([[1, -1, 0, 0], [0.5, 0.5, -0.5, -0.5]]) @ np.eye(4, n)
         )
         assert (
@@ -182,17 +182,17 @@ def test_sums_of_transformed_predictions_say_what_they_are(forward, inverse, mea
 
 def test_sums_of_plain_predictions_need_no_word():
     explainer = axil.Explainer(lgb.LGBMRegressor(**QUIET).fit(X, Y), X, Y)
-    assert explainer.combine(NEW).top(1).attrs == explainer.top(NEW, 1).attrs
-    assert data_of(explainer.combine(NEW).to_html())["combined"] is None
+    assert explainer.aggregate(NEW).top(1).attrs == explainer.top(NEW, 1).attrs
+    assert data_of(explainer.aggregate(NEW).to_html())["combined"] is None
 
 
 def test_combinations_are_proven(monkeypatch):
     explainer = axil.Explainer(lgb.LGBMRegressor(**QUIET).fit(X, Y), X, Y)
-    explainer.combine(NEW)
+    explainer.aggregate(NEW)
     other = lgb.LGBMRegressor(**(QUIET | {"n_estimators": 2})).fit(X, Y).predict(NEW)
     monkeypatch.setattr("axil.replay.queries.QueryBatch.predictions", other[:, None])
     with pytest.raises(ExactnessError, match="prediction of row mean"):
-        explainer.combine(NEW)
+        explainer.aggregate(NEW)
 
 
 @pytest.mark.parametrize(
@@ -208,6 +208,6 @@ def test_combinations_are_proven(monkeypatch):
 def test_bad_requests_are_named(given, message):
     explainer = axil.Explainer(lgb.LGBMRegressor(**QUIET).fit(X, Y), X, Y)
     with pytest.raises(InputError, match=message):
-        explainer.combine(NEW, **given)
+        explainer.aggregate(NEW, **given)
     with pytest.raises(InputError, match="X has no rows"):
-        explainer.combine(NEW.head(0))
+        explainer.aggregate(NEW.head(0))
