@@ -1,12 +1,14 @@
 """Comparison: why predictions changed from one model to another, by training rows and by splits.
 
-With c = F_old(x), k_old the weights of the old fit and k_mid those of the old splits refitted to the new rows,
+With c = F_old(x), k_old the weights of the old fit and k_mid those of the old splits refitted to
+the new rows,
 
     F_mid - F_old = sum over added rows of k_mid (y - c)  -  sum over removed rows of k_old (y - c)
                   + sum over kept rows of k_mid (y' - y) + (k_mid - k_old)(y - c)  +  base
 
-and F_new - F_mid is what the new splits did. The base is the change of intercepts and of sums of weights times c: none where
-weights sum to one. Pushes, which are parts of a score whatever the targets are, are subtracted row by row.
+and F_new - F_mid is what the new splits did. The base is the change of intercepts and of sums of
+weights times c: none where weights sum to one. Pushes, which are parts of a score whatever the
+targets are, are subtracted row by row.
 """
 
 from __future__ import annotations
@@ -98,9 +100,10 @@ class Comparison:
     def table(self) -> Any:
         """Return the parts of each change, with a line per query, and output if there are several.
 
-        The columns are query, before, after, change, and the parts that sum to it: targets changed, rows added, rows removed,
-        rows kept (whose weight changed, as others came or went), base (what no row adds), and new splits, what the retraining
-        did beyond the data. Of a model fitted to transformed targets, before, after and change are in the targets' own units and
+        The columns are query, before, after, change, and the parts that sum to it: targets changed,
+        rows added, rows removed, rows kept (whose weight changed, as others came or went), base
+        (what no row adds), and new splits, what the retraining did beyond the data. Of a model
+        fitted to transformed targets, before, after and change are in the targets' own units and
         the parts on the scale of the fit, which their names say.
         """
         columns = dict(self._first_columns)
@@ -111,9 +114,9 @@ class Comparison:
     def top(self, k: int = 10) -> Any:
         """Return the k training rows that did most to each prediction, with the splits fixed.
 
-        The columns are query, output if there are several, rank, row, status ("kept", "changed", "added" or "removed"), target
-        before and after, weight before and after (not of pushes), and effect. The effects of all rows sum to the parts of the
-        table that are of rows.
+        The columns are query, output if there are several, rank, row, status ("kept", "changed",
+        "added" or "removed"), target before and after, weight before and after (not of pushes), and
+        effect. The effects of all rows sum to the parts of the table that are of rows.
 
         Parameters
         ----------
@@ -146,8 +149,8 @@ class Comparison:
         Parameters
         ----------
         groups : Series or mapping of row label to group, or str
-            A label for each training row of either model: a year, a region, a source; or the name of a column of X_train. Of rows
-            that both models have the new one's value counts.
+            A label for each training row of either model: a year, a region, a source; or the name
+            of a column of X_train. Of rows that both models have the new one's value counts.
         """
         labels = self._group_labels(groups)
         codes, names = inputs.group_codes(labels, len(labels), "groups")
@@ -212,15 +215,17 @@ class Comparison:
 def compare(old: Explainer, new: Explainer, X: Any, init_score: Any = None) -> Comparison:
     """Explain why predictions of X changed from an old model to a new one, by rows and by splits.
 
-    axil refits the old splits to the new rows (`Explainer.refit`). Every change is then the sum of what the data did, by rows,
-    and what the new splits did. Rows are matched by label: rows of one label and the same features are kept; with other
-    features they count as removed and added. The new model may be of another library. The sums of the parts are compared with
-    the models. The cost is that of one refit and two explanations of X, which hold (n, n_train) numbers each.
+    axil refits the old splits to the new rows (`Explainer.refit`). Every change is then the sum of
+    what the data did, by rows, and what the new splits did. Rows are matched by label: rows of one
+    label and the same features are kept; with other features they count as removed and added. The
+    new model may be of another library. The sums of the parts are compared with the models. The
+    cost is that of one refit and two explanations of X, which hold (n, n_train) numbers each.
 
     Parameters
     ----------
     old : Explainer
-        The explainer of the model before; of a kind that `refit` takes, with its training rows in memory.
+        The explainer of the model before; of a kind that `refit` takes, with its training rows in
+        memory.
     new : Explainer
         The explainer of the model after, of the same outputs.
     X : table
@@ -361,7 +366,9 @@ def _link_words(explainer: Explainer) -> str:
     loss = ""
     if explainer.verification is not None:
         loss = explainer.verification.details.get("loss", "")
-    return f"{words}, by {loss}" if loss else words
+    if loss:
+        return f"{words}, by {loss}"
+    return words
 
 
 @dataclass(frozen=True, eq=False)

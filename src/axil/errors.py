@@ -18,7 +18,9 @@ def shown(value: Any, most: int = LONGEST_VALUE) -> str:
     """A value, or the text of an error, as a message quotes it: on one line, the middle of a long one left out."""
     if isinstance(value, (np.datetime64, np.timedelta64)):
         return date_text(value)
-    value = value.item() if isinstance(value, np.generic) else value  # 3, not np.int64(3)
+    # 3, not np.int64(3)
+    if isinstance(value, np.generic):
+        value = value.item()
     try:
         text = " ".join((str(value) if isinstance(value, BaseException) else repr(value)).split())
     except (
@@ -53,7 +55,9 @@ def meant(name: Any, known: Iterable[Any]) -> str:
     if not isinstance(name, str) or len(name) > LONGEST_VALUE:
         return ""
     near = get_close_matches(name, [one for one in known if isinstance(one, str)], n=1)
-    return f" Did you mean {shown(near[0])}?" if near else ""
+    if near:
+        return f" Did you mean {shown(near[0])}?"
+    return ""
 
 
 class AxilError(Exception):
@@ -94,9 +98,11 @@ class UnseenCategoryWarning(UserWarning):
 
 def warn(message: str, category: type[Warning]) -> None:
     """Warn at the line of the user's that asked: the first one outside axil, however deep the work is that warns."""
-    frame, level = currentframe(), 1
+    frame = currentframe()
+    level = 1
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "axil":
-        frame, level = frame.f_back, level + 1
+        frame = frame.f_back
+        level = level + 1
     warnings.warn(message, category, stacklevel=level)
 
 
@@ -196,24 +202,27 @@ class ExactnessError(AxilError):
         self.cause = cause
         self.tree = tree
         self.leaf = leaf
-        place = (
-            ""
-            if tree is None
-            else f" of tree {tree}"
-            if leaf is None
-            else f" of leaf {leaf} in tree {tree}"
-        )
+        if tree is None:
+            place = ""
+        elif leaf is None:
+            place = f" of tree {tree}"
+        else:
+            place = f" of leaf {leaf} in tree {tree}"
         distance = abs(found - expected)
-        size = (
-            f"{distance:.3g}" if distance < 1000 else f"{distance:.0f}"
-        )  # never 1e+03, of rows above all
-        apart = f" (apart by {size})" if distance <= ALIKE * abs(expected) else ""
+        # never 1e+03, of rows above all
+        if distance < 1000:
+            size = f"{distance:.3g}"
+        else:
+            size = f"{distance:.0f}"
+        if distance <= ALIKE * abs(expected):
+            apart = f" (apart by {size})"
+        else:
+            apart = ""
         reasons = cause.strip().splitlines()
-        listed = (
-            cause
-            if len(reasons) < 2
-            else "\n".join(["Reasons, the most likely first:", *(f"- {r}" for r in reasons)])
-        )
+        if len(reasons) < 2:
+            listed = cause
+        else:
+            listed = "\n".join(["Reasons, the most likely first:", *(f"- {r}" for r in reasons)])
         super().__init__(
             f"The {what}{place} does not agree with the fitted model: the data given lead to {found:.10g}, "
             f"the model has {expected:.10g}{apart}. {listed}"

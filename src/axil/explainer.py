@@ -67,7 +67,8 @@ class Explainer(
 ):
     """Which training rows made a prediction, and by exactly how much, with the fitted structure held fixed.
 
-    The model decides which number belongs to a prediction and a training row, and ``kind`` says which it is:
+    The model decides which number belongs to a prediction and a training row, and ``kind`` says
+    which it is:
 
     - "exact": weights. A prediction is ``weights @ targets + intercept``: boosting with squared error, trees, forests,
       neighbours, linear smoothers.
@@ -82,60 +83,69 @@ class Explainer(
     again. A question that has no answer for this kind of model, or for this place of its rows, raises
     `UnsupportedQuestionError` with what to ask instead.
 
-    All answers are about the data and the model as they were then. The explainer keeps copies, of large arrays too unless they
-    are read-only, so a later change of the data or a refit of the model does not move them.
+    All answers are about the data and the model as they were then. The explainer keeps copies, of
+    large arrays too unless they are read-only, so a later change of the data or a refit of the
+    model does not move them.
 
-    An explainer may be asked from many threads at once, and stays right after any exception, Ctrl-C among them. A row's answer
-    has the same bits whatever was asked before or with it; see docs/scaling.md.
+    An explainer may be asked from many threads at once, and stays right after any exception, Ctrl-C
+    among them. A row's answer has the same bits whatever was asked before or with it; see
+    docs/scaling.md.
 
     Parameters
     ----------
     model : fitted model
         A model of any library that axil reads, or a pipeline that ends in one.
     X_train : table
-        The rows that the model was fitted on, in the order of the fit: a frame, an array, a sparse matrix, or a Dask collection,
-        whose rows stay in their partitions.
+        The rows that the model was fitted on, in the order of the fit: a frame, an array, a sparse
+        matrix, or a Dask collection, whose rows stay in their partitions.
     y_train : array of shape (n_train,) or (n_train, K)
-        Their targets, or classes, as the fit got them: prices for a model that takes logarithms itself
-        (TransformedTargetRegressor, LightGBM's reg_sqrt), logarithms where you took them; nan for targets that CatBoost's
-        MultiRMSEWithMissingValues went without. With X_train in a Dask collection, so are y_train, sample_weight, init_score and
-        bags, in the same partitions.
+        Their targets, or classes, as the fit got them: prices for a model that takes logarithms
+        itself (TransformedTargetRegressor, LightGBM's reg_sqrt), logarithms where you took them;
+        nan for targets that CatBoost's MultiRMSEWithMissingValues went without. With X_train in a
+        Dask collection, so are y_train, sample_weight, init_score and bags, in the same partitions.
     sample_weight : array of shape (n_train,), optional
         The weights of the fit.
     init_score : array of shape (n_train,) or (n_train, K), optional
-        The offsets of the fit, such as logarithms of exposures: XGBoost's base_margin, CatBoost's baseline.
+        The offsets of the fit, such as logarithms of exposures: XGBoost's base_margin, CatBoost's
+        baseline.
     bags : array of shape (n_train, n_trees), optional
         How often each row was drawn for each tree, where the model does not say it.
     inverse_func : callable, optional
-        For targets that you transformed before the fit: the function that undoes it, such as ``np.exp`` for logarithms. It
-        takes arrays, keeps the order of the targets or reverses it. Answers are then shown in the targets' own units; weights
-        are the same. For models of kind "exact".
+        For targets that you transformed before the fit: the function that undoes it, such as
+        ``np.exp`` for logarithms. It takes arrays, keeps the order of the targets or reverses it.
+        Answers are then shown in the targets' own units; weights are the same. For models of kind
+        "exact".
     output : "raw" or "probability", default "raw"
-        For models of the other kinds, what derivatives are of: scores (log-odds, logarithms of means), or probabilities and
-        means. Pushes are always of scores.
+        For models of the other kinds, what derivatives are of: scores (log-odds, logarithms of
+        means), or probabilities and means. Pushes are always of scores.
     loss : function or axil.implicit.torch.TrainingLoss, optional
         For a torch module: the loss of one row, or that with the weight decay of the training.
     objective : function, optional
-        For a booster that was trained with an objective of your own: the function, as its library calls it. Estimators know
-        theirs.
+        For a booster that was trained with an objective of your own: the function, as its library
+        calls it. Estimators know theirs.
     index : sequence of length n_train, or str, optional
-        The labels of the training rows, or the name of a column of X_train that has them; by default the index of a pandas frame,
-        else positions from 0.
+        The labels of the training rows, or the name of a column of X_train that has them; by
+        default the index of a pandas frame, else positions from 0.
     n_threads : int, optional
         How many threads to use; by default one for each processor that the process may use.
     memory_limit : int or str, optional
-        The bytes that one request may take, or text such as "2GiB"; by default most of what is free.
+        The bytes that one request may take, or text such as "2GiB"; by default most of what is
+        free.
     scratch : path, optional
-        A directory for the leaf numbers of all training rows, N * T bytes, which are otherwise kept in memory.
+        A directory for the leaf numbers of all training rows, N * T bytes, which are otherwise kept
+        in memory.
     verify : bool, default True
         Prove that model and data belong together. Without it no answer is compared with the model.
     device : "cpu", "cuda" or "auto", default "cpu"
-        Where weights, pushes and derivatives of boosted trees are computed: on the cores; on an NVIDIA GPU through CuPy, whose
-        first use on a machine compiles for some six seconds; or, with "auto", where set-up and ten explanations cost less.
+        Where weights, pushes and derivatives of boosted trees are computed: on the cores; on an
+        NVIDIA GPU through CuPy, whose first use on a machine compiles for some six seconds; or,
+        with "auto", where set-up and ten explanations cost less.
     client : distributed.Client, optional
-        For training rows in Dask collections: the client that their work goes to; by default what Dask itself would choose.
+        For training rows in Dask collections: the client that their work goes to; by default what
+        Dask itself would choose.
     **others : refused
-        Names that libraries have for init_score, such as XGBoost's base_margin: the error says what to pass instead.
+        Names that libraries have for init_score, such as XGBoost's base_margin: the error says what
+        to pass instead.
 
     Examples
     --------
@@ -178,10 +188,8 @@ class Explainer(
                 f"axil.Explainer takes no {name}. It is what predictions of the training rows start from: pass it as init_score, "
                 "for every library."
             )
-        verify, output = (
-            inputs.as_flag(verify, "verify"),
-            inputs.as_choice(output, OUTPUTS, "output"),
-        )
+        verify = inputs.as_flag(verify, "verify")
+        output = inputs.as_choice(output, OUTPUTS, "output")
         fit: dict[str, Any] = {
             "inverse_func": inverse_func,
             "output": output,
@@ -263,28 +271,31 @@ class Explainer(
         return str(self._model.kind.value)
 
     def __repr__(self) -> str:
-        model, kind = (
-            self._model,
-            {
-                "exact": "",
-                "additive": "pushes that add up to the score, ",
-                "derivative": "derivative, ",
-            },
-        )
+        model = self._model
+        kind = {
+            "exact": "",
+            "additive": "pushes that add up to the score, ",
+            "derivative": "derivative, ",
+        }
         error = getattr(model.verification, "error", None)
-        proof = (
-            "not verified"
-            if not model.verification
-            else "verified"
-            if error is None
-            else f"verified to {error:.1e}"
-        )
-        dropped = 0 if self._made is None else self._made.dropped
+        if not model.verification:
+            proof = "not verified"
+        elif error is None:
+            proof = "verified"
+        else:
+            proof = f"verified to {error:.1e}"
+        if self._made is None:
+            dropped = 0
+        else:
+            dropped = self._made.dropped
         rows = counted(model.shape[0], "training row") + (
             f" ({dropped} dropped)" if dropped else ""
         )
         if model.n_emptied:
-            leaves = "leaf" if model.n_emptied == 1 else "leaves"
+            if model.n_emptied == 1:
+                leaves = "leaf"
+            else:
+                leaves = "leaves"
             rows += f", {model.n_emptied} {leaves} without rows"
         return f"<axil.Explainer: {model.adapter.library}, {rows}, {kind[self.kind]}{proof}>"
 
@@ -292,7 +303,9 @@ class Explainer(
     def targets(self) -> FloatArray:
         """(n_train,) or (n_train, K): the training targets on the scale of the fit; one-hot for classes, 0 and 1 for two."""
         found: FloatArray = self._model.targets
-        return found[:, 0] if self.outputs is None else found
+        if self.outputs is None:
+            return found[:, 0]
+        return found
 
     @property
     def scale(self) -> TargetScale:
@@ -320,8 +333,9 @@ class Explainer(
     def prepare(self) -> Explainer:
         """Build the leaf matrix now, so that every later query is fast; see docs/scaling.md.
 
-        A request builds it by itself where that takes less time than sweeps. From this call on every request is answered there,
-        so that a row has the same bits alone and in any request. A file that `save` writes later is loaded prepared.
+        A request builds it by itself where that takes less time than sweeps. From this call on
+        every request is answered there, so that a row has the same bits alone and in any request. A
+        file that `save` writes later is loaded prepared.
         """
         self._model.capabilities.require("prepare")
         self._model = self._model.prepared()
@@ -330,15 +344,16 @@ class Explainer(
     def save(self, path: Any, *, key: bytes | None = None) -> None:
         """Write all but the model to one .npz file, without pickle; see `axil.load`.
 
-        An explainer made with ``verify=False`` is not saved: a file that could say so could switch the proof off.
+        An explainer made with ``verify=False`` is not saved: a file that could say so could switch
+        the proof off.
 
         Parameters
         ----------
         path : str or path
             The .npz file to write.
         key : bytes, optional
-            A secret that signs the file (HMAC-SHA256 over everything in it), such as ``secrets.token_bytes(32)``. `axil.load`
-            takes the file with the same key only.
+            A secret that signs the file (HMAC-SHA256 over everything in it), such as
+            ``secrets.token_bytes(32)``. `axil.load` takes the file with the same key only.
         """
         self._model.capabilities.require("save")
         files.save(path, self._model, key)
@@ -354,7 +369,8 @@ def _check_labels(file: archive.Archive, X_train: Any, index: Any) -> None:
     labels = inputs.row_index(index, X_train, None, len(file.index))
     if len(labels) != len(file.index):
         return  # the number of rows is compared with that of the file
-    in_file, given = keys(file.index), keys(labels)
+    in_file = keys(file.index)
+    given = keys(labels)
     if in_file == given:
         return
     place = next(i for i, pair in enumerate(zip(in_file, given)) if pair[0] != pair[1])
@@ -379,12 +395,14 @@ def load(
 ) -> Explainer:
     """An explainer that ``save`` wrote, for the same fitted model; ``X_train`` only for ``similar``.
 
-    The file may come from anywhere. Loading refuses an entry that was changed since, by a digest, parts that do not fit each
-    other, and another model. A digest is no signature: before the explainer first answers anything, ``verification`` included, it
-    replays the fit from the file's arrays, as the constructor does, and every leaf value must be the model's. Every answer is
-    compared with the model's predictions besides. That labels and targets are those of the fit only the training data could
-    prove, or a signature: with ``key``. With ``X_train`` its labels and leaves must be those of the file. With ``X_train``, and
-    of an explainer that was prepared, the replay is part of loading.
+    The file may come from anywhere. Loading refuses an entry that was changed since, by a digest,
+    parts that do not fit each other, and another model. A digest is no signature: before the
+    explainer first answers anything, ``verification`` included, it replays the fit from the file's
+    arrays, as the constructor does, and every leaf value must be the model's. Every answer is
+    compared with the model's predictions besides. That labels and targets are those of the fit only
+    the training data could prove, or a signature: with ``key``. With ``X_train`` its labels and
+    leaves must be those of the file. With ``X_train``, and of an explainer that was prepared, the
+    replay is part of loading.
 
     Parameters
     ----------
@@ -395,11 +413,14 @@ def load(
     n_threads : int, optional
         How many threads to use; by default one for each processor that the process may use.
     memory_limit : int or str, optional
-        The bytes that one request may take, or text such as "2GiB"; by default most of what is free.
+        The bytes that one request may take, or text such as "2GiB"; by default most of what is
+        free.
     X_train : table, optional
-        The training rows, for ``similar``. The index of a pandas frame must have the labels of the file.
+        The training rows, for ``similar``. The index of a pandas frame must have the labels of the
+        file.
     inverse_func : callable, optional
-        The function that the explainer was made with, where a file cannot keep it: all but NumPy's own such as ``np.exp``.
+        The function that the explainer was made with, where a file cannot keep it: all but NumPy's
+        own such as ``np.exp``.
     index : sequence of length n_train or str, optional
         The labels of X_train, as the explainer was made with them, where its index has others.
     objective : function, optional
@@ -407,8 +428,8 @@ def load(
     device : "cpu", "cuda" or "auto", default "cpu"
         Where weights, pushes and derivatives of boosted trees are computed; see `Explainer`.
     key : bytes, optional
-        The secret that the file was signed with. A file that is signed with another one, or not signed, is refused. So is a
-        signed file without its key.
+        The secret that the file was signed with. A file that is signed with another one, or not
+        signed, is refused. So is a signed file without its key.
 
     Examples
     --------

@@ -31,14 +31,17 @@ class Explanation(Arrays):
     All arrays are read-only; what methods return is the caller's own. Explainers make explanations. Where X was a CuPy array,
     so are weights, contributions, predictions and intercepts; tables and measures are the host's.
 
-    All arrays are on the scale of the fit, so that they add up. Of a model fitted to logarithms, targets and predictions are
-    logarithms, and ``scale.inverse(predictions)`` are in the targets' own units. Tables, plots and the page show these units:
-    their column target has them, "contribution (log)" has not, and factor is what the row multiplies the prediction by.
+    All arrays are on the scale of the fit, so that they add up. Of a model fitted to logarithms,
+    targets and predictions are logarithms, and ``scale.inverse(predictions)`` are in the targets'
+    own units. Tables, plots and the page show these units: their column target has them,
+    "contribution (log)" has not, and factor is what the row multiplies the prediction by.
 
-    Of boosted classifiers, and of other losses than squared error, ``kind`` is "additive": no exact weights exist, predictions
-    are raw scores. ``contributions`` are pushes, what each row's own gradients put into the score, and with the ``intercepts``
-    they sum to it exactly, whatever the target. ``weights`` are then derivatives of the score by the targets, good for small
-    changes only and computed when they are first asked for. All tables, plots and measures are of the pushes.
+    Of boosted classifiers, and of other losses than squared error, ``kind`` is "additive": no exact
+    weights exist, predictions are raw scores. ``contributions`` are pushes, what each row's own
+    gradients put into the score, and with the ``intercepts`` they sum to it exactly, whatever the
+    target. ``weights`` are then derivatives of the score by the targets, good for small changes
+    only and computed when they are first asked for. All tables, plots and measures are of the
+    pushes.
     """
 
     def __iter__(self) -> Iterator[Explanation]:
@@ -54,29 +57,38 @@ class Explanation(Arrays):
             "additive": "pushes that add up to the score",
             "derivative": "derivative",
         }[self.kind]
-        outputs = "" if self.outputs is None else f" of {len(self.outputs)} outputs"
+        if self.outputs is None:
+            outputs = ""
+        else:
+            outputs = f" of {len(self.outputs)} outputs"
         rows = f"{counted(len(self), 'prediction')}{outputs} by {counted(len(self.targets), 'training row')}"
-        fitted = "" if self.scale.is_identity else f", fitted to {self.scale.name}"
+        if self.scale.is_identity:
+            fitted = ""
+        else:
+            fitted = f", fitted to {self.scale.name}"
         return f"<axil.Explanation: {rows}, {kind}, structure held fixed{fitted}>"
 
     def top(self, k: int = 10, by: str | None = None, *, per_class: bool = True) -> Any:
         """The k training rows with the largest |weight| (or |contribution|) in each prediction.
 
-        A frame with the columns query, prediction, rank (from 1), row, weight, target, contribution, and output if there are
-        several; an additive explanation has no column weight, its predictions are scores, and the column probability or mean has
-        what each stands for.
-        Where the model was fitted to transformed targets, prediction and target are not transformed and the name of contribution
-        says how it is, such as "contribution (log)"; for logarithms there is a column factor, ``target ** weight``.
+        A frame with the columns query, prediction, rank (from 1), row, weight, target,
+        contribution, and output if there are several; an additive explanation has no column weight,
+        its predictions are scores, and the column probability or mean has what each stands for.
+        Where the model was fitted to transformed targets, prediction and target are not transformed
+        and the name of contribution says how it is, such as "contribution (log)"; for logarithms
+        there is a column factor, ``target ** weight``.
 
         Parameters
         ----------
         k : int
             How many training rows per prediction.
         by : "weight" or "contribution", optional
-            What the largest are the largest of, in absolute value; by default weights, of an additive explanation contributions.
+            What the largest are the largest of, in absolute value; by default weights, of an
+            additive explanation contributions.
         per_class : bool, default True
-            A line for each class. False, where classes share their weights as in forests: one line per training row, with the
-            class predicted and its probability, and the row's own class by name as target.
+            A line for each class. False, where classes share their weights as in forests: one line
+            per training row, with the class predicted and its probability, and the row's own class
+            by name as target.
         """
         tables.check_by(by)
         k = as_count(k, "k")
@@ -108,7 +120,8 @@ class Explanation(Arrays):
         Parameters
         ----------
         groups : sequence of length n_train, or str
-            A label for each training row: a year, a region, a source; or the name of a column of X_train.
+            A label for each training row: a year, a region, a source; or the name of a column of
+            X_train.
         """
         return self._table(self._sums.group_columns(*self._groups(groups, "groups")))
 
@@ -127,15 +140,17 @@ class Explanation(Arrays):
         - fit, the squared correlation of weights and targets, and asymmetry, half the squared difference between the correlations
           of the targets with the positive weights and with the negative ones; of exact weights that no two outputs share;
 
-        and output where outputs have trees of their own. Of an additive explanation k are pushes: net is then the score without
-        its base. Of an explainer of kind "derivative" k are derivatives.
+        and output where outputs have trees of their own. Of an additive explanation k are pushes:
+        net is then the score without its base. Of an explainer of kind "derivative" k are
+        derivatives.
 
         Parameters
         ----------
         shares : sequence of float
             Shares of ``sum |weight|``, from 0 to 1.
         top : float, default 0.05
-            The share of the training rows that ``top_share`` is about, above 0 and up to 1; rounded up to whole rows.
+            The share of the training rows that ``top_share`` is about, above 0 and up to 1; rounded
+            up to whole rows.
         """
         columns = Portfolio(as_share(top, "top"), as_shares(shares)).columns(self._sums)
         return self._table(columns)
@@ -160,13 +175,19 @@ class Explanation(Arrays):
         """
         place = page.as_target(path)
         shape = len(self.targets), 1 if self.outputs is None else len(self.outputs)
-        known = None if groups is None else self._groups(groups, "groups")
+        if groups is None:
+            known = None
+        else:
+            known = self._groups(groups, "groups")
         chosen = page.as_options(shape, len(self), self._sums.context, known, sigma, **options)
         return page.write(page.summarise([self._sums], chosen), place)
 
     def _groups(self, labels: Any, what: str) -> tuple[IntArray, NDArray[Any]]:
         about = self._sums.context
-        rows, names = (None, None) if about is None else (about.X_train, about.feature_names)
+        if about is None:
+            rows, names = (None, None)
+        else:
+            rows, names = (about.X_train, about.feature_names)
         return group_codes(row_values(labels, rows, names, what), len(self.targets), what)
 
     def show(self, height: int = page.HEIGHT, **options: Any) -> page.Page:
@@ -187,11 +208,18 @@ class Explanation(Arrays):
     def to_frame(self) -> Any:
         """The weights, or of an additive explanation the pushes, as a frame: one row per query, one column per training row.
 
-        Where outputs have weights of their own there is a row for each query and output. pandas keeps the labels as index and
-        columns; other libraries get the columns "query" and "output", and the labels of training rows as text.
+        Where outputs have weights of their own there is a row for each query and output. pandas
+        keeps the labels as index and columns; other libraries get the columns "query" and "output",
+        and the labels of training rows as text.
         """
-        weights = self.contributions if self._sums.additive else self.weights
-        weights = weights.toarray() if issparse(weights) else np.array(weights)
+        if self._sums.additive:
+            weights = self.contributions
+        else:
+            weights = self.weights
+        if issparse(weights):
+            weights = weights.toarray()
+        else:
+            weights = np.array(weights)
         lines = {"query": self.query_index}
         if weights.ndim == 3:
             n, n_outputs, _ = weights.shape
@@ -204,7 +232,10 @@ class Explanation(Arrays):
             import pandas as pd
 
             several = pd.MultiIndex.from_arrays(list(lines.values()), names=list(lines))
-            index = self.query_index if len(lines) == 1 else several
+            if len(lines) == 1:
+                index = self.query_index
+            else:
+                index = several
             return tables.note(
                 pd.DataFrame(weights, index=index, columns=self.index), self._sums.note
             )
@@ -245,9 +276,11 @@ def to_shap(sums: WeightedSums, values: FloatArray) -> Any:
             "to_shap makes an object of the package shap, which is not installed: pip install shap."
         ) from error
     shown = sums.named
-    data = (
-        shown if shown.ndim == 1 else np.full(len(shown), np.nan)
-    )  # shap has one number per feature, not K
+    # shap has one number per feature, not K
+    if shown.ndim == 1:
+        data = shown
+    else:
+        data = np.full(len(shown), np.nan)
     return Explanation(
         values=np.array(values),
         base_values=np.array(sums.intercepts),

@@ -1,10 +1,11 @@
 """Explainers in files: the inputs of the verification, and none of its results.
 
-A file keeps the leaves, targets, weights, offsets and recorded draws of the training rows. `load` gives them to the same
-functions that `Explainer` calls, which replay the fit and compare every leaf value with the model's. A file that was changed
-is refused. Two things need the features of the rows, which a file does not keep. The error of the training rows' predictions is
-taken over from the file, once it is within the model's tolerance. A leaf of a row in a tree that was fitted without the row is
-part of no leaf value, so only a signature (`key`) shows that it was changed.
+A file keeps the leaves, targets, weights, offsets and recorded draws of the training rows. `load`
+gives them to the same functions that `Explainer` calls, which replay the fit and compare every leaf
+value with the model's. A file that was changed is refused. Two things need the features of the
+rows, which a file does not keep. The error of the training rows' predictions is taken over from the
+file, once it is within the model's tolerance. A leaf of a row in a tree that was fitted without the
+row is part of no leaf value, so only a signature (`key`) shows that it was changed.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ SavedModel = ExactModel | AdditiveModel
 ERRORS = (AttributeError, IndexError, TypeError, ValueError)  #: of arrays that do not fit
 
 
-# -- saving -----------------------------------------------------------------------------------------------------------------
+# -- saving ----------------------------------------------------------------------------------------
 
 
 def save(path: Any, model: SavedModel, key: bytes | None = None) -> None:
@@ -78,7 +79,10 @@ def _exact_contents(model: ExactModel) -> tuple[dict[str, NDArray[Any]], dict[st
 def _additive_contents(model: AdditiveModel) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     """Return the arrays and the settings of a model whose scores are sums of contributions."""
     boosting = model.boosting
-    details = {} if boosting.verification is None else boosting.verification.details
+    if boosting.verification is None:
+        details = {}
+    else:
+        details = boosting.verification.details
     settings = {
         "output": boosting.differentiates,
         "counts_classes": boosting.label_weights.counts_classes,
@@ -113,16 +117,19 @@ def _leaves_of(model: ExactModel) -> LeafArray:
 def _inverse_name(model: ExactModel) -> str | None:
     """Return the name of the function that leads back to the targets as people read them.
 
-    The name is "other" for a function that a file cannot name. It is None where there is no function, or the model has it.
+    The name is "other" for a function that a file cannot name. It is None where there is no
+    function, or the model has it.
     """
     inverse = model.scale.backward
     if inverse is None or not model.adapter.scale.is_identity:
         return None
     names = [name for name, function in INVERSES.items() if function is inverse]
-    return names[0] if names else "other"
+    if names:
+        return names[0]
+    return "other"
 
 
-# -- loading ----------------------------------------------------------------------------------------------------------------
+# -- loading ---------------------------------------------------------------------------------------
 
 
 def load(
@@ -166,9 +173,11 @@ def load(
 def _refuse_unused(file: Archive, inverse_func: Any, objective: Any) -> None:
     """Raise for a kind that no file has, and for a function that explainers of this kind do not take."""
     if file.kind == Kind.EXACT.value:
-        name, function = "objective", objective
+        name = "objective"
+        function = objective
     elif file.kind == Kind.ADDITIVE.value:
-        name, function = "inverse_func", inverse_func
+        name = "inverse_func"
+        function = inverse_func
     else:
         raise file.damaged(ValueError(f"kind {file.kind!r}"))
     if function is not None:
@@ -217,7 +226,8 @@ def _load_additive(
     file: Archive, adapter: GradientTrees, limits: Limits, X_train: Any
 ) -> Callable[[], AdditiveModel]:
     """Return the verification of a model whose scores are sums of contributions."""
-    rows, header = _training_rows(file, adapter), file.header
+    rows = _training_rows(file, adapter)
+    header = file.header
     _require_model(file, adapter, rows.targets.shape[1])
     try:
         if header["output"] not in OUTPUTS:
@@ -273,7 +283,8 @@ def _training_rows(file: Archive, adapter: Any) -> TrainingRows:
         leaves = arrays.pop("leaves")
         if leaves.ndim != 2 or leaves.shape[1] != n_rows or leaves.dtype.kind != "u":
             raise ValueError(f"leaves of shape {leaves.shape} and type {leaves.dtype}")
-        weights, offsets = arrays.pop("weights", None), arrays.pop("offsets", None)
+        weights = arrays.pop("weights", None)
+        offsets = arrays.pop("offsets", None)
         if weights is not None:
             _checked_table(weights[:, None], n_rows)
             as_weights(weights, n_rows)
@@ -338,7 +349,9 @@ def _scale_of(file: Archive, adapter: Any, inverse_func: Any) -> TargetScale:
                 "axil.load(path, model, inverse_func=...)."
             )
         inverse_func = INVERSES[name]
-    return scale if inverse_func is None else user_scale(inverse_func)
+    if inverse_func is None:
+        return scale
+    return user_scale(inverse_func)
 
 
 def _fitted_targets(
@@ -354,7 +367,8 @@ def _fitted_targets(
 
 def _with_stated_error(verification: Verification, header: dict[str, Any]) -> Verification:
     """Return the verification with the errors of predictions that a file states, once these are errors of a proof."""
-    stated, rounding = header.get("prediction_error"), header.get("rounding_error")
+    stated = header.get("prediction_error")
+    rounding = header.get("rounding_error")
     allowed = verification.tolerance + verification.rounding / verification.scale
     if type(stated) is not float or not 0 <= stated <= allowed:
         raise ValueError(f"predictions that are {stated!r} apart, which is no proof")
@@ -377,7 +391,8 @@ def _same_features(
     ``read`` reads the trees of the model from training rows, which says where encodings put them.
     """
     adapter: Any = model.adapter
-    features, leaves = owned_rows(as_features(X_train, adapter, "X_train")), _leaf_array(rows)
+    features = owned_rows(as_features(X_train, adapter, "X_train"))
+    leaves = _leaf_array(rows)
     n_rows = leaves.shape[1]
     if features.shape[0] != n_rows:
         raise InputError(

@@ -1,6 +1,7 @@
 """TargetScale: a model fitted to transformed targets, such as logarithms of prices, and how to get back to prices.
 
-Weights, contributions and the verification are on the scale of the fit, where predictions are sums. People read the other one:
+Weights, contributions and the verification are on the scale of the fit, where predictions are sums.
+People read the other one:
 
     prediction = inverse(intercept + sum_j k_j t_j),    t_j = forward(y_j)
 
@@ -86,8 +87,8 @@ class TargetScale:
     def forward(self, values: Any) -> FloatArray:
         """Return targets as the user gives them on the scale of the fit.
 
-        A model that transforms its targets itself is given them untransformed. Where the user transforms them, they are
-        returned as they are.
+        A model that transforms its targets itself is given them untransformed. Where the user
+        transforms them, they are returned as they are.
 
         Parameters
         ----------
@@ -108,7 +109,9 @@ class TargetScale:
 
     def label(self, word: str) -> str:
         """Return the name of a quantity on the scale of the fit, such as "contribution (log)"."""
-        return word if self.is_identity else f"{word} ({self.name})"
+        if self.is_identity:
+            return word
+        return f"{word} ({self.name})"
 
 
 IDENTITY = TargetScale()
@@ -128,7 +131,10 @@ def _applied(function: Function | None, values: Any, name: str) -> FloatArray:
     numbers = np.asarray(values, dtype=np.float64)
     if function is None or not numbers.size:
         return numbers
-    table = numbers if numbers.ndim == 2 else numbers[:, None]
+    if numbers.ndim == 2:
+        table = numbers
+    else:
+        table = numbers[:, None]
     is_complete = ~np.isnan(table).any(axis=1)
     if not is_complete.all():  # functions and transformers may refuse nan
         results = np.full(table.shape, np.nan)
@@ -207,7 +213,9 @@ def _rounding(function: Function, values: NDArray[Any]) -> float:
     """Return the relative rounding of a function: NumPy's logarithms of int8 have half precision."""
     with np.errstate(all="ignore"):
         dtype = np.asarray(function(values)).dtype
-    return float(np.finfo(dtype).eps) if dtype.kind == "f" else 0.0
+    if dtype.kind == "f":
+        return float(np.finfo(dtype).eps)
+    return 0.0
 
 
 def user_scale(inverse_func: Any) -> TargetScale:
@@ -350,5 +358,8 @@ def _logarithm(scale: TargetScale, rate: float, shift: float) -> TargetScale:
             base = usual_base
             name = usual_name
     if shift:
-        name = "log1p" if name == "log" else f"{name} of 1 + target"
+        if name == "log":
+            name = "log1p"
+        else:
+            name = f"{name} of 1 + target"
     return replace(scale, name=name, base=base, shift=shift)

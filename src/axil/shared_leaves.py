@@ -40,8 +40,9 @@ def similarity(
 ) -> FloatArray | tuple[FloatArray, NDArray[np.int64]]:
     """Return the share of a model's trees in which rows of X and rows of ``other`` share a leaf.
 
-    A similarity of 0 means no leaf in common, 1 the same leaf in every tree. axil looks at the trees alone. It needs no
-    training data and verifies nothing, so it also takes models that `Explainer` refuses, such as those for ranking or survival.
+    A similarity of 0 means no leaf in common, 1 the same leaf in every tree. axil looks at the
+    trees alone. It needs no training data and verifies nothing, so it also takes models that
+    `Explainer` refuses, such as those for ranking or survival.
 
     Parameters
     ----------
@@ -52,9 +53,11 @@ def similarity(
     other : table, optional
         m rows to compare them with; X itself by default.
     k : int, optional
-        Only the k most similar rows of ``other`` for each row of X. Nothing of the size n m is then made.
+        Only the k most similar rows of ``other`` for each row of X. Nothing of the size n m is then
+        made.
     tree_weights : array of shape (T,), optional
-        How much each tree counts, from 0 up; all alike by default. T counts the trees of all outputs.
+        How much each tree counts, from 0 up; all alike by default. T counts the trees of all
+        outputs.
     n_threads, memory_limit, device
         As in `Explainer`.
 
@@ -119,25 +122,28 @@ def novelty(
 ) -> FloatArray:
     """Return how far each row of X lies outside the training rows that share its leaves.
 
-    A tree sends a row that lies beyond all training rows to the leaf at the edge. Its prediction, its weights and its
-    similarity may not change. So each leaf gets a box: the lowest and the highest value of every feature among its training
-    rows. A row inside its boxes in all trees has novelty 0. A row outside adds ``log(1 + d)`` for each feature, where d is the
-    distance from the box in standard deviations of the feature over the training rows. The novelty is the mean over trees. It
-    tells rows of another kind from rows of the same kind (experiments/novelty.py). That a row is inside says nothing about its
-    error.
+    A tree sends a row that lies beyond all training rows to the leaf at the edge. Its prediction,
+    its weights and its similarity may not change. So each leaf gets a box: the lowest and the
+    highest value of every feature among its training rows. A row inside its boxes in all trees has
+    novelty 0. A row outside adds ``log(1 + d)`` for each feature, where d is the distance from the
+    box in standard deviations of the feature over the training rows. The novelty is the mean over
+    trees. It tells rows of another kind from rows of the same kind (experiments/novelty.py). That a
+    row is inside says nothing about its error.
 
     Parameters
     ----------
     model : object
         A fitted model of trees, or a pipeline that ends in one.
     X : table
-        n rows, with the columns of the fit. Columns that are no numbers have no box and are left out.
+        n rows, with the columns of the fit. Columns that are no numbers have no box and are left
+        out.
     X_train : table
         The rows that the model was fitted on, or any others that support it.
     held_out : table, optional
-        Rows of the same kind as X_train that the model was not fitted on. With these the answer is the share of them that is
-        less novel than each row of X: near 1 the row is unlike all of them. Training rows among them are left out with a
-        warning; where most are, this is an error.
+        Rows of the same kind as X_train that the model was not fitted on. With these the answer is
+        the share of them that is less novel than each row of X: near 1 the row is unlike all of
+        them. Training rows among them are left out with a warning; where most are, this is an
+        error.
     n_threads, memory_limit
         As in `Explainer`.
 
@@ -215,8 +221,13 @@ def _numeric_columns(table: Any) -> FloatArray:
             for name, dtype in frame.schema.items()
             if dtype.is_numeric()
         ]
-        return np.stack(columns, axis=1) if columns else np.zeros((len(frame), 0))
-    dense = table.toarray() if inputs.is_sparse(table) else table
+        if columns:
+            return np.stack(columns, axis=1)
+        return np.zeros((len(frame), 0))
+    if inputs.is_sparse(table):
+        dense = table.toarray()
+    else:
+        dense = table
     if dense.dtype.kind not in "biuf":
         return np.zeros((len(dense), 0))
     return np.asarray(dense, dtype=np.float64)

@@ -85,14 +85,16 @@ def refits(
 ) -> Stability:
     """Fit an estimator n times in earnest, and return how far its predictions of X_new scatter.
 
-    All other answers of axil keep the tree structure fixed. A refit chooses its own splits, and moves predictions by more
-    than one row does. Where the scatter of refits is larger than a change that `without` or `what_if` finds, nobody will see
-    that change in a retrained model. The cost is that of n fits.
+    All other answers of axil keep the tree structure fixed. A refit chooses its own splits, and
+    moves predictions by more than one row does. Where the scatter of refits is larger than a change
+    that `without` or `what_if` finds, nobody will see that change in a retrained model. The cost is
+    that of n fits.
 
     Parameters
     ----------
     estimator : estimator
-        Any with ``fit``, ``predict`` and ``get_params`` as scikit-learn has them. It is copied, not fitted.
+        Any with ``fit``, ``predict`` and ``get_params`` as scikit-learn has them. It is copied, not
+        fitted.
     X : table
         The training rows.
     y : array of shape (n_train,) or (n_train, K)
@@ -102,8 +104,8 @@ def refits(
     n : int, default 20
         The number of refits.
     method : "bootstrap" or "seed", default "bootstrap"
-        Refits to rows drawn with replacement, with other seeds where the estimator has any; or to the same rows with other
-        seeds alone, which moves only models that draw rows or features.
+        Refits to rows drawn with replacement, with other seeds where the estimator has any; or to
+        the same rows with other seeds alone, which moves only models that draw rows or features.
     sample_weight : array of shape (n_train,), optional
         The weights of the fit.
     random_state : int, default 0
@@ -156,7 +158,10 @@ def refits(
         parameters = dict.fromkeys(seeds, int(rng.integers(0, MAX_SEED)))
         if parameters:
             refitted.set_params(**parameters)
-        row_weights = {} if weights is None else {"sample_weight": weights[rows]}
+        if weights is None:
+            row_weights = {}
+        else:
+            row_weights = {"sample_weight": weights[rows]}
         refitted.fit(inputs.take_rows(X, rows), _targets_at(y, rows), **row_weights)
         results.append(_predictions(refitted, X_new, classes))
     predictions = np.stack(results)
@@ -191,7 +196,9 @@ def _check_estimator(estimator: Any) -> None:
 
 def _with_shape(X: Any) -> Any:
     """Return rows that can be taken by position."""
-    return X if hasattr(X, "shape") else np.asarray(X)
+    if hasattr(X, "shape"):
+        return X
+    return np.asarray(X)
 
 
 def _targets_at(y: Any, rows: IntArray) -> Any:

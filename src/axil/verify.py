@@ -1,7 +1,8 @@
 """From a fitted model and its training data to the verified model of its kind.
 
-The loss and the rule of the leaf values decide the kind: predictions that are weighted sums of the targets have weights, other
-boosted trees have score contributions, and smooth learners have derivatives.
+The loss and the rule of the leaf values decide the kind: predictions that are weighted sums of the
+targets have weights, other boosted trees have score contributions, and smooth learners have
+derivatives.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ _NO_INVERSE = (
 def make_verified_model(given: FitInputs) -> InMemory:
     """Return the verified model of a fitted model on its training data.
 
-    An ``objective`` or a ``loss`` is for a model without exact weights, so such a model is not asked for them.
+    An ``objective`` or a ``loss`` is for a model without exact weights, so such a model is not
+    asked for them.
     """
     adapter: Model | None = None
     if given.objective is not None or given.loss is not None:
@@ -80,7 +82,8 @@ def _member_model(given: FitInputs) -> InMemory:
 
 def exact_model(adapter: Model, given: FitInputs) -> ExactModel:
     """Return the verified model of predictions that are weighted sums of the targets."""
-    as_given, limits = (given.X, given.y), given.limits
+    as_given = (given.X, given.y)
+    limits = given.limits
     try:
         X = owned_rows(inputs.as_features(given.X, adapter, "X_train"))
     except InputError as error:
@@ -88,7 +91,8 @@ def exact_model(adapter: Model, given: FitInputs) -> ExactModel:
     n_rows = X.shape[0]
     if n_rows == 0:
         raise InputError("X_train has no rows; expected the rows that the model was fitted on.")
-    repeated, missing = adapter.repeats_targets, adapter.missing_targets
+    repeated = adapter.repeats_targets
+    missing = adapter.missing_targets
     classes = inputs.coding_of(adapter)
     targets = owned(
         inputs.as_targets(

@@ -73,7 +73,9 @@ class Reading:
         """The kind of its numbers; None: axil does not know the model."""
         if self.adapter is not None:
             return self.adapter.kind
-        return None if self.not_exact is None else Kind.DERIVATIVE
+        if self.not_exact is None:
+            return None
+        return Kind.DERIVATIVE
 
 
 def examine(model: Any) -> Reading:
@@ -246,5 +248,10 @@ def around(model: object) -> str:
 
 def fingerprint(model: Any, objective: Any = None) -> str:
     """Return the fingerprint of a fitted model of any kind; equal models have equal ones."""
-    adapter = examine(model).adapter if objective is None else find_by_gradients(model, objective)
-    return "" if adapter is None else adapter.fingerprint
+    if objective is None:
+        adapter = examine(model).adapter
+    else:
+        adapter = find_by_gradients(model, objective)
+    if adapter is None:
+        return ""
+    return adapter.fingerprint

@@ -19,7 +19,9 @@ def compact(bags: FloatArray) -> NDArray[Any]:
     """Return draw counts (N, T) in one byte each where they are whole numbers that fit, else as they are."""
     with np.errstate(invalid="ignore"):
         small = bags.astype(np.uint8)
-    return small if np.array_equal(small, bags) else bags
+    if np.array_equal(small, bags):
+        return small
+    return bags
 
 
 class RecordedBags:

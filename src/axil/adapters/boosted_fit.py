@@ -1,9 +1,11 @@
 """BoostedFit: all that a library says about fitted trees, for every library and every loss.
 
-A fit starts from initial scores and offsets. In every round the library computes the negative gradients and the hessians of
-the loss at the scores reached so far, gives each leaf of the round's trees a value from the sums of its rows, and adds the
-trees to the scores. `Schedule` says which trees belong to a round, which output they serve and how much of them is added;
-the loss says what the gradients are. Squared error is the loss whose gradients are residuals and whose hessians are one.
+A fit starts from initial scores and offsets. In every round the library computes the negative
+gradients and the hessians of the loss at the scores reached so far, gives each leaf of the round's
+trees a value from the sums of its rows, and adds the trees to the scores. `Schedule` says which
+trees belong to a round, which output they serve and how much of them is added; the loss says what
+the gradients are. Squared error is the loss whose gradients are residuals and whose hessians are
+one.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ from axil.trees.losses import Loss, Squared
 class RowGradients:
     """The gradients by which a sampler may choose rows."""
 
-    #: (N, K) minus the gradients of the loss by the scores. With hessians they are multiplied by the row weights
+    #: (N, K) minus the gradients of the loss by the scores. With hessians they are multiplied by
+    #: the row weights
     negative: FloatArray
     hessians: FloatArray | None = (
         None  #: (N, K), multiplied by the row weights; None: residuals of squared error, all one
@@ -76,7 +79,8 @@ class Sampler(Protocol):
 class Placement(Protocol):
     """The leaves that training rows had in the fit, where predictions of the same rows are made in others.
 
-    A library that encodes categories by the targets of the rows before, and predicts by those of all rows, needs it.
+    A library that encodes categories by the targets of the rows before, and predicts by those of
+    all rows, needs it.
     """
 
     @property
@@ -111,13 +115,15 @@ class Smoothing(Protocol):
 class Schedule:
     """The rounds and outputs of T trees, and how the trees add up to scores.
 
-    With ``v_t`` the value of a row's leaf in tree t before the learning rate, the scores that round r sees are
+    With ``v_t`` the value of a row's leaf in tree t before the learning rate, the scores that round
+    r sees are
 
         initial_shares[r] * initial + offsets + sum over t of tree_shares[r, t] * v_t
 
-    and the last row of both tables makes predictions. Plain boosting needs no tables: a tree counts with its learning
-    rate from the round after its own on. In a forest of averaged trees no tree sees another. DART takes trees out of the
-    scores and puts them back smaller; model shrinkage scales all trees before a new one is added.
+    and the last row of both tables makes predictions. Plain boosting needs no tables: a tree counts
+    with its learning rate from the round after its own on. In a forest of averaged trees no tree
+    sees another. DART takes trees out of the scores and puts them back smaller; model shrinkage
+    scales all trees before a new one is added.
     """
 
     learning_rates: (
@@ -167,7 +173,9 @@ class Schedule:
     @property
     def shares_of_initial(self) -> FloatArray:
         """(R + 1,): ``initial_shares``, also where they are all one."""
-        return np.ones(self.n_rounds + 1) if self.initial_shares is None else self.initial_shares
+        if self.initial_shares is None:
+            return np.ones(self.n_rounds + 1)
+        return self.initial_shares
 
     @property
     def coefficients(self) -> Coefficients | None:
@@ -178,7 +186,9 @@ class Schedule:
 
     def column(self, output: int) -> int:
         """Return the column of ``leaf_values`` that has the values for an output."""
-        return output if self.outputs is None else 0
+        if self.outputs is None:
+            return output
+        return 0
 
     def outputs_served(self, tree: int) -> slice:
         """Return the outputs that a tree serves, as a slice of all."""
@@ -189,7 +199,9 @@ class Schedule:
 
     def outputs_of(self, tree: int, n_outputs: int) -> list[int]:
         """Return the outputs that a tree serves."""
-        return list(range(n_outputs)) if self.outputs is None else [int(self.outputs[tree])]
+        if self.outputs is None:
+            return list(range(n_outputs))
+        return [int(self.outputs[tree])]
 
 
 @dataclass(frozen=True)
@@ -203,7 +215,8 @@ class BoostedFit:
     """
 
     n_leaves: NDArray[np.int64]  #: (T,)
-    #: (L, K), or (L, 1) where each tree serves one output: what each leaf adds to a prediction, learning rates included
+    #: (L, K), or (L, 1) where each tree serves one output: what each leaf adds to a prediction,
+    #: learning rates included
     leaf_values: FloatArray
     leaf_counts: (
         NDArray[np.int64] | None
@@ -211,18 +224,21 @@ class BoostedFit:
     leaf_weights: FloatArray | None  #: (L,) their total weight * draw, where the model says
     l2: FloatArray  #: (L,) what regularisation adds to the leaf's denominator
     schedule: Schedule
-    #: (K,) the constants that scores start from; None: the link of the weighted means of the targets
+    #: (K,) the constants that scores start from; None: the link of the weighted means of the
+    #: targets
     base: FloatArray | None
     base_value: FloatArray  #: (K,) that start as numbers
     loss: Loss = Squared()  # noqa: RUF009 - a frozen value
     l1: float = 0.0  #: by how much a sum is moved towards zero
     max_step: float = np.inf  #: the largest |value| of a leaf before the learning rate
-    #: where H is less than this, a value of exactly zero is the library's doing, not that of the data; inf: not known
+    #: where H is less than this, a value of exactly zero is the library's doing, not that of the
+    #: data; inf: not known
     min_hessian: float = 0.0
     nodes: Nodes | None = (
         None  #: where leaf values depend on more than their own rows, or inner nodes are evidence
     )
-    #: the nodes of averaged trees, whose values leaves without rows have; None: they have the values of their roots
+    #: the nodes of averaged trees, whose values leaves without rows have; None: they have the
+    #: values of their roots
     ancestors: Ancestors | None = None
     chains: Chains | None = None  #: along which values must rise
     smoothing: Smoothing | None = (
@@ -230,7 +246,8 @@ class BoostedFit:
     )
     steps: int | FloatArray = 1  #: Newton steps, of all leaves or (L,) of each
     l2_by_weight: bool = False  #: whether l2 is in proportion to the mean weight of all rows
-    #: (N,) the weights whose mean l2 is in proportion to, where rows have no weight for want of a target; None: ``row_weights``
+    #: (N,) the weights whose mean l2 is in proportion to, where rows have no weight for want of a
+    #: target; None: ``row_weights``
     scaling_weights: FloatArray | None = None
     row_weights: FloatArray | None = (
         None  #: (N,) weights that the fit used in place of the sample weights
@@ -242,17 +259,19 @@ class BoostedFit:
     class_counts: ClassCounts | None = None
     held_out: BoolArray | None = None  #: (N,) rows that took no part in the fit (early stopping)
     sampler: Sampler | None = None
-    #: where a leaf's value is a percentile of its drawn rows' residuals; there is no regularisation then
+    #: where a leaf's value is a percentile of its drawn rows' residuals; there is no regularisation
+    #: then
     ranks: Ranks | None = None
     cut: Cut | None = None  #: where residuals are cut off before they are added up; takes K = 1
     based: bool = False  #: whether the first tree is the base: see `Adapter.starts_with_base`
-    averages: bool = False  #: whether trees are averaged, so that a leaf without rows takes the value of a node above it
+    #: whether trees are averaged, so that a leaf without rows takes the value of a node above it
+    averages: bool = False
     #: (L,) what the library adds to the values as it prints them: a base in the first tree's
     printed_shift: FloatArray | float = 0.0
     #: (L,) how far sums in single precision, in an order that is not known, leave values off
     value_slack: FloatArray | float = 0.0
-    #: (L,) sums of row weight times hessian over each leaf's rows, and over its outputs where these share trees, as the
-    #: library recorded them; None: it did not
+    #: (L,) sums of row weight times hessian over each leaf's rows, and over its outputs where these
+    #: share trees, as the library recorded them; None: it did not
     leaf_hessians: FloatArray | None = None
     score_precision: type[np.floating[Any]] = (
         np.float64
@@ -267,7 +286,9 @@ class BoostedFit:
     placement: Placement | None = (
         None  #: None: training rows had the leaves that `Adapter.assign` gives them
     )
-    initial_held: str = ""  #: why the initial scores do not follow the targets in a replay; empty: they do, or are constants
+    #: why the initial scores do not follow the targets in a replay; empty: they do, or are
+    #: constants
+    initial_held: str = ""
     no_derivative: str = ""  #: why there are no derivatives by the targets; empty: there are
 
     @property
@@ -297,12 +318,16 @@ class BoostedFit:
         if self.nodes is None:
             return None
         rule = NodeRule(*settings, nodes=self.nodes)
-        return rule if rule.couples_leaves else None
+        if rule.couples_leaves:
+            return rule
+        return None
 
     @property
     def draw_type(self) -> type[np.generic] | None:
         """The type that holds how often, or with what factor, rows are drawn; None: all rows, always."""
-        return None if self.sampler is None else self.sampler.dtype
+        if self.sampler is None:
+            return None
+        return self.sampler.dtype
 
     def with_learning_rates(self, learning_rates: FloatArray) -> BoostedFit:
         """Return the fit with these learning rates, (T,)."""

@@ -39,7 +39,9 @@ def class_weight_rule(model: GradientTrees) -> ClassWeightRule | None:
 
 def one_hot(targets: FloatArray) -> FloatArray:
     """Return the classes of rows, (N, C), from targets (N, K); of two classes K is 1."""
-    return np.hstack([1 - targets, targets]) if targets.shape[1] == 1 else targets
+    if targets.shape[1] == 1:
+        return np.hstack([1 - targets, targets])
+    return targets
 
 
 def weights_of_classes(
@@ -56,16 +58,21 @@ def weights_of_classes(
     weights : (N,) array or None
         The sample weights of these rows.
     count : bool
-        Whether the library's rule counts the weights from these rows, even where the model states those of its own fit.
+        Whether the library's rule counts the weights from these rows, even where the model states
+        those of its own fit.
     """
     setting = model.class_weight
     if setting is None or model.classes is None:
         return None
-    rule, n_classes = class_weight_rule(model), max(targets.shape[1], 2)
+    rule = class_weight_rule(model)
+    n_classes = max(targets.shape[1], 2)
     if rule is None or not (count or isinstance(setting, str)):
         return np.array([float(setting.get(k, 1.0)) for k in range(n_classes)])
     hot = one_hot(targets)
-    sample_weights = np.ones(len(hot)) if weights is None else weights
+    if weights is None:
+        sample_weights = np.ones(len(hot))
+    else:
+        sample_weights = weights
     return rule(hot.sum(axis=0), sample_weights @ hot)
 
 

@@ -53,7 +53,8 @@ __all__ = [
 DENSE_ROWS = 1 << 14  # of sparse rows whose values are looked at together
 
 
-#: From the numbers of rows of all classes, (C,), and the sums of their sample weights, (C,), the weight of each class.
+#: From the numbers of rows of all classes, (C,), and the sums of their sample weights, (C,), the
+#: weight of each class.
 ClassWeightRule = Callable[[FloatArray, FloatArray], FloatArray]
 
 
@@ -104,7 +105,10 @@ class Totals:
         cls, targets: FloatArray, weights: FloatArray | None, offsets: FloatArray | None
     ) -> Totals:
         """The totals of rows with targets (N, K) and weights (N,)."""
-        weighted = targets if weights is None else targets * weights[:, None]
+        if weights is None:
+            weighted = targets
+        else:
+            weighted = targets * weights[:, None]
         return cls(
             n_rows=len(targets),
             weight=float(len(targets) if weights is None else weights.sum()),
@@ -148,9 +152,9 @@ class LeafTotals:
 class TrainingRows:
     """The training rows, checked; as an adapter reads them, targets, weights and offsets are rounded as its library does.
 
-    Most models are read with the totals alone, and rows that lie on several machines have nothing else (see `axil.dask`). Where a
-    model's leaves have to show what it does not state, it is read, walked through with the rows, and read again with what its
-    leaves were made of.
+    Most models are read with the totals alone, and rows that lie on several machines have nothing
+    else (see `axil.dask`). Where a model's leaves have to show what it does not state, it is read,
+    walked through with the rows, and read again with what its leaves were made of.
     """
 
     X: Any
@@ -160,7 +164,8 @@ class TrainingRows:
     bags: FloatArray | None = (
         None  #: (N, T) how often each row was drawn for each tree, where that was recorded
     )
-    #: of each entry of the trees, once the rows were walked through the fit, for an adapter that ``settles`` by them
+    #: of each entry of the trees, once the rows were walked through the fit, for an adapter that
+    #: ``settles`` by them
     leaf_totals: list[LeafTotals] | None = None
     #: (T, N) the leaves of the rows, which a file keeps in place of their features
     leaves: NDArray[np.unsignedinteger[Any]] | None = None
@@ -186,7 +191,8 @@ class FittedSmoother:
     weighs_squares: bool = (
         False  #: whether sample weights multiply the squared errors that the solution minimises
     )
-    undeletable: str = ""  #: why the deletion of a row is not computed; empty: it is, where squared errors are weighted
+    #: why the deletion of a row is not computed; empty: it is, where squared errors are weighted
+    undeletable: str = ""
 
 
 class Model(Protocol):
@@ -198,7 +204,8 @@ class Model(Protocol):
     library: str  #: for messages
     form: Form
     kind: Kind = Kind.EXACT  #: the numbers that the loss and the rule of the leaf values allow
-    #: the setting by which the predictions are no weighted sums of the targets; None: they are, or nobody asked
+    #: the setting by which the predictions are no weighted sums of the targets; None: they are, or
+    #: nobody asked
     not_exact: UnsupportedModelError | None = None
     n_features: int
     feature_names: list[str] | None = None  #: None where the model was fitted without names
@@ -225,12 +232,16 @@ class Model(Protocol):
         None  #: how many rows it was fitted on, where that must be known beforehand
     )
     refused_draws: UnsupportedModelError | None = None  #: raised unless the user gives the draws
-    #: whether a query's offset stands in for the base, and `predictions` takes offsets (n, K) beside rows; else it is added
+    #: whether a query's offset stands in for the base, and `predictions` takes offsets (n, K)
+    #: beside rows; else it is added
     offset_replaces_base: bool = False
-    encodings: int = 0  #: of categories by the targets, by which training rows had other leaves than predictions have
-    #: whether rows weigh otherwise for each class, so that a row of another class would have another weight
+    #: of categories by the targets, by which training rows had other leaves than predictions have
+    encodings: int = 0
+    #: whether rows weigh otherwise for each class, so that a row of another class would have
+    #: another weight
     weighs_classes: bool = False
-    #: what the library does with a category that no training row has, in words; empty: it refuses it, or it is not known
+    #: what the library does with a category that no training row has, in words; empty: it refuses
+    #: it, or it is not known
     unseen: str = ""
     #: of the targets that it was fitted to, and of `predictions`, where it transforms them itself
     scale: TargetScale = IDENTITY
@@ -240,11 +251,13 @@ class Model(Protocol):
     about_predictions: str = ""
     #: what makes probabilities of scores, besides the link; None: nothing does
     calibration: ScoreCalibration | None = None
-    #: whether the trees begin with the base, a tree of one leaf: a percentile of the targets, where they do not start from a mean
+    #: whether the trees begin with the base, a tree of one leaf: a percentile of the targets, where
+    #: they do not start from a mean
     starts_with_base: bool = False
     #: whether that base is a percentile which predictions from an offset leave out
     starts_with_percentile: bool = False
-    #: the categories of columns that the fit had as categories, by name; empty where the model does not state them
+    #: the categories of columns that the fit had as categories, by name; empty where the model does
+    #: not state them
     categories: Mapping[str, list[Any]] = MappingProxyType({})
 
     def spelling(self, name: str) -> str:
@@ -282,7 +295,8 @@ class Adapter(Model, Protocol):
     records_other_weights: bool = (
         False  #: whether it may record sums of other weights than the rows of a leaf have
     )
-    settles: bool = False  #: whether `trees` is asked again, with the leaf totals, for what the model does not state
+    #: whether `trees` is asked again, with the leaf totals, for what the model does not state
+    settles: bool = False
 
     @property
     def routes(self) -> Routes | Ways | None:
@@ -311,9 +325,9 @@ class Adapter(Model, Protocol):
 class GradientTrees(Adapter, Protocol):
     """Boosted trees, read by the gradients of the loss that they were fitted to; ``trees`` gives one entry for all outputs.
 
-    With g and h the first and second derivatives of a row's loss by its score, and G and H their sums over a leaf's rows, each
-    times weight * factor * draw, a leaf's value before the rate is ``-soft(G, l1) / (H + l2)``, clipped at ``max_step``. The
-    targets of classes are 0 and 1.
+    With g and h the first and second derivatives of a row's loss by its score, and G and H their
+    sums over a leaf's rows, each times weight * factor * draw, a leaf's value before the rate is
+    ``-soft(G, l1) / (H + l2)``, clipped at ``max_step``. The targets of classes are 0 and 1.
     """
 
     kind: Kind = Kind.ADDITIVE
@@ -323,7 +337,8 @@ class GradientTrees(Adapter, Protocol):
     numbered_classes: int = 0
     #: weights by the numbers of the classes, or "balanced"; None: all are one
     class_weight: Any = None
-    #: how the library counts ``class_weight`` from the rows, where the model states the weights as numbers
+    #: how the library counts ``class_weight`` from the rows, where the model states the weights as
+    #: numbers
     counts_classes_by: ClassWeightRule | None = None
     #: whether `label_factors` are counted from the labels of all rows
     balances_labels: bool = False
@@ -348,15 +363,17 @@ class Defaults(ReadsRows, Model):
 class SmootherModel(Defaults):
     """Base class for adapters of linear smoothers, whose predictions are ``coordinates(X) @ solution @ targets``.
 
-    An adapter defines ``library``, ``n_features``, ``tolerance``, ``fingerprint``, ``predictions(X)``, ``causes(what)``, and
-    the two members below that have no default: ``coordinates`` and ``smoother``.
+    An adapter defines ``library``, ``n_features``, ``tolerance``, ``fingerprint``,
+    ``predictions(X)``, ``causes(what)``, and the two members below that have no default:
+    ``coordinates`` and ``smoother``.
     """
 
     form: Form = Form.SMOOTHER
-    widest: float = 1e-6  #: what ``tolerance`` may grow to where the library's own solver is no closer to the solution
+    #: what ``tolerance`` may grow to where the library's own solver is no closer to the solution
+    widest: float = 1e-6
 
-    #: (X, weights) -> the smoother on the training rows X with these sample weights; a list of one for each output where
-    #: outputs have different weights
+    #: (X, weights) -> the smoother on the training rows X with these sample weights; a list of one
+    #: for each output where outputs have different weights
     smoother: Callable[..., FittedSmoother | list[FittedSmoother]]
 
     def row_weights(self, targets: FloatArray, weights: FloatArray | None) -> FloatArray | None:
@@ -405,12 +422,18 @@ class TreeModel(Defaults, Adapter):
         if self.routes is None or not X.shape[0]:
             out[...] = self.leaves(X).T
             return
-        step = (
-            DENSE_ROWS if sparse.issparse(X) else X.shape[0]
-        )  # of sparse rows some at a time are made dense
+        # of sparse rows some at a time are made dense
+        if sparse.issparse(X):
+            step = DENSE_ROWS
+        else:
+            step = X.shape[0]
         for first in range(0, X.shape[0], step):
-            rows = X if step == X.shape[0] else X[first : first + step]
-            table, own = self.table(rows), out[:, first : first + step]
+            if step == X.shape[0]:
+                rows = X
+            else:
+                rows = X[first : first + step]
+            table = self.table(rows)
+            own = out[:, first : first + step]
             if table is None or not self.routes.assign(table, own, n_threads, backend):
                 own[...] = self.leaves(rows).T
 
@@ -428,7 +451,9 @@ class TreeModel(Defaults, Adapter):
         """(n, T): the leaves."""
         if self.routes is None:
             found: NDArray[np.integer[Any]] = self.leaves(X)
-            return np.pad(found, ((0, 0), (1, 0))) if self.starts_with_base else found
+            if self.starts_with_base:
+                return np.pad(found, ((0, 0), (1, 0)))
+            return found
         leaves = np.empty(
             (self.routes.n_trees + self.starts_with_base, X.shape[0]), dtype=np.uint16
         )

@@ -102,7 +102,10 @@ def usable(path: object, data: object = None) -> Iterator[None]:
     except (AxilError, MemoryError):
         raise
     except Exception as error:
-        beside = "" if data is None else f" on the rows of {data}"
+        if data is None:
+            beside = ""
+        else:
+            beside = f" on the rows of {data}"
         raise InputError(
             f"The model in {path} was read but cannot be used{beside} ({_first_line(error)}). The "
             "file may be damaged, or written by another version of its library: save the model "

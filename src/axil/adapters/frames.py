@@ -20,12 +20,16 @@ def as_frame(X: Any) -> nw.DataFrame[Any] | None:
     if sparse.issparse(X):
         return None
     frame = nw.from_native(X, eager_only=True, pass_through=True)
-    return frame if isinstance(frame, nw.DataFrame) else None
+    if isinstance(frame, nw.DataFrame):
+        return frame
+    return None
 
 
 def compressed(X: Any) -> Any:
     """Return a sparse matrix or array as a csc or csr matrix, which every version of a library takes."""
-    return sparse.csc_matrix(X) if X.format == "csc" else sparse.csr_matrix(X)
+    if X.format == "csc":
+        return sparse.csc_matrix(X)
+    return sparse.csr_matrix(X)
 
 
 def word_columns(frame: nw.DataFrame[Any]) -> list[str]:
@@ -74,7 +78,9 @@ def array_of_floats(X: Any) -> NDArray[np.floating[Any]] | None:
     """
     if not isinstance(X, np.ndarray) or X.dtype.kind not in "biuf":
         return None
-    return X if X.dtype in (np.float32, np.float64) else X.astype(np.float32)
+    if X.dtype in (np.float32, np.float64):
+        return X
+    return X.astype(np.float32)
 
 
 def single_table(X: Any) -> NDArray[np.floating[Any]] | None:

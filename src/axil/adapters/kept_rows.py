@@ -11,7 +11,8 @@ from scipy import sparse
 from axil.arrays import FloatArray
 from axil.errors import ExactnessError
 
-SAME = 1e-6  # of a column's range: a transformer may compute the rows it is fitted on otherwise than later ones
+# of a column's range: a transformer may compute the rows it is fitted on otherwise than later ones
+SAME = 1e-6
 ROUNDING = 1e3  # roundings of the largest value, which a transformer may mix into any column
 
 
@@ -84,7 +85,9 @@ def _first_difference(model_rows: NDArray[Any], rows: NDArray[Any]) -> tuple[int
         agree |= np.isnan(model_rows) & np.isnan(rows)
         differ = ~agree
     places = np.argwhere(differ)
-    return (int(places[0, 0]), int(places[0, 1])) if len(places) else None
+    if len(places):
+        return (int(places[0, 0]), int(places[0, 1]))
+    return None
 
 
 def _first_sparse_difference(model_rows: Any, rows: Any) -> tuple[int, int] | None:
@@ -104,5 +107,8 @@ def _first_sparse_difference(model_rows: Any, rows: Any) -> tuple[int, int] | No
 
 def _slack(dtype: Any, spread: NDArray[Any], largest: float) -> FloatArray:
     """Return how far apart equal rows may be in each column, (p,)."""
-    rounding = float(np.finfo(dtype).eps) if np.dtype(dtype).kind == "f" else 0.0
+    if np.dtype(dtype).kind == "f":
+        rounding = float(np.finfo(dtype).eps)
+    else:
+        rounding = 0.0
     return np.asarray(SAME * spread.astype(np.float64) + ROUNDING * rounding * float(largest))

@@ -58,7 +58,10 @@ class Member:
 
     def weights(self, weights: FloatArray | None) -> FloatArray | None:
         """Return the sample weights of its own rows, from those (N,) of all."""
-        own_weights = weights if self.weighted else None
+        if self.weighted:
+            own_weights = weights
+        else:
+            own_weights = None
         if self.draws is not None and own_weights is None:
             own_weights = self.draws.astype(np.float64)
         elif self.draws is not None and own_weights is not None:
@@ -110,7 +113,10 @@ class SumModel(Defaults):
         self.takes_text = columns.takes_text
         self.classes = classes
         has_one_per_output = members[0].output is not None
-        self.n_outputs = len(members) if has_one_per_output else members[0].model.n_outputs
+        if has_one_per_output:
+            self.n_outputs = len(members)
+        else:
+            self.n_outputs = members[0].model.n_outputs
         self.encodings = sum(member.model.encodings for member in members)
         self.weighs_classes = any(member.model.weighs_classes for member in members)
         self.tolerance = max(member.model.tolerance for member in members)
@@ -125,7 +131,9 @@ class SumModel(Defaults):
         return str(self._columns.spelling(name))
 
     def _rows(self, X: Any) -> Any:
-        return X if self._read is None else self._read(X)
+        if self._read is None:
+            return X
+        return self._read(X)
 
     def rows_of(self, X: Any) -> list[Any]:
         """Return the rows of X as each of the members gets them."""

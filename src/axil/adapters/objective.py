@@ -30,7 +30,9 @@ class TrainingSet:
 
     def get_weight(self) -> Any:
         """(N,), or what the library gives where there are none."""
-        return None if self.weight is None else self.weight.copy()
+        if self.weight is None:
+            return None
+        return self.weight.copy()
 
     def num_data(self) -> int:
         """N, as LightGBM spells it."""
@@ -46,7 +48,9 @@ class Objective:
     """A function that returns gradients and hessians, and how it is called."""
 
     function: Callable[..., Any]
-    native: bool  #: called as (scores, data set), as of a Booster; else as (labels, scores, ...), as of an estimator
+    #: called as (scores, data set), as of a Booster; else as (labels, scores, ...), as of an
+    #: estimator
+    native: bool
 
     def loss(
         self, targets: FloatArray, weights: FloatArray | None, precision: Any, no_weights: Any
@@ -64,8 +68,12 @@ class Objective:
 
     def call(self, scores: Any, rows: TrainingSet) -> tuple[Any, Any]:
         """Gradients and hessians of these rows, as the function returns them."""
-        label, weight = rows.get_label(), rows.get_weight()
-        how = "scores, data set" if self.native else "labels, scores"
+        label = rows.get_label()
+        weight = rows.get_weight()
+        if self.native:
+            how = "scores, data set"
+        else:
+            how = "labels, scores"
         try:
             if self.native:
                 found = self.function(scores, rows)
@@ -92,5 +100,12 @@ def as_objective(given: Any, own: Any, native: bool) -> Objective | None:
         raise InputError(
             f"objective is {shown(given)}; expected the function that the model was fitted with."
         )
-    function = given if given is not None else own if callable(own) else None
-    return None if function is None else Objective(function, native)
+    if given is not None:
+        function = given
+    elif callable(own):
+        function = own
+    else:
+        function = None
+    if function is None:
+        return None
+    return Objective(function, native)

@@ -28,9 +28,15 @@ def with_base(
 ) -> BoostedFit:
     """The trees after one of a single leaf, the percentile ``start`` of the targets, which may be off by ``slack``.
 
-    None: the fit starts from a constant, which stays the base, and the first tree counts for nothing.
+    None: the fit starts from a constant, which stays the base, and the first tree counts for
+    nothing.
     """
-    c, size, rate = trees.schedule.coefficients, len(trees.n_leaves), 0.0 if start is None else 1.0
+    c = trees.schedule.coefficients
+    size = len(trees.n_leaves)
+    if start is None:
+        rate = 0.0
+    else:
+        rate = 1.0
     if c is not None:
         omega = np.zeros((size + 2, size + 1))
         omega[1:, 1:], omega[1:, 0] = c.omega, rate * c.beta
@@ -40,13 +46,13 @@ def with_base(
         )
 
     def before(first: float, rest: Any) -> Any:
-        return (
-            None
-            if rest is None
-            else np.concatenate([[first], np.broadcast_to(rest, len(trees.leaf_values))])
-        )
+        if rest is None:
+            return None
+        return np.concatenate([[first], np.broadcast_to(rest, len(trees.leaf_values))])
 
-    doubt, n_rows, weight = trees.explain_mismatch, rows.totals.n_rows, rows.totals.weight
+    doubt = trees.explain_mismatch
+    n_rows = rows.totals.n_rows
+    weight = rows.totals.weight
     if trees.held_out is not None:
         n_rows -= int(trees.held_out.sum())
         weight = float(n_rows if rows.weights is None else rows.weights[~trees.held_out].sum())

@@ -78,7 +78,9 @@ class PipelineAdapter(Around):
 
     def __getattr__(self, name: str) -> Any:
         attribute = super().__getattr__(name)
-        return partial(self.through, attribute) if name in TAKES_ROWS else attribute
+        if name in TAKES_ROWS:
+            return partial(self.through, attribute)
+        return attribute
 
     def through(self, method: Callable[..., Any], X: Any, *arguments: Any) -> Any:
         """Call a method of the last step's adapter with transformed rows."""
@@ -102,7 +104,9 @@ def _first_fitted(step: Any) -> Any:
     "passthrough" and None, also in pipelines of their own, hand columns on unseen.
     """
     if not _is_pipeline(step):
-        return None if isinstance(step, str) else step
+        if isinstance(step, str):
+            return None
+        return step
     for _, inner_step in step.steps:
         first = _first_fitted(inner_step)
         if first is not None:
@@ -127,7 +131,9 @@ def _n_columns(step: Any) -> int:
 
 def last_step(model: Any) -> Any:
     """Return the last step of a fitted pipeline, None for any other object."""
-    return unwrapped(model.steps[-1][1]) if _is_pipeline(model) else None
+    if _is_pipeline(model):
+        return unwrapped(model.steps[-1][1])
+    return None
 
 
 def _is_pipeline(model: object) -> bool:
@@ -179,7 +185,9 @@ def search(model: Any, readers: list[Reader], together: str = "") -> Any:
         return adapter
     if last_step(model) is not None:
         adapter = search(model.steps[-1][1], readers, together)
-        return None if adapter is None else PipelineAdapter(model, adapter)
+        if adapter is None:
+            return None
+        return PipelineAdapter(model, adapter)
     for read in readers:
         adapter = read(model)
         if adapter is not None:

@@ -86,9 +86,14 @@ def by_name(
 
     def row(name: str, reason: str, condition: str) -> Refusal[R]:
         def find_name(reading: R) -> str:
-            return name if name in names_of(reading) else ""
+            if name in names_of(reading):
+                return name
+            return ""
 
-        advice = OWN_RANKING if reason is RANKED else instead
+        if reason is RANKED:
+            advice = OWN_RANKING
+        else:
+            advice = instead
         return Refusal(setting, find_name, reason, advice, condition, derivative)
 
     return tuple(row(name, reason, condition) for name, (reason, condition) in reasons.items())

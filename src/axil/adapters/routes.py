@@ -21,7 +21,9 @@ from axil.kernels.choose import host_backend
 
 MOST_THRESHOLDS = 65535  # of a column: ranks have two bytes
 MOST_LEAVES = 65535  # of a tree: leaf numbers have two bytes
-LARGE = 500  # nodes of a tree, in the mean: from here on it is faster to follow each row than to show all rows to each node
+# nodes of a tree, in the mean: from here on it is faster to follow each row than to show all rows
+# to each node
+LARGE = 500
 
 
 class SplitKind(IntEnum):

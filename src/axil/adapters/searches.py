@@ -18,7 +18,8 @@ __all__ = [
 ]
 
 _MISSING = object()
-CALIBRATED = "calibrated_classifiers_"  # the attribute of a CalibratedClassifierCV that has classifiers with their curves
+# the attribute of a CalibratedClassifierCV that has classifiers with their curves
+CALIBRATED = "calibrated_classifiers_"
 # Classes of scikit-learn that predict with one fitted model inside: the attribute that has it. A
 # threshold moves the class that is predicted, not the probability.
 _AROUND_ONE = {
@@ -63,7 +64,9 @@ def inside_of(model: Any) -> tuple[str, Any] | None:
     if inside is _MISSING:
         raise not_fitted(model)
     if name == CALIBRATED:
-        return None if len(inside) > 1 else (name, inside[0])
+        if len(inside) > 1:
+            return None
+        return (name, inside[0])
     return name, inside
 
 

@@ -21,8 +21,11 @@ class NoEffects(Effects):
     """The numbers of a shard without rows."""
 
     def __init__(self, output_groups: list[Sequence[int]], intercepts: FloatArray, first: int):
-        self._served, self.intercepts, self.first = output_groups, intercepts, first
-        self.n, self.shape = len(intercepts), (0, intercepts.shape[1])
+        self._served = output_groups
+        self.intercepts = intercepts
+        self.first = first
+        self.n = len(intercepts)
+        self.shape = (0, intercepts.shape[1])
         self.factors = np.zeros(self.shape)
 
     @property
@@ -49,15 +52,16 @@ class BlockEffects(Effects):
         backend: Backend | None = None,
         first: int = 0,
     ):
-        self._read, self.shape, self.n, self.factors, self.backend = (
-            read,
-            shape,
-            n,
-            factors,
-            backend,
-        )
+        self._read = read
+        self.shape = shape
+        self.n = n
+        self.factors = factors
+        self.backend = backend
         self.first = first
-        self.intercepts = np.zeros((n, shape[1])) if intercepts is None else intercepts
+        if intercepts is None:
+            self.intercepts = np.zeros((n, shape[1]))
+        else:
+            self.intercepts = intercepts
 
     def blocks(self) -> Iterator[tuple[Sequence[int], int, Any]]:
         for first, parts in self._read():
@@ -69,17 +73,13 @@ class Once(Effects):
     """Blocks that take a walk to read: sums over the rows are taken while they are read for something else."""
 
     def __init__(self, effects: BlockEffects, sizes: bool = True):
-        self._effects, self.n, self.shape, self.first = (
-            effects,
-            effects.n,
-            effects.shape,
-            effects.first,
-        )
-        self.factors, self.intercepts, self.backend = (
-            effects.factors,
-            effects.intercepts,
-            effects.backend,
-        )
+        self._effects = effects
+        self.n = effects.n
+        self.shape = effects.shape
+        self.first = effects.first
+        self.factors = effects.factors
+        self.intercepts = effects.intercepts
+        self.backend = effects.backend
         self.measured = sizes  #: whether somebody asks for sums of |effect|
         #: (n, K): what rows add to predictions; sums of |effect|
         self.total, self.sizes = np.zeros((2, self.n, self.shape[1]))
@@ -102,6 +102,7 @@ def derived(
 ) -> BlockEffects:
     """Derivatives (K, n, N) by the targets as effects; the intercept is what they leave over of the prediction."""
     made = np.stack([own @ y for own, y in zip(derivatives, targets.T)], axis=1)
-    shape, n = (len(targets), targets.shape[1]), len(predictions)
+    shape = (len(targets), targets.shape[1])
+    n = len(predictions)
     blocks = [(0, [own.T for own in derivatives])]
     return BlockEffects(lambda: iter(blocks), shape, n, predictions - made, targets, first=first)

@@ -1,7 +1,8 @@
 """Capabilities: which public methods a verified model refuses, with the reason and what to do instead.
 
-A model refuses a method because of its kind, because of the place of its training rows, or because of its own fit. The tables
-below list all methods that a kind or a place refuses. A model adds what only its own fit refuses.
+A model refuses a method because of its kind, because of the place of its training rows, or because
+of its own fit. The tables below list all methods that a kind or a place refuses. A model adds what
+only its own fit refuses.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ class Capabilities:
         Parameters
         ----------
         kind : Kind
-            The kind of the model. Its refusals come before those of the place, whose advice would not help.
+            The kind of the model. Its refusals come before those of the place, whose advice would
+            not help.
         location : Location
             Where the training rows are.
         has_features : bool
@@ -212,7 +214,7 @@ _BY_BOTH = {
     },
 }
 
-# -- refusals of single models ------------------------------------------------------------------------------------------
+# -- refusals of single models ---------------------------------------------------------------------
 
 #: Rows without a target of some outputs: methods that need a target of every row for every output.
 MISSING_TARGETS = _each(

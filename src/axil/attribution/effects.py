@@ -1,7 +1,8 @@
 """Effects: one number for each explained row, output and training row of one shard, handed on in blocks of rows.
 
-A shard is the training rows that lie in one place. A `Source` names the number. Subclasses of `Effects` have faster ways for what
-kernels do at once. `Attribution` has one method per quantity, and is the one place that tells quantities apart.
+A shard is the training rows that lie in one place. A `Source` names the number. Subclasses of
+`Effects` have faster ways for what kernels do at once. `Attribution` has one method per quantity,
+and is the one place that tells quantities apart.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ class Effects(ABC):
 
     def largest(self, wanted: Sequence[Largest]) -> FloatArray:
         """Fill the largest of each output, and return `made`."""
-        total, sparse = np.zeros((self.n, self.shape[1])), self.sparse()
+        total = np.zeros((self.n, self.shape[1]))
+        sparse = self.sparse()
         for outputs, first, block in self.blocks() if sparse is None else ():
             for output in outputs:
                 wanted[output].add(block, first)
@@ -74,7 +76,9 @@ class Effects(ABC):
         for outputs, numbers in sparse or ():
             for output in outputs:
                 wanted[output].add_sparse(numbers)
-        return total if sparse is None else self.made()
+        if sparse is None:
+            return total
+        return self.made()
 
     def dense(self) -> list[FloatArray]:
         """(n, rows), once for all outputs that share them, on the host."""
@@ -107,7 +111,8 @@ class Effects(ABC):
         found = [np.zeros((len(measures), self.n, own.shape[1])) for own in values]
         places = {outputs[0]: place for place, outputs in enumerate(self.output_groups)}
         for outputs, first, block in self.blocks():
-            place, numbers = places[outputs[0]], host(block)
+            place = places[outputs[0]]
+            numbers = host(block)
             for total, measure in zip(found[place], measures):
                 total += measure(numbers).T @ values[place][first : first + len(block)]
         return found
@@ -117,21 +122,26 @@ def numbers_at(
     effects: Effects, rows: NDArray[np.int64]
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """(n, K, k) the numbers of these rows (n, K, k), -1 for none; (n, K) what all rows add up to, and sums of |number|."""
-    n, n_outputs = effects.n, effects.shape[1]
+    n = effects.n
+    n_outputs = effects.shape[1]
     found, (total, sizes) = np.zeros(rows.shape), np.zeros((2, n, n_outputs))
-    sparse, asked = effects.sparse(), np.arange(n)[:, None]
+    sparse = effects.sparse()
+    asked = np.arange(n)[:, None]
     for outputs, numbers in sparse or ():
         for output in outputs:
             own = rows[:, output]
             picked = numbers[np.broadcast_to(asked, own.shape).ravel(), own.ravel()]
-            dense = (
-                picked.toarray() if issparse(picked) else np.asarray(picked)
-            )  # sparse from SciPy 1.15 on
+            # sparse from SciPy 1.15 on
+            if issparse(picked):
+                dense = picked.toarray()
+            else:
+                dense = np.asarray(picked)
             found[:, output] = np.where(own < 0, 0.0, dense.reshape(own.shape))
             sizes[:, output] = abs(numbers).sum(axis=1)
     for outputs, first, block in effects.blocks() if sparse is None else ():
         add_made(total, effects.factors, outputs, first, block)
-        own_sizes, numbers = host(abs(block).sum(axis=0)), host(block)
+        own_sizes = host(abs(block).sum(axis=0))
+        numbers = host(block)
         for output in outputs:
             sizes[:, output] += own_sizes
             at = rows[:, output] - first
@@ -150,7 +160,8 @@ def add_made(
             own = factors[first : first + block.shape[0], output]
             total[:, output] += (block if issparse(block) else host(block)).T @ own
         else:
-            summed = host(block.sum(axis=0)) if summed is None else summed
+            if summed is None:
+                summed = host(block.sum(axis=0))
             total[:, output] += summed
 
 
@@ -160,7 +171,8 @@ Q = TypeVar("Q", contravariant=True)  # what training rows are told of the expla
 class Attribution(ABC, Generic[Q]):
     """Training rows in one place, which can say what belongs to each of them and the explained rows.
 
-    A subclass defines the methods of the quantities that its kind of model has. `Capabilities` refuses all others before.
+    A subclass defines the methods of the quantities that its kind of model has. `Capabilities`
+    refuses all others before.
     """
 
     def effects(self, source: Source, query_batch: Q) -> Effects:

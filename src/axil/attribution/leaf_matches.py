@@ -62,7 +62,8 @@ class TreeWeights:
     """How much each tree counts: the same for all rows, or for each row by what the tree did to its error."""
 
     of_trees: Sequence[FloatArray] | None = None  #: (T,) for each set of trees
-    #: of a block of rows the errors that trees took away, (T, rows) for each set of trees; below zero where they added to them
+    #: of a block of rows the errors that trees took away, (T, rows) for each set of trees; below
+    #: zero where they added to them
     reductions: Callable[[slice], Sequence[FloatArray]] | None = None
     counted: bool = False  #: whether all trees that took some error away count alike
 
@@ -103,8 +104,13 @@ class SharedLeaves:
     @property
     def _of_trees(self) -> Sequence[FloatArray | None]:
         """For each set of trees how much they count; None for alike."""
-        known = None if self.counted is None else self.counted.of_trees
-        return [None] * len(self.rows) if known is None else known
+        if self.counted is None:
+            known = None
+        else:
+            known = self.counted.of_trees
+        if known is None:
+            return [None] * len(self.rows)
+        return known
 
     @property
     def _whole(self) -> float:
@@ -119,7 +125,8 @@ class SharedLeaves:
         """(n, n_rows): the share of all trees, for the rows from ``first`` on."""
         if self.counted is not None and self.counted.reductions is not None:
             return self._by_row(first, self.counted.of_rows(slice(first, first + n_rows)))
-        found, part = np.zeros((n_rows, len(self.asked[0]))), np.empty((n_rows, len(self.asked[0])))
+        found = np.zeros((n_rows, len(self.asked[0])))
+        part = np.empty((n_rows, len(self.asked[0])))
         for rows, own, weights in zip(self.rows, self.asked, self._of_trees):
             rows.matches(own, weights, first, part)
             found += part
@@ -141,11 +148,10 @@ class SharedLeaves:
     def blocks(self) -> Iterator[tuple[int, FloatArray]]:
         """The number of the first row, and shares (n, rows)."""
         n_rows = self.rows[0].n_rows
-        by_row = (
-            0
-            if self.counted is None or self.counted.of_trees is not None
-            else sum(a.shape[1] for a in self.asked)
-        )
+        if self.counted is None or self.counted.of_trees is not None:
+            by_row = 0
+        else:
+            by_row = sum(a.shape[1] for a in self.asked)
         step = max(1, BLOCK_BYTES // (8 * max(len(self.asked[0]), by_row, 1)))
         for first in range(0, n_rows, step):
             yield first, self.block(first, min(step, n_rows - first))
@@ -153,7 +159,8 @@ class SharedLeaves:
     def largest(self, k: int) -> tuple[FloatArray, NDArray[np.int64]]:
         """(n, k) each: the largest shares and their rows; rows without a leaf in common leave places free, with row -1."""
         n = len(self.asked[0])
-        values, rows = np.zeros((n, k)), np.full((n, k), -1, dtype=np.int64)
+        values = np.zeros((n, k))
+        rows = np.full((n, k), -1, dtype=np.int64)
         if len(self.rows) == 1 and (self.counted is None or self.counted.of_trees is not None):
             self.rows[0].top_matches(self.asked[0], self._of_trees[0], values, rows)
             return values / self._whole, rows

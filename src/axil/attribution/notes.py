@@ -17,18 +17,15 @@ FIRST_ORDER = "a first-order effect with the fitted structure held fixed; not a 
 
 def replayed(n: int, n_rows: int) -> str:
     """The note on deletions of single rows of which n change the pattern, or are of leaves that depend on each other."""
-    how = (
-        "no deletion changes it"
-        if n == 0
-        else f"fits without {n:,} of {n_rows:,} rows, which may change it, were replayed"
-    )
+    if n == 0:
+        how = "no deletion changes it"
+    else:
+        how = f"fits without {n:,} of {n_rows:,} rows, which may change it, were replayed"
     return f"{PATTERN}; {how}"
 
 
 def of_class(text: str, scored: Any) -> str:
     """A note that names the class which scores are of, where one score stands for two classes; None: there are not two."""
-    return (
-        text
-        if scored is None
-        else f"{text}; scores are of class {scored}, whose rows have target 1"
-    )
+    if scored is None:
+        return text
+    return f"{text}; scores are of class {scored}, whose rows have target 1"

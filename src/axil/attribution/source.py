@@ -37,7 +37,8 @@ WEIGHTS = Source(Quantity.WEIGHT, notes.NOTE)
 CONTRIBUTIONS = Source(Quantity.CONTRIBUTION, notes.ADDITIVE)
 #: what rows put into the steps of trees, of a model whose weights make its predictions
 STEP_CONTRIBUTIONS = Source(Quantity.CONTRIBUTION, notes.NOTE, adds_up=False)
-# The intercepts of derivatives are what they leave over, of probabilities too, so that their sums prove nothing.
+# The intercepts of derivatives are what they leave over, of probabilities too, so that their sums
+# prove nothing.
 DERIVATIVES = Source(Quantity.DERIVATIVE, notes.DERIVATIVE, adds_up=False)
 FIRST_ORDER = Source(Quantity.FIRST_ORDER, notes.FIRST_ORDER, adds_up=False)
 DELETIONS = Source(Quantity.DELETION, notes.NOTE, adds_up=False)

@@ -24,8 +24,13 @@ class WeightEffects(Effects):
         offsets: FloatArray,
         first: int = 0,
     ):
-        self.answers, self._targets, self.first = answers, targets, first
-        self.factors = targets[0] if len(targets) == 1 else np.concatenate(targets, axis=1)
+        self.answers = answers
+        self._targets = targets
+        self.first = first
+        if len(targets) == 1:
+            self.factors = targets[0]
+        else:
+            self.factors = np.concatenate(targets, axis=1)
         self.n, self.shape = len(offsets), (len(self.factors), self.factors.shape[1])
         parts = np.concatenate([answer.intercepts for answer in answers], axis=1)
         self.intercepts = np.broadcast_to(parts, (self.n, self.shape[1])) + offsets
@@ -33,11 +38,9 @@ class WeightEffects(Effects):
     @property
     def output_groups(self) -> list[Sequence[int]]:
         """The outputs that each engine serves."""
-        return (
-            [range(self.shape[1])]
-            if len(self.answers) == 1
-            else [(k,) for k in range(len(self.answers))]
-        )
+        if len(self.answers) == 1:
+            return [range(self.shape[1])]
+        return [(k,) for k in range(len(self.answers))]
 
     def blocks(self) -> Iterator[tuple[Sequence[int], int, Any]]:
         for outputs, answer in zip(self.output_groups, self.answers):
@@ -45,8 +48,13 @@ class WeightEffects(Effects):
                 yield outputs, first, block
 
     def sparse(self) -> list[tuple[Sequence[int], csr_array]] | None:
-        known = self.answers[0].sparse() if len(self.answers) == 1 else None
-        return None if known is None else [(self.output_groups[0], known)]
+        if len(self.answers) == 1:
+            known = self.answers[0].sparse()
+        else:
+            known = None
+        if known is None:
+            return None
+        return [(self.output_groups[0], known)]
 
     def dense(self) -> list[FloatArray]:
         return [answer.dense() for answer in self.answers]
@@ -73,28 +81,40 @@ class SumEffects(Effects):
     """Weights or pushes that are there already, dense or sparse: (n, N), or (K, n, N) where outputs have their own."""
 
     def __init__(self, weights: Any, targets: FloatArray, intercepts: FloatArray):
-        self._weights, self.factors, self.intercepts = weights, targets, intercepts
-        self.n, self.shape = len(intercepts), (len(targets), targets.shape[1])
+        self._weights = weights
+        self.factors = targets
+        self.intercepts = intercepts
+        self.n = len(intercepts)
+        self.shape = (len(targets), targets.shape[1])
 
     @property
     def output_groups(self) -> list[Sequence[int]]:
         n_outputs = self.shape[1]
-        return [(k,) for k in range(n_outputs)] if self._weights.ndim == 3 else [range(n_outputs)]
+        if self._weights.ndim == 3:
+            return [(k,) for k in range(n_outputs)]
+        return [range(n_outputs)]
 
     def blocks(self) -> Iterator[tuple[Sequence[int], int, Any]]:
-        parts = self._weights if self._weights.ndim == 3 else [self._weights]
+        if self._weights.ndim == 3:
+            parts = self._weights
+        else:
+            parts = [self._weights]
         for outputs, numbers in zip(self.output_groups, parts):
             yield outputs, 0, (numbers.toarray() if issparse(numbers) else numbers).T
 
     def sparse(self) -> list[tuple[Sequence[int], csr_array]] | None:
-        return [(self.output_groups[0], self._weights)] if issparse(self._weights) else None
+        if issparse(self._weights):
+            return [(self.output_groups[0], self._weights)]
+        return None
 
 
 class DeletionEffects(Effects):
     """The effects of training rows on n predictions, from each engine one for each output that it serves."""
 
     def __init__(self, found: Sequence[Sequence[RowEffects]], shape: tuple[int, int], n: int):
-        self._found, self.shape, self.n = found, shape, n
+        self._found = found
+        self.shape = shape
+        self.n = n
         self.intercepts = np.zeros((n, shape[1]))
 
     def blocks(self) -> Iterator[tuple[Sequence[int], int, Any]]:
@@ -111,4 +131,6 @@ class DeletionEffects(Effects):
         known: list[tuple[Sequence[int], csr_array]] = [
             ((output,), numbers) for output, numbers in enumerate(found) if numbers is not None
         ]
-        return known if len(known) == len(found) else None
+        if len(known) == len(found):
+            return known
+        return None

@@ -3,13 +3,14 @@ LeafMatch and Random.
 
     BoostIn(explainer).scores(X, y)      # (n, n_train) float64, of regression or of a classifier
 
-They are here to be compared with. None of them decomposes a prediction, as `axil.Explainer` does. Orientation is (explained
-rows, training rows). One sign for all, with L = |y - F(x)|^2 / 2 summed over outputs, or a classifier's log-loss:
+They are here to be compared with. None of them decomposes a prediction, as `axil.Explainer` does.
+Orientation is (explained rows, training rows). One sign for all, with L = |y - F(x)|^2 / 2 summed
+over outputs, or a classifier's log-loss:
 
     a positive score: having the training row lowers L at (x, y);  a negative one: it raises L
 
-each by the method's own account of what the row does to F(x). The scores are what the authors' package `tree_influence`
-computes, which `docs/baselines.md` compares them with:
+each by the method's own account of what the row does to F(x). The scores are what the authors'
+package `tree_influence` computes, which `docs/baselines.md` compares them with:
 
 - BoostIn: a sum of products of gradients, positive where the row lowers the loss.
 - LeafInfluence: -w_j dL / dw_j: to first order, what the whole row does.
@@ -19,7 +20,8 @@ computes, which `docs/baselines.md` compares them with:
 - LeafMatch: the share of trees in which both rows are in one leaf; never negative, whatever y is.
 - Random: no sign.
 
-Only BoostIn and LeafInfluence need y. Rows of weight zero (held out by the fit) score zero, except in Random.
+Only BoostIn and LeafInfluence need y. Rows of weight zero (held out by the fit) score zero, except
+in Random.
 """
 
 from axil.baselines.base import Baseline, Random

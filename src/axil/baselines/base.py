@@ -49,7 +49,10 @@ class Baseline(ABC):
                 "it is a baseline for ensembles of trees with their training rows in memory",
                 "Use what the explainer itself gives.",
             )
-        classifier = FittedClassifier(model) if isinstance(model, AdditiveModel) else None
+        if isinstance(model, AdditiveModel):
+            classifier = FittedClassifier(model)
+        else:
+            classifier = None
         object.__setattr__(self, "classifier", classifier)
         if isinstance(model, ExactModel) and isinstance(
             model.engines[0], (Smoother, Sum, Residual)
@@ -107,7 +110,10 @@ class Baseline(ABC):
             self._require_memory(len(class_queries))
             return self._class_scores(self.classifier, class_queries)
         queries = self.proven.queries(X, init_score)
-        targets = None if y is None else self._targets(y, queries)
+        if y is None:
+            targets = None
+        else:
+            targets = self._targets(y, queries)
         self._require_memory(len(queries))
         return self._scores(queries.without_offsets(), targets)
 
@@ -142,7 +148,8 @@ class Baseline(ABC):
 class Random(Baseline):
     """Independent standard normal numbers, whatever y is.
 
-    The same seed gives the same scores in every call. Row i of a call has the same scores however many rows follow it.
+    The same seed gives the same scores in every call. Row i of a call has the same scores however
+    many rows follow it.
     """
 
     seed: int = 0

@@ -35,7 +35,10 @@ class ClassQueries:
 
     def part(self, rows: slice) -> ClassQueries:
         """Return a slice of the rows."""
-        targets = None if self.targets is None else self.targets[rows]
+        if self.targets is None:
+            targets = None
+        else:
+            targets = self.targets[rows]
         return ClassQueries(self.leaves[rows], self.scores[rows], targets)
 
 
@@ -90,7 +93,9 @@ class FittedClassifier:
     def row_weights(self) -> FloatArray:
         """Return the weights of the rows in the loss, (N,)."""
         factors = self.walked.fit.leaf_factors
-        return self.walked.weights if factors is None else self.walked.weights * factors
+        if factors is None:
+            return self.walked.weights
+        return self.walked.weights * factors
 
     def queries(self, X: Any, y: Any) -> ClassQueries:
         """Return checked rows; the sums of their leaves must be the model's scores."""

@@ -1,7 +1,8 @@
 """BoostIn and LeafInfluence: influence of training rows by gradients along the boosted trees.
 
-For a classifier both use the gradients g and second derivatives h of its replayed fit. A leaf's value is v = -G / (H + l2). With
-a row's weight it moves by ``v_G g_j + v_H h_j``, v_G = dv/dG and v_H = dv/dH.
+For a classifier both use the gradients g and second derivatives h of its replayed fit. A leaf's
+value is v = -G / (H + l2). With a row's weight it moves by ``v_G g_j + v_H h_j``, v_G = dv/dG and
+v_H = dv/dH.
 """
 
 from __future__ import annotations
@@ -31,17 +32,20 @@ class BoostIn(TreeBaseline):
 
         score(x, j) = sum_t [leaf_t(x) = leaf_t(j)] rate_t e^(t) w_j draw_tj (r_j^(t) - rate_t v_t) / (W_t + l2)
 
-    with e^(t) = y - F_t(x) and r_j^(t) the residuals of x and j before tree t, v_t the value of the shared leaf before the rate
-    and W_t its weight. The derivative of v_t by the row's weight has ``r_j - v_t``; the authors' package puts the value as it
-    stands in the model, with the rate in it, and so does this. What row j does to later residuals is left out. A leaf
-    value that other leaves contribute to (path smoothing) passes on their rows' contributions too.
+    with e^(t) = y - F_t(x) and r_j^(t) the residuals of x and j before tree t, v_t the value of the
+    shared leaf before the rate and W_t its weight. The derivative of v_t by the row's weight has
+    ``r_j - v_t``; the authors' package puts the value as it stands in the model, with the rate in
+    it, and so does this. What row j does to later residuals is left out. A leaf value that other
+    leaves contribute to (path smoothing) passes on their rows' contributions too.
 
-    Of a classifier, with g and h of its loss by the score, g(x) those of the explained row and v_t = -G / (H + l2):
+    Of a classifier, with g and h of its loss by the score, g(x) those of the explained row and v_t
+    = -G / (H + l2):
 
         score(x, j) = sum_t [leaf_t(x) = leaf_t(j)] rate_t g^(t)(x) w_j draw_tj (g_j^(t) + rate_t v_t h_j^(t)) / (H_t + l2)
 
     summed over classes; every step counts where leaves take several. (Brophy, Hammoudeh and Lowd,
-    JMLR 24(154), 2023, after Pruthi et al., NeurIPS 2020.) Needs y; refuses forests. O(T N) per query.
+    JMLR 24(154), 2023, after Pruthi et al., NeurIPS 2020.) Needs y; refuses forests. O(T N) per
+    query.
     """
 
     needs_targets = True
@@ -139,10 +143,10 @@ class LeafInfluence(TreeBaseline):
     the row's weight ("AllPoints"). l2 and the initial prediction are fixed, even if that is a mean. The derivative is exact.
     In a leaf of its own a row changes nothing: in fully grown forests all scores vanish.
 
-    Of a classifier the recursion is the published one, with g, h and dh/dF of its loss: exact for two classes. Of several it
-    takes every class by itself, with h for dg/dF, and leaves out what one class's score does to another's gradient.
-    (Sharchilev et al., ICML 2018.)
-    Needs y; refuses leaf values that are no such quotients. O(T N) per query.
+    Of a classifier the recursion is the published one, with g, h and dh/dF of its loss: exact for
+    two classes. Of several it takes every class by itself, with h for dg/dF, and leaves out what
+    one class's score does to another's gradient. (Sharchilev et al., ICML 2018.) Needs y; refuses
+    leaf values that are no such quotients. O(T N) per query.
     """
 
     needs_targets = True
@@ -174,7 +178,10 @@ class LeafInfluence(TreeBaseline):
         assert errors is not None
         engines = self.proven.ready(WEIGHTS, queries.n_asked).engines
         for trees, engine in zip(self.trees, engines):
-            boosted = engine if isinstance(engine, BoostedTrees) else trees.boosted
+            if isinstance(engine, BoostedTrees):
+                boosted = engine
+            else:
+                boosted = trees.boosted
             adjoints = boosted.adjoints(trees.leaves(queries.coordinates).T)
             for output, error in enumerate(errors[:, trees.outputs].T):
                 row_factor = partial(ResidualStep.pull, output=output)

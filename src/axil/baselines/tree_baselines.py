@@ -69,7 +69,9 @@ class Batch:
     @property
     def errors(self) -> FloatArray | None:
         """Return y - F(x), (n, K)."""
-        return None if self.targets is None else self.targets - self.predictions
+        if self.targets is None:
+            return None
+        return self.targets - self.predictions
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,10 @@ class TreeBaseline(Baseline):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        trees = [] if self.classifier is not None else replayed_trees(self.proven)
+        if self.classifier is not None:
+            trees = []
+        else:
+            trees = replayed_trees(self.proven)
         object.__setattr__(self, "trees", trees)
 
     def _scores(self, queries: QueryBatch, targets: FloatArray | None) -> FloatArray:
@@ -101,7 +106,10 @@ class TreeBaseline(Baseline):
             ]
             predictions = np.concatenate(predictions_by_trees, axis=1)
             self.proven.check(part, predictions)  # the replay must predict what the model does
-            batch_targets = None if targets is None else targets[rows]
+            if targets is None:
+                batch_targets = None
+            else:
+                batch_targets = targets[rows]
             self._add_scores(Batch(coordinates, batch_targets, predictions, n), out[rows])
         return out
 
@@ -130,8 +138,8 @@ class TreeBaseline(Baseline):
 class LeafKernel:
     """``k(x, j) = phi(x)' phi(j) = sum_t [leaf_t(x) = leaf_t(j)] / W_t^2``, of features ``phi(x)[l] = [x in l] / W_l``.
 
-    W_l is the number (the weight) of the training rows in leaf l, drawn for its tree or not. So sharing a small leaf counts
-    more: this is the weighted leaf path of Brophy et al.
+    W_l is the number (the weight) of the training rows in leaf l, drawn for its tree or not. So
+    sharing a small leaf counts more: this is the weighted leaf path of Brophy et al.
     """
 
     leaves: NDArray[np.unsignedinteger[Any]]  #: (T, N) of the training rows
@@ -208,7 +216,9 @@ class LeafKernel:
 
 def _weights_of(rows: Rows) -> FloatArray:
     """Return the weights of rows in a kernel, (N,)."""
-    return np.ones(rows.n_rows) if rows.weights is None else rows.weights
+    if rows.weights is None:
+        return np.ones(rows.n_rows)
+    return rows.weights
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,9 @@ For a classifier f is a regularised logistic or softmax regression:
 
     f minimises  sum_j w_j l(y_j, f_j) / W + l2 |f|^2,   f_j = phi(j)' theta,   W = sum_j w_j
 
-with phi the features of `LeafKernel`. The problem is convex and far from singular, since l2 bounds its curvature from below: a
-few Newton steps, each solved by conjugate gradients, that only ever multiply by phi.
+with phi the features of `LeafKernel`. The problem is convex and far from singular, since l2 bounds
+its curvature from below: a few Newton steps, each solved by conjugate gradients, that only ever
+multiply by phi.
 """
 
 from __future__ import annotations
@@ -45,15 +46,18 @@ class TREX(KernelBaseline):
         alpha_j = w_j (y_j - f_j) / (2 l2 W),   a_j = alpha_j k(x, j),   g(x) = sum_j a_j = f(x) / 2
         score(x, j) = L(y, g(x) - a_j) - L(y, g(x)) = a_j (y - g(x)) + a_j^2 / 2, or a_j where y is not given
 
-    y_j are the targets of the training rows less their offsets and k is the `LeafKernel`. The 2 is that of the authors' package,
-    which takes alpha for the loss (y - f)^2 / 2 and f for (y - f)^2, so that the terms add up to half of f: scores are what
-    it computes, see docs/baselines.md. With a small ``l2`` f follows the targets closely and alpha are rough; with a large
-    one it falls short and alpha_j comes close to a multiple of w_j y_j. `fidelity` states how close f is to the model.
+    y_j are the targets of the training rows less their offsets and k is the `LeafKernel`. The 2 is
+    that of the authors' package, which takes alpha for the loss (y - f)^2 / 2 and f for (y - f)^2,
+    so that the terms add up to half of f: scores are what it computes, see docs/baselines.md. With
+    a small ``l2`` f follows the targets closely and alpha are rough; with a large one it falls
+    short and alpha_j comes close to a multiple of w_j y_j. `fidelity` states how close f is to the
+    model.
 
-    Of a classifier f is a logistic or softmax regression of the classes on the leaves of all trees, L its log-loss and p(f) its
-    probabilities: alpha_j = w_j (y_j - p(f_j)) / (2 l2 W), whose terms add up to f itself (`axil.baselines.surrogate`). (Brophy,
-    Hammoudeh and Lowd, JMLR 24(154), 2023, after Yeh et al., NeurIPS 2018.) Set up by Cholesky among N rows or L leaves,
-    whichever are fewer: 8 min(N, L)^2 bytes. O(T N) per query.
+    Of a classifier f is a logistic or softmax regression of the classes on the leaves of all trees,
+    L its log-loss and p(f) its probabilities: alpha_j = w_j (y_j - p(f_j)) / (2 l2 W), whose terms
+    add up to f itself (`axil.baselines.surrogate`). (Brophy, Hammoudeh and Lowd, JMLR 24(154),
+    2023, after Yeh et al., NeurIPS 2018.) Set up by Cholesky among N rows or L leaves, whichever
+    are fewer: 8 min(N, L)^2 bytes. O(T N) per query.
     """
 
     l2: float = 0.003
@@ -112,7 +116,10 @@ class TREX(KernelBaseline):
         )
         weights = kernel.row_weights
         ridge = self.l2 * float(weights.sum())
-        solve = among_rows if n_rows <= n_leaves else among_leaves
+        if n_rows <= n_leaves:
+            solve = among_rows
+        else:
+            solve = among_leaves
         dual = solve(kernel, weights, targets, ridge)
         counted = weights > 0
         f = targets[counted] - ridge * dual[counted] / weights[counted, None]

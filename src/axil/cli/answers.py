@@ -83,7 +83,10 @@ def ask(request: Request) -> None:
     parameters |= request.parameters(method)
     if command.name == "removal" and not {"k", "groups"} & set(parameters):
         parameters["k"] = TOP
-    explainer = subject.by_position if command.table_has_top else subject.explainer
+    if command.table_has_top:
+        explainer = subject.by_position
+    else:
+        explainer = subject.explainer
     table = getattr(explainer, method.__name__)(**parameters)
     if command.name in ARRAY_COLUMNS:
         table = _array_table(table, command.name, explainer, parameters)
@@ -207,7 +210,10 @@ def explain(request: Request) -> None:
         MOST_ON_SCREEN,
         arguments.per_class is not False,
     )
-    n_hidden = n_predictions - MOST_ON_SCREEN if output.printed_format else 0
+    if output.printed_format:
+        n_hidden = n_predictions - MOST_ON_SCREEN
+    else:
+        n_hidden = 0
     text = subject.answer_text(n_hidden=n_hidden)
     output.give([table], text, lambda _: printed.answer_lines(answers, queries))
 
@@ -339,7 +345,10 @@ def compare(request: Request) -> None:
     )
     if output.page_path:
         change.to_html(output.page_path, **request.page_options)
-    table = change.table() if arguments.top is None else change.top(arguments.top)
+    if arguments.top is None:
+        table = change.table()
+    else:
+        table = change.top(arguments.top)
     title = repr(change).removeprefix("<axil.Comparison: ").removesuffix(">")
     text = AnswerText(f"{old.verification}\n{new.verification}", title, new.note)
     output.give([table], text, partial(table_lines, first_to_go=("base",)))
@@ -351,7 +360,10 @@ def intervals(request: Request) -> None:
     output = request.output
     predictive = calibrated(request, arguments.groups, arguments.method)
     rows = request.rows
-    coverage = COVERAGE if arguments.coverage is None else arguments.coverage
+    if arguments.coverage is None:
+        coverage = COVERAGE
+    else:
+        coverage = arguments.coverage
     settings: dict[str, Any] = {
         "coverage": coverage,
         "symmetric": not arguments.skewed,
@@ -406,7 +418,8 @@ def check(request: Request) -> int:
     """Print whether a model can be explained; return 0 where it can, 1 where it cannot."""
     arguments = request.arguments
     if (arguments.train is None) != (arguments.target is None):
-        present, missing = "--train", "--target"
+        present = "--train"
+        missing = "--target"
         if arguments.train is None:
             present, missing = missing, present
         raise InputError(
@@ -421,7 +434,9 @@ def check(request: Request) -> int:
     else:
         text = f"{arguments.model}: {text}"
     print(text, file=request.stream)
-    return 0 if record["explained"] else 1
+    if record["explained"]:
+        return 0
+    return 1
 
 
 def _check_settings(request: Request) -> tuple[dict[str, Any], str]:

@@ -1,6 +1,7 @@
 """Every command as data, and the parser that is made of them.
 
-Commands that ask a method of `Explainer` take their options and help from its signature and docstring.
+Commands that ask a method of `Explainer` take their options and help from its signature and
+docstring.
 """
 
 from __future__ import annotations
@@ -177,7 +178,10 @@ def _question(name: str, summary: str, has_top: bool = False) -> Command:
 
 def _file_option(file: str, is_required: bool) -> Option:
     """Return the option for a file that a method takes."""
-    help = "rows with their targets" if file == "validation" else "the rows to explain"
+    if file == "validation":
+        help = "rows with their targets"
+    else:
+        help = "the rows to explain"
     if not is_required:
         help += ", for what correcting would gain"
     return option(f"--{file}", f"{help}: {TABLE}", required=is_required, metavar="FILE")

@@ -52,7 +52,10 @@ def similar(request: Request) -> None:
         **_suspect_predictions(request, default="keep"),
     }
     n_queries = len(rows.features)
-    n_printed = n_queries if output.shows_all else min(n_queries, QUERIES_ON_SCREEN)
+    if output.shows_all:
+        n_printed = n_queries
+    else:
+        n_printed = min(n_queries, QUERIES_ON_SCREEN)
 
     def tables() -> Iterator[pd.DataFrame]:
         for span in spans(n_printed, QUERIES_AT_A_TIME):
@@ -91,7 +94,10 @@ def report(request: Request) -> None:
             "Give --calibration or --out-of-fold, or leave it out.",
         )
     subject = request.subject
-    predictive = calibrated(request) if has_intervals else None
+    if has_intervals:
+        predictive = calibrated(request)
+    else:
+        predictive = None
     choice = _choice(request)
     frames = (choice.queries.features, choice.training_columns, choice.query_columns)
     columns = {name for frame in frames for name in frame}
@@ -114,7 +120,10 @@ def report(request: Request) -> None:
     )
     if written.unlisted:
         title += f"\nNo training row meets the conditions for {written.unlisted} of the new pages"
-    answer = [visible(str(written.index))] if arguments.quiet else []
+    if arguments.quiet:
+        answer = [visible(str(written.index))]
+    else:
+        answer = []
     output.say([subject.verification, title], answer, [subject.note])
 
 
@@ -216,4 +225,6 @@ def _date_or_number(training: FileRows, text: str | None, column: str | None) ->
     if text is None or column is None:
         return text
     is_numeric = training.column(column, "--within").dtype.kind in "biuf"
-    return number_or_word(text) if is_numeric else text
+    if is_numeric:
+        return number_or_word(text)
+    return text

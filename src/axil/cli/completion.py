@@ -70,7 +70,9 @@ Parsers = Mapping[str, CommandParser]  #: of the commands, by name
 
 def _value_name(option: argparse.Action) -> str | None:
     """Return the name of an option's value; None where it takes none."""
-    return None if option.nargs == 0 else str(option.metavar or option.dest)
+    if option.nargs == 0:
+        return None
+    return str(option.metavar or option.dest)
 
 
 def _choices(option: argparse.Action) -> str:
@@ -136,7 +138,10 @@ def _fish(parsers: Parsers) -> str:
         for option in parser.options:
             names = ""
             for name in option.option_strings:
-                names += f" -l {name[2:]}" if name.startswith("--") else f" -s {name[1:]}"
+                if name.startswith("--"):
+                    names += f" -l {name[2:]}"
+                else:
+                    names += f" -s {name[1:]}"
             description = _quoted(option.help or "")
             lines.append(
                 f"complete -c axil -n {condition}{names}{_fish_value(option)} -d {description}"
@@ -147,12 +152,19 @@ def _fish(parsers: Parsers) -> str:
 def _fish_value(option: argparse.Action) -> str:
     """Return how fish completes the value of an option."""
     value = _value_name(option)
-    words = f" -a {_quoted(_choices(option))}" if option.choices else ""
+    if option.choices:
+        words = f" -a {_quoted(_choices(option))}"
+    else:
+        words = ""
     if not option.option_strings:
-        return " -F" if value in FILE_NAMES else f" -f{words}"
+        if value in FILE_NAMES:
+            return " -F"
+        return f" -f{words}"
     if value is None:
         return ""
-    return " -r -F" if value in FILE_NAMES else f" -x{words}"
+    if value in FILE_NAMES:
+        return " -r -F"
+    return f" -x{words}"
 
 
 def _quoted(text: str) -> str:

@@ -91,7 +91,10 @@ class FileRows:
 
     def part(self, rows: slice) -> FileRows:
         """Return some of the rows, to be explained."""
-        offset = None if self.offset is None else self.offset.iloc[rows]
+        if self.offset is None:
+            offset = None
+        else:
+            offset = self.offset.iloc[rows]
         return replace(self, features=self.features.iloc[rows], offset=offset)
 
     def transformed(self, forward: Callable[[FloatArray], FloatArray]) -> FileRows:
@@ -138,7 +141,10 @@ def read_training_rows(path: str, roles: Roles, model: Model) -> FileRows:
     columns = [_numbers(frame, name, path, "--out-of-fold") for name in predictions]
     out_of_fold = None
     if columns:
-        out_of_fold = columns[0] if len(columns) == 1 else frame[predictions]
+        if len(columns) == 1:
+            out_of_fold = columns[0]
+        else:
+            out_of_fold = frame[predictions]
     offset = _optional_numbers(frame, roles.offset, path, "--offset")
     other_columns = frame.drop(columns=names)
     return FileRows(path, features, other_columns, target, weights, targets, out_of_fold, offset)
@@ -279,11 +285,16 @@ def _target(
     if not model.repeats_targets and len(names) != model.n_outputs:
         _refuse_targets(names, f"the model has {model.n_outputs} outputs", "for each")
     columns = [_numbers(frame, name, path, "--target") for name in names]
-    return columns[0] if len(names) == 1 else frame[names]
+    if len(names) == 1:
+        return columns[0]
+    return frame[names]
 
 
 def _refuse_targets(names: list[str], outputs: str, per: str = "") -> NoReturn:
-    advice = f"Name one column {per}." if per else "Name that column."
+    if per:
+        advice = f"Name one column {per}."
+    else:
+        advice = "Name that column."
     raise InputError(f"--target names {len(names)} columns ({some(names)}); {outputs}. {advice}")
 
 
@@ -316,7 +327,9 @@ def class_names(training: FileRows, model: Model) -> list[str] | None:
 def _optional_numbers(
     frame: pd.DataFrame, name: str | None, path: str, option: str
 ) -> pd.Series | None:
-    return None if name is None else _numbers(frame, name, path, option)
+    if name is None:
+        return None
+    return _numbers(frame, name, path, option)
 
 
 def _numbers(frame: pd.DataFrame, name: str, path: str, option: str) -> pd.Series:
@@ -336,7 +349,10 @@ def as_marks(frame: pd.DataFrame, name: str, path: str, option: str) -> pd.Serie
     is_odd = ~column.isin([0, 1]).to_numpy()
     if is_odd.any():
         row = int(is_odd.argmax())
-        purpose = "list" if option == "--among" else "delete"
+        if option == "--among":
+            purpose = "list"
+        else:
+            purpose = "delete"
         raise InputError(
             f"Column {shown(name)} of {path} ({option}) holds {shown(column.iloc[row])} in row "
             f"{row}; expected true or 1 for rows to {purpose}, false or 0 for all others."
@@ -435,7 +451,10 @@ def _column_names(frame: pd.DataFrame, text: str | None, path: str, option: str)
     """Return the columns in a text: a single name, which may hold commas, or several."""
     if text is None:
         return []
-    names = [text] if text in frame.columns else [name.strip() for name in text.split(",")]
+    if text in frame.columns:
+        names = [text]
+    else:
+        names = [name.strip() for name in text.split(",")]
     for name in names:
         _require_column(frame, name, path, option)
     if len(set(names)) < len(names):

@@ -1,8 +1,8 @@
 """Parameters of methods as options.
 
-The name, type and first sentence of a parameter in the docstring make an option and its help. Tables
-hold what differs: the names of options, arguments of argparse, and how a text becomes the value that
-the method takes.
+The name, type and first sentence of a parameter in the docstring make an option and its help.
+Tables hold what differs: the names of options, arguments of argparse, and how a text becomes the
+value that the method takes.
 """
 
 from __future__ import annotations
@@ -158,7 +158,10 @@ class Parameter:
         if isinstance(self.default, (bool, tuple)):
             return settings
         stated_default = re.search(r'default "?([^"]+)', self.type_text)
-        default = stated_default[1] if stated_default else self.default
+        if stated_default:
+            default = stated_default[1]
+        else:
+            default = self.default
         if default:
             settings["help"] += f" (default: {default})"
         return settings
@@ -191,8 +194,14 @@ def parameters_of(method: Method, skipped: tuple[str, ...] = ()) -> Iterator[Par
         if parameter.name in (*NOT_OPTIONS, *skipped):
             continue
         entry = re.search(rf"^{parameter.name} : (.*)\n((?:    .*\n?)+)", docstring, re.M)
-        type_text = entry[1] if entry else ""
-        description = " ".join(entry[2].split()) if entry else ""
+        if entry:
+            type_text = entry[1]
+        else:
+            type_text = ""
+        if entry:
+            description = " ".join(entry[2].split())
+        else:
+            description = ""
         sentence = re.split(r"(?<=[.;:])\s", description)[0].rstrip(".;:")
         sentence = sentence.replace("`", "").replace("%", "%%")
         help = sentence[:1].lower() + sentence[1:]
@@ -244,7 +253,10 @@ def given_parameters(
         if value is None or (value is False and not parameter.default):
             continue
         convert = CONVERTERS.get(parameter.name)
-        values[parameter.name] = value if convert is None else convert(value, request)
+        if convert is None:
+            values[parameter.name] = value
+        else:
+            values[parameter.name] = convert(value, request)
     return values
 
 
@@ -268,7 +280,9 @@ def _ranges(text: str, request: Request) -> object:
             bounds.append(request.training_column(bound, "--ranges"))
         else:
             bounds.append(bound)
-    return bounds[0] if len(bounds) == 1 else tuple(bounds)
+    if len(bounds) == 1:
+        return bounds[0]
+    return tuple(bounds)
 
 
 def _numbers(text: str) -> tuple[float, ...]:

@@ -114,7 +114,10 @@ class Output:
                 advice = " may have some: --out FILE or --format csv lists them."
             after.append(counted(n_hidden, hidden_name) + advice)
         if self.table_path is not None:
-            verb = "is" if n_rows == 1 else "are"
+            if n_rows == 1:
+                verb = "is"
+            else:
+                verb = "are"
             rows = f"{counted(n_rows, text.row_name)}{text.table_subject}"
             after.append(f"{rows} {verb} in {self.table_path}.")
         if self.page_path is not None:

@@ -117,8 +117,14 @@ def _answers(
     """Return an answer for each prediction and output of a batch."""
     # Weights of an additive model take time, so they are used only where the table has them.
     uses_weights = explanation.kind != "additive" or "weight" in top.columns
-    quantity = "weight" if uses_weights else "contribution"
-    values = explanation.weights if uses_weights else explanation.contributions
+    if uses_weights:
+        quantity = "weight"
+    else:
+        quantity = "contribution"
+    if uses_weights:
+        values = explanation.weights
+    else:
+        values = explanation.contributions
     totals = np.abs(values).sum(axis=-1).reshape(len(explanation), -1)
     # Outputs that share trees share weights.
     totals = np.broadcast_to(totals, (len(explanation), n_outputs))
@@ -153,7 +159,10 @@ def _title(
     if explanation.outputs is not None and n_outputs > 1:
         title += f", output {visible(str(explanation.outputs[output]))}"
     meaning = SCORE_MEANINGS.get(explanation.meaning)
-    title += ": score " if meaning else ": predicted "
+    if meaning:
+        title += ": score "
+    else:
+        title += ": predicted "
     prediction = rows["prediction"].iloc[0]
     if isinstance(prediction, float):
         title += f"{prediction:.7g}"
@@ -189,7 +198,10 @@ def feature_columns(
     features: pd.DataFrame, query_features: pd.DataFrame | None = None
 ) -> list[TextColumn]:
     """Return a column per feature, the value of the explained row first."""
-    frames = [features] if query_features is None else [query_features, features]
+    if query_features is None:
+        frames = [features]
+    else:
+        frames = [query_features, features]
     return [
         text_column(str(name), np.concatenate([frame[name].to_numpy() for frame in frames]))
         for name in features.columns

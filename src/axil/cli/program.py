@@ -38,7 +38,11 @@ OPTION_BY_PARAMETER = {
     "X_val": "the features of --validation",
     "init_score": "--offset",
 }
-DONE, REFUSED, BAD_INPUT, UNEXPECTED, INTERRUPTED = 0, 1, 2, 3, 130
+DONE = 0
+REFUSED = 1
+BAD_INPUT = 2
+UNEXPECTED = 3
+INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -82,7 +86,9 @@ def _report(error: Exception) -> int:
     if isinstance(error, AxilError):
         _say(str(error) + _options_sentence(str(error)))
         is_refusal = isinstance(error, (UnsupportedModelError, ExactnessError))
-        return REFUSED if is_refusal else BAD_INPUT
+        if is_refusal:
+            return REFUSED
+        return BAD_INPUT
     if isinstance(error, MemoryError):
         _say("there is not enough memory. Explain fewer rows at a time, or set --memory-limit.")
         return BAD_INPUT
@@ -104,7 +110,9 @@ def _options_sentence(message: str) -> str:
         for name, option in OPTION_BY_PARAMETER.items()
         if re.search(rf"\b{name}\b", message)
     ]
-    return f"\nOn the command line {', '.join(options)}." if options else ""
+    if options:
+        return f"\nOn the command line {', '.join(options)}."
+    return ""
 
 
 def _say(text: str) -> None:

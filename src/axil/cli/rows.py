@@ -52,7 +52,10 @@ def number_or_word(text: str) -> float | str:
 def labelled_rows(training: FileRows, text: str, option: str) -> list[Label]:
     """Return the labels in a text: a single label, which may hold commas, or several."""
     label_by_text = {str(label): label for label in training.features.index}
-    texts = [text] if text in label_by_text else [word.strip() for word in text.split(",")]
+    if text in label_by_text:
+        texts = [text]
+    else:
+        texts = [word.strip() for word in text.split(",")]
     for word in texts:
         if word not in label_by_text:
             raise InputError(
@@ -140,7 +143,9 @@ def _new_numbers(
         if forward is not None:
             expected += f", of which there is a {forward.__name__}"
         raise InputError(f"--set gives the target {shown(text)}; expected {expected}.")
-    return numbers[0] if n_outputs == 1 else numbers
+    if n_outputs == 1:
+        return numbers[0]
+    return numbers
 
 
 def row_groups(training: FileRows, name: str, cut: str | None) -> tuple[IntArray, NDArray[np.str_]]:
@@ -239,5 +244,10 @@ def _compared(column: pd.Series, sign: str, value: str, path: str, option: str) 
 
 def tested_column(text: str | None) -> str | None:
     """Return the column that a test is about: its own name, or the name before the sign."""
-    test = None if text is None else TEST.fullmatch(text)
-    return text if test is None else test[1]
+    if text is None:
+        test = None
+    else:
+        test = TEST.fullmatch(text)
+    if test is None:
+        return text
+    return test[1]

@@ -91,11 +91,17 @@ def as_texts(values: ArrayLike, is_signed: bool = False) -> list[str]:
     """Return values as text: floats with the same number of decimals, words cut to a width."""
     values = np.asarray(values)
     if values.dtype.kind == "f":
-        sign = "+" if is_signed else ""
+        if is_signed:
+            sign = "+"
+        else:
+            sign = ""
         form = f"{sign}.{n_decimals(values)}f"
         return ["-" if math.isnan(value) else format(float(value), form) for value in values]
     # tolist() makes numbers of dates
-    items: Iterable[object] = values if values.dtype.kind == "M" else values.tolist()
+    if values.dtype.kind == "M":
+        items: Iterable[object] = values
+    else:
+        items = values.tolist()
     texts = []
     for item in items:
         text = visible(plain(item)[: WIDEST_TEXT + 1])

@@ -41,7 +41,10 @@ def read_table(path: str, text_columns: Iterable[str] = ()) -> pd.DataFrame:
     """
     suffixes = [suffix.lower() for suffix in Path(path).suffixes]
     suffixes = [suffix for suffix in suffixes if suffix not in COMPRESSED]
-    suffix = suffixes[-1] if suffixes else ""
+    if suffixes:
+        suffix = suffixes[-1]
+    else:
+        suffix = ""
     if path == STANDARD_INPUT:
         suffix = ".csv"
     if suffix not in (".csv", ".tsv", ".parquet", ".pq"):
@@ -50,7 +53,10 @@ def read_table(path: str, text_columns: Iterable[str] = ()) -> pd.DataFrame:
             ".parquet, or - for CSV from standard input."
         )
     if path != STANDARD_INPUT and not Path(path).is_file():
-        problem = "is a directory, not a file" if Path(path).is_dir() else "does not exist"
+        if Path(path).is_dir():
+            problem = "is a directory, not a file"
+        else:
+            problem = "does not exist"
         raise InputError(f"{path} {problem}. Check the name, or the directory that you are in.")
     if suffix in (".csv", ".tsv"):
         frame = _read_csv(path, "\t" if suffix == ".tsv" else ",", text_columns)
@@ -72,7 +78,10 @@ def _read_csv(path: str, separator: str, text_columns: Iterable[str]) -> pd.Data
     options = {}
     if tuple(map(int, pd.__version__.split(".")[:2])) < (3, 1):
         options["float_precision"] = "round_trip"
-    source = sys.stdin if path == STANDARD_INPUT else path
+    if path == STANDARD_INPUT:
+        source = sys.stdin
+    else:
+        source = path
     dtypes = dict.fromkeys(text_columns, str)
     try:
         frame = pd.read_csv(source, sep=separator, dtype=dtypes, low_memory=False, **options)
@@ -138,7 +147,10 @@ class TextWriter:
         if self._format == "jsonl":
             self._file.write(f"{as_json(record)}\n")
         else:
-            separator = "[\n" if is_first else ",\n"
+            if is_first:
+                separator = "[\n"
+            else:
+                separator = ",\n"
             self._file.write(f"{separator}{as_json(record)}")
 
     def close(self) -> None:

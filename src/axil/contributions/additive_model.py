@@ -28,7 +28,9 @@ from axil.replay.verified_model import Refittable
 from axil.structure.leaves import LeafFit
 
 TOGETHER = 1 << 15  # rows of all copies that replays walk together: their scores stay in the cache
-HUGE = 1e3  # times the score of a fit without rows: a change of the model's own score to it is not taken, for it loses digits
+# times the score of a fit without rows: a change of the model's own score to it is not taken, for
+# it loses digits
+HUGE = 1e3
 SECONDS = 6e-8  # of one row in one step of a tree, with its gradient; measured on one core
 
 
@@ -156,12 +158,14 @@ class AdditiveModel(Refittable):
 
     def deletion_effects(self, query_batch: QueryBatch | Combination, available: int) -> Effects:
         assert isinstance(query_batch, QueryBatch)
-        model, rows = self.asked_of(query_batch), query_batch.rows
+        model = self.asked_of(query_batch)
+        rows = query_batch.rows
         return BlockEffects(lambda: by_replay(model, rows), self.shape, len(query_batch))
 
     def first_order_effects(self, query_batch: QueryBatch | Combination) -> Effects:
         assert isinstance(query_batch, QueryBatch)
-        model, rows = self.asked_of(query_batch), query_batch.rows
+        model = self.asked_of(query_batch)
+        rows = query_batch.rows
         return BlockEffects(
             lambda: iter([(0, [own.T for own in model.deletions(rows)])]),
             self.shape,
@@ -175,7 +179,7 @@ class AdditiveModel(Refittable):
             batch.queries if isinstance(batch, Combination) else batch
         ).verify_predictions(batch, predictions)
 
-    # -- changes of the training rows -----------------------------------------------------------------------------------
+    # -- changes of the training rows --------------------------------------------------------------
 
     @property
     def has_first_order(self) -> bool:
@@ -201,7 +205,8 @@ class AdditiveModel(Refittable):
 
     def moved(self, queries: QueryBatch, targets: FloatArray) -> tuple[FloatArray, FloatArray]:
         self.verify_predictions(queries, None)
-        model, leaves = self.asked_of(queries), queries.coordinates
+        model = self.asked_of(queries)
+        leaves = queries.coordinates
         change = (
             model.refitted(targets).scores(leaves)[0] - model.refitted_as_before().scores(leaves)[0]
         )
@@ -234,7 +239,8 @@ class AdditiveModel(Refittable):
         model = self.asked_of(queries)
         fits = model.deleted([rows[:0], rows], "without")
         before, without = fits.scores(queries.coordinates)
-        change, after = without - before, without
+        change = without - before
+        after = without
         if model.offsets is not None:  # of these rows, which both fits leave out
             after = after + model.offsets.values
         is_huge = np.abs(change) > HUGE * np.abs(without)
@@ -258,7 +264,9 @@ class AdditiveModel(Refittable):
 
     def meant(self, scores: FloatArray) -> dict[str, FloatArray]:
         means = self.boosting.means(scores)
-        return {} if means is None else {self.boosting.loss.meaning: self.calibrated(scores, means)}
+        if means is None:
+            return {}
+        return {self.boosting.loss.meaning: self.calibrated(scores, means)}
 
     def bytes_per_query(self, source: Source, whole: bool = False) -> int:
         if source.quantity in (Quantity.DERIVATIVE, Quantity.FIRST_ORDER):
@@ -282,16 +290,20 @@ def by_columns(
 def by_replay(model: Boosting, X: Any) -> Iterator[tuple[int, list[FloatArray]]]:
     """Yield the changes of scores in replays of the fit without one row each, many replays at a time.
 
-    A block has the number of its first training row and, for each output, the changes (rows, n). The only row of any weight
-    cannot be deleted: its changes are nan.
+    A block has the number of its first training row and, for each output, the changes (rows, n).
+    The only row of any weight cannot be deleted: its changes are nan.
     """
-    leaves, n_rows = model.located(X)[0], len(model.targets)
+    leaves = model.located(X)[0]
+    n_rows = len(model.targets)
     no_rows = np.zeros(0, dtype=np.intp)
     before = model.deleted([no_rows], "removal").scores(leaves)[0]
     weighted_rows = np.flatnonzero(model.walked.weights)
     for block in track(spans(n_rows, together(model)), "removal"):
         rows = np.arange(block.start, block.stop)
-        deleted_rows = [no_rows] * len(rows) if len(weighted_rows) == 1 else list(rows[:, None])
+        if len(weighted_rows) == 1:
+            deleted_rows = [no_rows] * len(rows)
+        else:
+            deleted_rows = list(rows[:, None])
         change = model.deleted(deleted_rows, "removal").scores(leaves) - before  # (rows, n, K)
         if len(weighted_rows) == 1:
             change[np.isin(rows, weighted_rows)] = np.nan

@@ -168,7 +168,9 @@ class Boosting:
         n_outputs = self.adapter.n_outputs
         if n_outputs == 1:
             return None
-        return np.arange(n_outputs) if self.classes is None else self.classes
+        if self.classes is None:
+            return np.arange(n_outputs)
+        return self.classes
 
     def _verification_of(
         self, fit: BoostedFit, score_error: float, rounding_error: float | None
@@ -207,7 +209,8 @@ class Boosting:
     @property
     def fitted(self) -> FloatArray:
         """(N, K): the scores of the training rows with the offsets of the fit, which may stand in for the base."""
-        walked, offsets = self.walked, self.rows.offsets
+        walked = self.walked
+        offsets = self.rows.offsets
         if offsets is None or not Offsets.of(offsets, len(offsets), self.adapter).replace_base:
             return walked.score
         return walked.score - walked.base
@@ -220,7 +223,9 @@ class Boosting:
     @property
     def differentiates(self) -> str:
         """The quantity that derivatives are of: "raw" or "probability"."""
-        return "raw" if self._raw else "probability"
+        if self._raw:
+            return "raw"
+        return "probability"
 
     def shifted(self, offsets: Offsets | None) -> Boosting:
         """This model for rows with these offsets: answers of what is returned are about exactly these rows."""
@@ -239,7 +244,9 @@ class Boosting:
     @property
     def _bases(self) -> float:
         """How often the base counts in the scores that are asked about."""
-        return 1.0 if self.offsets is None else self.offsets.base
+        if self.offsets is None:
+            return 1.0
+        return self.offsets.base
 
     def _scores(self, X: Any) -> FloatArray:
         """(n, K): by the library's own account, with the offsets of these rows."""
@@ -250,7 +257,9 @@ class Boosting:
     def predictions(self, X: Any) -> FloatArray:
         """(n, K): raw scores, or their means by the link."""
         scores = self._scores(X)
-        return scores if self._raw else self.loss.mean(scores)
+        if self._raw:
+            return scores
+        return self.loss.mean(scores)
 
     def target_derivatives(self, X: Any) -> FloatArray:
         """Return the derivatives of predictions by the targets, (K, n, N)."""
@@ -274,7 +283,8 @@ class Boosting:
 
     def located(self, X: Any) -> tuple[NDArray[np.integer[Any]], FloatArray]:
         """Return the leaves (n, T) and scores (n, K) of rows, once the sums of their leaf values agree with the model."""
-        leaves, scores = self.adapter.coordinates(X, self._n_threads), self._scores(X)
+        leaves = self.adapter.coordinates(X, self._n_threads)
+        scores = self._scores(X)
         if self._verify and len(scores):
             self._check(leaves, scores)
         return leaves, scores
@@ -287,26 +297,35 @@ class Boosting:
         if self.loss.meaning != "probability" or self.targets.shape[1] > 1:
             return None
         has_labels = bool(np.isin(self.targets, (0.0, 1.0)).all())
-        return np.arange(2) if has_labels else None
+        if has_labels:
+            return np.arange(2)
+        return None
 
     @property
     def scored(self) -> Any:
         """Name of the class that scores are of, the second of two; None where every class has its score, and for numbers."""
         names = self.class_names
-        return None if names is None or self.outputs is not None else names[1]
+        if names is None or self.outputs is not None:
+            return None
+        return names[1]
 
     @property
     def variance_power(self) -> float | None:
         """Power of the mean that the loss takes the variance for: 1 for Poisson, 2 for gamma; None of other losses."""
-        return self.loss.power if isinstance(self.loss, Deviance) else None
+        if isinstance(self.loss, Deviance):
+            return self.loss.power
+        return None
 
     def means(self, scores: FloatArray) -> FloatArray | None:
         """(n, K): what the link makes of scores; None where that is the scores themselves."""
-        return self.loss.mean(scores) if self.loss.meaning else None
+        if self.loss.meaning:
+            return self.loss.mean(scores)
+        return None
 
     def as_targets(self, given: Any, n: int, what: str, rows: str) -> FloatArray:
         """Return targets (n, K), or classes, as the user gives them, rounded as the library keeps them."""
-        repeated, n_outputs = self.adapter.repeats_targets, self.adapter.n_outputs
+        repeated = self.adapter.repeats_targets
+        n_outputs = self.adapter.n_outputs
         targets = inputs.as_targets(given, n, n_outputs, self.classes, what, rows, repeated)
         if self.classes is not None and n_outputs == 1:
             targets = targets[:, 1:]
@@ -344,8 +363,10 @@ class Boosting:
                 "the gradients come from a function of all rows",
                 "Train again with your objective.",
             )
-        adapter, walked = self.adapter, self.walked
-        weights, by_class = change.weights, None
+        adapter = self.adapter
+        walked = self.walked
+        weights = change.weights
+        by_class = None
         if self.label_weights.counts_classes:
             weights = class_weights.counted_weights(
                 adapter, change.targets, change.weights, count=True
@@ -357,9 +378,15 @@ class Boosting:
         self.loss.check(rows.targets, "targets")
         training_rows = TrainingRows(change.X, rows.targets, rows.weights, rows.offsets)
         leaves = rows.leaves(walked.leaves)
-        drawn = None if walked.drawn is None else rows.draws(walked.drawn)
+        if walked.drawn is None:
+            drawn = None
+        else:
+            drawn = rows.draws(walked.drawn)
         fit = leaf_fit(adapter, walked, training_rows, leaves, drawn, self._n_threads)
-        sample_counts = None if drawn is None else drawn.T.astype(np.float64)
+        if drawn is None:
+            sample_counts = None
+        else:
+            sample_counts = drawn.T.astype(np.float64)
         return replace(fit, class_weights=by_class), sample_counts
 
     def deleted(self, gone: Sequence[IntArray], question: str) -> FitsAgain:
@@ -379,7 +406,9 @@ class Boosting:
 
     def _started(self, fits: FitsAgain) -> FitsAgain:
         """Return refits for rows whose offsets may stand in for the base: then the base moves nothing."""
-        return fits if self._bases else replace(fits, base=np.zeros_like(fits.base))
+        if self._bases:
+            return fits
+        return replace(fits, base=np.zeros_like(fits.base))
 
     def deletions(self, X: Any) -> FloatArray:
         """Return the effects of deleting rows on scores to first order, (K, n, N); see `Reverse.by_deletions`."""
@@ -415,7 +444,10 @@ class Boosting:
 
     def across(self, u: FloatArray) -> FloatArray:
         """Return (N, K): J'u, for u (N, K)."""
-        slopes = u if self._raw else np.einsum("ikm,ik->im", self._link_slopes(), u)
+        if self._raw:
+            slopes = u
+        else:
+            slopes = np.einsum("ikm,ik->im", self._link_slopes(), u)
         return self.pulled_back(self.walked.leaves.T, slopes)
 
     def _link_slopes(self) -> FloatArray:
@@ -469,8 +501,12 @@ class Boosting:
 
     def verify_predictions(self, batch: QueryBatch | Combination, sums: FloatArray | None) -> None:
         """Compare sums of leaf values with the scores of the model, and sums of contributions (n, K) with those."""
-        rows = batch.queries if isinstance(batch, Combination) else batch
-        leaves, scores = rows.coordinates, rows.predictions
+        if isinstance(batch, Combination):
+            rows = batch.queries
+        else:
+            rows = batch
+        leaves = rows.coordinates
+        scores = rows.predictions
         if self._verify and len(scores):
             self._check(leaves, scores)
         if sums is not None:
@@ -484,7 +520,8 @@ class Boosting:
 
     def _check(self, leaves: NDArray[np.integer[Any]], scores: FloatArray) -> None:
         """Compare the sums of the leaves that the derivatives are made from with the scores of the model, on every use."""
-        w, sizes = self.walked, self.contributions.sizes(leaves)
+        w = self.walked
+        sizes = self.contributions.sizes(leaves)
         made = leaf_scores(w.fit, leaves, self.starts(len(leaves)), rounded=True)
         if self.offsets is not None:
             sizes += np.abs(self.offsets.values)

@@ -1,15 +1,16 @@
 """Contributions of training rows to scores: what the gradient of each row put into them, for any loss.
 
-With g_sj the gradient that stage s, one step of one tree, saw of row j, c_sj what multiplies its weight there, v the leaf's value
-and G its sum of ``w c g``, a row puts ``-w_j c_sj g_sj share_s[l]``, ``share = -v / G``, into its leaf's value, and so into the
-score of every x in the leaf:
+With g_sj the gradient that stage s, one step of one tree, saw of row j, c_sj what multiplies its
+weight there, v the leaf's value and G its sum of ``w c g``, a row puts ``-w_j c_sj g_sj
+share_s[l]``, ``share = -v / G``, into its leaf's value, and so into the score of every x in the
+leaf:
 
     push_j(x) = sum_s coefficient_s [leaf_s(j) = leaf_s(x)] (-w_j c_sj g_sj share_s[leaf_s(j)])
     base + sum_j push_j(x) = F(x)
 
-L1 and clips are in the share; a leaf that solves for all outputs together has a matrix in its place. Given the model's own leaf
-values a row's scores before every tree depend on that row alone, so blocks of rows are walked and read out: nothing of size
-(T, N) or (n, N) exists.
+L1 and clips are in the share; a leaf that solves for all outputs together has a matrix in its
+place. Given the model's own leaf values a row's scores before every tree depend on that row alone,
+so blocks of rows are walked and read out: nothing of size (T, N) or (n, N) exists.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ CHANGED = "The model may have changed since the explainer was made: make a new o
 class Contributions(Factors):
     """The account of every score of one replayed fit."""
 
-    # -- what the model says --------------------------------------------------------------------------------------------
+    # -- what the model says -----------------------------------------------------------------------
 
     @property
     def base(self) -> FloatArray:
@@ -69,8 +70,8 @@ class Contributions(Factors):
     def _ordinary(self) -> float:
         """Return the size below which an error counts as that of an ordinary score.
 
-        Offsets may leave so little to learn that all leaf values are lost in the rounding of the scores that the fit starts
-        from; errors within that rounding are none.
+        Offsets may leave so little to learn that all leaf values are lost in the rounding of the
+        scores that the fit starts from; errors within that rounding are none.
         """
         ordinary = ordinary_size(self.walked.fit, self.base, self._leaf_sums[1])
         return max(ordinary, lost_beside(self.walked.start) / EXACT)
@@ -79,7 +80,7 @@ class Contributions(Factors):
         """Bytes that one query takes while its pushes are handed on block by block, with its part of a block."""
         return 8 * (sum(int(starts[-1]) for starts in self.starts) + 64 * self.n_outputs)
 
-    # -- rows -----------------------------------------------------------------------------------------------------------
+    # -- rows --------------------------------------------------------------------------------------
 
     def _blocks(self, n: int) -> list[slice]:
         entries = sum(len(own) for own in self.trees) + n * self.n_outputs
@@ -103,7 +104,8 @@ class Contributions(Factors):
 
     def read(self, tables: Sequence[Any]) -> Iterator[tuple[int, list[Any]]]:
         """`blocks` for any numbers of leaves: for each output (C_k, n), how often what is put into a leaf counts."""
-        n, xp = tables[0].shape[1], self.backend.xp
+        n = tables[0].shape[1]
+        xp = self.backend.xp
         with self.backend.guard():
             tables = [xp.asarray(table) for table in tables]
             for rows in track(self._blocks(n), "pushes"):
@@ -142,11 +144,9 @@ class Contributions(Factors):
 
     def _own(self, k: int) -> NDArray[np.int64] | None:
         """The trees of output k, as kernels take them: None for all."""
-        return (
-            None
-            if len(self.trees[k]) == len(self.walked.leaves)
-            else self.trees[k].astype(np.int64)
-        )
+        if len(self.trees[k]) == len(self.walked.leaves):
+            return None
+        return self.trees[k].astype(np.int64)
 
     def _table(self, queries: LeafArray, k: int) -> Any:
         """(C_k, n): 1 at the leaves of each query in the trees of output k; what rows of others put in, where leaves mix."""
@@ -202,17 +202,17 @@ class Contributions(Factors):
                     found[rows, k] = host(factors.sum(axis=0))
         return found
 
-    # -- proof ----------------------------------------------------------------------------------------------------------
+    # -- proof -------------------------------------------------------------------------------------
 
     def verify_sums(self) -> float:
         """Compare what all rows together put into each leaf with the leaf's own value; the largest difference, relative.
 
         So the account adds up for every x, whichever leaves it falls into. An error is relative to
         the largest score, since what a library rounds away from gradients next to zero is not
-        relative to them, or to the terms of the leaf's own value (see `axil.replay.newton_steps`), if
-        these are larger. It is never relative to the pushes themselves: pushes that are wrong may
-        be of any size. Beside scores far larger than theirs, in a fit that diverged, training rows,
-        up to `CHECKED_ROWS`, are compared with all that is pushed there.
+        relative to them, or to the terms of the leaf's own value (see `axil.replay.newton_steps`),
+        if these are larger. It is never relative to the pushes themselves: pushes that are wrong
+        may be of any size. Beside scores far larger than theirs, in a fit that diverged, training
+        rows, up to `CHECKED_ROWS`, are compared with all that is pushed there.
         """
         w, (found, terms) = self.walked, self._leaf_sums
         largest = max(float(np.abs(w.score).max()), float(np.abs(self.base).max()))
@@ -236,10 +236,14 @@ class Contributions(Factors):
         """(L, 1), or (L, K) where outputs share trees: what all rows put into each leaf, and its terms; one walk."""
         w = self.walked
         made = np.zeros((2, *w.fit.leaf_values.shape))
-        n_terms, program = sum(len(own) for own in self.trees), self._program
+        n_terms = sum(len(own) for own in self.trees)
+        program = self._program
         in_core = program is not None and self.backend.xp is np and len(program.terms) == n_terms
         no_group = np.zeros(len(w.targets), dtype=np.intp)
-        every = self._sums_in_core() if in_core else self._own_sums(no_group, 1, sizes=True)
+        if in_core:
+            every = self._sums_in_core()
+        else:
+            every = self._own_sums(no_group, 1, sizes=True)
         for k, (own, sums) in enumerate(zip(self.trees, every)):
             at = np.concatenate([np.arange(w.starts[t], w.starts[t + 1]) for t in own])
             found = self._mixed(k, sums[0], False)
@@ -248,7 +252,8 @@ class Contributions(Factors):
 
     def _sums_in_core(self) -> list[list[FloatArray]]:
         """`_own_sums` with sizes by one kernel that writes no factor down, where every tree of an output has one term."""
-        program, own_rows = self._program, self.rows
+        program = self._program
+        own_rows = self.rows
         assert program is not None
         assert isinstance(own_rows, CpuRows)
         sums = np.zeros((len(program.scales), 2))
@@ -256,7 +261,8 @@ class Contributions(Factors):
             own_rows.gradient_sums(program, *self._given(rows), rows.start, sums)
         ends = np.cumsum([len(term.scale) for one in self.terms for term in one])
         by_place = dict(zip(program.terms[:, 2].tolist(), np.split(sums, ends[:-1])))
-        places, found = iter(sorted(by_place)), []
+        places = iter(sorted(by_place))
+        found = []
         for own in self.trees:
             made = np.concatenate([by_place[next(places)] for _ in own])
             found.append([made[:, :1], made[:, 1:]])
@@ -266,7 +272,8 @@ class Contributions(Factors):
         """Raise unless these are the scores of queries in these leaves, or of every training row at this step."""
         if not len(total):
             return
-        expected, sizes = self.scores(queries), self.sizes(queries)
+        expected = self.scores(queries)
+        sizes = self.sizes(queries)
         largest = float(np.abs(self.walked.score).max(initial=0.0))
         check_sums(total, expected, sizes, EXACT, largest, NOT_ADDED_UP, step)
 
@@ -274,16 +281,15 @@ class Contributions(Factors):
 def mixed_terms(walked: ReplayedStages, sizes: FloatArray) -> FloatArray:
     """Return the terms of leaf values, (L, 1) or (L, K), from the sizes that rows put into own leaves.
 
-    See `axil.replay.newton_steps`. A leaf whose value depends on its own rows alone has these ``sizes`` as
-    its terms; where leaves of a tree depend on each other, ``sizes`` are sums of |w g|.
+    See `axil.replay.newton_steps`. A leaf whose value depends on its own rows alone has these
+    ``sizes`` as its terms; where leaves of a tree depend on each other, ``sizes`` are sums of |w
+    g|.
     """
     terms = sizes.copy()
     for t, k, step in zip(walked.stage_tree.tolist(), walked.stage_output.tolist(), walked.steps):
         if step.mix is not None:
-            own, column = (
-                slice(walked.starts[t], walked.starts[t + 1]),
-                walked.fit.schedule.column(k),
-            )
+            own = slice(walked.starts[t], walked.starts[t + 1])
+            column = walked.fit.schedule.column(k)
             terms[own, column] = step.mix.terms @ sizes[own, column]
     return terms
 
@@ -297,11 +303,12 @@ def sizes_of(
 ) -> FloatArray:
     """(n, K): the absolute values that scores are sums of: of the base (K,), and of the terms of their leaves (n, T).
 
-    Errors are relative to these terms, since beside a score of 1e27 any other would pass for exact. Less than an ordinary leaf
-    of each tree holds does not count, ``least`` where it is known: gradients next to zero are rounded beside the scores and
-    targets that they come of.
+    Errors are relative to these terms, since beside a score of 1e27 any other would pass for exact.
+    Less than an ordinary leaf of each tree holds does not count, ``least`` where it is known:
+    gradients next to zero are rounded beside the scores and targets that they come of.
     """
-    least = ordinary_size(fit, base, leaf_sizes) if least is None else least
+    if least is None:
+        least = ordinary_size(fit, base, leaf_sizes)
     found: FloatArray = np.maximum(leaf_scores(fit, leaves, np.abs(base), values=leaf_sizes), least)
     return found
 
@@ -325,7 +332,8 @@ def check_added(
 ) -> None:
     """Raise unless what pushes add up to, (n, K), are the scores of leaves of these rows, or the sums of them asked for."""
     if isinstance(asked, Combination):
-        of_leaves, sizes = asked.of(of_leaves), np.asarray(abs(asked.coefficients) @ sizes)
+        of_leaves = asked.of(of_leaves)
+        sizes = np.asarray(abs(asked.coefficients) @ sizes)
     check_sums(made, of_leaves, sizes, EXACT, largest, NOT_ADDED_UP)
 
 
@@ -342,7 +350,8 @@ def check_sums(
 
     ``largest``: the largest |score| of a training row. ``step``: these are the training rows at this step, not explained ones.
     """
-    error, allowed = np.abs(found - expected), tolerance * sizes
+    error = np.abs(found - expected)
+    allowed = tolerance * sizes
     beyond = np.flatnonzero(~(error <= allowed).all(axis=1))
     if not len(beyond):
         return

@@ -1,7 +1,8 @@
 """Factors of rows: what each training row's own gradient puts into each tree of a fit, by a walk through its rounds.
 
-Given the model's own leaf values a row's scores before every tree depend on that row alone, so blocks of rows are walked: by a
-kernel, where the loss has a form that it knows, on the back end of the rows, else by NumPy on the host.
+Given the model's own leaf values a row's scores before every tree depend on that row alone, so
+blocks of rows are walked: by a kernel, where the loss has a form that it knows, on the back end of
+the rows, else by NumPy on the host.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ class Factors:
     @cached_property
     def trees(self) -> list[IntArray]:
         """For each output the trees that serve it, in order."""
-        fit, T = self.walked.fit, len(self.walked.leaves)
+        fit = self.walked.fit
+        T = len(self.walked.leaves)
         if fit.schedule.outputs is None:
             return [np.arange(T)] * self.n_outputs
         return [np.flatnonzero(fit.schedule.outputs == k) for k in range(self.n_outputs)]
@@ -88,7 +90,9 @@ class Factors:
         for number, one in enumerate(w.rounds):
             terms = []
             for s in one.stages:
-                t, k, step = int(w.stage_tree[s]), int(w.stage_output[s]), w.steps[s]
+                t = int(w.stage_tree[s])
+                k = int(w.stage_output[s])
+                step = w.steps[s]
                 scale = -coefficients[s] * step.share
                 if step.inverse is not None:
                     scale = scale[:, None] * step.inverse[:, k, :]
@@ -112,8 +116,13 @@ class Factors:
             gained[t, k] = after, float(np.abs(after).max(initial=0.0))
             reached += gained[t, k][1] - size
             most = max(most, reached)
-        largest = FULL_DIGITS if w.loss.cancels else LARGEST
-        return float(w.loss.exponent) if abs(w.loss.exponent) * most <= largest else 0.0
+        if w.loss.cancels:
+            largest = FULL_DIGITS
+        else:
+            largest = LARGEST
+        if abs(w.loss.exponent) * most <= largest:
+            return float(w.loss.exponent)
+        return 0.0
 
     @cached_property
     def _moves(self) -> list[list[tuple[int, int, FloatArray]]]:
@@ -123,10 +132,13 @@ class Factors:
     @cached_property
     def _program(self) -> Program | None:
         """The rounds as a kernel walks through them; None for a loss or leaves that it does not know."""
-        w, a = self.walked, self._exponent
-        form = (
-            None if w.loss.single else w.loss.affine(w.targets[:1])
-        )  # kernels compute in double precision
+        w = self.walked
+        a = self._exponent
+        # kernels compute in double precision
+        if w.loss.single:
+            form = None
+        else:
+            form = w.loss.affine(w.targets[:1])
         terms = [term for one in self.terms for term in one]
         if (
             form is None
@@ -162,7 +174,8 @@ class Factors:
 
         Arrays of the back end.
         """
-        n, xp = rows.stop - rows.start, self.backend.xp
+        n = rows.stop - rows.start
+        xp = self.backend.xp
         bounds = list(pairwise(np.append(0, np.cumsum([len(own) for own in self.trees])).tolist()))
         if self._program is not None:
             whole = xp.empty((bounds[-1][1], n))
@@ -189,8 +202,10 @@ class Factors:
 
     def reductions(self, rows: slice) -> FloatArray:
         """(T, rows): by how much each tree brought the means that scores stand for nearer to the targets, over its outputs."""
-        w, score = self.walked, np.array(self._start(rows))
-        found, leaves = np.zeros((len(w.leaves), len(score))), w.leaves[:, rows]
+        w = self.walked
+        score = np.array(self._start(rows))
+        found = np.zeros((len(w.leaves), len(score)))
+        leaves = w.leaves[:, rows]
         before = np.abs(w.targets[rows] - w.loss.mean(score))
         for terms, moves in zip(self.terms, self._moves):
             for t, k, gain in moves:
@@ -210,11 +225,9 @@ class Factors:
     def _counted(self, rows: slice) -> FloatArray:
         """(rows,): what multiplies gradients in every tree."""
         w = self.walked
-        return (
-            w.weights[rows]
-            if w.fit.leaf_factors is None
-            else w.weights[rows] * w.fit.leaf_factors[rows]
-        )
+        if w.fit.leaf_factors is None:
+            return w.weights[rows]
+        return w.weights[rows] * w.fit.leaf_factors[rows]
 
     def _given(self, rows: slice) -> tuple[Any, Any, Any]:
         """Intercepts, slopes and first states of these rows, (K, rows) each, as the kernel takes them: the states may change."""
@@ -232,11 +245,16 @@ class Factors:
         ]
 
     def _made(self, rows: slice) -> tuple[FloatArray, FloatArray, FloatArray]:
-        w, a, counted = self.walked, self._exponent, self._counted(rows)
+        w = self.walked
+        a = self._exponent
+        counted = self._counted(rows)
         form = w.loss.affine(w.targets[rows])
         assert form is not None  # there is a program
         start = self._start(rows).T
-        state = np.ascontiguousarray(np.exp(a * start)) if a else np.array(start, order="C")
+        if a:
+            state = np.ascontiguousarray(np.exp(a * start))
+        else:
+            state = np.array(start, order="C")
         intercepts, slopes = (
             np.ascontiguousarray(counted * part.T) for part in (form.intercepts, form.slopes)
         )
@@ -254,14 +272,18 @@ class Factors:
 
     def _fill(self, found: list[FloatArray], rows: slice, first: int) -> None:
         """Walk these rows through the fit, writing their factors into the columns from ``first`` on."""
-        w, columns = self.walked, slice(rows.start - first, rows.stop - first)
-        y, weights, leaves = w.targets[rows], self._counted(rows), w.leaves[:, rows]
+        w = self.walked
+        columns = slice(rows.start - first, rows.stop - first)
+        y = w.targets[rows]
+        weights = self._counted(rows)
+        leaves = w.leaves[:, rows]
         rounded = (
             w.loss.single and w.fit.schedule.tree_shares is None
         )  # where trees are dropped, the library adds them up again
         score = np.array(self._start(rows), dtype=w.fit.score_precision if rounded else np.float64)
         for number, (terms, moves) in enumerate(zip(self.terms, self._moves)):
-            loss, kept = w.loss_of_round(number), w.gradients
+            loss = w.loss_of_round(number)
+            kept = w.gradients
             if kept is not None:
                 g = weights[:, None] * kept[terms[0].round, rows]
             elif loss.single:

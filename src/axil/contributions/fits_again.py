@@ -1,8 +1,9 @@
 """The fit again with other targets, or without some rows: splits, rates, draws and halved steps are held fixed.
 
-Nothing is linear here: gradients follow the scores, scores the leaf values of the trees before, and every leaf value is computed
-again. The walk runs freely, so that the change it makes is that of the fit in double precision. Several fits, each without other
-rows, are walked together: copies of the training rows, one below the other, with leaves of their own.
+Nothing is linear here: gradients follow the scores, scores the leaf values of the trees before, and
+every leaf value is computed again. The walk runs freely, so that the change it makes is that of the
+fit in double precision. Several fits, each without other rows, are walked together: copies of the
+training rows, one below the other, with leaves of their own.
 """
 
 from __future__ import annotations
@@ -73,7 +74,10 @@ def refit(
     """
     copies = _Copies(walked, targets, loss, remaining)
     states = copies.states(n_threads)
-    found = None if states is None else copies.run(states)
+    if states is None:
+        found = None
+    else:
+        found = copies.run(states)
     found = found or copies.run(None)
     assert found is not None
     return found
@@ -85,9 +89,15 @@ class _Copies:
     def __init__(
         self, walked: ReplayedStages, targets: FloatArray, loss: Loss, remaining: RemainingRows
     ):
-        weights, factors = remaining.weights, remaining.factors
-        self.walked, self.loss, self.n_copies = walked, loss, len(weights)
-        counted = weights * factors if loss.newton_start and factors is not None else weights
+        weights = remaining.weights
+        factors = remaining.factors
+        self.walked = walked
+        self.loss = loss
+        self.n_copies = len(weights)
+        if loss.newton_start and factors is not None:
+            counted = weights * factors
+        else:
+            counted = weights
         trees = walked.fit
         self.base = np.tile(trees.base_value, (self.n_copies, 1))
         if trees.base is None:
@@ -98,13 +108,19 @@ class _Copies:
                     [loss.start_of(targets, row_weights) for row_weights in counted]
                 )
         self.row_weights = weights
-        self.weights = weights if factors is None else weights * factors
+        if factors is None:
+            self.weights = weights
+        else:
+            self.weights = weights * factors
         self.l2_factors = remaining.l2_factors
         self.targets = np.tile(targets, (self.n_copies, 1))
         score = np.tile(walked.start + np.zeros_like(targets), (self.n_copies, 1))
         # 0 where offsets stand in for the base, which may be infinite by now
         share = float(walked.fit.schedule.shares_of_initial[0])
-        moved = share * (self.base - trees.base_value) if share else np.zeros_like(self.base)
+        if share:
+            moved = share * (self.base - trees.base_value)
+        else:
+            moved = np.zeros_like(self.base)
         self.score = score + np.repeat(moved, len(targets), axis=0)
 
     def run(self, states: ExponentialScores | None) -> FitsAgain | None:
@@ -150,7 +166,8 @@ class _Copies:
 
     def _steps(self, one: Round) -> list[Step]:
         """The steps of a round's stages from these scores."""
-        w, loss = self.walked, self.loss
+        w = self.walked
+        loss = self.loss
         slopes = self._slopes()
         leaves = {t: self._leaves(t) for t in {int(w.stage_tree[s]) for s in one.stages}}
         if loss.joint:
@@ -160,8 +177,10 @@ class _Copies:
             )
         found = []
         for stage in one.stages:
-            t, k = int(w.stage_tree[stage]), int(w.stage_output[stage])
-            counted, n = self._counted(t), self.n_copies * int(w.fit.n_leaves[t])
+            t = int(w.stage_tree[stage])
+            k = int(w.stage_output[stage])
+            counted = self._counted(t)
+            n = self.n_copies * int(w.fit.n_leaves[t])
             g, h = (np.broadcast_to(each, self.targets.shape)[:, k] for each in slopes)
             G, H = (
                 np.asarray(np.bincount(leaves[t], counted * each, n), dtype=np.float64)
@@ -205,11 +224,9 @@ class _Copies:
         if w.fit.averages:
             require_rows_in_leaves(int((H == 0).sum()))
         step = leaf_step(G, H, self._l2(t, k, H), w.fit.l1, w.fit.max_step)
-        return (
-            step
-            if w.fit.coupling_rule is None
-            else replace(step, value=self._bounded(w.fit.coupling_rule, t, G, H))
-        )
+        if w.fit.coupling_rule is None:
+            return step
+        return replace(step, value=self._bounded(w.fit.coupling_rule, t, G, H))
 
     def _bounded(
         self, bounds: NodeRule | IsotonicRule, t: int, G: FloatArray, H: FloatArray

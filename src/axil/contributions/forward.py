@@ -5,8 +5,9 @@ With dF the movement of the scores, for a stage with leaf values v of G and H:
     dg = dg/dF dF + dg/dy dy,   dh likewise
     dv[l] = v_G sum of w dg + v_H sum of w dh over the rows in l,   dF += coefficient dv[leaf]
 
-Softmax scores of one row are coupled: there dg/dF is by the output's own mean, which moves by ``p (dF - p'dF)``. Where the
-values of a leaf for all classes solve one system ``(H + l2) v = -G``, ``dv = -(H + l2)^-1 (dG + dH v)``.
+Softmax scores of one row are coupled: there dg/dF is by the output's own mean, which moves by ``p
+(dF - p'dF)``. Where the values of a leaf for all classes solve one system ``(H + l2) v = -G``, ``dv
+= -(H + l2)^-1 (dG + dH v)``.
 
 The transpose is `reverse.Combined`.
 """
@@ -24,7 +25,8 @@ from axil.replay.replayed_stages import ReplayedStages
 
 def moved(walked: ReplayedStages, direction: FloatArray) -> FloatArray:
     """Return (N, K): how the scores of the training rows move as their targets do by ``direction`` (N, K); O(T N)."""
-    w, dy = walked, direction
+    w = walked
+    dy = direction
     counted = w.weights * w.start_factors
     base = w.start_slopes() @ ((counted @ dy) / counted.sum())
     dF = np.tile(w.fit.schedule.shares_of_initial[0] * base, (len(dy), 1))
@@ -55,10 +57,13 @@ def _tangents(
         moves = p * (dF - (p * dF).sum(axis=1, keepdims=True))
     found = {}
     for stage in stages:
-        t, k, step = int(w.stage_tree[stage]), int(w.stage_output[stage]), w.steps[stage]
+        t = int(w.stage_tree[stage])
+        k = int(w.stage_output[stage])
+        step = w.steps[stage]
         dg = _column(slopes.g_by_score, k) * moves[:, k] + _column(slopes.g_by_target, k) * dy[:, k]
         dh = _column(slopes.h_by_score, k) * moves[:, k] + _column(slopes.h_by_target, k) * dy[:, k]
-        rows, n_leaves = w.weights * w.counted(t), len(step.value)
+        rows = w.weights * w.counted(t)
+        n_leaves = len(step.value)
         dG, dH = (np.bincount(w.leaves[t], rows * each, n_leaves) for each in (dg, dh))
         found[stage] = step.moved(dG, dH)
     return found
@@ -68,17 +73,17 @@ def _joint_tangents(
     w: ReplayedStages, stages: Sequence[int], score: FloatArray, dF: FloatArray, dy: FloatArray
 ) -> dict[int, FloatArray]:
     """Return the same where the values of a leaf for all classes are solved together."""
-    t, inverse = int(w.stage_tree[stages[0]]), w.steps[stages[0]].inverse
+    t = int(w.stage_tree[stages[0]])
+    inverse = w.steps[stages[0]].inverse
     assert inverse is not None
-    leaf, rows = w.leaves[t], w.weights * w.counted(t)
+    leaf = w.leaves[t]
+    rows = w.weights * w.counted(t)
     solved_values = [solved for stage in stages if (solved := w.steps[stage].solved) is not None]
     values = np.stack(solved_values, axis=1)[leaf]
     p = w.loss.mean(score)
     dp = p * (dF - (p * dF).sum(axis=1, keepdims=True))
-    inner, moved_inner = (
-        (p * values).sum(axis=1, keepdims=True),
-        (dp * values).sum(axis=1, keepdims=True),
-    )
+    inner = (p * values).sum(axis=1, keepdims=True)
+    moved_inner = (dp * values).sum(axis=1, keepdims=True)
     by_row = dp - dy + dp * (values - inner) - p * moved_inner  # dg + dH v
     sums = np.stack([np.bincount(leaf, rows * column, len(inverse)) for column in by_row.T], axis=1)
     solved = -np.einsum("lkm,lm->lk", inverse, sums)
@@ -86,4 +91,6 @@ def _joint_tangents(
 
 
 def _column(slope: Any, k: int) -> Any:
-    return slope if np.ndim(slope) == 0 else slope[:, k]
+    if np.ndim(slope) == 0:
+        return slope
+    return slope[:, k]

@@ -1,7 +1,7 @@
 """The leaves of a fit along a gradient again at its own splits, on other rows, to other targets or with other weights.
 
-The walk of the proof, rounded as the library rounds, with leaf values that it makes itself. Splits, rates, draws, drops and
-halved steps are held fixed.
+The walk of the proof, rounded as the library rounds, with leaf values that it makes itself. Splits,
+rates, draws, drops and halved steps are held fixed.
 """
 
 from __future__ import annotations

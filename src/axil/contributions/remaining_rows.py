@@ -1,7 +1,8 @@
 """Remaining rows: what rows count with in fits without some others.
 
-Deleted rows are gone. What a library derives from its rows follows those that remain: weights that balance classes, factors that
-balance labels, an l2 in proportion to the mean weight. A row that the fit itself gave no weight remains.
+Deleted rows are gone. What a library derives from its rows follows those that remain: weights that
+balance classes, factors that balance labels, an l2 in proportion to the mean weight. A row that the
+fit itself gave no weight remains.
 """
 
 from __future__ import annotations
@@ -105,7 +106,10 @@ class LabelWeights:
         """Return the factors of labels, (N,), where only these rows remain; 0 of the others."""
         found = np.zeros(len(present))
         made = self.adapter.label_factors(self.rows.targets[present])
-        found[present] = 1.0 if made is None else made
+        if made is None:
+            found[present] = 1.0
+        else:
+            found[present] = made
         return found
 
     def with_targets(
@@ -138,10 +142,14 @@ class LabelWeights:
     def without(self, walked: ReplayedStages, gone: Sequence[IntArray]) -> RemainingRows:
         """Return the rows of fits without these, one for each of C sets."""
         weights = np.tile(walked.weights, (len(gone), 1))
-        l2_factors, factors = np.ones(len(gone)), walked.fit.leaf_factors
+        l2_factors = np.ones(len(gone))
+        factors = walked.fit.leaf_factors
         if factors is None and self._balances_labels:  # as many rows of each label
             factors = np.ones(len(walked.weights))
-        every = None if factors is None else factors[None]
+        if factors is None:
+            every = None
+        else:
+            every = factors[None]
         if factors is not None and self._balances_labels:
             every = np.tile(factors, (len(gone), 1))
         before = walked.weights.mean()

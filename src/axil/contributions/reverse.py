@@ -1,17 +1,20 @@
 """Reverse mode through a boosting fit with its structure held fixed: derivatives by all targets or all row weights at once.
 
-P holds how each query's output moves with the scores of the training rows; the rounds are run backwards. For a stage with leaf
-values v of G and H, and a query x whose output moves by ``seed`` with its own score:
+P holds how each query's output moves with the scores of the training rows; the rounds are run
+backwards. For a stage with leaf values v of G and H, and a query x whose output moves by ``seed``
+with its own score:
 
     a[l]  = sum of coefficients * (seed 1[l = leaf(x)] + sum over rows j in l of P_j)        how it moves with v[l]
     by targets  += a w (v_G dg/dy + v_H dh/dy)
     by weights  += a   (v_G g + v_H h)
     P           += a w (v_G dg/dF + v_H dh/dF)
 
-with v_G = dv/dG and v_H = dv/dH of the row's own leaf. Softmax scores of one row are coupled: there dg/dF is by the output's own
-probability p and P_m gains ``p_m (q_m - sum_k p_k q_k)``. What is left in P then moves with the base.
+with v_G = dv/dG and v_H = dv/dH of the row's own leaf. Softmax scores of one row are coupled: there
+dg/dF is by the output's own probability p and P_m gains ``p_m (q_m - sum_k p_k q_k)``. What is left
+in P then moves with the base.
 
-P, tables of leaves, scores of the training rows and slopes of the loss are arrays of the rows' back end.
+P, tables of leaves, scores of the training rows and slopes of the loss are arrays of the rows' back
+end.
 """
 
 from __future__ import annotations
@@ -34,7 +37,9 @@ from axil.trees.losses import Slopes
 
 Numbers = NDArray[np.int64]
 
-NONE, ALL = np.zeros(0, dtype=np.int64), np.zeros(1, dtype=np.int64)  # of one tree
+# of one tree
+NONE = np.zeros(0, dtype=np.int64)
+ALL = np.zeros(1, dtype=np.int64)
 
 
 class Reverse:
@@ -53,26 +58,24 @@ class Reverse:
 
         ``base``: how often the base counts in the scores of the queries.
         """
-        self.walked, self.rows, self.queries, self.xp = (
-            walked,
-            rows,
-            queries.astype(np.intp),
-            rows.xp,
-        )
-        self.n_threads, self.base = n_threads, base
+        self.walked = walked
+        self.rows = rows
+        self.queries = queries.astype(np.intp)
+        self.xp = rows.xp
+        self.n_threads = n_threads
+        self.base = base
         n, n_outputs, n_scores = seeds.shape
-        self.n, self.n_outputs, self.n_scores, self.n_rows = (
-            n,
-            n_outputs,
-            n_scores,
-            len(walked.targets),
-        )
+        self.n = n
+        self.n_outputs = n_outputs
+        self.n_scores = n_scores
+        self.n_rows = len(walked.targets)
         self.seeds = np.ascontiguousarray(seeds.transpose(2, 1, 0).reshape(n_scores, n_outputs * n))
         self.P = [self.xp.zeros((self.n_rows, n_outputs * n)) for _ in range(n_scores)]
         self.y, self.weights = self.xp.asarray(walked.targets), self.xp.asarray(walked.weights)
-        self.factors = (
-            None if walked.fit.leaf_factors is None else self.xp.asarray(walked.fit.leaf_factors)
-        )
+        if walked.fit.leaf_factors is None:
+            self.factors = None
+        else:
+            self.factors = self.xp.asarray(walked.fit.leaf_factors)
         self.score = self.xp.array(walked.score)
         self.a: dict[
             int, Any
@@ -86,8 +89,8 @@ class Reverse:
     def by_columns(self, columns: Sequence[int]) -> FloatArray:
         """(columns, n, N): a single output by these columns of the targets, in O(T N K) a query for all of them.
 
-        Scores of classes are coupled by softmax, so the score of one class moves with the labels of all; each stage hands on
-        what its own output's column asks.
+        Scores of classes are coupled by softmax, so the score of one class moves with the labels of
+        all; each stage hands on what its own output's column asks.
         """
         return np.stack(
             [part.T for part in self._by_columns(dict.fromkeys(columns, slice(0, self.n)))]
@@ -118,7 +121,8 @@ class Reverse:
     def by_deletions(self) -> FloatArray:
         """(O, n, N): the changes of output o on deleting each row, to first order.
 
-        A row takes its weight with it, and out of the rows whose mean weight an l2 is in proportion to.
+        A row takes its weight with it, and out of the rows whose mean weight an l2 is in proportion
+        to.
         """
         w = self.walked
         out, by_l2 = self._by_weights()
@@ -137,7 +141,8 @@ class Reverse:
             self._put(out, stage, slopes.g, slopes.h, None)
             if w.fit.l2_by_weight:
                 own = slice(w.starts[w.stage_tree[stage]], w.starts[w.stage_tree[stage] + 1])
-                # l2 is in proportion to the mean weight: with the weight of any row it grows by l2 / (sum of weights)
+                # l2 is in proportion to the mean weight: with the weight of any row it grows by l2
+                # / (sum of weights)
                 growth = np.where(np.isfinite(w.fit.l2[own]), w.fit.l2[own], 0.0) / w.weights.sum()
                 by_l2[:] += self.xp.asarray(growth * w.steps[stage].by_l2) @ self.a[stage]
 
@@ -170,11 +175,15 @@ class Reverse:
                 self.score[:, k] -= self._numbers(
                     partial(_looked_up, self.xp.asarray(gain), self.rows.cells[t])
                 )
-            # a tree that no score has anything of, as one without a split under DART, asks for nothing
+            # a tree that no score has anything of, as one without a split under DART, asks for
+            # nothing
             one = replace(one, stages=tuple(stage for stage in one.stages if stage in self.a))
             if not one.stages:
                 continue
-            slopes = self._joint_slopes(one) if w.loss.joint else self._slopes()
+            if w.loss.joint:
+                slopes = self._joint_slopes(one)
+            else:
+                slopes = self._slopes()
             for stage in one.stages:
                 take(stage, slopes)
             (self._pull_joint if w.loss.joint else self._pull)(one, slopes)
@@ -195,14 +204,18 @@ class Reverse:
         w = self.walked
         gathered: dict[tuple[int, int], Any] = {}  # steps of one tree have their sums in common
         for stage, coefficient in one.changes:
-            t, k = int(w.stage_tree[stage]), int(w.stage_output[stage])
+            t = int(w.stage_tree[stage])
+            k = int(w.stage_output[stage])
             if (t, k) not in gathered:
                 sums = self.xp.empty((int(w.fit.n_leaves[t]), self.n_outputs * self.n))
                 self._sweep(t, self.P[k], NONE, sums, None, ALL)
                 self._asked(t, k, sums)
                 gathered[t, k] = sums
             part = coefficient * gathered[t, k]
-            self.a[stage] = self.a[stage] + part if stage in self.a else part
+            if stage in self.a:
+                self.a[stage] = self.a[stage] + part
+            else:
+                self.a[stage] = part
 
     def _asked(self, t: int, k: int, sums: Any) -> None:
         """Add what the queries' own scores ask of their leaves in tree t."""
@@ -215,8 +228,14 @@ class Reverse:
     def _pull(self, one: Round, slopes: Any) -> None:
         """Add to P what the stages of this round ask of the scores before it."""
         w = self.walked
-        p = w.loss.mean(self.score) if w.loss.coupled else None
-        mixed = None if p is None else self.xp.zeros_like(self.P[0])
+        if w.loss.coupled:
+            p = w.loss.mean(self.score)
+        else:
+            p = None
+        if p is None:
+            mixed = None
+        else:
+            mixed = self.xp.zeros_like(self.P[0])
         for stage in one.stages:
             k = int(w.stage_output[stage])
             asked = stage, slopes.g_by_score, slopes.h_by_score, self.weights
@@ -255,13 +274,12 @@ class Reverse:
         """
         w = self.walked
         t = int(w.stage_tree[one.stages[0]])
-        p, v, rows = (
-            w.loss.mean(self.score),
-            self._solved(one),
-            self.weights * self.xp.asarray(w.counted(t)),
-        )
+        p = w.loss.mean(self.score)
+        v = self._solved(one)
+        rows = self.weights * self.xp.asarray(w.counted(t))
         vp = (p * v).sum(axis=1)
-        up, mixed = self.xp.zeros_like(self.P[0]), self.xp.zeros_like(self.P[0])
+        up = self.xp.zeros_like(self.P[0])
+        mixed = self.xp.zeros_like(self.P[0])
         for k, stage in enumerate(one.stages):
             self._apply(up, t, self.a[stage], p[:, k].copy())
             self._apply(mixed, t, self.a[stage], p[:, k] * (1 + v[:, k] - vp))
@@ -285,12 +303,16 @@ class Reverse:
 
         ``columns``: of ``a``. ``times`` (N,): a factor of each row besides.
         """
-        w, xp, t = self.walked, self.xp, int(self.walked.stage_tree[stage])
-        step, asked = w.steps[stage], self.a[stage][:, columns]
+        w = self.walked
+        xp = self.xp
+        t = int(self.walked.stage_tree[stage])
+        step = w.steps[stage]
+        asked = self.a[stage][:, columns]
         if step.mix is None:
             parts = [(xp.ascontiguousarray(asked), step.by_g, step.by_h)]
         else:  # values move with the sums of other leaves: what is asked of them is asked of these
-            one, none = np.ones_like(step.value), np.zeros_like(step.value)
+            one = np.ones_like(step.value)
+            none = np.zeros_like(step.value)
             parts = [
                 (xp.asarray(step.mix.by_g.T) @ asked, one, none),
                 (xp.asarray(step.mix.by_h.T) @ asked, none, one),
@@ -301,12 +323,14 @@ class Reverse:
 
     def _rows_of(self, stage: int, g: Any, h: Any, weights: Any, by_g: Any, by_h: Any) -> Any:
         """(N,): ``w c (v_G g + v_H h)`` of every row, from v_G and v_H of its leaf."""
-        w, t, k = (
-            self.walked,
-            int(self.walked.stage_tree[stage]),
-            int(self.walked.stage_output[stage]),
-        )
-        leaf, drawn = self.rows.cells[t], None if w.drawn is None else self.xp.asarray(w.drawn[t])
+        w = self.walked
+        t = int(self.walked.stage_tree[stage])
+        k = int(self.walked.stage_output[stage])
+        leaf = self.rows.cells[t]
+        if w.drawn is None:
+            drawn = None
+        else:
+            drawn = self.xp.asarray(w.drawn[t])
 
         def make(rows: slice) -> Any:
             own = leaf[rows]
@@ -380,7 +404,8 @@ class Combined(Reverse):
         super().__init__(
             walked, rows, queries[:1], slopes.sum(axis=0)[None, None, :], n_threads, base
         )
-        self.queries, self.slopes = queries.astype(np.intp), slopes
+        self.queries = queries.astype(np.intp)
+        self.slopes = slopes
 
     def by_targets(self) -> FloatArray:
         """(N, K): by every column of the targets, in O(T N) for each score."""
@@ -398,4 +423,6 @@ def _looked_up(table: Any, leaf: Any, rows: slice) -> Any:
 
 def _of(slope: Any, k: int, rows: slice) -> Any:
     """Some rows of column k of slopes (N, K), or the number that all share."""
-    return slope[rows, k] if getattr(slope, "ndim", 0) else slope
+    if getattr(slope, "ndim", 0):
+        return slope[rows, k]
+    return slope

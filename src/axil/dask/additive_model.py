@@ -37,7 +37,8 @@ class HeldAdditiveRows(HeldRows):
     walked: ReplayedStages  #: without rows
     shared: Any  #: the same, delayed and held
     largest: float  #: |score| of a training row
-    leaf_sizes: FloatArray  #: (L, 1), or (L, K) where trees are shared: what all rows put into each leaf, by absolute value
+    #: (L, 1), or (L, K) where trees are shared: what all rows put into each leaf, by absolute value
+    leaf_sizes: FloatArray
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -60,7 +61,9 @@ class PartitionedAdditiveModel(PartitionedModel):
     @property
     def scored(self) -> Any:
         names = self.classes
-        return None if names is None or self.outputs is not None else names[1]
+        if names is None or self.outputs is not None:
+            return None
+        return names[1]
 
     @property
     def starts_elsewhere(self) -> bool:
@@ -106,9 +109,14 @@ class PartitionedAdditiveModel(PartitionedModel):
         if not self.verify or not len(batch):
             return
         training_rows = self.training_rows
-        fit, largest = training_rows.walked.fit, training_rows.largest
-        queries = batch.queries if isinstance(batch, Combination) else batch
-        starts, leaves = self._starts(queries), queries.coordinates
+        fit = training_rows.walked.fit
+        largest = training_rows.largest
+        if isinstance(batch, Combination):
+            queries = batch.queries
+        else:
+            queries = batch
+        starts = self._starts(queries)
+        leaves = queries.coordinates
         sizes = sizes_of(fit, fit.base_value, training_rows.leaf_sizes, leaves)
         sizes += np.abs(queries.offsets.values)
         as_added = leaf_scores(fit, leaves, starts, rounded=True)
@@ -120,12 +128,12 @@ class PartitionedAdditiveModel(PartitionedModel):
 
     def meant(self, scores: FloatArray) -> dict[str, FloatArray]:
         loss = self.training_rows.walked.loss
-        return {loss.meaning: self.calibrated(scores, loss.mean(scores))} if loss.meaning else {}
+        if loss.meaning:
+            return {loss.meaning: self.calibrated(scores, loss.mean(scores))}
+        return {}
 
     def bytes_per_query(self, source: Source, whole: bool = False) -> int:
         n_rows, n_outputs = self.shape
-        return (
-            16 * n_rows * n_outputs
-            if whole
-            else 8 * (len(self.training_rows.walked.leaves) + 64 * n_outputs)
-        )
+        if whole:
+            return 16 * n_rows * n_outputs
+        return 8 * (len(self.training_rows.walked.leaves) + 64 * n_outputs)

@@ -1,7 +1,7 @@
 """The work on one partition for pushes: rows walked through a fit by the model's own leaf values, and what each row pushed.
 
-Given those values a row's scores before every tree depend on that row alone. So partitions are walked by themselves, and the sums
-of gradients that made each leaf value are sums over partitions.
+Given those values a row's scores before every tree depend on that row alone. So partitions are
+walked by themselves, and the sums of gradients that made each leaf value are sums over partitions.
 """
 
 from __future__ import annotations
@@ -112,7 +112,8 @@ class GradientSums(RowTotals):
         for trees in fit.schedule.trees_of_rounds:
             g, h = fit.loss.seen(rows.rounded, score, rows.weights)
             for t in trees:
-                leaf, n_leaves = rows.leaves[t], int(fit.n_leaves[t])
+                leaf = rows.leaves[t]
+                n_leaves = int(fit.n_leaves[t])
                 leaves = slice(starts[t], starts[t + 1])
                 counts[leaves] = np.bincount(leaf[in_fit], minlength=n_leaves)
                 for column, k in enumerate(fit.schedule.outputs_of(t, score.shape[1])):
@@ -143,7 +144,10 @@ def walk_partition(
     rows = AdditivePartition(
         place.start, observed.targets_as_given, labels, leaves, observed.targets, weights, start
     )
-    in_fit = np.ones(n_rows, dtype=np.bool_) if held_out is None else ~held_out
+    if held_out is None:
+        in_fit = np.ones(n_rows, dtype=np.bool_)
+    else:
+        in_fit = ~held_out
     miss = _furthest_score(X, rows, shared)
     return rows, GradientSums.of(rows, fit, in_fit, miss)
 
@@ -160,14 +164,15 @@ def _furthest_score(X: Any, rows: AdditivePartition, shared: SharedFit) -> Miss:
     return replace(miss, row=rows.start + int(checked[miss.row]))
 
 
-# -- queries ----------------------------------------------------------------------------------------------------------------
+# -- queries ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class LeafBatch(Transferable):
     """n queries, by their leaves."""
 
-    leaves: Any  #: (n, T); of sums of queries for each output a table (C_k, n), see `Contributions.read`
+    #: (n, T); of sums of queries for each output a table (C_k, n), see `Contributions.read`
+    leaves: Any
     starts: FloatArray  #: (n, K) scores before any push
     first: int  #: the position of the first query in the whole request
     n_threads: int

@@ -1,7 +1,8 @@
 """From a boosted model of any loss and partitioned training rows to contributions, verified as on one machine.
 
-Targets, weights and offsets travel here, 8 bytes each per row, as the model is read with them; features and leaves stay on the
-workers. One pass over the rows sums the gradients that made each leaf value.
+Targets, weights and offsets travel here, 8 bytes each per row, as the model is read with them;
+features and leaves stay on the workers. One pass over the rows sums the gradients that made each
+leaf value.
 """
 
 from __future__ import annotations
@@ -66,7 +67,9 @@ class AdditiveBuilder(Builder):
     def _gathered(self, parts: list[Any]) -> FloatArray | None:
         """Return the numbers of all partitions, in this process; None where there are none."""
         arrays = [array for array in self.cluster.collect(parts) if array is not None]
-        return np.concatenate(arrays) if arrays else None
+        if arrays:
+            return np.concatenate(arrays)
+        return None
 
     def settled(self, walked: WalkedPartitions) -> PartitionedAdditiveModel:
         """Return the model of the sums of gradients of all partitions, once these lead to the leaf values."""
@@ -105,7 +108,8 @@ class AdditiveBuilder(Builder):
 
     def _stages(self, fit: BoostedFit, sums: GradientSums) -> ReplayedStages:
         """Return the walk of all rows from their sums: one row per leaf stands for all that are in it, tree by tree."""
-        width, n_outputs = int(fit.n_leaves.max()), len(fit.base_value)
+        width = int(fit.n_leaves.max())
+        n_outputs = len(fit.base_value)
         leaves = np.minimum(np.arange(width), fit.n_leaves[:, None] - 1).astype(cell_dtype(width))
         rounds = iter(_rounds(fit, sums, width, n_outputs))
         standing = replace(
@@ -148,10 +152,15 @@ def _refuse(fit: BoostedFit) -> None:
     """Refuse by name what is not summed over partitions."""
     rounds = fit.schedule.rounds
     outputs = fit.schedule.outputs
-    place = (
-        rounds if outputs is None else rounds * (int(outputs.max()) + 1) + outputs
-    )  # round and output of each tree
-    sampled = "" if fit.sampler is None else fit.sampler.name
+    # round and output of each tree
+    if outputs is None:
+        place = rounds
+    else:
+        place = rounds * (int(outputs.max()) + 1) + outputs
+    if fit.sampler is None:
+        sampled = ""
+    else:
+        sampled = fit.sampler.name
     refuse_encoded(fit)
     found = {
         (
@@ -188,7 +197,10 @@ def _refuse(fit: BoostedFit) -> None:
         ): "axil sums the gradients of one tree per iteration and output over partitions",
     }
     if fit.coupling_rule is not None:
-        name = "monotone_constraints" if fit.smoothing is None else "path_smooth"
+        if fit.smoothing is None:
+            name = "monotone_constraints"
+        else:
+            name = "path_smooth"
         found[name, "set"] = (
             "axil does not sum the nodes of such trees of this loss over partitions"
         )
@@ -218,7 +230,8 @@ def _rounds(
     for iteration in np.unique(fit.schedule.rounds):
         gradients, hessians = np.zeros((2, width, n_outputs))
         for t in np.flatnonzero(fit.schedule.rounds == iteration):
-            leaves, n_leaves = slice(starts[t], starts[t + 1]), int(fit.n_leaves[t])
+            leaves = slice(starts[t], starts[t + 1])
+            n_leaves = int(fit.n_leaves[t])
             outputs = fit.schedule.outputs_served(int(t))
             gradients[:n_leaves, outputs] = sums.g[leaves]
             hessians[:n_leaves, outputs] = sums.h[leaves]

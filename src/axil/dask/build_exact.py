@@ -1,7 +1,8 @@
 """From trees with exact weights and partitioned training rows to the leaf matrix, verified as on one machine.
 
-Three passes over the rows: totals of the targets; leaves, replay and sums over leaves; co-occurrence of leaves. Each is a
-sum over partitions, added on the workers. What follows from the sums is done here, where nothing has the size of N.
+Three passes over the rows: totals of the targets; leaves, replay and sums over leaves;
+co-occurrence of leaves. Each is a sum over partitions, added on the workers. What follows from the
+sums is done here, where nothing has the size of N.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ class ExactBuilder(Builder):
         ]
         leaf_totals = [LeafTotals(sums.leaf_weights, sums.residuals) for sums in leaf_sums]
         fits = self.adapter.trees(PartitionedRows(self.totals, leaf_totals))
-        entries, verifications = [], []
+        entries = []
+        verifications = []
         for entry, (fit, sums) in enumerate(zip(fits, leaf_sums)):
             replay = self._replay(fit, sums)
             trees = BoostedTrees(
@@ -74,7 +76,10 @@ class ExactBuilder(Builder):
                 verifications.append(self._verified(walked, fit, sums, replay, trees, entry))
             entries.append(trees)
         training_rows = HeldExactRows(walked.rows, walked.sizes, walked.label_dtype, entries)
-        verification = worst(verifications) if self.verify else None
+        if self.verify:
+            verification = worst(verifications)
+        else:
+            verification = None
         return PartitionedExactModel(
             **self.about, training_rows=training_rows, verification=verification
         )
@@ -86,10 +91,14 @@ class ExactBuilder(Builder):
 
     def _replay(self, fit: BoostedFit, sums: LeafSums) -> Replay:
         """Return the replay over all rows; its structure has no rows itself."""
-        n_trees, n_outputs = len(fit.n_leaves), sums.residuals.shape[1]
+        n_trees = len(fit.n_leaves)
+        n_outputs = sums.residuals.shape[1]
         cells = np.empty((n_trees, 0), dtype=cell_dtype(int(fit.n_leaves.max())))
         no_rows = np.empty((0, n_outputs))
-        draws = np.ones(1) if sums.cut is None else np.array([1.0, 0.0])
+        if sums.cut is None:
+            draws = np.ones(1)
+        else:
+            draws = np.array([1.0, 0.0])
         walked = Walked(
             cells,
             draws,
@@ -101,7 +110,10 @@ class ExactBuilder(Builder):
             cut=sums.cut,
         )
         # Offsets of no row, but there: trees that see them are no forest.
-        offsets = None if sums.offsets is None else no_rows
+        if sums.offsets is None:
+            offsets = None
+        else:
+            offsets = no_rows
         totals = sums.extent.weight, self.totals.n_rows
         return replayed(self.without_rows(fit), walked, offsets, totals)
 
@@ -124,8 +136,12 @@ class ExactBuilder(Builder):
         self, walked: WalkedPartitions, sums: LeafSums, trees: BoostedTrees, entry: int
     ) -> Miss:
         """Return where the linear map, run over the targets in the leaf matrix, is furthest from the model's predictions."""
-        structure, extent = trees.structure, sums.extent
-        base = extent.sums / extent.weight if structure.base is None else structure.base
+        structure = trees.structure
+        extent = sums.extent
+        if structure.base is None:
+            base = extent.sums / extent.weight
+        else:
+            base = structure.base
         assert trees.leaf_matrix is not None
         leaf_values = trees.leaf_matrix.leaf_values(sums.started, base)
         added = np.repeat(structure.final, structure.n_leaves)[:, None] * leaf_values
@@ -186,8 +202,12 @@ def _require_leaf_matrix(fitted: list[BoostedFit], budget: Budget) -> None:
     """Refuse before X is read what cannot be asked in the end."""
     needed = 0
     for trees in fitted:
-        c, total = trees.schedule.coefficients, int(trees.n_leaves.sum())
-        needed += 2 * 8 * total**2 if c is None or c.omega[:-1].any() else 0
+        c = trees.schedule.coefficients
+        total = int(trees.n_leaves.sum())
+        if c is None or c.omega[:-1].any():
+            needed += 2 * 8 * total**2
+        else:
+            needed += 0
     instead = (
         "On several machines weights are computed in the leaf matrix only, 8 bytes for each pair of leaves and as much again "
         "while it is built. Raise memory_limit, fit fewer or smaller trees, or use training rows in memory, which can do without."

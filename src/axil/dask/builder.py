@@ -1,10 +1,11 @@
 """The steps from a fitted model and training rows in Dask collections to a verified model.
 
-Every kind of model goes through the same steps. The targets are observed partition by partition, and the model is read with
-their totals. Each partition then assigns its rows to leaves and walks them through the fit with the model's own leaf values:
-given those, rows do not depend on each other. What the rows put into the leaves is added up over the partitions, and the leaf
-values that follow from these sums are compared with the model's. `axil.dask.build_exact` and `axil.dask.build_additive` say
-which sums these are.
+Every kind of model goes through the same steps. The targets are observed partition by partition,
+and the model is read with their totals. Each partition then assigns its rows to leaves and walks
+them through the fit with the model's own leaf values: given those, rows do not depend on each
+other. What the rows put into the leaves is added up over the partitions, and the leaf values that
+follow from these sums are compared with the model's. `axil.dask.build_exact` and
+`axil.dask.build_additive` say which sums these are.
 """
 
 from __future__ import annotations
@@ -100,7 +101,8 @@ class Builder(ABC):
         work = type(self).walk_partition
         pairs = [task(work, *parts, shared) for parts in arguments]
         results = self.cluster.hold([pair[0] for pair in pairs] + [pair[1] for pair in pairs])
-        rows, evidence = results[: len(pairs)], results[len(pairs) :]
+        rows = results[: len(pairs)]
+        evidence = results[len(pairs) :]
         label_types = self.cluster.collect([partition.index.dtype for partition in rows])
         label_type = next(dtype for dtype, size in zip(label_types, sizes) if size)
         return WalkedPartitions(fits, rows, evidence, sizes, label_type)

@@ -67,15 +67,18 @@ def partitions(values: Any, what: str, like: tuple[float, ...] | None = None) ->
             )
     if not isinstance(values, da.Array):
         return list(values.to_delayed())
-    wide = values.rechunk(dict.fromkeys(range(1, values.ndim), -1)) if values.ndim > 1 else values
+    if values.ndim > 1:
+        wide = values.rechunk(dict.fromkeys(range(1, values.ndim), -1))
+    else:
+        wide = values
     return list(wide.to_delayed().ravel())
 
 
 class Cluster:
     """Where the work is done: by a client's workers, or where there is none by Dask's own scheduler in this process.
 
-    All that is held is a result of tasks that lead back to the user's collections and to arguments that the scheduler has,
-    so a worker that dies takes nothing along that is not computed again.
+    All that is held is a result of tasks that lead back to the user's collections and to arguments
+    that the scheduler has, so a worker that dies takes nothing along that is not computed again.
     """
 
     def __init__(self, client: Any = None):

@@ -102,7 +102,9 @@ class PartitionedExactModel(PartitionedModel):
     def structures(self) -> list[Structure] | None:
         """The boosted trees of each group of outputs; None where there is a forest."""
         structures = [entry.structure for entry in self.training_rows.entries]
-        return None if any(map(is_forest, structures)) else structures
+        if any(map(is_forest, structures)):
+            return None
+        return structures
 
     @property
     def trees(self) -> tuple[NDArray[np.int64], list[Any]]:
@@ -124,7 +126,11 @@ class PartitionedExactModel(PartitionedModel):
 
     def asked(self, batch: Any, source: Source) -> Any:
         """The adjoints of a batch, from the leaf matrix alone."""
-        phi, beta, intercepts, leaves, totals = [], [], [], [], []
+        phi = []
+        beta = []
+        intercepts = []
+        leaves = []
+        totals = []
         for entry in self.entries:
             query_leaves = np.ascontiguousarray(own_leaves(entry.structure, batch.coordinates))
             base = batch.offsets.base
@@ -168,7 +174,7 @@ class PartitionedExactModel(PartitionedModel):
         check_answer(self.verification, predictions, queries.labels, lambda: queries.predictions)
         return predictions
 
-    # -- changes of the training rows -----------------------------------------------------------------------------------
+    # -- changes of the training rows --------------------------------------------------------------
 
     @property
     def has_first_order(self) -> bool:
@@ -215,7 +221,7 @@ class PartitionedExactModel(PartitionedModel):
             )
         return [pair[1].tolist() for pair in places_by_partition]
 
-    # -- errors of the training rows ------------------------------------------------------------------------------------
+    # -- errors of the training rows ---------------------------------------------------------------
 
     def folds(self, given: Any) -> list[Any]:
         return self.cut(given, "out_of_fold")
@@ -314,7 +320,7 @@ class PartitionedExactModel(PartitionedModel):
         )
 
 
-# -- the work on one partition for intervals: errors of its rows by predictions that did not see them ------------------------
+# -- the work on one partition for intervals: errors of its rows by predictions that did not see the
 
 
 def errors_of(partition: ExactPartition, _: Any, predictions: FloatArray) -> FloatArray:
@@ -344,7 +350,8 @@ def out_of_bag_of(partition: ExactPartition, fits: list[Fit], _: Any) -> FloatAr
         fitted = fit.on(partition, entry)
         s = fitted.structure
         leaves = s.leaves()
-        sums, shares = np.zeros_like(fitted.targets), np.zeros(s.n_rows)
+        sums = np.zeros_like(fitted.targets)
+        shares = np.zeros(s.n_rows)
         for t, final in enumerate(s.final):
             is_out = s.draws[(s.cells[t] // s.n_leaves[t]).astype(np.intp)] == 0
             values = fit.values[s.entries(t, leaves[t])]

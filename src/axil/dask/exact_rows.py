@@ -61,7 +61,9 @@ class ExactPartition(HeldPart, Attribution["AdjointBatch | DeletionQueries"]):
     def row_weights(self) -> FloatArray:
         """(n,): what rows count in the fit."""
         weights = self.structures[0].row_weights
-        return np.ones(len(self.index)) if weights is None else weights
+        if weights is None:
+            return np.ones(len(self.index))
+        return weights
 
     def own_targets(self, entry: int) -> FloatArray:
         """(n, K): the targets of the outputs that an entry of the fitted trees serves, as given."""
@@ -163,8 +165,14 @@ class LeafSums(RowTotals):
         """Return the sums of the rows of a structure, with targets (n, K)."""
         rows = host_backend(n_threads).rows_of(structure)
         offsets = structure.offsets
-        offset_sums = None if offsets is None else leaf_sums(structure, rows, offsets)
-        started = targets if offsets is None else targets - offsets
+        if offsets is None:
+            offset_sums = None
+        else:
+            offset_sums = leaf_sums(structure, rows, offsets)
+        if offsets is None:
+            started = targets
+        else:
+            started = targets - offsets
         return cls(
             walked.counts,
             walked.leaf_weights,
@@ -196,7 +204,9 @@ def replay_partition(
     limits = Limits(shared.n_threads, Budget(None))  # of this worker
     leaves = assign_leaves(shared.adapter, X, n_rows, all_n_leaves(shared.fits), limits)
     checked = np.arange(0, n_rows, max(1, -(-n_rows // shared.n_checked)))
-    structures, sums, scores = [], [], []
+    structures = []
+    sums = []
+    scores = []
     for entry, (fit, output) in enumerate(zip(shared.fits, output_groups(len(shared.fits)))):
         fit = replace(fit, row_weights=place.row_weights[entry], held_out=place.held_out[entry])
         fit = with_rows(fit, observed.weights, bags)
@@ -204,7 +214,10 @@ def replay_partition(
         if fit.columns is not None:
             tree_leaves = own_leaves_of(leaves, fit.columns, limits.budget)
         targets = observed.targets[:, output]
-        offsets = None if observed.offsets is None else observed.offsets[:, output]
+        if observed.offsets is None:
+            offsets = None
+        else:
+            offsets = observed.offsets[:, output]
         walked = walk(shared.adapter, fit, tree_leaves, targets, offsets, limits)
         structure = _structure_of(fit, walked, offsets)
         structures.append(structure)
@@ -218,7 +231,10 @@ def _structure_of(fit: BoostedFit, walked: Walked, offsets: FloatArray | None) -
     """Return the structure of these rows alone; the active set of all rows is not known here."""
     scale = regularisation_of(fit).scale(walked.leaf_weights)
     leaves = LinearLeaves(scale, None, None, {})
-    weights = walked.leaf_weights if walked.cut is None else walked.cut.free
+    if walked.cut is None:
+        weights = walked.leaf_weights
+    else:
+        weights = walked.cut.free
     return fitted_structure(fit, walked.cells, walked.draws, weights, leaves, offsets)
 
 

@@ -1,7 +1,8 @@
 """Fits over partitions: base and leaf values of the fit to the targets as given, with all rows or without some of them.
 
-Leaf sums and co-occurrences of leaves are sums over partitions; what follows from them is done where they are added up. Given the
-leaf values, everything about a row depends on that row alone: `Fit.on` puts a partition's rows into the fit of all.
+Leaf sums and co-occurrences of leaves are sums over partitions; what follows from them is done
+where they are added up. Given the leaf values, everything about a row depends on that row alone:
+`Fit.on` puts a partition's rows into the fit of all.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class RowSums(RowTotals):
     moment: FloatArray  #: (K,) of weight * target
     leaf_weights: FloatArray  #: (L,)
     started: FloatArray  #: (L, K) of weight * draw * (target - offset)
-    #: (L, L) co-occurrences of leaves; None where the leaf matrix is there, or trees do not see each other
+    #: (L, L) co-occurrences of leaves; None where the leaf matrix is there, or trees do not see
+    #: each other
     together: FloatArray | None
 
 
@@ -80,7 +82,8 @@ class RowPart:
     def taken_from(self, sums: RowSums) -> RowSums:
         """The sums over all rows without this one; co-occurrences are changed in place."""
         assert sums.together is not None
-        leaf_weights, started = sums.leaf_weights.copy(), sums.started.copy()
+        leaf_weights = sums.leaf_weights.copy()
+        started = sums.started.copy()
         leaf_weights[self.leaves] = left_of(leaf_weights[self.leaves], self.drawn)
         started[self.leaves] -= self.drawn[:, None] * self.started
         sums.together[np.ix_(self.leaves, self.leaves)] -= np.triu(
@@ -120,17 +123,26 @@ def row_sums(
     partition: ExactPartition, entry: int, dropped: Any, with_cooccurrences: bool, n_threads: int
 ) -> RowSums:
     """Return the sums over these rows without those at the positions ``dropped``."""
-    s, targets = partition.structures[entry], partition.own_targets(entry)
+    s = partition.structures[entry]
+    targets = partition.own_targets(entry)
     if len(dropped):
-        weights = np.ones(s.n_rows) if s.row_weights is None else s.row_weights.copy()
+        if s.row_weights is None:
+            weights = np.ones(s.n_rows)
+        else:
+            weights = s.row_weights.copy()
         weights[dropped] = 0.0
         s = replace(s, row_weights=weights)
     rows = host_backend(n_threads).rows_of(s)
-    started = targets if s.offsets is None else targets - s.offsets
-    if s.row_weights is None:
-        weight, moment = float(s.n_rows), targets.sum(axis=0)
+    if s.offsets is None:
+        started = targets
     else:
-        weight, moment = float(s.row_weights.sum()), s.row_weights @ targets
+        started = targets - s.offsets
+    if s.row_weights is None:
+        weight = float(s.n_rows)
+        moment = targets.sum(axis=0)
+    else:
+        weight = float(s.row_weights.sum())
+        moment = s.row_weights @ targets
     n_dropped = len(np.unique(np.asarray(dropped, dtype=np.intp)))
     return RowSums(
         weight,
@@ -172,8 +184,8 @@ class Fit(Transferable):
     structure: Structure
     base: FloatArray  #: (K,)
     values: FloatArray  #: (L, K) leaf values before any rate
-    #: (L, K) which they are made of, with what residuals put in that are cut off; zeros unless trees are averaged or there are
-    #: shifts
+    #: (L, K) which they are made of, with what residuals put in that are cut off; zeros unless
+    #: trees are averaged or there are shifts
     sums: FloatArray
     mean: FloatArray  #: (K,) the weighted mean of the targets
 
@@ -182,7 +194,10 @@ class Fit(Transferable):
         """The fit whose the leaf matrix and sums over rows these are."""
         s = space.structure
         mean = sums.moment / sums.weight
-        base = mean if s.base is None else s.base
+        if s.base is None:
+            base = mean
+        else:
+            base = s.base
         values = space.leaf_values(sums.started, base)
         of_leaves = np.zeros_like(values)
         if s.averages:
@@ -206,7 +221,10 @@ class Fit(Transferable):
             return cls.of(space_of(rescaled(s), sums.together, n_threads), sums)
         assert sums.together is not None
         mean = sums.moment / sums.weight
-        base = mean if s.base is None else s.base
+        if s.base is None:
+            base = mean
+        else:
+            base = s.base
         values, of_leaves = sums_by_rule(s, sums.together, sums.started, base)
         values = inherited_values(s, values, of_leaves, mean)
         return cls(
@@ -244,7 +262,10 @@ def residual_sums(partition: ExactPartition, entry: int, fit: Fit) -> FloatArray
     s = fitted.structure
     sums = np.zeros_like(fit.values)
     for rows in spans(s.n_rows, max(1, WALKED // s.n_trees)):
-        weights = np.ones(rows.stop - rows.start) if s.row_weights is None else s.row_weights[rows]
+        if s.row_weights is None:
+            weights = np.ones(rows.stop - rows.start)
+        else:
+            weights = s.row_weights[rows]
         for step in fitted.steps(rows):
             np.add.at(sums, step.leaf, (weights * step.drawn)[:, None] * step.residual)
     return sums

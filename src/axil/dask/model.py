@@ -93,7 +93,7 @@ class PartitionedModel(VerifiedModel):
         """The share of the number of rows: their weights stay in the partitions."""
         return sum(map(len, rows)) / max(self.shape[0], 1)
 
-    # -- queries --------------------------------------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------
 
     def queries(self, X: Any, init_score: Any = None) -> QueryBatch:
         if dask.is_dask_collection(X):
@@ -118,7 +118,7 @@ class PartitionedModel(VerifiedModel):
     def most_asked(self) -> int:
         """How many queries are sent to the workers at a time."""
 
-    # -- columns --------------------------------------------------------------------------------------------------------
+    # -- columns -----------------------------------------------------------------------------------
 
     def column_names(self, rows: Any) -> list[str]:
         return inputs.column_names((rows,), self.adapter.feature_names, rows.shape[1])
@@ -155,10 +155,16 @@ class PartitionedModel(VerifiedModel):
             inputs.as_count(k, "k"), distinct=rules.distinct is not None, n_threads=self.n_threads
         )
         nothing: list[Any] = [None] * len(self.training_rows.sizes)
-        masks, by_query, keys, values = nothing, nothing, nothing, nothing
+        masks = nothing
+        by_query = nothing
+        keys = nothing
+        values = nothing
         if rules.is_by_query:
             each = [self._masks(rules.among, one) for one in known.each_query()]
-            by_query = [list(own) for own in zip(*each)] if each else [[] for _ in nothing]
+            if each:
+                by_query = [list(own) for own in zip(*each)]
+            else:
+                by_query = [[] for _ in nothing]
         elif rules.among is not None:
             masks = self._masks(rules.among)
         if rules.distinct is not None:
@@ -169,8 +175,12 @@ class PartitionedModel(VerifiedModel):
         about: Any = None
         if rules.within is not None or rules.asof is not None:
             place, (points, what, _) = rules.column(known)[0], rules.points(known)
-            column, about = self._feature(place, "within"), (known.names[place], points[:1], what)
-            own = column.dtype if isinstance(column.dtype, np.dtype) else np.dtype(object)
+            column = self._feature(place, "within")
+            about = (known.names[place], points[:1], what)
+            if isinstance(column.dtype, np.dtype):
+                own = column.dtype
+            else:
+                own = np.dtype(object)
             choice = replace(choice, ranges=rules.ranges(known, own))
             values = self.cut(column, "within")
         given = zip(range(len(nothing)), masks, by_query, keys, values)
@@ -198,7 +208,9 @@ class PartitionedModel(VerifiedModel):
         parts = [self._checked(p, one, wanted) for (p, _), one in zip(pairs, found)]
         if not parts:
             return [np.empty(0) for _ in wanted]
-        return [np.concatenate(column)[back] for column in zip(*parts)] if wanted else []
+        if wanted:
+            return [np.concatenate(column)[back] for column in zip(*parts)]
+        return []
 
     @property
     @abstractmethod
@@ -246,13 +258,26 @@ def allowed_rows(shard: Any, about: Any, given: list[Any]) -> Allowed:
         every = [("among", one) for one in masks or ()]
         for what, own in (*every, ("among", mask), ("distinct", keys), ("within", values)):
             refuse_other_order(shard, own, what)
-        among = None if mask is None else np.flatnonzero(inputs.as_mask(mask, n, "among"))
-        bits = (
-            None if masks is None else packed((inputs.as_mask(one, n, "among") for one in masks), n)
-        )
-        labels = None if keys is None else inputs.as_labels(keys, n, "distinct").astype(object)
-        codes = None if labels is None else inputs.label_codes(labels, n, "distinct")
-        points = None if values is None else measured(np.asarray(values), *about)
+        if mask is None:
+            among = None
+        else:
+            among = np.flatnonzero(inputs.as_mask(mask, n, "among"))
+        if masks is None:
+            bits = None
+        else:
+            bits = packed((inputs.as_mask(one, n, "among") for one in masks), n)
+        if keys is None:
+            labels = None
+        else:
+            labels = inputs.as_labels(keys, n, "distinct").astype(object)
+        if labels is None:
+            codes = None
+        else:
+            codes = inputs.label_codes(labels, n, "distinct")
+        if values is None:
+            points = None
+        else:
+            points = measured(np.asarray(values), *about)
     return Allowed(among, bits, codes, labels, points)
 
 

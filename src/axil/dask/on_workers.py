@@ -68,7 +68,9 @@ class OnWorkers:
     ) -> Any:
         """The sum of ``work(shard, shared, column)``, added on the workers, or in this process where it is large."""
         tasks = self._tasks(work, shared, columns)
-        return reduce(add, self.cluster.each(tasks)) if here else self.cluster.total(tasks)
+        if here:
+            return reduce(add, self.cluster.each(tasks))
+        return self.cluster.total(tasks)
 
     def each(
         self, work: Callable[..., Any], shared: Any, columns: Sequence[Any] | None = None

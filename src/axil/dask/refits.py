@@ -30,7 +30,8 @@ from axil.weights.levels import at_share, shares_of
 from axil.weights.rows_left import known_regularisation
 
 IN_MEMORY = "Use training rows in memory."
-# Rows that outweigh the rest of a leaf by far: each takes a pass over all rows, as long as the leaf matrix does
+# Rows that outweigh the rest of a leaf by far: each takes a pass over all rows, as long as the leaf
+# matrix does
 MOST_REFITS = 64
 
 
@@ -122,18 +123,21 @@ class Refits:
         return plans
 
     def _made_plans(self, exact: bool) -> tuple[Any, list[Any]]:
-        plans, all_responses = [], []
+        plans = []
+        all_responses = []
         for entry, fit in enumerate(self.fits()):
             if exact and not is_forest(fit.structure):
                 plan, responses = self._exact_plan(entry, fit)
             else:
-                plan, responses = DeletionPlan(fit, [(0.0, fit)], {}), None
+                plan = DeletionPlan(fit, [(0.0, fit)], {})
+                responses = None
             plans.append(plan)
             all_responses.append(responses)
         return self.model.cluster.share(plans), all_responses
 
     def _exact_plan(self, entry: int, fit: Fit) -> tuple[DeletionPlan, Any]:
-        cluster, n_threads = self.model.cluster, self.model.n_threads
+        cluster = self.model.cluster
+        n_threads = self.model.n_threads
         partitions = self._rows.partitions
         weights = cluster.collect([task(row_weights_of, rows, entry) for rows in partitions])
         distinct_weights = np.unique(np.concatenate(weights))
@@ -152,10 +156,12 @@ class Refits:
     ) -> dict[int, Fit]:
         """Return the fits without rows that the formula does not hold for, by their number among all rows.
 
-        See `InLeafMatrix.by_replay`. ``counts`` (L, L) are the co-occurrences of leaves over all rows, delayed.
+        See `InLeafMatrix.by_replay`. ``counts`` (L, L) are the co-occurrences of leaves over all
+        rows, delayed.
         """
         structure = plan.fit.structure
-        cluster, n_threads = self.model.cluster, self.model.n_threads
+        cluster = self.model.cluster
+        n_threads = self.model.n_threads
         shared_structure = literal(structure)
         sum_table = None
         if bends(structure) and structure.linear_leaves.mixing is None:

@@ -1,7 +1,7 @@
 """The work on one partition for deletions: what predictions would change by without each of its rows, and its rows without them.
 
-The formulas are those of `axil.weights.deletion`. They need the fit of all rows and the responses of leaf values to leaf sums,
-(L, L), which every partition shares; the rest is a row's own.
+The formulas are those of `axil.weights.deletion`. They need the fit of all rows and the responses
+of leaf values to leaf sums, (L, L), which every partition shares; the rest is a row's own.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ from axil.weights.residuals import FittedValues
 from axil.weights.rows_left import known_regularisation
 
 BLOCK_ENTRIES = 1 << 20  # of trees, or queries, by rows that are worked on at a time
-MANY = 1000  # different row weights of a partition: of more only some are reported, which are enough to interpolate between
+# different row weights of a partition: of more only some are reported, which are enough to
+# interpolate between
+MANY = 1000
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,8 @@ class DeletionPlan(Transferable):
 
     fit: Fit  #: with all rows
     levels: list[tuple[float, Fit]]  #: at shares of all weight; see `axil.weights.deletion`
-    #: by number among all rows: without a row that the formula does not hold for; None: such rows are not known yet
+    #: by number among all rows: without a row that the formula does not hold for; None: such rows
+    #: are not known yet
     refits: dict[int, Fit] | None
 
 
@@ -65,7 +68,8 @@ class Planned(Transferable):
 
     def effects(self, partition: ExactPartition, quantity: Quantity) -> Effects:
         """Return the effects of a partition's rows: `DELETION`, `FIRST_ORDER` or `CONTRIBUTION`."""
-        n_queries, n_outputs = len(self.batch.offsets), partition.targets.shape[1]
+        n_queries = len(self.batch.offsets)
+        n_outputs = partition.targets.shape[1]
         if not len(partition.index):
             outputs: list[Sequence[int]] = [(k,) for k in range(n_outputs)]
             return NoEffects(outputs, np.zeros((n_queries, n_outputs)), self.batch.first)
@@ -149,7 +153,8 @@ def effects_of(
     batch: AdjointBatch,
 ) -> Sequence[RowEffects]:
     """Return the effects of these rows on each output that an entry serves."""
-    fitted, query_leaves = plan.fit.on(partition, entry), batch.leaves[entry]
+    fitted = plan.fit.on(partition, entry)
+    query_leaves = batch.leaves[entry]
     rows = host_backend(batch.n_threads).rows_of(fitted.structure)
     if quantity is Quantity.CONTRIBUTION:
         return removal.pushes(rows, fitted, query_leaves)
@@ -175,7 +180,10 @@ def deletion_of(
     sums: FloatArray | None = None,
 ) -> InLeafMatrix:
     """Return the fits without each of these rows."""
-    backend, levels, refits, start = host_backend(n_threads), [], plan.refits, partition.start
+    backend = host_backend(n_threads)
+    levels = []
+    refits = plan.refits
+    start = partition.start
     for (share, fit), table in zip(plan.levels, responses.tables):
         fitted = fit.on(partition, entry)
         space = LeafMatrix(fitted.structure, None, backend, responses=table)
@@ -203,11 +211,10 @@ class ForestEffects(RowEffects):
     mean: FloatArray  #: (K,) of the targets of all rows
 
     def blocks(self) -> Iterator[tuple[int, FloatArray]]:
-        s, n = self.fitted.structure, len(self.queries)
-        rows, table = (
-            host_backend(self.n_threads).rows_of(s),
-            s.by_cells(asked(s, self.queries), drawn=False),
-        )
+        s = self.fitted.structure
+        n = len(self.queries)
+        rows = host_backend(self.n_threads).rows_of(s)
+        table = s.by_cells(asked(s, self.queries), drawn=False)
         beside = beside_of(self.fitted)
         for part in blocks_of(s, max(n, s.n_trees), BLOCK_ENTRIES):
             out = np.empty((part.stop - part.start, n))
@@ -230,13 +237,19 @@ def forest_changes(
 
     ``mean`` (K,): of the targets of all rows, in all partitions.
     """
-    s, parts = fitted.structure, Parts.of_rows(fitted.structure, rows)
-    rule, targets = known_regularisation(s), fitted.targets[rows]
-    left, drawn = parts.left(s), parts.weight != 0
+    s = fitted.structure
+    parts = Parts.of_rows(fitted.structure, rows)
+    rule = known_regularisation(s)
+    targets = fitted.targets[rows]
+    left = parts.left(s)
+    drawn = parts.weight != 0
     after = NewtonRule(rule.l2[parts.leaf], rule.steps[parts.leaf]).scale(left)[:, :, None]
     made = after * (beside.sums[parts.leaf] - parts.weight[:, :, None] * targets)
 
-    weights = np.ones(len(targets)) if s.row_weights is None else s.row_weights[rows]
+    if s.row_weights is None:
+        weights = np.ones(len(targets))
+    else:
+        weights = s.row_weights[rows]
     others = removal.left_of(np.full(len(targets), s.total_weight), weights)[:, None]
     rest = s.total_weight * mean - weights[:, None] * targets
     of_others = np.divide(rest, others, out=np.full_like(rest, np.nan), where=others > 0)
@@ -270,7 +283,8 @@ def alone(
 
 def _forest_alone(fitted: FittedValues, mean: FloatArray, n_outputs: int) -> FloatArray:
     """Return the leave-one-out predictions (n, K) of the rows of a forest."""
-    s, beside = fitted.structure, beside_of(fitted)
+    s = fitted.structure
+    beside = beside_of(fitted)
     predictions = np.empty_like(fitted.targets)
     for rows in blocks_of(s, s.n_trees * n_outputs, BLOCK_ENTRIES):
         changes = forest_changes(fitted, rows, beside, mean)

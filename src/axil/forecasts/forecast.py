@@ -31,25 +31,29 @@ def forecast(
 ) -> Forecast:
     """Explain which dates, of which series, made the next h forecasts, and by exactly how much.
 
-    axil verifies the forecaster's model on the rows that it was fitted on, and checks that the explanation adds up to the
-    forecaster's own forecasts. Differences and scales of the targets are undone as the forecaster does it, so weights and
-    contributions are of the series itself; where the forecaster takes logarithms, of their logarithms. This needs forecasts
-    that are a linear function of the predictions of the steps up to them, which axil checks.
+    axil verifies the forecaster's model on the rows that it was fitted on, and checks that the
+    explanation adds up to the forecaster's own forecasts. Differences and scales of the targets are
+    undone as the forecaster does it, so weights and contributions are of the series itself; where
+    the forecaster takes logarithms, of their logarithms. This needs forecasts that are a linear
+    function of the predictions of the steps up to them, which axil checks.
 
-    A date counts as a target: a weight says how far the forecast would move if the series had been one higher there *as a
-    target*. In a recursive forecast a date counts a second time, as a lag: the features of a step may be forecasts of the steps
-    before. These features stay fixed, as the tree structure does, and `Forecast.path` lists them.
+    A date counts as a target: a weight says how far the forecast would move if the series had been
+    one higher there *as a target*. In a recursive forecast a date counts a second time, as a lag:
+    the features of a step may be forecasts of the steps before. These features stay fixed, as the
+    tree structure does, and `Forecast.path` lists them.
 
     Parameters
     ----------
     forecaster : mlforecast.MLForecast, skforecast.recursive.ForecasterRecursive or ForecasterRecursiveMultiSeries
         A fitted forecaster.
     data : frame or series
-        The data that it was fitted on: for MLForecast a frame of series, dates and targets, for skforecast its series.
+        The data that it was fitted on: for MLForecast a frame of series, dates and targets, for
+        skforecast its series.
     h : int, default 12
         How many steps to forecast.
     exog : frame, optional
-        Further features of the steps: X_df of MLForecast; for a ForecasterRecursive those of the fit and of the steps, by date.
+        Further features of the steps: X_df of MLForecast; for a ForecasterRecursive those of the
+        fit and of the steps, by date.
     model : str, optional
         Which of the models of an MLForecast, if there are several.
     **settings : optional
@@ -109,7 +113,9 @@ class Forecast:
     @property
     def _fitted_values(self) -> FloatArray:
         """Return the forecasts, or their logarithms where the forecaster takes these, (h, S)."""
-        return np.asarray(np.log(self.values)) if self.is_log else self.values
+        if self.is_log:
+            return np.asarray(np.log(self.values))
+        return self.values
 
     def _coefficients(
         self, reader: Reader, constants: FloatArray, predictions: FloatArray
@@ -133,7 +139,9 @@ class Forecast:
                 coefficients[:, step] = values - constants
             sums = constants + np.einsum("tsk,sk->tk", coefficients, predictions)
             is_linear = self._are_close(sums)
-        return coefficients if is_linear else None
+        if is_linear:
+            return coefficients
+        return None
 
     def _are_close(self, sums: FloatArray) -> bool:
         """Return whether sums (h, S) are the forecasts, up to rounding."""
@@ -300,11 +308,17 @@ def _row_labels(rows: FitRows) -> NDArray[Any]:
 
 def _date_text(date: Any) -> str:
     """Return a date without the time of the day where that is midnight."""
-    text = str(date.astype("datetime64[s]")) if isinstance(date, np.datetime64) else str(date)
+    if isinstance(date, np.datetime64):
+        text = str(date.astype("datetime64[s]"))
+    else:
+        text = str(date)
     return text.removesuffix("T00:00:00")
 
 
 def _numbers(rows: Any) -> FloatArray:
     """Return the rows of a step as numbers, for comparison."""
-    values = rows.to_numpy() if hasattr(rows, "to_numpy") else np.asarray(rows)
+    if hasattr(rows, "to_numpy"):
+        values = rows.to_numpy()
+    else:
+        values = np.asarray(rows)
     return np.asarray(values, dtype=np.float64)

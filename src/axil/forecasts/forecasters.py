@@ -102,7 +102,10 @@ class MLForecastReader(Reader):
                 f"This MLForecast has the models {', '.join(models)}; say which, such as "
                 f"model={next(iter(models))!r}."
             )
-        self._name = next(iter(models)) if name is None else name
+        if name is None:
+            self._name = next(iter(models))
+        else:
+            self._name = name
         if self._name not in models:
             raise InputError(f"model is {shown(name)}; this MLForecast has {', '.join(models)}.")
         if isinstance(models[self._name], (list, dict)):

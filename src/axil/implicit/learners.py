@@ -31,14 +31,17 @@ def as_they_are(rows: Any) -> Any:
 def with_ones(rows: Any) -> Any:
     """The rows, dense or sparse, with a last column of ones."""
     ones = np.ones((rows.shape[0], 1))
-    return csr_array(hstack([rows, ones])) if issparse(rows) else np.hstack([rows, ones])
+    if issparse(rows):
+        return csr_array(hstack([rows, ones]))
+    return np.hstack([rows, ones])
 
 
 class Linear:
     """K scores of q features; parameters (K, q) in a row. Products cost N * K * q, sparse features what they hold."""
 
     def __init__(self, coefficients: FloatArray, features: Callable[[Any], Any], X: Any):
-        self._coefficients, self._features = coefficients, features
+        self._coefficients = coefficients
+        self._features = features
         self._training = features(X)
         self.parameters = coefficients.ravel()
         self.bytes_a_direction = 8 * (
@@ -52,7 +55,8 @@ class Linear:
     def jacobian(self, X: Any) -> FloatArray:
         """(n, K, P): the features, in the block of their score."""
         phi = self._features(X)
-        phi = phi.toarray() if issparse(phi) else phi
+        if issparse(phi):
+            phi = phi.toarray()
         n_outputs = len(self._coefficients)
         return np.asarray(
             np.einsum("kj,nq->nkjq", np.eye(n_outputs), phi).reshape(len(phi), n_outputs, -1)
@@ -91,9 +95,12 @@ def read(given: FitInputs) -> Implicit | None:
 
     ``given.output``: "raw" for scores (log-odds, log-means), "probability" for what they stand for (probabilities, means).
     """
-    model, output, limits = unwrapped(given.model), given.output, given.limits
+    model = unwrapped(given.model)
+    output = given.output
+    limits = given.limits
     last = last_step(model)
-    last = model if last is None else last
+    if last is None:
+        last = model
     kind = _kind(last)
     if kind is None:
         return None
@@ -120,7 +127,8 @@ def read(given: FitInputs) -> Implicit | None:
     weights = inputs.as_weights(given.sample_weight, n_rows)
     classes = getattr(plain, "classes_", None)
     targets = inputs.as_targets(given.y, n_rows, _n_outputs(plain), classes)
-    targets = targets[:, 1:] if classes is not None and len(classes) == 2 else targets
+    if classes is not None and len(classes) == 2:
+        targets = targets[:, 1:]
     rows = prepare(X)
     reading = READERS[kind](plain, rows, targets, np.ones(n_rows) if weights is None else weights)
     several = targets.shape[1] > 1
@@ -154,7 +162,8 @@ def _kind(model: Any) -> str | None:
 
 def _unfinished(model: Any) -> str:
     """Return a sentence that the solver of this model used up its iterations; empty where it stopped by itself."""
-    n_iter, max_iter = getattr(model, "n_iter_", None), getattr(model, "max_iter", None)
+    n_iter = getattr(model, "n_iter_", None)
+    max_iter = getattr(model, "max_iter", None)
     if n_iter is None or max_iter is None or np.max(n_iter) < max_iter:
         return ""
     return f"The solver did not converge: it stopped after max_iter={max_iter} iterations."
@@ -163,13 +172,16 @@ def _unfinished(model: Any) -> str:
 def _n_outputs(model: Any) -> int:
     if hasattr(model, "n_outputs_"):
         return int(model.n_outputs_)
-    return 1 if np.ndim(model.coef_) == 1 else len(model.coef_)
+    if np.ndim(model.coef_) == 1:
+        return 1
+    return len(model.coef_)
 
 
 def _prepare(may_be_sparse: bool, X: Any) -> Any:
     """From the user's rows to numbers; those of linear models may stay sparse."""
     rows = numbers(X, np.float64)
-    rows = rows.toarray() if issparse(rows) and not may_be_sparse else rows
+    if issparse(rows) and not may_be_sparse:
+        rows = rows.toarray()
     if not np.isfinite(rows.data if issparse(rows) else rows).all():
         raise InputError(
             "The rows hold values that are missing or not finite, which this model does not take."
@@ -186,7 +198,10 @@ def _predict(model: Any, reading: LearnerFit, output: str, rows: Any) -> FloatAr
         model.predict_proba(rows) if hasattr(model, "classes_") else model.predict(rows),
         dtype=float,
     )
-    found = found[:, 1:] if hasattr(model, "classes_") and shape[1] == 1 else found.reshape(shape)
+    if hasattr(model, "classes_") and shape[1] == 1:
+        found = found[:, 1:]
+    else:
+        found = found.reshape(shape)
     if output == "probability" or reading.link == row_losses.identity_link:
         return found
     scores = reading.learner.scores(rows)
@@ -196,9 +211,19 @@ def _predict(model: Any, reading: LearnerFit, output: str, rows: Any) -> FloatAr
 
 def _logistic(model: Any, rows: Any, targets: FloatArray, weights: FloatArray) -> LearnerFit:
     """C * sum_i w_i l_i + |coefficients|^2 / 2; the intercept is free, but not liblinear's."""
-    chosen = model.C_ if hasattr(model, "C_") else model.C  # all classes have the same
-    l2 = 0.0 if getattr(model, "penalty", "l2") is None else 1.0 / float(np.ravel(chosen)[0])
-    of_intercept = l2 / model.intercept_scaling**2 if model.solver == "liblinear" else 0.0
+    # all classes have the same
+    if hasattr(model, "C_"):
+        chosen = model.C_
+    else:
+        chosen = model.C
+    if getattr(model, "penalty", "l2") is None:
+        l2 = 0.0
+    else:
+        l2 = 1.0 / float(np.ravel(chosen)[0])
+    if model.solver == "liblinear":
+        of_intercept = l2 / model.intercept_scaling**2
+    else:
+        of_intercept = 0.0
     learner, penalty = _linear(model, rows, l2, of_intercept)
     factors = _class_weights(model, targets, weights)
     several = targets.shape[1] > 1
@@ -219,7 +244,10 @@ def _class_weights(model: Any, targets: FloatArray, weights: FloatArray) -> Floa
     """(N,): the weight of each row's class; "balanced" ones are held at what they were."""
     if model.class_weight is None:
         return np.ones(len(targets))
-    hot = np.hstack([1 - targets, targets]) if targets.shape[1] == 1 else targets
+    if targets.shape[1] == 1:
+        hot = np.hstack([1 - targets, targets])
+    else:
+        hot = targets
     if isinstance(model.class_weight, str):
         by_class = weights.sum() / (hot.shape[1] * (weights @ hot))
     else:

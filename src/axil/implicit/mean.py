@@ -1,7 +1,8 @@
 """Models that predict a mean of others, or a number of each of others, where some of these have no exact weights.
 
-With shares a_i and members F_i the prediction is ``sum_i a_i F_i(x)``, so its derivatives by the targets, and the score
-contributions of boosted members, are the sums of the members' own, times their shares, each on the rows of its own fit.
+With shares a_i and members F_i the prediction is ``sum_i a_i F_i(x)``, so its derivatives by the
+targets, and the score contributions of boosted members, are the sums of the members' own, times
+their shares, each on the rows of its own fit.
 """
 
 from __future__ import annotations
@@ -45,13 +46,20 @@ class MeanAdapter(Defaults):
 
     def __init__(self, parts: Any, output: str):
         model = parts.whole
-        #: whether the whole says itself what is explained: of members side by side it has the scores alone
+        #: whether the whole says itself what is explained: of members side by side it has the
+        #: scores alone
         self._compares = parts.predict is not None and (output == "raw" or not parts.of_scores)
         self._parts = parts
         self.n_features = number_of_features(model)
         names = getattr(model, "feature_names_in_", None)
-        self.feature_names = None if names is None else [str(name) for name in names]
-        self.about_predictions = "" if parts.calibration is not None else parts.about
+        if names is None:
+            self.feature_names = None
+        else:
+            self.feature_names = [str(name) for name in names]
+        if parts.calibration is not None:
+            self.about_predictions = ""
+        else:
+            self.about_predictions = parts.about
         if parts.of_scores and output == "probability":
             self.about_predictions = parts.about.replace("scores", "probabilities")
         self.calibration = parts.calibration
@@ -60,9 +68,10 @@ class MeanAdapter(Defaults):
             f"{type(member.model).__name__} {member.coefficient!r}" for member in parts.members
         ]
         self.fingerprint = hashlib.sha256("\n".join(stated).encode()).hexdigest()
-        self.n_outputs = (
-            1 if parts.classes is not None and len(parts.classes) == 2 else parts.n_outputs
-        )
+        if parts.classes is not None and len(parts.classes) == 2:
+            self.n_outputs = 1
+        else:
+            self.n_outputs = parts.n_outputs
 
     def spelling(self, name: str) -> str:
         """scikit-learn keeps names as they are."""
@@ -70,7 +79,8 @@ class MeanAdapter(Defaults):
 
     def rows_of(self, X: Any) -> list[Any]:
         """Return the rows of X as each of the members gets them."""
-        X = X if self._parts.read is None else self._parts.read(X)
+        if self._parts.read is not None:
+            X = self._parts.read(X)
         return [
             X if member.columns is None else X[:, member.columns] for member in self._parts.members
         ]
@@ -113,14 +123,16 @@ class MeanAdapter(Defaults):
 def _explained(proven: InMemory, queries: QueryBatch) -> FloatArray:
     """Return what a member's derivatives are of: of boosted trees scores or what their link makes of them."""
     boosting = getattr(proven, "boosting", None)
-    return (
-        queries.predictions if boosting is None else np.asarray(boosting.predictions(queries.rows))
-    )
+    if boosting is None:
+        return queries.predictions
+    return np.asarray(boosting.predictions(queries.rows))
 
 
 def _columns(values: FloatArray, n_outputs: int) -> FloatArray:
     """Return (n, K): of both classes those of the second, where one column stands for two."""
-    return values[:, 1:] if values.shape[1] == 2 and n_outputs == 1 else values
+    if values.shape[1] == 2 and n_outputs == 1:
+        return values[:, 1:]
+    return values
 
 
 def read(given: FitInputs, prove: Callable[[FitInputs], InMemory]) -> MeanModel | None:
@@ -203,17 +215,31 @@ def _given_of(
     weights: FloatArray | None,
 ) -> FitInputs:
     """Return a member with the rows, targets and weights of its own fit."""
-    output = given.output if parts.of_scores else "probability"
-    own = targets if member.output is None else targets[:, [member.output]]
+    if parts.of_scores:
+        output = given.output
+    else:
+        output = "probability"
+    if member.output is None:
+        own = targets
+    else:
+        own = targets[:, [member.output]]
     if member.rows is not None:
-        X, own = inputs.take_rows(X, member.rows), own[member.rows]
+        X = inputs.take_rows(X, member.rows)
+        own = own[member.rows]
     names = getattr(member.model, "classes_", None)
     if names is None:
-        labels: Any = own[:, 0] if own.shape[1] == 1 else own
+        if own.shape[1] == 1:
+            labels: Any = own[:, 0]
+        else:
+            labels = own
     else:
-        codes = own[:, 0].astype(np.intp) if own.shape[1] == 1 else own.argmax(axis=1)
+        if own.shape[1] == 1:
+            codes = own[:, 0].astype(np.intp)
+        else:
+            codes = own.argmax(axis=1)
         labels = np.asarray(names)[codes]
-    y, sample_weight = labels, member.weights(weights)
+    y = labels
+    sample_weight = member.weights(weights)
     return replace(
         given, model=member.model, X=X, y=y, sample_weight=sample_weight, output=output, index=None
     )
@@ -225,7 +251,10 @@ def _verified(own: MeanAdapter, adapter: Any, X: Any, verify: bool) -> Verificat
         return None
     found = [proven.verification for _, proven in own.members]
     expected = adapter.whole_predictions(X)
-    error = 0.0 if expected is None else check_predictions(adapter.predictions(X), expected)
+    if expected is None:
+        error = 0.0
+    else:
+        error = check_predictions(adapter.predictions(X), expected)
     whole = worst([replace(one, n_rows=X.shape[0]) for one in found])
     details = max(
         (one.details for one in found), key=lambda details: details.get("newton_step", 0.0)
@@ -272,10 +301,8 @@ class MeanModel(InMemory):
     def _numbers(self, source: Source, asked: QueryBatch) -> tuple[FloatArray, FloatArray]:
         """Return (K, n, N) numbers of the training rows, and (n, K) what predictions start from."""
         n_rows, n_outputs = self.shape
-        numbers, starts = (
-            np.zeros((n_outputs, len(asked), n_rows)),
-            np.zeros((len(asked), n_outputs)),
-        )
+        numbers = np.zeros((n_outputs, len(asked), n_rows))
+        starts = np.zeros((len(asked), n_outputs))
         for (member, proven), rows in zip(self.members, self.adapter.rows_of(asked.rows)):
             queries = proven.queries(rows)
             found = proven.effects(_source_of(proven, source), queries)
@@ -283,13 +310,21 @@ class MeanModel(InMemory):
             own_starts = found.intercepts
             if source.adds_up:
                 proven.verify_predictions(queries, own_starts + found.made())
-            width = n_outputs if member.output is None else 1
+            if member.output is None:
+                width = n_outputs
+            else:
+                width = 1
             if width == 1 and len(by_output) == 2:
-                by_output, own_starts = by_output[1:], own_starts[:, 1:]
-            places = (
-                slice(None) if member.output is None else slice(member.output, member.output + 1)
-            )
-            share = 1.0 if member.output is not None else member.coefficient
+                by_output = by_output[1:]
+                own_starts = own_starts[:, 1:]
+            if member.output is None:
+                places = slice(None)
+            else:
+                places = slice(member.output, member.output + 1)
+            if member.output is not None:
+                share = 1.0
+            else:
+                share = member.coefficient
             starts[:, places] += share * own_starts
             for total, own in zip(numbers[places], by_output, strict=True):
                 total += share * _spread(own, member, n_rows)
@@ -301,7 +336,10 @@ class MeanModel(InMemory):
         """Members were compared with their own predictions; the whole's are compared with their sum."""
         if self.verification is None or isinstance(batch, Combination):
             return
-        expected = self.adapter.whole_predictions(batch.rows) if len(batch) else None
+        if len(batch):
+            expected = self.adapter.whole_predictions(batch.rows)
+        else:
+            expected = None
         if expected is not None:
             check_predictions(batch.predictions, expected)
 
@@ -384,10 +422,14 @@ class MeanOfContributions(MeanModel):
 
     def without(self, queries: QueryBatch, rows: IntArray) -> WithoutRows:
         """Return scores, and those of members without these rows: the folds and the splits are held fixed."""
-        n_outputs, change = self.shape[1], np.zeros((len(queries), self.shape[1]))
+        n_outputs = self.shape[1]
+        change = np.zeros((len(queries), self.shape[1]))
         emptied = 0
         for (member, proven), own_rows in zip(self.members, self.adapter.rows_of(queries.rows)):
-            gone = rows if member.rows is None else np.flatnonzero(np.isin(member.rows, rows))
+            if member.rows is None:
+                gone = rows
+            else:
+                gone = np.flatnonzero(np.isin(member.rows, rows))
             inside: Any = proven
             found = inside.without(inside.queries(own_rows), gone)
             change += member.coefficient * _columns(found.after - found.before, n_outputs)
@@ -397,7 +439,9 @@ class MeanOfContributions(MeanModel):
     @property
     def scored(self) -> Any:
         names = self.parts.classes
-        return names[1] if names is not None and self.outputs is None else None
+        if names is not None and self.outputs is None:
+            return names[1]
+        return None
 
     def meant_by(self, batch: Any) -> dict[str, FloatArray]:
         if isinstance(batch, Combination) or self.parts.calibration is None:

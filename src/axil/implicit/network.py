@@ -17,20 +17,26 @@ def _slopes(activation: str, values: FloatArray) -> tuple[FloatArray, FloatArray
     if activation == "logistic":
         first = values * (1 - values)
         return first, first * (1 - 2 * values)
-    first = (values > 0).astype(float) if activation == "relu" else np.ones_like(values)
+    if activation == "relu":
+        first = (values > 0).astype(float)
+    else:
+        first = np.ones_like(values)
     return first, np.zeros_like(values)
 
 
 class Network:
     """Layers ``a_(l+1) = f(a_l W_l + b_l)``, the last one without f; parameters are all W, then all b, in a row.
 
-    A product with the Hessian is one pass forwards and one backwards over the N training rows for each direction.
+    A product with the Hessian is one pass forwards and one backwards over the N training rows for
+    each direction.
     """
 
     def __init__(
         self, weights: list[FloatArray], biases: list[FloatArray], activation: str, X: Any
     ):
-        self._weights, self._biases, self._activation = weights, biases, activation
+        self._weights = weights
+        self._biases = biases
+        self._activation = activation
         self.parameters = np.concatenate([part.ravel() for part in (*weights, *biases)])
         self._training = self._forward(X)
         width = sum(len(b) for b in biases)
@@ -51,7 +57,9 @@ class Network:
             from scipy.special import expit
 
             return np.asarray(expit(z))
-        return np.maximum(z, 0) if self._activation == "relu" else z
+        if self._activation == "relu":
+            return np.maximum(z, 0)
+        return z
 
     def scores(self, X: Any) -> FloatArray:
         """(n, K)."""

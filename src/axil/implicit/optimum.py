@@ -26,7 +26,8 @@ from axil.inputs import ModelColumns
 from axil.machine.memory import Budget
 from axil.replay.checks import Verification, furthest
 
-NEAR = 1e-2  # a Newton step that moves no score by more than this, relative to their spread, is an optimum
+# a Newton step that moves no score by more than this, relative to their spread, is an optimum
+NEAR = 1e-2
 FAR = 0.1  # and one that moves some score by more than this is none
 SCORE_TOLERANCE = (
     1e-5  # of predictions computed here from the model's own, relative: libraries may keep float32
@@ -74,7 +75,8 @@ class Training:
     flat: FloatArray | None = (
         None  #: (P, r) orthonormal directions that move no prediction and no loss
     )
-    convex: bool = True  #: whether a Hessian that is not positive definite means that the optimum is not unique
+    #: whether a Hessian that is not positive definite means that the optimum is not unique
+    convex: bool = True
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,8 @@ class Predictor:
     link: Link
     outputs: NDArray[Any] | None
     remedy: str  #: what to do about a fit that did not converge
-    unfinished: str = ""  #: in a sentence, that the model itself says that its fit did not converge; empty: it does not
+    #: in a sentence, that the model itself says that its fit did not converge; empty: it does not
+    unfinished: str = ""
 
 
 class Implicit(Defaults):
@@ -113,18 +116,25 @@ class Implicit(Defaults):
         verify: bool,
     ):
         self._n_threads = n_threads
-        self._predictor, self._learner, self._training = predictor, learner, training
-        self.library, columns = predictor.library, predictor.columns
-        self.n_features, self.feature_names = columns.n_features, columns.feature_names
+        self._predictor = predictor
+        self._learner = learner
+        self._training = training
+        self.library = predictor.library
+        columns = predictor.columns
+        self.n_features = columns.n_features
+        self.feature_names = columns.feature_names
         self.takes_text = columns.takes_text
         self.spelling = columns.spelling  # type: ignore[method-assign]
-        self.targets, self.outputs = training.targets, predictor.outputs
-        self.n_outputs, self.classes = training.targets.shape[1], None
+        self.targets = training.targets
+        self.outputs = predictor.outputs
+        self.n_outputs = training.targets.shape[1]
+        self.classes = None
         scores = learner.scores(X)
         self._link_slopes = predictor.link(scores)[1]  # (N, K, K) of the training rows
         losses = training.loss(scores, training.targets)
         w = training.weights
-        self._gradient, self._cross = losses.gradient, losses.cross * w[:, None, None]
+        self._gradient = losses.gradient
+        self._cross = losses.cross * w[:, None, None]
         weighted = losses.gradient * w[:, None], losses.curvature * w[:, None, None]
         if not all(np.isfinite(part).all() for part in (*weighted, self._cross)):
             raise InputError(
@@ -138,7 +148,10 @@ class Implicit(Defaults):
         with threadpool_limits(n_threads):
             self._solver = self._choose(product, budget)
             gradient = learner.pull(weighted[0]) + training.penalty * learner.parameters
-            moved = learner.push(self._solver.solve(gradient[:, None]))[:, :, 0] if verify else None
+            if verify:
+                moved = learner.push(self._solver.solve(gradient[:, None]))[:, :, 0]
+            else:
+                moved = None
         if moved is not None:
             predictions = predictor.predict(X)
             max_error = check_predictions(predictor.link(scores)[0], predictions)
@@ -155,10 +168,12 @@ class Implicit(Defaults):
         self._check_solver()
 
     def _choose(self, product: Callable[[FloatArray], FloatArray], budget: Budget) -> Solver:
-        n_parameters, may_damp = len(self._learner.parameters), not self._training.convex
-        flat = (
-            self._training.flat if self._training.flat is not None else np.zeros((n_parameters, 0))
-        )
+        n_parameters = len(self._learner.parameters)
+        may_damp = not self._training.convex
+        if self._training.flat is not None:
+            flat = self._training.flat
+        else:
+            flat = np.zeros((n_parameters, 0))
         try:
             if n_parameters <= DENSE_PARAMETERS and 24 * n_parameters**2 <= budget.available:
                 return Dense(product, n_parameters, self._learner.bytes_a_direction, flat, may_damp)
@@ -199,7 +214,10 @@ class Implicit(Defaults):
                 cause,
             )
         if distance > NEAR:
-            said = f"{unfinished} " if unfinished else ""
+            if unfinished:
+                said = f"{unfinished} "
+            else:
+                said = ""
             _warn(
                 f"{said}The model is not quite at a stationary point of its training loss: a Newton step moves scores by up to "
                 f"{distance:.1e} of their spread (gradient norm {found['gradient_norm']:.1e}), and derivatives are off by "
@@ -224,9 +242,9 @@ class Implicit(Defaults):
     def predictions(self, X: Any) -> FloatArray:
         """(n, K): the model's own."""
         rows = self._predictor.prepare(X)
-        return (
-            self._predictor.predict(rows) if rows.shape[0] else np.zeros((0, self.targets.shape[1]))
-        )
+        if rows.shape[0]:
+            return self._predictor.predict(rows)
+        return np.zeros((0, self.targets.shape[1]))
 
     def target_derivatives(self, X: Any) -> FloatArray:
         """(K, n, N): -s' C_k, of output k's prediction by column k of the targets."""
@@ -316,7 +334,8 @@ def _hessian_product(
 
 def check_predictions(found: FloatArray, expected: FloatArray) -> float:
     """The largest difference, relative to the largest prediction; raises where the model itself says something else."""
-    scale, miss = _size(expected), furthest(found, expected)
+    scale = _size(expected)
+    miss = furthest(found, expected)
     if not miss.error <= SCORE_TOLERANCE * scale:
         what = f"prediction of row {miss.row} (from 0)"
         raise ExactnessError(what, miss.found, miss.expected, "The model may have been changed.")

@@ -50,14 +50,18 @@ def as_rows(X: Any) -> Any:
         or inputs.as_frame(X) is not None
     ):
         return X
-    return np.asarray(X) if hasattr(X, "__array__") and getattr(X, "ndim", 0) > 0 else X
+    if hasattr(X, "__array__") and getattr(X, "ndim", 0) > 0:
+        return np.asarray(X)
+    return X
 
 
 def copied(values: Any) -> Any:
     """A copy of targets, weights or offsets of any kind; what cannot be copied is no array, and is refused when it is read."""
     if hasattr(values, "detach"):
         return values.detach().clone()
-    return copy.deepcopy(values) if hasattr(values, "__len__") else values
+    if hasattr(values, "__len__"):
+        return copy.deepcopy(values)
+    return values
 
 
 def in_order_of_labels(read: Callable[[FitInputs], Read], given: FitInputs) -> Read:
@@ -88,7 +92,10 @@ def require_raw_output(given: FitInputs) -> None:
 def unread(given: FitInputs) -> InputError:
     """Return the error for a model that axil does not differentiate."""
     known = supports(given.model)
-    advice = "" if given.loss is None else " Leave loss out: it has exact weights."
+    if given.loss is None:
+        advice = ""
+    else:
+        advice = " Leave loss out: it has exact weights."
     if not known.exact:
         advice = f" {known.reason}"
     name = f"{type(given.model).__module__}.{type(given.model).__qualname__}"

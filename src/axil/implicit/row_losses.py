@@ -65,12 +65,14 @@ softmax_link = MeanLink(losses.Softmax())
 def deviance(power: float, log_link: bool) -> Loss:
     """Half the deviance of the Tweedie family, column by column: dl / d mean = (mean - y) / mean ** power.
 
-    power 0 is squared error, 1 Poisson, 2 gamma. The mean is exp(s) with the log link (`losses.Deviance`), else the score s
-    itself; then ``dl/ds = (s - y) s^-power``.
+    power 0 is squared error, 1 Poisson, 2 gamma. The mean is exp(s) with the log link
+    (`losses.Deviance`), else the score s itself; then ``dl/ds = (s - y) s^-power``.
     """
     if log_link:
         return Separate(losses.Deviance(power=power))
-    return squared if power == 0 else partial(_identity_deviance, power)
+    if power == 0:
+        return squared
+    return partial(_identity_deviance, power)
 
 
 def _identity_deviance(power: float, scores: FloatArray, targets: FloatArray) -> RowLosses:
@@ -82,8 +84,8 @@ def _identity_deviance(power: float, scores: FloatArray, targets: FloatArray) ->
 def softmax_loss(scores: FloatArray, targets: FloatArray) -> RowLosses:
     """K classes: dl/ds = p - y, with y centred where it moves: d2l / d s_j d y_k = 1 / K - [j = k].
 
-    Targets that do not sum to one have no optimum, as probabilities do. So when one target of a row rises by one, all
-    its targets fall by 1 / K.
+    Targets that do not sum to one have no optimum, as probabilities do. So when one target of a row
+    rises by one, all its targets fall by 1 / K.
     """
     p, curvature = softmax_link(scores)
     n_classes = p.shape[1]

@@ -18,7 +18,8 @@ DENSE_PARAMETERS = 3000
 SMALLEST = 1e-10  # eigenvalue, relative to the largest, that still counts as positive
 CG_TOLERANCE = 1e-7  # residual of conjugate gradients, relative to the right-hand side
 CG_STEPS = 1000
-# damping of an indefinite Hessian, relative to its largest eigenvalue: a smaller one takes too many steps
+# damping of an indefinite Hessian, relative to its largest eigenvalue: a smaller one takes too many
+# steps
 CG_FLOOR = 1e-5
 LANCZOS_STEPS = 100
 LANCZOS_NOISE = 1e-9  # of an eigenvalue, relative to the largest
@@ -65,7 +66,8 @@ class Dense:
         hessian = (hessian + hessian.T) / 2
         dead = np.asarray(np.abs(hessian).sum(axis=0) == 0)
         hessian[dead, dead] = 1.0
-        self._flat, self.damping = flat, 0.0
+        self._flat = flat
+        self.damping = 0.0
         self._live = (~dead)[:, None]
         hessian += flat @ flat.T * max(float(np.abs(np.diag(hessian)).max()), 1.0)
         factor = _factor(hessian)
@@ -99,7 +101,9 @@ def _factor(hessian: FloatArray) -> tuple[FloatArray, tuple[FloatArray, bool]] |
     except linalg.LinAlgError:
         return None
     inverse_condition, _ = linalg.lapack.dpocon(factor[0], norm, uplo="L")
-    return (scale, factor) if inverse_condition > np.finfo(float).eps else None
+    if inverse_condition > np.finfo(float).eps:
+        return (scale, factor)
+    return None
 
 
 def needed_damping(smallest: float, largest: float) -> float:
@@ -110,14 +114,17 @@ def needed_damping(smallest: float, largest: float) -> float:
 class ConjugateGradients:
     """H^-1 by conjugate gradients for several right-hand sides at once; some products with H each, and no matrix.
 
-    Whether H bends down anywhere is not known beforehand. Where Lanczos or a solution meets such a direction the damping
-    is raised to more than its curvature, for good, and the solution begins again.
+    Whether H bends down anywhere is not known beforehand. Where Lanczos or a solution meets such a
+    direction the damping is raised to more than its curvature, for good, and the solution begins
+    again.
     """
 
     name = "conjugate gradients"
 
     def __init__(self, product: Product, n_parameters: int, flat: FloatArray, may_damp: bool):
-        self._product, self._flat, self._may_damp = product, flat, may_damp
+        self._product = product
+        self._flat = flat
+        self._may_damp = may_damp
         self.residual = self.damping = 0.0
         smallest, self._largest = spectrum_ends(lambda v: self._project(product(v)), n_parameters)
         if smallest < -LANCZOS_NOISE * self._largest:
@@ -143,7 +150,8 @@ class ConjugateGradients:
 
     def _try(self, residual: FloatArray) -> FloatArray | float:
         """The solution, or the curvature of a direction along which the damped H bends down."""
-        direction, solution = residual.copy(), np.zeros_like(residual)
+        direction = residual.copy()
+        solution = np.zeros_like(residual)
         norm = np.einsum("pm,pm->m", residual, residual)
         start = np.where(norm > 0, norm, 1.0)
         for _ in range(CG_STEPS):
@@ -161,7 +169,8 @@ class ConjugateGradients:
             )
             solution += step * direction
             residual -= step * applied
-            before, norm = norm, np.einsum("pm,pm->m", residual, residual)
+            before = norm
+            norm = np.einsum("pm,pm->m", residual, residual)
             direction = residual + norm / np.where(open_, before, 1.0) * direction
         self.residual = max(self.residual, float(np.sqrt(norm / start).max(initial=0.0)))
         return solution
@@ -170,7 +179,9 @@ class ConjugateGradients:
 def spectrum_ends(product: Product, n_parameters: int) -> tuple[float, float]:
     """The smallest and the largest eigenvalue as seen by some steps of Lanczos: within the spectrum, near its ends."""
     v = np.random.default_rng(0).standard_normal((n_parameters, 1))
-    basis, alpha, beta = [v / np.linalg.norm(v)], [], []
+    basis = [v / np.linalg.norm(v)]
+    alpha = []
+    beta = []
     for _ in range(min(LANCZOS_STEPS, n_parameters)):
         w = product(basis[-1])
         alpha.append(float((basis[-1].T @ w)[0, 0]))

@@ -69,8 +69,8 @@ _LINKS: dict[str, row_losses.Link] = {
 def read(given: FitInputs) -> Implicit | None:
     """The module on its training data, None for any other object; raises for what has no such derivative.
 
-    The module is copied, in float64 and in evaluation mode. ``output="probability"`` takes the sigmoid or softmax of the
-    outputs, where the loss says which.
+    The module is copied, in float64 and in evaluation mode. ``output="probability"`` takes the
+    sigmoid or softmax of the outputs, where the loss says which.
     """
     model, output, limits = given.model, given.output, given.limits
     if "torch" not in sys.modules or not isinstance(model, sys.modules["torch"].nn.Module):
@@ -138,7 +138,9 @@ def _prepare(X: Any) -> FloatArray:
 
 def _array(values: Any) -> Any:
     """Tensors as arrays, all else as it is."""
-    return values.detach().cpu().numpy() if hasattr(values, "detach") else values
+    if hasattr(values, "detach"):
+        return values.detach().cpu().numpy()
+    return values
 
 
 def _training_loss(loss: Any) -> TrainingLoss:
@@ -149,7 +151,10 @@ def _training_loss(loss: Any) -> TrainingLoss:
             "A torch module does not say what it was trained on: pass loss=torch.nn.MSELoss(), or "
             "loss=axil.implicit.torch.TrainingLoss(rows, weight_decay=...)."
         )
-    given = loss if isinstance(loss, TrainingLoss) else TrainingLoss(loss)
+    if isinstance(loss, TrainingLoss):
+        given = loss
+    else:
+        given = TrainingLoss(loss)
     rows = given.rows
     if not callable(rows):
         raise InputError(
@@ -185,11 +190,10 @@ def _refuse_layers(model: Any) -> None:
         name = type(layer).__name__
         noisy = "Dropout" in name and getattr(layer, "p", 0) > 0
         if noisy or name.startswith(_COUPLED):
-            reason = (
-                "its training loss is noisy"
-                if noisy
-                else "its training loss ties the rows of a batch together"
-            )
+            if noisy:
+                reason = "its training loss is noisy"
+            else:
+                reason = "its training loss ties the rows of a batch together"
             raise UnsupportedModelError(
                 "layer",
                 name,
@@ -260,7 +264,8 @@ def _differentiated(
     def one(score: Any, target: Any) -> Any:
         return rows(score[None], target[None]).sum()
 
-    s, y = torch.tensor(scores), torch.tensor(targets)
+    s = torch.tensor(scores)
+    y = torch.tensor(targets)
     try:
         slope = grad(one)
         parts = (vmap(f)(s, y) for f in (slope, jacrev(slope, 0), jacrev(slope, 1)))

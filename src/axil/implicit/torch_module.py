@@ -97,7 +97,8 @@ class TorchModule:
         import torch
         from torch.func import grad, jvp
 
-        g, D = torch.as_tensor(gradient), torch.as_tensor(curvature)
+        g = torch.as_tensor(gradient)
+        D = torch.as_tensor(curvature)
         start = torch.as_tensor(self.scores(self._training))
 
         def loss(theta: Any) -> Any:

@@ -18,12 +18,15 @@ Frame: TypeAlias = nw.DataFrame[Any]
 def align_categories(frame: Frame, like: Frame, others: bool = False) -> Frame:
     """Return the frame with the categories of each column in the order of ``like``, and those that only it has behind them.
 
-    A library that takes the numbers of a frame's categories for those of the fit then finds the right ones. Categories that no
-    row has are left out, unless ``like`` has them. Frames of other libraries than pandas are aligned where ``others``.
+    A library that takes the numbers of a frame's categories for those of the fit then finds the
+    right ones. Categories that no row has are left out, unless ``like`` has them. Frames of other
+    libraries than pandas are aligned where ``others``.
     """
     if frame.implementation.is_pandas() and like.implementation.is_pandas():
         return _with_dtypes(frame, _pandas_dtypes(frame, like))
-    return _with_enums(frame, like, listed=False) if others else frame
+    if others:
+        return _with_enums(frame, like, listed=False)
+    return frame
 
 
 def share_categories(frame: Frame, more: Frame) -> tuple[Frame, Frame]:
@@ -52,7 +55,9 @@ def listed_categories(frame: Frame, name: str) -> list[Any] | None:
     dtype = frame.schema[name]
     if frame.implementation.is_pandas():
         categories = getattr(frame.to_native()[name].dtype, "categories", None)
-        return None if categories is None else list(categories)
+        if categories is None:
+            return None
+        return list(categories)
     if isinstance(dtype, nw.Enum):
         return list(dtype.categories)
     return None
@@ -62,11 +67,15 @@ def _pandas_dtypes(frame: Frame, like: Frame) -> dict[Any, Any]:
     """Return by column the pandas dtypes whose categories are those of ``like``, then the others that rows have."""
     import pandas as pd
 
-    X, fitted = frame.to_native(), like.to_native()
+    X = frame.to_native()
+    fitted = like.to_native()
     dtype_by_column = {}
     for name in X.columns:
         dtype = X[name].dtype
-        known = fitted[name].dtype if name in fitted.columns else None
+        if name in fitted.columns:
+            known = fitted[name].dtype
+        else:
+            known = None
         if not (isinstance(dtype, pd.CategoricalDtype) and isinstance(known, pd.CategoricalDtype)):
             continue
         is_alike = (
@@ -110,7 +119,9 @@ def _with_enums(frame: Frame, like: Frame, listed: bool) -> Frame:
             known = sorted(distinct_values(like, name))
         categories = [*known, *_further(distinct_values(frame, name), known)]
         columns.append(nw.col(name).cast(nw.String).cast(nw.Enum(categories)))
-    return frame.with_columns(*columns) if columns else frame
+    if columns:
+        return frame.with_columns(*columns)
+    return frame
 
 
 def _is_categories(dtype: Any) -> bool:

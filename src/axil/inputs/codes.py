@@ -39,11 +39,9 @@ def missing(values: NDArray[Any]) -> BoolArray:
     """`is_missing` for each value of an array of one dimension."""
     if values.dtype.kind == "O":
         return np.array([is_missing(value) for value in values.tolist()], dtype=np.bool_)
-    return (
-        np.asarray(values != values)
-        if values.dtype.kind in "fcmM"
-        else np.zeros(len(values), dtype=np.bool_)
-    )
+    if values.dtype.kind in "fcmM":
+        return np.asarray(values != values)
+    return np.zeros(len(values), dtype=np.bool_)
 
 
 def keys(values: NDArray[Any]) -> list[Hashable]:
@@ -73,14 +71,17 @@ def _key(value: Any) -> Hashable:
     if isinstance(value, (np.datetime64, np.timedelta64)):
         return _instants(np.array([value]))[0]
     if isinstance(value, datetime) and value.tzinfo is None:
-        exact = (
-            value.to_datetime64() if hasattr(value, "to_datetime64") else np.datetime64(value)
-        )  # of pandas, in ns
+        # of pandas, in ns
+        if hasattr(value, "to_datetime64"):
+            exact = value.to_datetime64()
+        else:
+            exact = np.datetime64(value)
         return _instants(np.array([exact]))[0]
     if isinstance(value, timedelta):
-        exact = (
-            value.to_timedelta64() if hasattr(value, "to_timedelta64") else np.timedelta64(value)
-        )
+        if hasattr(value, "to_timedelta64"):
+            exact = value.to_timedelta64()
+        else:
+            exact = np.timedelta64(value)
         return _instants(np.array([exact]))[0]
     return value  # type: ignore[no-any-return]
 
@@ -97,7 +98,8 @@ def _instants(values: NDArray[Any]) -> list[Hashable]:
 def numbered(values: NDArray[Any]) -> tuple[IntArray, NDArray[Any]]:
     """Each label's number (N,) and the different labels, sorted where they have an order; one for all that are missing.
 
-    These come last. Numbers are sorted before text; other labels of mixed kinds stay in the order they are met in.
+    These come last. Numbers are sorted before text; other labels of mixed kinds stay in the order
+    they are met in.
     """
     if values.dtype.kind not in "OUS":
         groups, codes = np.unique(values, return_inverse=True)
@@ -113,10 +115,14 @@ def numbered(values: NDArray[Any]) -> tuple[IntArray, NDArray[Any]]:
         merged[i] = known.setdefault(_key(label), len(known))
         if len(known) > len(labels):
             labels.append(label)
-    order, codes = _order(labels), merged[codes]
+    order = _order(labels)
+    codes = merged[codes]
     groups = np.empty(len(labels), dtype=object)
     for place, own in enumerate(order):
-        groups[place] = np.nan if is_missing(labels[own]) else labels[own]
+        if is_missing(labels[own]):
+            groups[place] = np.nan
+        else:
+            groups[place] = labels[own]
     rank = np.empty(len(labels), dtype=np.intp)
     rank[order] = np.arange(len(labels))
     return rank[codes], groups if values.dtype == object else groups.astype(values.dtype)
@@ -158,11 +164,10 @@ def places(asked: NDArray[Any], index: NDArray[Any]) -> IntArray:
     known = {key: i for i, key in enumerate(keys(asked))}
     if index.dtype.kind in "iuf" and None not in known:
         numbers = [key for key in known if isinstance(key, (Real, Decimal))]
-        rows = (
-            np.flatnonzero(np.isin(index, np.array(numbers)))
-            if numbers
-            else np.empty(0, dtype=np.intp)
-        )
+        if numbers:
+            rows = np.flatnonzero(np.isin(index, np.array(numbers)))
+        else:
+            rows = np.empty(0, dtype=np.intp)
     else:
         rows = np.arange(len(index))
     found = [(known[key], row) for row, key in zip(rows, _keys(index[rows])) if key in known]

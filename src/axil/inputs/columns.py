@@ -29,7 +29,9 @@ def column_names(given: tuple[Any, ...], known: list[str] | None, n: int) -> lis
         frame = as_frame(X)
         if frame is not None:
             return [str(name) for name in frame.columns]
-    return [f"x{i}" for i in range(n)] if known is None else list(known)
+    if known is None:
+        return [f"x{i}" for i in range(n)]
+    return list(known)
 
 
 def chosen_columns(columns: Any, names: list[str], what: str = "columns") -> list[int]:
@@ -37,7 +39,10 @@ def chosen_columns(columns: Any, names: list[str], what: str = "columns") -> lis
     if columns is None:
         return list(range(len(names)))
     try:
-        given = [columns] if isinstance(columns, str) or is_whole(columns) else list(columns)
+        if isinstance(columns, str) or is_whole(columns):
+            given = [columns]
+        else:
+            given = list(columns)
     except Exception:  # nothing that can be gone through
         raise InputError(
             f"{what} is {shown(columns)}; expected a list of names or positions."
@@ -101,7 +106,10 @@ def row_values(
         )
     names = column_names((features,), known, features.shape[1])
     if given not in names:
-        table = "X_train" if rows == "training" else f"the {rows} rows"
+        if rows == "training":
+            table = "X_train"
+        else:
+            table = f"the {rows} rows"
         raise InputError(
             f"{what} is {shown(given)}, which is no column of {table}; expected one of "
             f"{shown(names[:5], 200)}, or a value for each {rows} row.{meant(given, names)}"
@@ -112,7 +120,9 @@ def row_values(
 def row_index(given: Any, features: Any, known: list[str] | None, n: int) -> NDArray[Any]:
     """(N,): labels of the training rows: those given, or in a column of theirs; else their own. A copy."""
     if given is None:
-        return np.arange(n) if features is None else row_labels(features)
+        if features is None:
+            return np.arange(n)
+        return row_labels(features)
     return np.array(as_labels(row_values(given, features, known, "index"), n, "index"))
 
 
@@ -127,15 +137,18 @@ def is_single(X: Any) -> bool:
 def row_keys(X: Any, targets: FloatArray, single: bool) -> Keys:
     """(n,): a key for each row of X with its targets (n, K), equal where features and targets are; the same on any machine.
 
-    The key is a sum of one random number per column and value, in which zeros count nothing: so sparse rows have the keys of
-    dense ones. ``single``: features count as equal to the precision of float32, as where one of two tables has it. Targets
-    always do, because logarithms that a model takes of them depend on their places in memory by a last bit.
+    The key is a sum of one random number per column and value, in which zeros count nothing: so
+    sparse rows have the keys of dense ones. ``single``: features count as equal to the precision of
+    float32, as where one of two tables has it. Targets always do, because logarithms that a model
+    takes of them depend on their places in memory by a last bit.
     """
-    found, p = np.zeros(len(targets), dtype=np.uint64), X.shape[1]
+    found = np.zeros(len(targets), dtype=np.uint64)
+    p = X.shape[1]
     frame = as_frame(X)
     if is_sparse(X):
         rows = X.tocsr()
-        rows = rows if rows.has_canonical_format else rows.copy()
+        if not rows.has_canonical_format:
+            rows = rows.copy()
         rows.sum_duplicates()
         sums = np.append(np.uint64(0), np.cumsum(_mixed(_numbers(rows.data), rows.indices, single)))
         found += sums[rows.indptr[1:]] - sums[rows.indptr[:-1]]
@@ -173,7 +186,10 @@ def _number(label: Any) -> float:
         return float("nan")
     if isinstance(label, Real):
         return float(label)
-    text = label if isinstance(label, str) else repr(label)
+    if isinstance(label, str):
+        text = label
+    else:
+        text = repr(label)
     whole = int.from_bytes(
         blake2b(text.encode("utf-8", "backslashreplace"), digest_size=6).digest(), "big"
     )

@@ -30,23 +30,30 @@ def owned(values: NDArray[Kind]) -> NDArray[Kind]:
 def owned_rows(X: Any) -> Any:
     """Rows of any kind that stay as they are whatever becomes of X: a copy where X can be changed, else X itself.
 
-    Frames that copy on writing (polars, pyarrow, pandas from 3.0 on) share their memory until someone writes. An array that
-    is read-only, as `np.load` with ``mmap_mode="r"`` gives it, is not copied at all.
+    Frames that copy on writing (polars, pyarrow, pandas from 3.0 on) share their memory until
+    someone writes. An array that is read-only, as `np.load` with ``mmap_mode="r"`` gives it, is not
+    copied at all.
     """
-    frame = None if is_sparse(X) else as_frame(X)
+    if is_sparse(X):
+        frame = None
+    else:
+        frame = as_frame(X)
     if frame is not None:
         pandas = frame.implementation.is_pandas()
-        kept = (
-            frame.to_native().copy(deep=not _copies_on_write())
-            if pandas
-            else frame.clone().to_native()
-        )
-        return nw.from_native(kept, eager_only=True) if X is frame else kept
+        if pandas:
+            kept = frame.to_native().copy(deep=not _copies_on_write())
+        else:
+            kept = frame.clone().to_native()
+        if X is frame:
+            return nw.from_native(kept, eager_only=True)
+        return kept
     if is_sparse(X):
         return X.copy()
     if not isinstance(X, np.ndarray):
         return X
-    return X if _is_constant(X) else frozen(X.copy(order="K"))
+    if _is_constant(X):
+        return X
+    return frozen(X.copy(order="K"))
 
 
 def _copies_on_write() -> bool:

@@ -22,7 +22,8 @@ UNITS: dict[str, Any] = {
     "M": np.timedelta64(1, "M"),
     "Y": np.timedelta64(12, "M"),
 }
-FIRST, LAST = np.datetime64("0001-01-01"), np.datetime64("9999-12-31")
+FIRST = np.datetime64("0001-01-01")
+LAST = np.datetime64("9999-12-31")
 MOST_DAYS = int((LAST - FIRST) / DAY)
 IN_TIME = 'a number of days, a timedelta, or text such as "90D", "18M" or "3Y"'
 
@@ -34,13 +35,19 @@ def as_points(values: NDArray[Any], what: str) -> NDArray[Any]:
     if values.dtype.kind in "iuf":
         return values.astype(np.float64)
     gone = missing(values)
-    known = values[~gone].tolist() if values.dtype.kind == "O" else list(values[~gone][:1])
+    if values.dtype.kind == "O":
+        known = values[~gone].tolist()
+    else:
+        known = list(values[~gone][:1])
     strange = [
         one for one in known if is_truth(one) or not isinstance(one, (date, np.datetime64, Real))
     ]
     is_date = [isinstance(one, (date, np.datetime64)) for one in known]
     if strange or (any(is_date) and not all(is_date)):
-        found = shown(strange[0]) if strange else "both numbers and dates"
+        if strange:
+            found = shown(strange[0])
+        else:
+            found = "both numbers and dates"
         raise InputError(
             f"{what} holds {found}; expected numbers or dates. pandas.to_datetime makes dates of text."
         )
@@ -56,10 +63,11 @@ def as_points(values: NDArray[Any], what: str) -> NDArray[Any]:
 def _instant(value: Any) -> np.datetime64:
     """A date in microseconds, one with a time zone in UTC."""
     if isinstance(value, datetime):
-        value = (
-            value if value.tzinfo is None else value.astimezone(timezone.utc).replace(tzinfo=None)
-        )
-        value = value.to_datetime64() if hasattr(value, "to_datetime64") else value  # of pandas
+        if value.tzinfo is not None:
+            value = value.astimezone(timezone.utc).replace(tzinfo=None)
+        # of pandas
+        if hasattr(value, "to_datetime64"):
+            value = value.to_datetime64()
     return np.datetime64(value).astype("M8[us]")  # type: ignore[no-any-return]
 
 
@@ -68,8 +76,8 @@ def interval_around(
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """The lowest and the highest value, (n,) each, that lie within a distance of these points; ``name`` is their column's.
 
-    Numbers at the very distance lie within it whatever was rounded, such as 1.0 at 0.3 from 0.7; ``dtypes`` are those that points
-    and values had.
+    Numbers at the very distance lie within it whatever was rounded, such as 1.0 at 0.3 from 0.7;
+    ``dtypes`` are those that points and values had.
     """
     what = f"within has the distance {shown(distance)}"
     if points.dtype.kind == "f":
@@ -85,12 +93,14 @@ def interval_around(
     step = _step(distance)
     if step is None:
         raise InputError(f"{what}; expected {IN_TIME}, as {name} holds dates.")
-    far = (
-        abs(step) > np.timedelta64(MOST_DAYS, "D")
-        if step.dtype == "m8[us]"
-        else abs(step.astype(int)) > MOST_DAYS / 28
-    )
-    ends = (points, points) if far else (_moved(points, -step), _moved(points, step))
+    if step.dtype == "m8[us]":
+        far = abs(step) > np.timedelta64(MOST_DAYS, "D")
+    else:
+        far = abs(step.astype(int)) > MOST_DAYS / 28
+    if far:
+        ends = (points, points)
+    else:
+        ends = (_moved(points, -step), _moved(points, step))
     if far or any(((end < FIRST) | (end > LAST + DAY)).any() for end in ends):
         raise InputError(
             f"{what}, which leads from the dates of {name} past those of the calendar. Take a shorter one."

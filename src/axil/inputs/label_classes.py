@@ -49,18 +49,21 @@ class LabelClasses:
 
     def _columns(self, values: Any, what: str) -> list[Any]:
         """Return the columns of a table of labels."""
-        native, found = as_native(values), []
+        native = as_native(values)
+        found = []
         if isinstance(native, nw.DataFrame):
             found = [native.get_column(name).to_native() for name in native.columns]
         elif hasattr(native, "iloc"):
-            found = (
-                [native.iloc[:, column] for column in range(native.shape[1])]
-                if native.ndim == 2
-                else []
-            )
+            if native.ndim == 2:
+                found = [native.iloc[:, column] for column in range(native.shape[1])]
+            else:
+                found = []
         else:
             table = np.asarray(values)
-            found = list(table.T) if table.ndim == 2 else []
+            if table.ndim == 2:
+                found = list(table.T)
+            else:
+                found = []
         if len(found) != len(self.classes):
             raise InputError(
                 f"{what} has {len(found) or 'no'} columns; expected {len(self.classes)}, one for each label that the model was "

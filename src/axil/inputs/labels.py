@@ -28,7 +28,8 @@ def as_labels(
         raise InputError(
             f"{what} cannot be read as labels ({shown(error, 200)}); expected {expected}."
         ) from None
-    found = found[:, 0] if found.ndim == 2 and found.shape[1] == 1 else found
+    if found.ndim == 2 and found.shape[1] == 1:
+        found = found[:, 0]
     if found.shape != (n_rows,):
         raise InputError(f"{what} has shape {found.shape}; expected ({n_rows},), {expected}.")
     return distinct_labels(found, what)
@@ -65,7 +66,8 @@ def distinct_labels(found: NDArray[Any], what: str) -> NDArray[Any]:
 
 def _plain(values: Any) -> NDArray[Any]:
     """A numpy array of labels in any array or series; missing ones of pandas are None."""
-    pd, native = loaded_pandas(), as_native(values)
+    pd = loaded_pandas()
+    native = as_native(values)
     if pd is not None and isinstance(native, (pd.Series, pd.DataFrame)):
         return _without_na(np.asarray(native.to_numpy()))
     if isinstance(native, nw.Series):
@@ -198,11 +200,10 @@ def label_codes(labels: Any, n_rows: int, what: str) -> IntArray:
 def as_mask(values: Any, n_rows: int, what: str) -> BoolArray:
     """(N,): a truth value for each training row; numbers, and places where it is missing, are none."""
     found = as_labels(values, n_rows, what, kind="True or False")
-    truths = (
-        [is_truth(value) for value in found.tolist()]
-        if found.dtype == object
-        else [found.dtype.kind == "b"]
-    )
+    if found.dtype == object:
+        truths = [is_truth(value) for value in found.tolist()]
+    else:
+        truths = [found.dtype.kind == "b"]
     if not all(truths):
         if found.dtype == object:
             first = truths.index(False)
@@ -218,8 +219,8 @@ def as_mask(values: Any, n_rows: int, what: str) -> BoolArray:
 def positions(labels: list[Any], index: NDArray[Any], what: str) -> tuple[IntArray, IntArray]:
     """Which label each row with one of these labels has, and where the row stands; label by label. No label is given twice.
 
-    A label that several rows share names all of them. True and False are labels only where the index has them: they are not the
-    rows 1 and 0.
+    A label that several rows share names all of them. True and False are labels only where the
+    index has them: they are not the rows 1 and 0.
     """
     asked = _each_once(labels, what)
     which, places = places_among(asked, index)
@@ -284,7 +285,10 @@ def refuse_other_order(
 def listed_labels(rows: Any) -> list[Any]:
     """A user's list of labels of training rows."""
     try:
-        labels = None if isinstance(rows, (str, bytes)) else list(rows)
+        if isinstance(rows, (str, bytes)):
+            labels = None
+        else:
+            labels = list(rows)
     except Exception:  # whatever an object that is no sequence raises
         labels = None
     if labels is None:

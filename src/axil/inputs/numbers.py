@@ -76,12 +76,17 @@ def as_array(values: Any, what: str) -> NDArray[Any]:
 def unmasked(values: Any, what: str) -> Any:
     """The values on the host, or the data of a masked array of which nothing is masked; refuses any other."""
     values = on_host(values, what)
-    parts = values if isinstance(values, (list, tuple)) else (values,)
+    if isinstance(values, (list, tuple)):
+        parts = values
+    else:
+        parts = (values,)
     if any(isinstance(part, np.ma.MaskedArray) and np.ma.is_masked(part) for part in parts):
         raise InputError(
             f"{what} is masked in places, which no model sees. Drop these rows, or fill them in: .filled()."
         )
-    return values.data if isinstance(values, np.ma.MaskedArray) else values
+    if isinstance(values, np.ma.MaskedArray):
+        return values.data
+    return values
 
 
 def is_number_dtype(dtype: Any) -> bool:
@@ -97,7 +102,8 @@ def is_number_dtype(dtype: Any) -> bool:
 def as_numbers(values: Any, what: str, expected: str = "real numbers") -> FloatArray:
     """Real numbers of any shape in float64, nan where they are missing; refuses all that only looks like numbers.
 
-    That is complex numbers, masked entries, dates, spans of time, text, categories, records and whole numbers beyond float64.
+    That is complex numbers, masked entries, dates, spans of time, text, categories, records and
+    whole numbers beyond float64.
     """
     values = unmasked(values, what)
     if values is None or is_sparse(values):
@@ -138,9 +144,13 @@ class _NoNumbers(Exception):
 
 def _plain(values: Any) -> NDArray[Any]:
     """A numpy array of the values of any array, series or frame; of objects where their kind is not known yet."""
-    pd, native = loaded_pandas(), as_native(values)
+    pd = loaded_pandas()
+    native = as_native(values)
     if pd is not None and isinstance(native, (pd.Series, pd.DataFrame)):
-        dtypes = [native.dtype] if isinstance(native, pd.Series) else list(native.dtypes)
+        if isinstance(native, pd.Series):
+            dtypes = [native.dtype]
+        else:
+            dtypes = list(native.dtypes)
         for dtype in dtypes:
             if (not is_number_dtype(dtype) and getattr(dtype, "kind", "") not in "cOmMV") or str(
                 dtype
@@ -188,7 +198,10 @@ def from_objects(values: NDArray[Any], what: str, expected: str) -> FloatArray:
         except (OverflowError, TypeError, ValueError):
             pass  # one by one, to say where
     pandas = loaded_pandas()
-    no_value = None if pandas is None else pandas.NA
+    if pandas is None:
+        no_value = None
+    else:
+        no_value = pandas.NA
     numbers = np.empty(values.shape)
     flat_numbers = numbers.reshape(-1)
     for i, value in enumerate(values.flat):
@@ -249,7 +262,9 @@ def as_table(
 
 def as_offsets(values: Any, n_rows: int, n_outputs: int, rows: str) -> FloatArray | None:
     """(N, K) offsets, None if none were given."""
-    return None if values is None else as_table(values, n_rows, n_outputs, "init_score", rows)
+    if values is None:
+        return None
+    return as_table(values, n_rows, n_outputs, "init_score", rows)
 
 
 def as_bags(values: Any, n_rows: int) -> FloatArray | None:
@@ -341,7 +356,10 @@ def is_whole(value: Any) -> bool:
 def as_count(value: Any, what: str, least: int = 1, most: int = MOST_COUNTED) -> int:
     """A whole number from ``least`` up."""
     if not is_whole(value) or not least <= value <= most:
-        below = "" if most == MOST_COUNTED else f" to {most}"
+        if most == MOST_COUNTED:
+            below = ""
+        else:
+            below = f" to {most}"
         raise InputError(
             f"{what} is {shown(value)}; expected a whole number from {least} up{below}."
         )
@@ -370,7 +388,10 @@ def as_bytes(value: Any) -> int:
     found: Any = None
     if isinstance(value, str):
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?I?B)?\s*", value.upper())
-        found = None if match is None else float(match[1]) * _UNITS[match[2] or "B"]
+        if match is None:
+            found = None
+        else:
+            found = float(match[1]) * _UNITS[match[2] or "B"]
     elif is_whole(value) or isinstance(value, (float, np.floating)):
         found = value
     if found is None or not 1 <= found <= MOST_COUNTED:

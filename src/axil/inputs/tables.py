@@ -50,7 +50,9 @@ def _advice(X: Any, what: str) -> str:
 def backend_of(X: Any) -> str:
     """The name of the frame library that tables about X are made with; for arrays that of `frame_library`."""
     frame = as_frame(X)
-    return frame_library() if frame is None else str(nw.get_native_namespace(frame).__name__)
+    if frame is None:
+        return frame_library()
+    return str(nw.get_native_namespace(frame).__name__)
 
 
 def as_frame(X: Any) -> nw.DataFrame[Any] | None:
@@ -62,15 +64,16 @@ def as_frame(X: Any) -> nw.DataFrame[Any] | None:
     except nw.exceptions.NarwhalsError as error:
         names = [*map(str, getattr(X, "columns", ()))]
         twice = next((name for name in names if names.count(name) > 1), None)
-        found = (
-            f"cannot be read ({shown(error, 200)})"
-            if twice is None
-            else f"has several columns named {shown(twice)}"
-        )
+        if twice is None:
+            found = f"cannot be read ({shown(error, 200)})"
+        else:
+            found = f"has several columns named {shown(twice)}"
         raise InputError(
             f"A table {found}; expected columns of different names. Rename columns, or drop some."
         ) from None
-    return frame if isinstance(frame, nw.DataFrame) else None
+    if isinstance(frame, nw.DataFrame):
+        return frame
+    return None
 
 
 class ModelColumns(Protocol):
@@ -214,14 +217,16 @@ def _spelled(frame: nw.DataFrame[Any], model: ModelColumns) -> list[str]:
     names: list[Any] = frame.columns  # tuples where there are several levels
     whole = [model.spelling(str(name)) for name in names]
     joined = [" ".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in names]
-    return joined if joined == model.feature_names else whole
+    if joined == model.feature_names:
+        return joined
+    return whole
 
 
 def _with_numeric_columns(X: Any, frame: nw.DataFrame[Any], model: ModelColumns, what: str) -> Any:
     """Return X, its columns of Python objects as columns of floats.
 
-    Raises for columns that hold no numbers. A model that takes text is given X as it is, and raises only for columns that
-    nothing can be made of.
+    Raises for columns that hold no numbers. A model that takes text is given X as it is, and raises
+    only for columns that nothing can be made of.
     """
     if frame.implementation.is_pandas():
         dtype_by_column = dict(zip(frame.columns, frame.to_native().dtypes))
@@ -312,12 +317,13 @@ def stack_rows(X: Any, more: Any) -> Any:
 
 def row_labels(X: Any) -> NDArray[Any]:
     """The user's names for the rows, copied: the index of a pandas frame, else 0, 1, 2, ..."""
-    index = getattr(X, "index", None) if as_frame(X) is not None else None
-    return (
-        np.arange(X.shape[0])
-        if index is None
-        else distinct_labels(np.array(index.to_numpy()), "The index")
-    )
+    if as_frame(X) is not None:
+        index = getattr(X, "index", None)
+    else:
+        index = None
+    if index is None:
+        return np.arange(X.shape[0])
+    return distinct_labels(np.array(index.to_numpy()), "The index")
 
 
 def coding_of(model: Any) -> NDArray[Any] | LabelClasses | None:

@@ -1,18 +1,22 @@
 """The contract of the kernels: loops over training rows, wherever the rows are kept.
 
-A `Backend` makes `Rows`, the cells of N training rows in T trees where its kernels can reach them, and `Triangle`, the factor of
-the leaf matrix. Everything about boosting is decided above this package; nothing here knows a rate, a base or a tree's values.
+A `Backend` makes `Rows`, the cells of N training rows in T trees where its kernels can reach them,
+and `Triangle`, the factor of the leaf matrix. Everything about boosting is decided above this
+package; nothing here knows a rate, a base or a tree's values.
 
-Conventions. Cell c of tree t is entry ``starts[t] + c`` of a table, and ``cell_t(j)`` is that entry for row j. A cell is a leaf,
-or a leaf and a number of draws where rows were sampled (`Structure`). C is the number of all cells. Tables are (C, S) float64,
-one column per query. Arguments and results are arrays of the host, or of the back end's own module ``xp``, which may keep them
-on a device; tree numbers are the host's. Outputs are written in place and nothing is converted: a wrong type or layout raises
-TypeError, wrong shapes and numbers raise ValueError, and a call that is refused changes nothing.
-Weights are (N,), or None for ones; passing ``rows.weights`` itself lets a back end use its own copy. Cell numbers are trusted.
+Conventions. Cell c of tree t is entry ``starts[t] + c`` of a table, and ``cell_t(j)`` is that entry
+for row j. A cell is a leaf, or a leaf and a number of draws where rows were sampled (`Structure`).
+C is the number of all cells. Tables are (C, S) float64, one column per query. Arguments and results
+are arrays of the host, or of the back end's own module ``xp``, which may keep them on a device;
+tree numbers are the host's. Outputs are written in place and nothing is converted: a wrong type or
+layout raises TypeError, wrong shapes and numbers raise ValueError, and a call that is refused
+changes nothing. Weights are (N,), or None for ones; passing ``rows.weights`` itself lets a back end
+use its own copy. Cell numbers are trusted.
 
-Every sum has a fixed order: one back end gives the same bits for the same call, whatever the number of threads. On the CPU
-a column has the same bits whatever columns are beside it. Calls may run in
-several threads at once, release the GIL, and Ctrl-C takes effect. Back ends, rows and triangles can be pickled.
+Every sum has a fixed order: one back end gives the same bits for the same call, whatever the number
+of threads. On the CPU a column has the same bits whatever columns are beside it. Calls may run in
+several threads at once, release the GIL, and Ctrl-C takes effect. Back ends, rows and triangles can
+be pickled.
 """
 
 from __future__ import annotations
@@ -65,13 +69,16 @@ class Program:
 
     rounds: Numbers  #: (R + 1, 2) where the terms and the moves of each round begin
     terms: Numbers  #: (M, 3) tree, output and place of each
-    scales: FloatArray  #: the tables of all terms, one number per cell of the tree, one table after the other
+    #: the tables of all terms, one number per cell of the tree, one table after the other
+    scales: FloatArray
     moves: Numbers  #: (Q, 2) tree and output of each
     steps: FloatArray  #: the tables of all moves
     draws: (
         NDArray[np.uint8] | None
     )  #: (T, N) what multiplies a row's gradient in each tree; None for ones
-    link: str  #: of LINKS: the state itself, ``1 / (1 + state)``, or the state over the sum of the row's states
+    #: of LINKS: the state itself, ``1 / (1 + state)``, or the state over the sum of the row's
+    #: states
+    link: str
     product: bool  #: whether moves multiply a state, or are added
 
 
@@ -117,13 +124,14 @@ class Rows(ABC):
             state[j] += a_j sum_{t in apply} table[cell_t(j)]
             sums[c]   = sum of g_j state[j] over the rows j in cell c of tree t,     t in gather
 
-        a and g are the weights; ``apply`` and ``gather`` are tree numbers, possibly none. Other entries of ``sums`` stay;
-        it may be ``table`` itself where no tree is in both.
+        a and g are the weights; ``apply`` and ``gather`` are tree numbers, possibly none. Other
+        entries of ``sums`` stay; it may be ``table`` itself where no tree is in both.
         """
 
     def leaf_sums(self, v: FloatArray, weights: FloatArray | None) -> FloatArray:
         """Sums a copy of v (N, S) over every cell: ``sums[c] = sum_{j in c} w_j v[j]``, (C, S), in O(T N S)."""
-        sums, state = np.empty((self.n_cells, v.shape[1])), np.array(v, order="C")
+        sums = np.empty((self.n_cells, v.shape[1]))
+        state = np.array(v, order="C")
         together = int(max(1, SUMMED_CELLS * len(self.every) // max(self.n_cells, 1)))
         for first in range(0, len(self.every), together):
             self.sweep(state, NONE, sums, None, self.every[first : first + together], sums, weights)
@@ -194,13 +202,15 @@ class Rows(ABC):
     ) -> None:
         """Fills the k largest of what `matches` gives for all rows, (S, k) each: largest first, equal ones by row number.
 
-        A row that shares no cell with a query has no place. Free places have row -1 and value 0; all are free before the call.
+        A row that shares no cell with a query has no place. Free places have row -1 and value 0;
+        all are free before the call.
         """
 
     def index(self, n_queries: int, available: int) -> bool:
         """Builds an index that makes `top` faster, and says whether there is one.
 
-        It is built where ``n_queries`` queries pay for it and ``available`` bytes hold it. It changes no answer.
+        It is built where ``n_queries`` queries pay for it and ``available`` bytes hold it. It
+        changes no answer.
         """
         return False
 
@@ -212,8 +222,8 @@ class Rows(ABC):
 
             out[c, d] = sum of w_j over the rows in cell c of tree s and in cell d of tree t,     s < t
 
-        with c and d counted from the first cell of tree ``first``. ``out`` is square and is zero wherever s >= t.
-        One visit per row and pair of trees.
+        with c and d counted from the first cell of tree ``first``. ``out`` is square and is zero
+        wherever s >= t. One visit per row and pair of trees.
         """
 
     @abstractmethod
@@ -287,7 +297,8 @@ class Rows(ABC):
     ) -> None:
         """Walks through the rounds of a fit and records what each row's own gradient puts into each place.
 
-        For each round, with s the state (K, rows), in place, and c the cell of row j in the tree of a term or a move:
+        For each round, with s the state (K, rows), in place, and c the cell of row j in the tree of
+        a term or a move:
 
             g_k = intercepts[k, j - first] + slopes[k, j - first] link(s[:, j - first])_k        for every output k
             out[place, j - first] += scales[c] g_output draws[tree, j]                           for every term
@@ -318,21 +329,24 @@ class Rows(ABC):
     ) -> None:
         """Walks the rows from ``first`` on through the trees, each in equations of its own; see `weights.deletion`.
 
-        A leaf has ``levels`` cells; l_t is row j's leaf among all L leaves. With r at first ``start[k, j]`` and
-        (kept, drawn, weight, stiffer, constant) the row's factors in its leaf, for t = 0 .. T - 1 and each output k:
+        A leaf has ``levels`` cells; l_t is row j's leaf among all L leaves. With r at first
+        ``start[k, j]`` and (kept, drawn, weight, stiffer, constant) the row's factors in its leaf,
+        for t = 0 .. T - 1 and each output k:
 
             seen           = values[l_t, k] + changed[k, j] slopes[l_t] + sum_{s < t} table[l_t, l_s] added[k, s, j]
             q_t            = kept (seen - drawn r)
             added[k, t, j] = -(weight r + stiffer q_t + constant),   then
             r             -= sum_{s <= t} steps[t, s] q_s + drifts[t] base[k, j]
 
-        and ``residuals[k, t, j]`` is r before tree t, or after all where t = T. With w the row's weight times ``draws[level]``
-        of its cell, a the scale of the leaf and a' the scale without the row, the factors are
+        and ``residuals[k, t, j]`` is r before tree t, or after all where t = T. With w the row's
+        weight times ``draws[level]`` of its cell, a the scale of the leaf and a' the scale without
+        the row, the factors are
 
             a' / a,   a w,   w,   1 / a' - 1 / a,   and shift / a where a' = 0
 
-        and 1, 0, w, 0, 0 in a constant leaf, of scale 0. ``rules`` (L, 5) has the weight of each leaf, the weight up to which
-        none is left, a, l2 and the steps of `NewtonRule`; with ``shifts`` (L,) a' is 0 where no weight is left.
+        and 1, 0, w, 0, 0 in a constant leaf, of scale 0. ``rules`` (L, 5) has the weight of each
+        leaf, the weight up to which none is left, a, l2 and the steps of `NewtonRule`; with
+        ``shifts`` (L,) a' is 0 where no weight is left.
 
         ``table`` is (L, L), and its rows may lie apart; ``values`` is (L, K), ``slopes`` (L,), ``draws`` (levels,), ``weights``
         (rows,), None for ones; ``steps`` (T, T), ``drifts`` (T,); ``start``, ``base`` and ``changed`` are (K, rows).
@@ -431,9 +445,9 @@ class Backend(ABC):
     ) -> bool:
         """Fills ``out`` (T, n) with the leaf of each row of ``values`` (n, features) in each tree; see `adapters.routes`.
 
-        The code of a value x in a column is the number of its thresholds below x (``strict``: below or equal); a node
-        (view, rank, left, right) sends a row left if its code in that view is at most the rank. Returns whether a value in the
-        columns used is infinite.
+        The code of a value x in a column is the number of its thresholds below x (``strict``: below
+        or equal); a node (view, rank, left, right) sends a row left if its code in that view is at
+        most the rank. Returns whether a value in the columns used is infinite.
         """
 
     def guard(self) -> AbstractContextManager[Any]:

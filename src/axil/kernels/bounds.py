@@ -16,7 +16,9 @@ from axil.machine.threads import one_blas_thread
 
 LEAST_ROWS = 1 << 16  # below that all rows are read as fast as blocks are looked through
 BUILD = 400  # queries whose rows are read in the time that making blocks takes
-SHARE = 32  # a query that takes more than 1 / SHARE of all look-ups, each some 15 times as dear, reads all rows instead
+# a query that takes more than 1 / SHARE of all look-ups, each some 15 times as dear, reads all rows
+# instead
+SHARE = 32
 PROBED = 32  # queries that decide for a batch whether blocks pay
 FEW = 16  # places: blocks that do not pay for so few never pay
 
@@ -24,7 +26,8 @@ FEW = 16  # places: blocks that do not pay for so few never pay
 class Bounded:
     """The blocks of some rows: made when they pay, given up when they turn out not to.
 
-    They are published whole, by one assignment. Whether there are any changes no answer: the same rows, the same bits.
+    They are published whole, by one assignment. Whether there are any changes no answer: the same
+    rows, the same bits.
     """
 
     def __init__(self, build: float = 1.0) -> None:
@@ -46,7 +49,8 @@ class Bounded:
             with self._lock:
                 if self._wanted and self.blocks is None:
                     made = build()  # None: the rows are not alike enough
-                    self.blocks, self._wanted = made, made is not None
+                    self.blocks = made
+                    self._wanted = made is not None
         return self.blocks is not None
 
     def top(
@@ -65,9 +69,14 @@ class Bounded:
         ``search`` takes the blocks, table, constant, factors, the look-ups that a query may take, places, and an array that it
         fills: which queries are done. ``read`` finds the largest of the others, by reading all rows in ``n_look_ups``.
         """
-        xp, blocks, n = namespace(table), self.blocks, len(constant)
+        xp = namespace(table)
+        blocks = self.blocks
+        n = len(constant)
         done = np.zeros(n, dtype=np.uint8)
-        parts = [slice(0, n)] if n <= 2 * PROBED else [slice(0, PROBED), slice(PROBED, n)]
+        if n <= 2 * PROBED:
+            parts = [slice(0, n)]
+        else:
+            parts = [slice(0, PROBED), slice(PROBED, n)]
         for part in parts if blocks is not None else []:
             own = xp.ascontiguousarray(table[:, part]), xp.ascontiguousarray(constant[part])
             search(
@@ -81,14 +90,16 @@ class Bounded:
             )
             if done[part].mean() < 0.5:
                 if factors[1] is None and values.shape[1] <= FEW:
-                    self.blocks, self._wanted = None, False
+                    self.blocks = None
+                    self._wanted = False
                 break
         left = np.flatnonzero(done == 0)
         self._asked += len(left)
         if len(left) == n:
             read(table, constant, *factors, values, rows)
         elif len(left):
-            some, places = values[left], rows[left]
+            some = values[left]
+            places = rows[left]
             read(
                 xp.ascontiguousarray(table[:, xp.asarray(left)]),
                 constant[xp.asarray(left)],
@@ -114,7 +125,8 @@ READ_ROWS = 1 << 16  # placed at a time
 def places(rows: Rows, some: Rows) -> NDArray[np.float32]:
     """(N, DIMENSIONS): the first principal axes of the rows' cells, as a sample of them has these axes.
 
-    A row is a vector of zeros and ones, one for each of its cells, and a cell counts by ``1 / sqrt(rows in it)``.
+    A row is a vector of zeros and ones, one for each of its cells, and a cell counts by ``1 /
+    sqrt(rows in it)``.
     """
     axes = axes_of(some)
     made = np.empty((rows.n_rows, DIMENSIONS), dtype=np.float32)
@@ -129,7 +141,8 @@ def places(rows: Rows, some: Rows) -> NDArray[np.float32]:
 @one_blas_thread()
 def axes_of(some: Rows) -> FloatArray:
     """(C, DIMENSIONS): what each cell adds to a row's place."""
-    n, none = some.n_rows, np.zeros(DIMENSIONS)
+    n = some.n_rows
+    none = np.zeros(DIMENSIONS)
     shrink = 1 / np.sqrt(np.maximum(some.leaf_sums(np.ones((n, 1)), None), 1.0))
     axes = shrink * np.random.default_rng(0).normal(size=(some.n_cells, DIMENSIONS))
     own = np.empty((n, DIMENSIONS))

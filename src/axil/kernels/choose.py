@@ -19,16 +19,22 @@ GPU_BATCH = 1 << 32  # bytes of weights held on a GPU at a time while streaming
 INSTALL = 'Install CuPy for your driver, pip install "axil[cuda12]" or "axil[cuda13]", or use device="cpu".'
 
 
-# Seconds of set-up with its proof and ten explanations, by benchmarks/gpu.py: per row and tree, per explainer, and, for CuPy and
-# the compiled kernels, once per process.
-CORE_VISIT, GPU_VISIT, GPU_EACH, GPU_START = 5.5e-8, 1.5e-9, 0.15, 1.2
+# Seconds of set-up with its proof and ten explanations, by benchmarks/gpu.py: per row and tree, per
+# explainer, and, for CuPy and the compiled kernels, once per process.
+CORE_VISIT = 5.5e-8
+GPU_VISIT = 1.5e-9
+GPU_EACH = 0.15
+GPU_START = 1.2
 
 
 def settled(limits: Limits, n_visits: float) -> Limits:
     """The limits on the device that costs less for ``n_visits``, rows times trees, where the user leaves the choice: "auto"."""
     if limits.device != "auto":
         return limits
-    device = "cuda" if _gpu_pays(n_visits, limits.n_threads) and why_no_gpu() is None else "cpu"
+    if _gpu_pays(n_visits, limits.n_threads) and why_no_gpu() is None:
+        device = "cuda"
+    else:
+        device = "cpu"
     return Limits(
         limits.n_threads, budget_of(device, limits.budget.limit, limits.budget.scratch), device
     )
@@ -36,7 +42,10 @@ def settled(limits: Limits, n_visits: float) -> Limits:
 
 def _gpu_pays(n_visits: float, n_threads: int) -> bool:
     """Whether a GPU costs less than ``n_threads`` cores; CuPy is not even loaded where it does not."""
-    start = 0.0 if "axil.kernels.cuda" in sys.modules else GPU_START
+    if "axil.kernels.cuda" in sys.modules:
+        start = 0.0
+    else:
+        start = GPU_START
     return start + GPU_EACH + GPU_VISIT * n_visits < CORE_VISIT * n_visits / n_threads
 
 
@@ -52,7 +61,9 @@ def why_no_gpu() -> str | None:
         count = cupy.cuda.runtime.getDeviceCount()
     except Exception as error:
         return f"CuPy finds no GPU ({error})"
-    return None if count else "CuPy finds no GPU"
+    if count:
+        return None
+    return "CuPy finds no GPU"
 
 
 def budget_of(device: str, limit: int | None, scratch: Path | None) -> Budget:
@@ -87,7 +98,8 @@ def limits_of(
 ) -> Limits:
     """The limits that the user sets, or else the machine: a thread for each processor that this process may use, free memory.
 
-    The device "auto" is `settled` once the model and its rows are known; until then it is the cores.
+    The device "auto" is `settled` once the model and its rows are known; until then it is the
+    cores.
     """
     if n_threads is not None:
         threads = inputs.as_count(n_threads, "n_threads", most=inputs.MOST_THREADS)

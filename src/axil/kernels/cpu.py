@@ -87,8 +87,12 @@ class CpuRows(Rows):
     )  #: the sums of what it puts into each term's cells, and of their sizes
 
     def __init__(self, cells: Cells, starts: Numbers, weights: FloatArray | None, n_threads: int):
-        self.cells, self.starts, self.weights, self.n_threads = cells, starts, weights, n_threads
-        self.n_rows, self.n_cells = int(cells.shape[1]), int(starts[-1])
+        self.cells = cells
+        self.starts = starts
+        self.weights = weights
+        self.n_threads = n_threads
+        self.n_rows = int(cells.shape[1])
+        self.n_cells = int(starts[-1])
         self.every = np.arange(len(cells))
         self.shared_bytes = cells.itemsize
         per_tree = self.n_cells / max(len(cells), 1)
@@ -207,7 +211,10 @@ class CpuRows(Rows):
 def product(a: FloatArray, b: FloatArray, n_threads: int = 1) -> FloatArray:
     """``a @ b`` for a (m, k) and b (k, S), each number added up in the order of k: no column depends on those beside it."""
     out = np.empty((a.shape[0], b.shape[1]))
-    own = a if a.strides[1] == a.itemsize else np.ascontiguousarray(a)
+    if a.strides[1] == a.itemsize:
+        own = a
+    else:
+        own = np.ascontiguousarray(a)
     _core.product(own, np.ascontiguousarray(b), out, n_threads)
     return out
 
@@ -257,7 +264,8 @@ def drawn_sums(
     leaves: NDArray[Any], draws: FloatArray, values: FloatArray, n_leaves: int
 ) -> tuple[FloatArray, Numbers]:
     """(L, S) sums of the values (N, S) of rows in each leaf of a tree, times their draws, and (L,) how many were drawn."""
-    sums, counts = np.empty((n_leaves, values.shape[1])), np.empty(n_leaves, dtype=np.int64)
+    sums = np.empty((n_leaves, values.shape[1]))
+    counts = np.empty(n_leaves, dtype=np.int64)
     _core.drawn_sums(leaves, draws, values, sums, counts)
     return sums, counts
 
@@ -284,16 +292,16 @@ def leaf_rows(
     ends = np.empty(len(factors) + 1, dtype=np.int64)
     _core.leaf_rows(*given, ends, np.empty(0), np.empty(0, dtype=np.int32), n_threads)
     np.cumsum(ends, out=ends)
-    data, rows = np.empty(int(ends[-1])), np.empty(int(ends[-1]), dtype=np.int32)
+    data = np.empty(int(ends[-1]))
+    rows = np.empty(int(ends[-1]), dtype=np.int32)
     if len(data):
         _core.leaf_rows(*given, ends, data, rows, n_threads)
     return data, rows, ends
 
 
-Ways, descend = (
-    _core.Ways,
-    _core.descend,
-)  # large trees, and the leaves of rows in them, node by node
+# large trees, and the leaves of rows in them, node by node
+Ways = _core.Ways
+descend = _core.descend
 
 
 def refit_rounds(
@@ -314,13 +322,15 @@ class CpuTriangle(Triangle):
     """LAPACK on the diagonal blocks, products between them: Ctrl-C takes effect between two blocks."""
 
     def __init__(self, factor: FloatArray, n_threads: int = 1):
-        self.factor, self.n_threads = factor, n_threads
+        self.factor = factor
+        self.n_threads = n_threads
         self._kept = Cache()  # the inverses of diagonal blocks
 
     @one_blas_thread()
     def solve(self, right: FloatArray, transposed: bool) -> None:
         """QueryBatch are solved for, not transposed, in an order of its own for each; see `product`."""
-        M, blocks = self.factor, spans(len(self.factor), BLOCK)
+        M = self.factor
+        blocks = spans(len(self.factor), BLOCK)
         if not right.size:
             return
         for own in blocks if transposed else reversed(blocks):
@@ -345,9 +355,13 @@ class CpuTriangle(Triangle):
     def inverse(self, overwrite: bool) -> FloatArray:
         """Inverts M', block of rows by block of rows: ``X[a, c] = -X[a, a] sum_{c <= b < a} M'[a, b] X[b, c]``.
 
-        The inverse X takes the half that M leaves free. Only diagonal blocks, which both need, are kept aside.
+        The inverse X takes the half that M leaves free. Only diagonal blocks, which both need, are
+        kept aside.
         """
-        made = self.factor if overwrite else self.factor.copy()
+        if overwrite:
+            made = self.factor
+        else:
+            made = self.factor.copy()
         corners: list[tuple[slice, FloatArray]] = []
         for own in track(spans(len(made), BLOCK), "the leaf matrix"):
             corner = np.tril(lapack.dtrtri(made[own, own].T, lower=1, unitdiag=1)[0])

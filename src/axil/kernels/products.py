@@ -21,24 +21,32 @@ def weighted(
 ) -> FloatArray:
     """(n, M), or (K, n, M): ``sum_j f(k_j) v_j`` of weights (n, N), or (K, n, N), and values (N, M); None for ones.
 
-    f is the weight itself, its size or its square. Sparse weights, in the order of their rows, give the bits of dense ones.
+    f is the weight itself, its size or its square. Sparse weights, in the order of their rows, give
+    the bits of dense ones.
     """
     if weights.ndim == 3:
         return np.stack([weighted(own, values, measure, n_threads) for own in weights])
-    own = (
-        np.ones((weights.shape[1], 1))
-        if values is None
-        else np.ascontiguousarray(values, dtype=np.float64)
-    )
+    if values is None:
+        own = np.ones((weights.shape[1], 1))
+    else:
+        own = np.ascontiguousarray(values, dtype=np.float64)
     if issparse(weights):
         return _sparse(weights, own, measure)
     return column_sums(weights.T, own, MEASURES.index(measure), n_threads)
 
 
 def _sparse(weights: Any, values: FloatArray, measure: str) -> FloatArray:
-    ordered = weights if weights.has_sorted_indices else weights.sorted_indices()
+    if weights.has_sorted_indices:
+        ordered = weights
+    else:
+        ordered = weights.sorted_indices()
     (n, n_rows), data = ordered.shape, ordered.data
-    found = data if measure == "weight" else np.abs(data) if measure == "size" else data * data
+    if measure == "weight":
+        found = data
+    elif measure == "size":
+        found = np.abs(data)
+    else:
+        found = data * data
     blocks = -(-n_rows // BLOCK_ROWS)
     place = (
         np.repeat(np.arange(n) * blocks, np.diff(ordered.indptr)) + ordered.indices // BLOCK_ROWS

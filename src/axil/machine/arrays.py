@@ -52,7 +52,10 @@ def like(array: NDArray[Any], neighbour: Any) -> Any:
 
 def host(array: Any) -> FloatArray:
     """Return an array of numbers on the host: itself, or a copy."""
-    on_host: FloatArray = array if is_host(array) else array.get()
+    if is_host(array):
+        on_host: FloatArray = array
+    else:
+        on_host = array.get()
     return on_host
 
 

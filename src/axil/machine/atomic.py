@@ -17,8 +17,9 @@ from axil.errors import InputError
 def atomic(path: Path) -> Iterator[Path]:
     """Yield a path to write a file or a directory to, and put the result in the place of ``path`` at the end.
 
-    The new file is written inside a directory of its own beside the old one, so that it gets the permissions of any new file.
-    Links are followed. A device or a pipe is written to directly, because it has nothing to replace.
+    The new file is written inside a directory of its own beside the old one, so that it gets the
+    permissions of any new file. Links are followed. A device or a pipe is written to directly,
+    because it has nothing to replace.
     """
     place = Path(os.path.realpath(path))
     if place.exists() and not (place.is_file() or place.is_dir()):

@@ -56,8 +56,9 @@ def in_words(n_bytes: float) -> str:
 class Budget:
     """The bytes that one request may take: as the user said, or most of what is free at that moment.
 
-    What grows with rows times trees is kept in temporary files in the directory ``scratch``, where one is given: mapped into
-    memory, read from disk as far as memory is short, and gone with the last array on them.
+    What grows with rows times trees is kept in temporary files in the directory ``scratch``, where
+    one is given: mapped into memory, read from disk as far as memory is short, and gone with the
+    last array on them.
     """
 
     def __init__(
@@ -92,7 +93,10 @@ class Budget:
         """Raise, before anything is allocated, if this many bytes do not fit."""
         available = self.available
         if n_bytes > available:
-            origin = "is free" if self.limit is None else "is allowed by memory_limit"
+            if self.limit is None:
+                origin = "is free"
+            else:
+                origin = "is allowed by memory_limit"
             raise InputError(
                 f"{what} would take {in_words(n_bytes)}, but {in_words(available)} {origin}. {instead}"
             )

@@ -17,8 +17,8 @@ T = TypeVar("T")
 class Cache:
     """Values by name, each made when it is first asked for, by one thread, and published by one assignment.
 
-    A value that is not whole is never seen: an exception while it is made (Ctrl-C too) leaves things as they were. Copies and
-    pickles have the values and a lock of their own.
+    A value that is not whole is never seen: an exception while it is made (Ctrl-C too) leaves
+    things as they were. Copies and pickles have the values and a lock of their own.
     """
 
     def __init__(self) -> None:
@@ -69,8 +69,9 @@ _before: Any = None  # the number of threads before the first of them
 def one_blas_thread() -> Iterator[None]:
     """Run a block with one thread of BLAS, so that no sum depends on how many there are; any threads may run such blocks at once.
 
-    BLAS has one number of threads for the whole process: the first block to begin sets it, the last to end sets it back. Idle
-    threads of BLAS would also spin on for a while and take the cores from the kernels that follow.
+    BLAS has one number of threads for the whole process: the first block to begin sets it, the last
+    to end sets it back. Idle threads of BLAS would also spin on for a while and take the cores from
+    the kernels that follow.
     """
     global _before
     block = _Block()

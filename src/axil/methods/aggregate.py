@@ -29,20 +29,22 @@ class Aggregate(Question):
     ) -> Explanation:
         """Sums of predictions as one explanation: what carries the total of a district, why A is dearer than B.
 
-        The weights of ``sum_i u_i F(x_i)`` are ``sum_i u_i k(x_i)``: one pass backwards through the trees for all n rows, so
-        100,000 rows take little longer than one. Contributions, pushes and intercepts likewise. The difference of the means of
-        two groups of rows is one of these sums: its contributions say which training rows make the gap.
+        The weights of ``sum_i u_i F(x_i)`` are ``sum_i u_i k(x_i)``: one pass backwards through the
+        trees for all n rows, so 100,000 rows take little longer than one. Contributions, pushes and
+        intercepts likewise. The difference of the means of two groups of rows is one of these sums:
+        its contributions say which training rows make the gap.
 
-        Of a model fitted to logarithms means are geometric means, and differences ratios, which the notes of tables and the page
-        say; other sums are refused. Pushes are of sums of scores, which stand for no probability.
+        Of a model fitted to logarithms means are geometric means, and differences ratios, which the
+        notes of tables and the page say; other sums are refused. Pushes are of sums of scores,
+        which stand for no probability.
 
         Parameters
         ----------
         X : table
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
         coefficients : "mean", "sum" or array of shape (m, n) or (n,), default "mean"
-            The mean or the sum of the predictions, or the coefficients of m sums of them, such as ``[1, -1]`` for the
-            difference of two. The index of a frame names the sums.
+            The mean or the sum of the predictions, or the coefficients of m sums of them, such as
+            ``[1, -1]`` for the difference of two. The index of a frame names the sums.
         by : sequence of length n, or str, optional
             Labels of the rows of X, or the name of a column: a mean, or a sum, for each of them.
         init_score : array of shape (n,) or (n, K), optional
@@ -63,7 +65,8 @@ class Aggregate(Question):
         True
         """
         asked = self._ask("aggregate", X, init_score)
-        model, n = asked.model, len(asked)
+        model = asked.model
+        n = len(asked)
         if isinstance(coefficients, str):
             if coefficients not in ("mean", "sum"):
                 expected = f'"mean", "sum" or numbers, a column for each of the {n} rows of X'
@@ -90,21 +93,28 @@ def _by(asked: Asked, X: Any, by: Any, word: str) -> tuple[csr_array, NDArray[An
     n = len(asked)
     if not n:
         raise InputError(f"X has no rows, so there is nothing to take the {word} of.")
-    codes, names = np.zeros(n, dtype=np.intp), np.array([word], dtype=object)
+    codes = np.zeros(n, dtype=np.intp)
+    names = np.array([word], dtype=object)
     if by is not None:
         values = inputs.row_values(
             by, asked.queries.rows, asked.model.adapter.feature_names, "by", "explained"
         )
         codes, names = inputs.group_codes(values, n, "by")
     counts = np.bincount(codes, minlength=len(names))
-    each = 1.0 / counts[codes] if word == "mean" else np.ones(n)
+    if word == "mean":
+        each = 1.0 / counts[codes]
+    else:
+        each = np.ones(n)
     return csr_array((each, (codes, np.arange(n))), shape=(len(names), n)), names
 
 
 def _given(coefficients: Any, n: int) -> tuple[csr_array, NDArray[Any]]:
     """(m, n): the user's own coefficients, checked, and the names of the sums."""
     expected = f"a number for each of the {n} rows of X, ({n},) or (m, {n})"
-    whole = coefficients.toarray() if inputs.is_sparse(coefficients) else coefficients
+    if inputs.is_sparse(coefficients):
+        whole = coefficients.toarray()
+    else:
+        whole = coefficients
     numbers = np.atleast_2d(inputs.as_numbers(whole, "coefficients", expected))
     if numbers.ndim != 2 or numbers.shape[1] != n:
         raise InputError(f"coefficients has shape {numbers.shape}; expected {expected}.")
@@ -114,7 +124,10 @@ def _given(coefficients: Any, n: int) -> tuple[csr_array, NDArray[Any]]:
             f"coefficients holds {bad[0]}; expected finite numbers, 0 for rows that do not count."
         )
     frame = inputs.as_frame(coefficients)
-    names = inputs.row_labels(coefficients) if frame is not None else np.arange(len(numbers))
+    if frame is not None:
+        names = inputs.row_labels(coefficients)
+    else:
+        names = np.arange(len(numbers))
     return csr_array(numbers), names
 
 
@@ -122,24 +135,39 @@ def _meanings(scale: TargetScale, coefficients: csr_array) -> tuple[NDArray[Any]
     """(m,): each of the sums on the scale of the fit in words, in the targets' own units; and all of them in one sentence."""
     where = f" on the scale of the fit ({scale.name})"
     if scale.is_log:
-        where = f", {scale.shift:g} added to each" if scale.shift else ""
+        if scale.shift:
+            where = f", {scale.shift:g} added to each"
+        else:
+            where = ""
     parts = np.split(coefficients.data, coefficients.indptr[1:-1])
-    kinds, counts = [_kind(scale, own) for own in parts], np.diff(coefficients.indptr)
+    kinds = [_kind(scale, own) for own in parts]
+    counts = np.diff(coefficients.indptr)
     words = [
         f"{kind} of {counted(n, 'prediction')}{where}" for kind, n in zip(kinds, counts.tolist())
     ]
-    low, high = counts.min(initial=coefficients.shape[1]), counts.max(initial=0)
-    number = counted(high, "prediction") if low >= high else f"{low} to {high} predictions"
+    low = counts.min(initial=coefficients.shape[1])
+    high = counts.max(initial=0)
+    if low >= high:
+        number = counted(high, "prediction")
+    else:
+        number = f"{low} to {high} predictions"
     sentence = f"each prediction is the {' or '.join(dict.fromkeys(kinds))} of {number}{where}"
     return np.array(words, dtype=object), sentence
 
 
 def _kind(scale: TargetScale, coefficients: FloatArray) -> str:
     """The name of a sum with these coefficients, which sum to 1, or of logarithms to 0."""
-    mean = "geometric mean" if scale.is_log else "mean"
+    if scale.is_log:
+        mean = "geometric mean"
+    else:
+        mean = "mean"
     if abs(coefficients.sum()) <= ROUNDING:
-        return "ratio" if len(coefficients) == 2 else f"ratio of {mean}s"
-    return mean if np.ptp(coefficients) <= ROUNDING else f"weighted {mean}"
+        if len(coefficients) == 2:
+            return "ratio"
+        return f"ratio of {mean}s"
+    if np.ptp(coefficients) <= ROUNDING:
+        return mean
+    return f"weighted {mean}"
 
 
 def check_scale(scale: TargetScale, coefficients: csr_array) -> None:

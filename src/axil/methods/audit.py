@@ -1,17 +1,18 @@
 """Audit: which training labels look wrong, by what the other rows say of them; no validation rows, no refit.
 
 Of numbers: r_j is the residual of row j in a fit without its fold (`unseen_predictions`), or of the
-user's own cross-validation. What is large depends on where: a_j is the mean |r| of the rows around j
-(`weights.spread`), shrunk towards the mean over all of them, abar,
+user's own cross-validation. What is large depends on where: a_j is the mean |r| of the rows around
+j (`weights.spread`), shrunk towards the mean over all of them, abar,
 
     scale_j = u (a_j + abar / 2) / 1.5,    studentised value = r_j / scale_j
 
-The unit u makes the middle of all |studentised values| that of Student's t, whose degrees of freedom, 4
-to 20, are those at which their 80 % quantile is right too: most of the rows set both, so that few wrong
-labels do not move them. (Where most residuals are zero, u is 1.) Quality is its two-sided tail
-probability, so that N right labels have N q with a quality below q. Where more are that far out, the
-excess is the estimated number of wrong ones. The rows marked are as many, the furthest first, as hold at
-most a share ``fdr`` of right labels (Benjamini and Hochberg, JRSS B 1995).
+The unit u makes the middle of all |studentised values| that of Student's t, whose degrees of
+freedom, 4 to 20, are those at which their 80 % quantile is right too: most of the rows set both, so
+that few wrong labels do not move them. (Where most residuals are zero, u is 1.) Quality is its
+two-sided tail probability, so that N right labels have N q with a quality below q. Where more are
+that far out, the excess is the estimated number of wrong ones. The rows marked are as many, the
+furthest first, as hold at most a share ``fdr`` of right labels (Benjamini and Hochberg, JRSS B
+1995).
 
 Of classes: see `class_labels`.
 """
@@ -46,10 +47,13 @@ from axil.replay.queries import QueryBatch
 from axil.structure import LinearLeaves, Structure
 from axil.weights.spread import around_leaves
 
-# Weight of the mean over all rows in a row's scale; chosen on ten data sets (experiments/label_noise.py)
+# Weight of the mean over all rows in a row's scale; chosen on ten data sets
+# (experiments/label_noise.py)
 TOWARDS_ALL = 0.5
 FREEDOMS = np.arange(4, 21)  # of Student's t; likewise
-MIDDLE, BULK = 0.5, 0.8  # quantiles of |studentised values| that say which one
+# quantiles of |studentised values| that say which one
+MIDDLE = 0.5
+BULK = 0.8
 FAR = 0.01  # quality of a row that is far out
 CHANCE = 3.0  # standard errors of a count, above which an excess is no chance
 FDR = 0.1  # share of right labels among those marked
@@ -84,43 +88,47 @@ class Audit(Question):
         - quality, from 0 to 1: the share of right labels that would be as far out;
         - suspect, which marks the first lines: as many as hold a share ``fdr`` of right labels at most.
 
-        A pandas frame says in ``attrs["axil"]`` how many labels are marked, how many look wrong in all (how
-        many more are far out than right labels would be), and how far the targets of quality below 0.01 are
-        from the expected ones. Hardly any label is marked in clean data with Gaussian noise. Where residuals
-        have long tails, far targets may be right, and none is marked.
+        A pandas frame says in ``attrs["axil"]`` how many labels are marked, how many look wrong in
+        all (how many more are far out than right labels would be), and how far the targets of
+        quality below 0.01 are from the expected ones. Hardly any label is marked in clean data with
+        Gaussian noise. Where residuals have long tails, far targets may be right, and none is
+        marked.
 
-        Models that cannot be fitted without some of their rows are answered as in `blame`. Rows that have no
-        prediction even so have nan and come last. Of a model fitted to transformed targets residuals are in
-        the targets' own units; "scale (log)" and studentised are on the scale of the fit.
+        Models that cannot be fitted without some of their rows are answered as in `blame`. Rows
+        that have no prediction even so have nan and come last. Of a model fitted to transformed
+        targets residuals are in the targets' own units; "scale (log)" and studentised are on the
+        scale of the fit.
 
-        Of classes the columns are row, target, expected, probability (of target, without the row; no such
-        column where it is not known), quality and suspect (expected is another class). Quality is the mean
-        of probability and of the share of target among the other rows in the row's leaves; expected is the
-        class for which this mean is largest. With ``out_of_fold`` your probabilities take the place of the
-        shares. They have not seen the label, so more of the wrong labels are marked, and more of the right
-        ones: the rows of lowest quality, as many as have another expected class or another class that is
-        confidently likely, and no more than confident learning estimates to be wrong.
+        Of classes the columns are row, target, expected, probability (of target, without the row;
+        no such column where it is not known), quality and suspect (expected is another class).
+        Quality is the mean of probability and of the share of target among the other rows in the
+        row's leaves; expected is the class for which this mean is largest. With ``out_of_fold``
+        your probabilities take the place of the shares. They have not seen the label, so more of
+        the wrong labels are marked, and more of the right ones: the rows of lowest quality, as many
+        as have another expected class or another class that is confidently likely, and no more than
+        confident learning estimates to be wrong.
 
-        O(T N) for each of 5 to 20 folds; forests and linear models leave out every row, which takes less
-        there. No (n_train, n_train) array.
+        O(T N) for each of 5 to 20 folds; forests and linear models leave out every row, which takes
+        less there. No (n_train, n_train) array.
 
         Parameters
         ----------
         out_of_fold : "folds", "leave-one-out" or array of shape (n_train,) or (n_train, K), default "folds"
-            Where predictions without the row come from: 5 to 20 fits without one fold of the rows each; a fit
-            without each row (`leave_one_out`), which takes longer and is not for additive models; or
-            predictions of your own cross-validation, given as ``y_train`` was, of classes probabilities. The
-            mean over several cross-validations finds more wrong labels than one.
+            Where predictions without the row come from: 5 to 20 fits without one fold of the rows
+            each; a fit without each row (`leave_one_out`), which takes longer and is not for
+            additive models; or predictions of your own cross-validation, given as ``y_train`` was,
+            of classes probabilities. The mean over several cross-validations finds more wrong
+            labels than one.
         X_val : table, optional
-            Validation rows, for a column more: ``gain``, by how much the mean squared error there would fall if the row's
-            target were the expected one, as in `blame`.
+            Validation rows, for a column more: ``gain``, by how much the mean squared error there
+            would fall if the row's target were the expected one, as in `blame`.
         y_val : array of shape (n,) or (n, K), optional
             Their targets, or classes, given as ``y_train`` was.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the validation rows, as in `Explainer.explain`.
         fdr : float, default 0.1
-            Of numbers: the share of right labels that the rows marked as suspect may hold, by the estimated
-            distribution of residuals. A larger share marks more rows.
+            Of numbers: the share of right labels that the rows marked as suspect may hold, by the
+            estimated distribution of residuals. A larger share marks more rows.
 
         Examples
         --------
@@ -136,7 +144,10 @@ class Audit(Question):
         model = self._model
         model.capabilities.require("audit")
         if (X_val is None) != (y_val is None):
-            given, lacking = ("X_val", "y_val") if y_val is None else ("y_val", "X_val")
+            if y_val is None:
+                given, lacking = ("X_val", "y_val")
+            else:
+                given, lacking = ("y_val", "X_val")
             raise InputError(
                 f"{given} was given without {lacking}; give both for the column gain, or neither."
             )
@@ -144,7 +155,10 @@ class Audit(Question):
             raise InputError(
                 "X_val and y_val are for models with exact weights; this one has pushes. Leave them out."
             )
-        asked = None if X_val is None else validation(model, X_val, y_val, init_score)
+        if X_val is None:
+            asked = None
+        else:
+            asked = validation(model, X_val, y_val, init_score)
         return judged(model, out_of_fold, asked, fdr).table(model.backend)
 
 
@@ -215,7 +229,8 @@ def judged(
 def around_rows(model: Any, values: FloatArray) -> FloatArray:
     """Return the means of values (N, S) over the other rows in each row's leaves, (N, S).
 
-    Numbers of an exact model have a column per output, each with its trees; all else goes by the trees of all outputs.
+    Numbers of an exact model have a column per output, each with its trees; all else goes by the
+    trees of all outputs.
     """
     if model.kind is Kind.EXACT:
         if model.classes is None or len(model.engines) == 1:
@@ -225,7 +240,8 @@ def around_rows(model: Any, values: FloatArray) -> FloatArray:
         )
     walked = model.boosting.contributions.walked
     n_leaves = np.diff(walked.starts)
-    ones, trees = np.ones(int(walked.starts[-1])), np.ones(len(n_leaves))
+    ones = np.ones(int(walked.starts[-1]))
+    trees = np.ones(len(n_leaves))
     membership = Structure(
         walked.leaves, n_leaves, ones, LinearLeaves(ones.copy()), trees, np.zeros(1)
     )
@@ -238,7 +254,7 @@ def _gains(
     return gains(proven, queries, error_gradient(proven, queries, y), corrected)
 
 
-# -- classes ------------------------------------------------------------------------------------------------------------
+# -- classes ---------------------------------------------------------------------------------------
 
 
 def _classes(
@@ -255,7 +271,10 @@ def _classes(
     own_probabilities = _probabilities_without(model, out_of_fold)
     if isinstance(out_of_fold, str):
         found = ClassLabels.of_shares(labels, around_rows(model, labels), own_probabilities)
-        probabilities = None if np.isnan(own_probabilities).all() else own_probabilities
+        if np.isnan(own_probabilities).all():
+            probabilities = None
+        else:
+            probabilities = own_probabilities
         basis = BY_NEIGHBOURS
     else:
         inputs.refuse_other_order(model.features, out_of_fold, "out_of_fold")
@@ -273,11 +292,14 @@ def _classes(
 def _probabilities_without(model: Any, out_of_fold: Any) -> FloatArray:
     """Return the model's own probabilities of each row's classes without the row, (N, K).
 
-    Of boosted trees they are those of the row's score less its own push, which find more wrong labels than folds and take less
-    time (experiments/label_issues.py).
+    Of boosted trees they are those of the row's score less its own push, which find more wrong
+    labels than folds and take less time (experiments/label_issues.py).
     """
     if model.kind is Kind.EXACT:
-        method = out_of_fold if isinstance(out_of_fold, str) else "folds"
+        if isinstance(out_of_fold, str):
+            method = out_of_fold
+        else:
+            method = "folds"
         return both_classes(unseen_predictions(model, method)[0])
     return both_classes(means_without_own_push(model.boosting))
 
@@ -287,7 +309,7 @@ def means_without_own_push(boosting: Any) -> FloatArray:
     return means
 
 
-# -- numbers ------------------------------------------------------------------------------------------------------------
+# -- numbers ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -311,7 +333,8 @@ class Studentised:
     ) -> Studentised:
         """Judge residuals by the mean sizes around them, (N, K) each; nan: not known.
 
-        No quality is below ``tails``, where a distribution is known whose tail probabilities they are.
+        No quality is below ``tails``, where a distribution is known whose tail probabilities they
+        are.
         """
         sizes = np.abs(residuals)
         known = ~np.isnan(sizes)
@@ -356,7 +379,8 @@ class Studentised:
 
         ``shown`` and ``expected``, (N, K) each, are the targets and the values expected, as people read them.
         """
-        n_marked, n_known = int(self.suspect.sum()), int(np.isfinite(self.quality).sum())
+        n_marked = int(self.suspect.sum())
+        n_known = int(np.isfinite(self.quality).sum())
         about = ABOUT.format(marked=self.n_wrong, lines=self.quality.size)
         marked = f"{n_marked} are marked, at an estimated false discovery rate of {100 * fdr:.3g} %"
         far = self.quality < FAR
@@ -390,17 +414,21 @@ def _bulk(ratios: FloatArray) -> tuple[float, int]:
 def _n_marked(qualities: FloatArray, fdr: float) -> int:
     """Return how many of the rows of lowest quality hold at most this share of right labels.
 
-    Of N right labels ``N * quality`` are expected at least as far out as a row, and that is at most ``fdr`` times their number.
+    Of N right labels ``N * quality`` are expected at least as far out as a row, and that is at most
+    ``fdr`` times their number.
     """
     expected = len(qualities) * qualities
     within = np.flatnonzero(expected <= fdr * np.arange(1, len(qualities) + 1))
-    return int(within[-1]) + 1 if len(within) else 0
+    if len(within):
+        return int(within[-1]) + 1
+    return 0
 
 
 def _n_beyond(far: FloatArray, n: int) -> int:
     """Return how many more of n rows are far out, by their qualities in order, than there would be of right labels alone.
 
-    Of those ``n * quality`` are expected at least as far out as a row. The largest excess counts, among those that are no chance.
+    Of those ``n * quality`` are expected at least as far out as a row. The largest excess counts,
+    among those that are no chance.
     """
     expected = n * far
     excess = np.arange(1, len(far) + 1) - expected
@@ -413,12 +441,14 @@ def _numbers(
 ) -> Judged:
     """Judge numbers by their residuals in fits without the rows, or by predictions given."""
     if not isinstance(out_of_fold, str):
-        expected, basis = model.folds(out_of_fold), BY_PREDICTION
+        expected = model.folds(out_of_fold)
+        basis = BY_PREDICTION
     elif model.kind is Kind.EXACT:
         expected, basis = unseen_predictions(model, out_of_fold)
     else:
         expected, basis = _means_by_folds(model)
-    residuals, scale = model.targets - expected, model.scale
+    residuals = model.targets - expected
+    scale = model.scale
     columns = output_columns("row", model.index, model.outputs)
     seen = scale.inverse(expected)
     columns |= {
@@ -426,12 +456,14 @@ def _numbers(
         "expected": seen.ravel(),
         "residual": (model.shown - seen).ravel(),
     }
-    power = model.boosting.variance_power if model.kind is Kind.ADDITIVE else None
-    least = (
-        None
-        if power is None
-        else tails(power, model.targets, expected, model.boosting.walked.weights)
-    )
+    if model.kind is Kind.ADDITIVE:
+        power = model.boosting.variance_power
+    else:
+        power = None
+    if power is None:
+        least = None
+    else:
+        least = tails(power, model.targets, expected, model.boosting.walked.weights)
     found = Studentised.of(residuals, around_rows(model, np.abs(residuals)), least, fdr)
     columns |= found.columns(scale.label("scale"))
     if asked is not None:

@@ -47,9 +47,10 @@ class Blame(Question):
         and so are "gradient (log)" and "gain (log)"; target and corrected are in the targets' own units. ``y_val`` and
         ``out_of_fold`` are given as ``y_train`` was.
 
-        Of an additive explainer the error is the log-loss, or deviance, to first order: of classes the columns are row, target,
-        corrected, gain, by how much the mean loss would fall per unit that the label moves towards the class ``corrected``; of
-        counts and amounts row, target and gradient. One sweep backwards, O(T N K).
+        Of an additive explainer the error is the log-loss, or deviance, to first order: of classes
+        the columns are row, target, corrected, gain, by how much the mean loss would fall per unit
+        that the label moves towards the class ``corrected``; of counts and amounts row, target and
+        gradient. One sweep backwards, O(T N K).
 
         Parameters
         ----------
@@ -77,13 +78,17 @@ class Blame(Question):
                 )
             out_of_fold = None
         queries, y = validation(model, X_val, y_val, init_score)
-        corrected = None if out_of_fold is None else corrections(model, out_of_fold)
+        if out_of_fold is None:
+            corrected = None
+        else:
+            corrected = corrections(model, out_of_fold)
         gradient = error_gradient(model, queries, y)
         if model.kind is Kind.ADDITIVE and model.boosting.class_names is not None:
             return sorted_table(
                 model, *_by_class(model.boosting, gradient, model.index), notes.FIRST_ORDER
             )
-        columns, keys = output_columns("row", model.index, model.outputs), np.abs(gradient.ravel())
+        columns = output_columns("row", model.index, model.outputs)
+        keys = np.abs(gradient.ravel())
         columns |= {"target": model.shown.ravel(), model.scale.label("gradient"): gradient.ravel()}
         if corrected is None:
             return sorted_table(
@@ -116,14 +121,14 @@ def _by_class(
     """Columns and gains: the best other class of each row, to first order."""
     names = model.class_names
     assert names is not None
-    full = (
-        gradient if gradient.shape[1] > 1 else np.column_stack([np.zeros(len(gradient)), gradient])
-    )
-    targets = (
-        model.targets
-        if gradient.shape[1] > 1
-        else np.column_stack([1 - model.targets, model.targets])
-    )
+    if gradient.shape[1] > 1:
+        full = gradient
+    else:
+        full = np.column_stack([np.zeros(len(gradient)), gradient])
+    if gradient.shape[1] > 1:
+        targets = model.targets
+    else:
+        targets = np.column_stack([1 - model.targets, model.targets])
     own = targets.argmax(axis=1)
     every = np.arange(len(own))
     others = full.copy()
@@ -175,6 +180,9 @@ def _column_squares(proven: ExactModel, queries: QueryBatch) -> FloatArray:
     total: Any = 0.0
     for part in Asked(proven, queries).parts():
         weights = part.weights
-        squares = weights.multiply(weights) if issparse(weights) else np.square(weights)
+        if issparse(weights):
+            squares = weights.multiply(weights)
+        else:
+            squares = np.square(weights)
         total = total + np.asarray(squares.sum(axis=-2)).reshape(-1, len(proven.targets)).T
     return np.asarray(total)

@@ -43,15 +43,18 @@ class BudgetQuestion(Question):
     ) -> Any:
         """The fewest training targets, each moved within its range, that bring each prediction of X to a line or across it.
 
-        Exact with the structure held fixed: predictions are linear in the targets, so sorting rows by the most that each can add
-        towards the line, ``|k_j| * range_j``, is best. A frame with the columns query, prediction, fewest (nan: all targets
-        together do not suffice), furthest (the prediction with every target moved as far as it helps), and output if there are
-        several. Where ``fewest`` is m, no m - 1 wrong or forged targets within these ranges can have put the prediction on this
-        side of the line. Streamed: never holds an (n, n_train) array.
+        Exact with the structure held fixed: predictions are linear in the targets, so sorting rows
+        by the most that each can add towards the line, ``|k_j| * range_j``, is best. A frame with
+        the columns query, prediction, fewest (nan: all targets together do not suffice), furthest
+        (the prediction with every target moved as far as it helps), and output if there are
+        several. Where ``fewest`` is m, no m - 1 wrong or forged targets within these ranges can
+        have put the prediction on this side of the line. Streamed: never holds an (n, n_train)
+        array.
 
-        With L1, clipped steps or monotone constraints the pattern is held fixed as well (``verification.held``). Of a model
-        fitted to transformed targets predictions are in the targets' own units, and "change (log)" is on the scale of the fit;
-        line and ranges are given as ``y_train`` was.
+        With L1, clipped steps or monotone constraints the pattern is held fixed as well
+        (``verification.held``). Of a model fitted to transformed targets predictions are in the
+        targets' own units, and "change (log)" is on the scale of the fit; line and ranges are given
+        as ``y_train`` was.
 
         Parameters
         ----------
@@ -60,11 +63,14 @@ class BudgetQuestion(Question):
         line : float
             The number that predictions are to reach.
         ranges : float, array of shape (n_train,) or (n_train, K), or a tuple of two of these
-            How far each target may move either way; a tuple: the lowest and the highest value of each target.
+            How far each target may move either way; a tuple: the lowest and the highest value of
+            each target.
         groups : sequence of length n_train, or str, optional
-            Labels of the training rows, or the name of a column of X_train: the fewest groups whose targets all move.
+            Labels of the training rows, or the name of a column of X_train: the fewest groups whose
+            targets all move.
         listed : bool, default False
-            List these rows, or groups, instead: query, rank, row, change, and prediction with all down to this one moved.
+            List these rows, or groups, instead: query, rank, row, change, and prediction with all
+            down to this one moved.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `explain`.
 
@@ -85,7 +91,10 @@ class BudgetQuestion(Question):
             0
         ]
         within = Ranges.of(ranges, proven)
-        codes = None if groups is None else proven.coded(groups)[0]
+        if groups is None:
+            codes = None
+        else:
+            codes = proven.coded(groups)[0]
         listed = inputs.as_flag(listed, "listed")
         found: list[Crossing] = []
         for part in asked.parts(WORK * 8 * proven.shape[0]):
@@ -94,7 +103,10 @@ class BudgetQuestion(Question):
         if listed:
             sizes = [len(one.players) for one in found]
             columns = {name: np.repeat(values, sizes) for name, values in columns.items()}
-        columns |= _listed(proven, found, codes) if listed else _counted(proven, found)
+        if listed:
+            columns |= _listed(proven, found, codes)
+        else:
+            columns |= _counted(proven, found)
         return tables.note(tables.make(columns, proven.backend), notes.NOTE)
 
 
@@ -108,7 +120,10 @@ class Ranges:
     @classmethod
     def of(cls, given: Any, proven: ExactModel) -> Ranges:
         """A number or (N,) of them: either way; a pair: the lowest and the highest targets; all as ``y_train`` was given."""
-        targets = proven.targets if proven.scale.onward is None else proven.shown
+        if proven.scale.onward is None:
+            targets = proven.targets
+        else:
+            targets = proven.shown
         n, n_outputs = targets.shape
         if isinstance(given, tuple):
             if len(given) != 2:
@@ -128,11 +143,9 @@ class Ranges:
             raise InputError(
                 f"ranges has {shown(far.min())}; expected numbers from 0 up: how far each target may move."
             )
-        return (
-            cls(-far, far)
-            if proven.scale.onward is None
-            else cls._between(targets - far, targets + far, proven)
-        )
+        if proven.scale.onward is None:
+            return cls(-far, far)
+        return cls._between(targets - far, targets + far, proven)
 
     @classmethod
     def _between(cls, low: FloatArray, high: FloatArray, proven: ExactModel) -> Ranges:
@@ -150,7 +163,9 @@ def _spread(given: Any, n: int, n_outputs: int, what: str) -> FloatArray:
 
 def _width(given: Any, n_outputs: int) -> int:
     """How many columns are expected: one for all outputs, unless there are two dimensions."""
-    return n_outputs if getattr(given, "ndim", 1) == 2 else 1
+    if getattr(given, "ndim", 1) == 2:
+        return n_outputs
+    return 1
 
 
 @dataclass(frozen=True)
@@ -159,7 +174,8 @@ class Crossing:
 
     prediction: float
     furthest: float  #: the prediction with every target moved as far as it helps
-    #: the rows or groups that cross the line, those that add most first; none if it cannot be crossed
+    #: the rows or groups that cross the line, those that add most first; none if it cannot be
+    #: crossed
     players: IntArray
     added: FloatArray  #: what each of them adds
     crosses: bool
@@ -167,7 +183,11 @@ class Crossing:
 
 def search(prediction: float, line: float, can_add: FloatArray) -> Crossing:
     """The fewest players that together add ``line - prediction``, where each can add so much towards it, (players,) from 0 up."""
-    needed, sign = abs(line - prediction), 1.0 if line > prediction else -1.0
+    needed = abs(line - prediction)
+    if line > prediction:
+        sign = 1.0
+    else:
+        sign = -1.0
     furthest = prediction + sign * float(can_add.sum())
     none = np.zeros(0, dtype=np.intp)
     if needed == 0:
@@ -189,13 +209,15 @@ def _search_all(
     n, n_outputs = predictions.shape
     for i in range(n):
         for k in range(n_outputs):
-            weights = (
-                part.weights[k if part.weights.shape[0] > 1 else 0, i]
-                if part.weights.ndim == 3
-                else part.weights[[i]]
-            )
+            if part.weights.ndim == 3:
+                weights = part.weights[k if part.weights.shape[0] > 1 else 0, i]
+            else:
+                weights = part.weights[[i]]
             row = np.asarray(weights.toarray() if issparse(weights) else weights).ravel()
-            sign = 1.0 if line[k] > predictions[i, k] else -1.0
+            if line[k] > predictions[i, k]:
+                sign = 1.0
+            else:
+                sign = -1.0
             can_add = np.maximum(sign * row * ranges.down[:, k], sign * row * ranges.up[:, k])
             if groups is not None:
                 can_add = np.bincount(groups[0], can_add, len(groups[1]))
@@ -223,10 +245,15 @@ def _counted(proven: ExactModel, found: list[Crossing]) -> dict[str, Any]:
 
 def _listed(proven: ExactModel, found: list[Crossing], groups: Groups | None) -> dict[str, Any]:
     def joined(parts: list[Any], dtype: Any) -> NDArray[Any]:
-        return np.concatenate(parts) if parts else np.zeros(0, dtype=dtype)
+        if parts:
+            return np.concatenate(parts)
+        return np.zeros(0, dtype=dtype)
 
     players = joined([one.players for one in found], np.intp).astype(np.intp)
-    names = proven.index if groups is None else groups[1]
+    if groups is None:
+        names = proven.index
+    else:
+        names = groups[1]
     after = joined([one.prediction + np.cumsum(one.added) for one in found], np.float64)
     outputs = (
         joined([np.full(len(one.players), i) for i, one in enumerate(found)], np.intp)

@@ -1,17 +1,17 @@
 """Classes of the training rows, as the other rows see them: which labels look wrong.
 
-The quality of a label is the mean of two numbers: the share of the row's class among the other rows in
-its leaves, a tree at a time, and the probability of the class without the row. ``expected`` is the class
-of the largest such mean, and a label is suspect where that is another class. Shares alone follow the
-sizes of the classes, and probabilities alone follow the splits, which have seen the label. Together they
-find more (experiments/label_issues.py).
+The quality of a label is the mean of two numbers: the share of the row's class among the other rows
+in its leaves, a tree at a time, and the probability of the class without the row. ``expected`` is
+the class of the largest such mean, and a label is suspect where that is another class. Shares alone
+follow the sizes of the classes, and probabilities alone follow the splits, which have seen the
+label. Together they find more (experiments/label_issues.py).
 
-A user's own out-of-fold probabilities take the place of the shares. They have not seen the label at all,
-so more rows are suspect: those of lowest quality, as many as have another expected class or another
-class that is confidently likely. A class is that where its probability is at least the mean of those
-that rows of this class have. No more rows are suspect than confident learning estimates to be wrong
-(Northcutt, Jiang and Chuang, JAIR 2021): of each class the share of its rows that are confidently of
-another class among those that are confidently of any.
+A user's own out-of-fold probabilities take the place of the shares. They have not seen the label at
+all, so more rows are suspect: those of lowest quality, as many as have another expected class or
+another class that is confidently likely. A class is that where its probability is at least the mean
+of those that rows of this class have. No more rows are suspect than confident learning estimates to
+be wrong (Northcutt, Jiang and Chuang, JAIR 2021): of each class the share of its rows that are
+confidently of another class among those that are confidently of any.
 """
 
 from __future__ import annotations
@@ -113,7 +113,9 @@ def _n_confidently_wrong(own: IntArray, confident: IntArray) -> int:
 
 def both_classes(second: FloatArray) -> FloatArray:
     """Return the columns of both classes, where there is one for the second of two."""
-    return np.column_stack([1 - second, second]) if second.shape[1] == 1 else second
+    if second.shape[1] == 1:
+        return np.column_stack([1 - second, second])
+    return second
 
 
 def as_probabilities(given: Any, n: int, n_classes: int) -> FloatArray:

@@ -27,10 +27,11 @@ class Derivatives(Question):
     ) -> FloatArray:
         """(n, n_train): how the prediction of one class moves with the labels, moved slightly towards a class.
 
-        Entry (i, j) is ``d prediction_i of output / d target_j``, the target being 1 where row j is of class ``target`` and 0
-        else; structure held fixed, for small changes. ``explainer(X).weights`` has the blocks whose class is the same on both
-        sides. A label that moves from class a to class b has the derivative of b less that of a. One sweep backwards for all
-        classes, O(T N K) per row of X.
+        Entry (i, j) is ``d prediction_i of output / d target_j``, the target being 1 where row j is
+        of class ``target`` and 0 else; structure held fixed, for small changes.
+        ``explainer(X).weights`` has the blocks whose class is the same on both sides. A label that
+        moves from class a to class b has the derivative of b less that of a. One sweep backwards
+        for all classes, O(T N K) per row of X.
 
         Parameters
         ----------
@@ -108,20 +109,25 @@ class Derivatives(Question):
     def operator(self) -> LinearOperator:
         """K as a linear operator: ``operator @ v`` replays the fit with v for targets, ``operator.T @ u`` is K'u.
 
-        Of other explainers the derivatives J of the training rows' predictions by all targets: one walk, and one sweep backwards.
-        Where K outputs have trees of their own, or scores of classes that move with the labels of all, it is of size n_train * K,
-        for targets (n_train, K) row after row.
+        Of other explainers the derivatives J of the training rows' predictions by all targets: one
+        walk, and one sweep backwards. Where K outputs have trees of their own, or scores of classes
+        that move with the labels of all, it is of size n_train * K, for targets (n_train, K) row
+        after row.
         """
         model = self._model
         model.capabilities.require("operator")
         n, n_outputs = model.shape
         several = model.outputs is not None and not model.shares_weights
-        size = n * n_outputs if several else n
-        times, transposed = (
-            partial(_by_row, model.times, n),
-            partial(_by_row, model.times_transposed, n),
-        )
-        together = {} if several else {"matmat": times, "rmatmat": transposed}
+        if several:
+            size = n * n_outputs
+        else:
+            size = n
+        times = partial(_by_row, model.times, n)
+        transposed = partial(_by_row, model.times_transposed, n)
+        if several:
+            together = {}
+        else:
+            together = {"matmat": times, "rmatmat": transposed}
         return LinearOperator(
             (size, size), matvec=times, rmatvec=transposed, dtype=np.float64, **together
         )

@@ -19,20 +19,24 @@ class Explain(Question):
     def explain(self, X: Any, init_score: Any = None, sparse: bool = False) -> Explanation:
         """The weight of every training target in the prediction of every row of X, or what every row pushed into its score.
 
-        8 * n * n_train bytes, for each output that has weights of its own; pushes and derivatives take twice as much.
+        8 * n * n_train bytes, for each output that has weights of its own; pushes and derivatives
+        take twice as much.
 
         Parameters
         ----------
         X : table
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
         init_score : array of shape (n,) or (n, K), optional
-            Offsets of the rows of X, such as logarithms of their exposures, added to what the model itself predicts; for XGBoost
-            their base_margin, which takes the place of base_score, as in its own ``predict``. Intercepts hold them.
+            Offsets of the rows of X, such as logarithms of their exposures, added to what the model
+            itself predicts; for XGBoost their base_margin, which takes the place of base_score, as
+            in its own ``predict``. Intercepts hold them.
         sparse : bool, default False
-            Weights as a scipy.sparse CSR array, for forests and neighbours at the cost of the leaves met. Not where outputs have
-            weights of their own: such weights stay (n, K, n_train).
+            Weights as a scipy.sparse CSR array, for forests and neighbours at the cost of the
+            leaves met. Not where outputs have weights of their own: such weights stay (n, K,
+            n_train).
         """
-        asked, sparse = self._ask("explain", X, init_score), inputs.as_flag(sparse, "sparse")
+        asked = self._ask("explain", X, init_score)
+        sparse = inputs.as_flag(sparse, "sparse")
         if not (sparse and asked.model.is_sparse):
             asked.model.require(len(asked), STREAM)
         (found,) = asked.whole(max(len(asked), 1), sparse)
@@ -68,9 +72,16 @@ class Explain(Question):
         sparse : bool, default False
             Weights as a scipy.sparse CSR array, as in `explain`.
         """
-        asked, sparse = self._ask("iter", X, init_score), inputs.as_flag(sparse, "sparse")
-        given = None if batch_size is None else inputs.as_count(batch_size, "batch_size")
+        asked = self._ask("iter", X, init_score)
+        sparse = inputs.as_flag(sparse, "sparse")
+        if batch_size is None:
+            given = None
+        else:
+            given = inputs.as_count(batch_size, "batch_size")
         size = given or asked.size()
         asked.model.require(size, "Take a smaller batch_size or raise memory_limit.")
-        found = asked.whole(size, sparse) if len(asked) else iter(())
+        if len(asked):
+            found = asked.whole(size, sparse)
+        else:
+            found = iter(())
         return (Explanation(part, module_of(X)) for part in found)

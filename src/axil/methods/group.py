@@ -23,8 +23,8 @@ class Group(Question):
         X : table
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
         groups : sequence of length n_train, or str
-            A label for each training row: a year, a region, a source; or the name of a column of X_train. Over a Dask collection
-            a Dask Series or Array in the partitions of X_train.
+            A label for each training row: a year, a region, a source; or the name of a column of
+            X_train. Over a Dask collection a Dask Series or Array in the partitions of X_train.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `explain`.
         """

@@ -27,9 +27,10 @@ class LeaveOneOut(Question):
     def leave_one_out(self) -> Any:
         """The prediction of every training row by the fit without that row, and what it leaves of the target.
 
-        A frame with the columns row, target, prediction, residual = target - prediction, alone, and output if there are several,
-        in the order of the training rows. Exact with the structure held fixed. ``alone``: no other row of any weight is in one of
-        the row's leaves, or none is left at all, so nothing but the row's own target says what its prediction would be;
+        A frame with the columns row, target, prediction, residual = target - prediction, alone, and
+        output if there are several, in the order of the training rows. Exact with the structure
+        held fixed. ``alone``: no other row of any weight is in one of the row's leaves, or none is
+        left at all, so nothing but the row's own target says what its prediction would be;
         prediction and residual are nan.
 
         The row did help to choose the splits, so these residuals are smaller than those of refits without it. In the leaf matrix,
@@ -54,10 +55,9 @@ class LeaveOneOut(Question):
         model = self._model
         model.capabilities.require("leave_one_out")
         targets, index = model.gathered
-        targets, made = (
-            targets if model.seen is None else model.seen,
-            model.left_out_predictions(predictions),
-        )
+        if model.seen is not None:
+            targets = model.seen
+        made = model.left_out_predictions(predictions)
         found = model.scale.inverse(made)
         columns = output_columns("row", index, model.outputs)
         columns |= {
@@ -121,7 +121,8 @@ def left_out(proven: ExactModel) -> list[LeftOut]:
 
 
 def _left_out(proven: ExactModel) -> list[LeftOut]:
-    available, seconds = proven.budget.available, seconds_of(proven)
+    available = proven.budget.available
+    seconds = seconds_of(proven)
     if LONGEST < seconds < np.inf:
         raise InputError(
             f"Leaving out each of {len(proven.targets)} training rows takes as many replays of the fit, {in_time(seconds)}, as "
@@ -138,11 +139,9 @@ def _left_out(proven: ExactModel) -> list[LeftOut]:
 
 def seconds_of(proven: ExactModel) -> float:
     """The time that `left_out` takes, roughly: none where it is known; inf where it is refused."""
-    return (
-        0.0
-        if "left out" in proven.kept.known()
-        else proven.deletion_seconds(proven.budget.available)[0]
-    )
+    if "left out" in proven.kept.known():
+        return 0.0
+    return proven.deletion_seconds(proven.budget.available)[0]
 
 
 def predictions(proven: ExactModel) -> FloatArray:
@@ -158,10 +157,14 @@ def rest(proven: ExactModel) -> FloatArray:
 def note_on(alone: BoolArray, note: str = notes.NOTE) -> str:
     """The note on a table of predictions without the row itself, some of which do not exist."""
     n = int(alone.sum())
-    return f"{note}; nan in {n} of {len(alone)} lines: {ALONE}" if n else note
+    if n:
+        return f"{note}; nan in {n} of {len(alone)} lines: {ALONE}"
+    return note
 
 
 def _curves(proven: ExactModel) -> list[Curve] | None:
     """Engine by engine; None where one has none."""
     found = [one.curve for one in left_out(proven) if one.curve is not None]
-    return found if len(found) == len(proven.engines) else None
+    if len(found) == len(proven.engines):
+        return found
+    return None

@@ -2,14 +2,15 @@
 
 Leverages are estimated where their exact work is too much.
 
-For a vector z of random signs the mean of ``z_j (K z)_j`` is ``K[j, j]``, and its variance the sum of the other squared weights
-of row j (Hutchinson's estimate, row by row). Most of that variance is taken away by a matrix B that is close to K and whose
-diagonal is known (`Engine.likeness`): the mean of
+For a vector z of random signs the mean of ``z_j (K z)_j`` is ``K[j, j]``, and its variance the sum
+of the other squared weights of row j (Hutchinson's estimate, row by row). Most of that variance is
+taken away by a matrix B that is close to K and whose diagonal is known (`Engine.likeness`): the
+mean of
 
     z_j (K z)_j - c (z_j (B z)_j - B[j, j])
 
-is ``K[j, j]`` whatever the number c, which is chosen once for all rows. Its scatter over `PROBES` vectors gives the standard
-error.
+is ``K[j, j]`` whatever the number c, which is chosen once for all rows. Its scatter over `PROBES`
+vectors gives the standard error.
 """
 
 from __future__ import annotations
@@ -39,16 +40,17 @@ class Leverage(Question):
     def leverage(self, method: str | None = None) -> Any:
         """(n_train,), or (n_train, K) where outputs have trees of their own: K[j, j], each row's weight in its own prediction.
 
-        In the leaf matrix, O(T^2 N + L^3) and 16 L^2 bytes, or in batches of rows, O(T N^2); never an (n_train,
-        n_train) array. Made
-        once for an explainer; where that takes more than 30 seconds a `CostWarning` says how long before the work begins, and
-        what takes far longer is refused. ``method="estimate"`` has no such limits: O(T N) for each of 32 vectors of
-        random signs, always the same ones.
+        In the leaf matrix, O(T^2 N + L^3) and 16 L^2 bytes, or in batches of rows, O(T N^2); never
+        an (n_train, n_train) array. Made once for an explainer; where that takes more than 30
+        seconds a `CostWarning` says how long before the work begins, and what takes far longer is
+        refused. ``method="estimate"`` has no such limits: O(T N) for each of 32 vectors of random
+        signs, always the same ones.
 
         Parameters
         ----------
         method : "exact", "estimate" or None
-            None: exact. "estimate": a pair of value and standard_error, each as above, without bias.
+            None: exact. "estimate": a pair of value and standard_error, each as above, without
+            bias.
 
         Examples
         --------
@@ -69,7 +71,8 @@ class Leverage(Question):
     def degrees_of_freedom(self, method: str | None = None) -> Any:
         """trace K, how many free parameters the fit is worth: a number, or (K,) where outputs have trees of their own.
 
-        Exact, from `leverage`; or from 32 vectors of random signs, O(T N), as a pair of value and standard_error.
+        Exact, from `leverage`; or from 32 vectors of random signs, O(T N), as a pair of value and
+        standard_error.
 
         Parameters
         ----------
@@ -79,15 +82,16 @@ class Leverage(Question):
         self._model.capabilities.require("degrees_of_freedom")
         estimate = is_estimated(method)
         model = self._model
-        found = (
-            noise.estimated_trace(model)
-            if estimate
-            else noise.Estimate(noise.leverages(model).sum(axis=0), None)
-        )
+        if estimate:
+            found = noise.estimated_trace(model)
+        else:
+            found = noise.Estimate(noise.leverages(model).sum(axis=0), None)
         value, error = (
             float(part[0]) if part is not None and len(part) == 1 else part for part in found
         )
-        return noise.Estimate(value, error) if estimate else value
+        if estimate:
+            return noise.Estimate(value, error)
+        return value
 
     def standard_error(self, X: Any, sigma: Any = None) -> FloatArray:
         """(n,) or (n, K), as predictions: ``sigma * sqrt(sum_j k_j^2)``, the noise of the targets as a prediction passes it on.
@@ -115,7 +119,9 @@ class Leverage(Question):
 
 def _by_output(found: FloatArray) -> FloatArray:
     """Numbers of training rows, (N, K), or (N,) where there is one of each."""
-    return found[:, 0].copy() if found.shape[1] == 1 else found.copy()
+    if found.shape[1] == 1:
+        return found[:, 0].copy()
+    return found.copy()
 
 
 def is_estimated(method: str | None) -> bool:

@@ -2,9 +2,10 @@
 
     sigma^2 = RSS / trace((I - K)'(I - K))
 
-The exact trace takes the leverages and the squares of K: O(T^2 N + L^3), or O(T N^2). The estimate is Hutchinson's: for a vector
-z of random signs the mean of ``|z - K z|^2`` is that trace, and the mean of ``z'K z`` is trace K. Each z costs a pass over the
-trees, O(T N), whatever L; the scatter over `PROBES` of them says how far the estimate may be off. The signs are always the same.
+The exact trace takes the leverages and the squares of K: O(T^2 N + L^3), or O(T N^2). The estimate
+is Hutchinson's: for a vector z of random signs the mean of ``|z - K z|^2`` is that trace, and the
+mean of ``z'K z`` is trace K. Each z costs a pass over the trees, O(T N), whatever L; the scatter
+over `PROBES` of them says how far the estimate may be off. The signs are always the same.
 """
 
 from __future__ import annotations
@@ -91,10 +92,12 @@ def sigma_of(proven: ExactModel, given: Any) -> FloatArray:
 def for_page(proven: ExactModel, asked: bool = False) -> tuple[FloatArray | None, str | None]:
     """sigma, and what a page has to say about it: that it is estimated.
 
-    Unless asked for it is None where it is not known yet and takes longer than `ON_PAGE` even to estimate, and where the fit
-    does not show it.
+    Unless asked for it is None where it is not known yet and takes longer than `ON_PAGE` even to
+    estimate, and where the fit does not show it.
     """
-    known, needed, available = proven.kept.known(), exact_seconds(proven), proven.budget.available
+    known = proven.kept.known()
+    needed = exact_seconds(proven)
+    available = proven.budget.available
     estimating = PROBES * sum(engine.costs(available).column for engine in proven.engines)
     try:
         if "sigma" in known or needed <= (PATIENCE if asked else ON_PAGE):
@@ -125,7 +128,8 @@ def exact(proven: ExactModel) -> FloatArray:
 
 
 def _exact(proven: ExactModel) -> FloatArray:
-    own, available = leverages(proven).sum(axis=0), proven.budget.available
+    own = leverages(proven).sum(axis=0)
+    available = proven.budget.available
     seconds = sum(engine.costs(available).squares for engine in proven.engines)
     announce(
         f"The squared weights of {len(proven.targets)} training rows take",
@@ -162,7 +166,8 @@ def _probed(proven: ExactModel) -> tuple[Estimate, Estimate]:
 
 def _probe(proven: ExactModel) -> tuple[Estimate, Estimate]:
     """trace K and trace((I - K)'(I - K)), one of each for every engine."""
-    stream, n = np.random.default_rng(0), len(proven.targets)
+    stream = np.random.default_rng(0)
+    n = len(proven.targets)
     found: list[FloatArray] = []
     for _ in range(0, PROBES, TOGETHER):
         z = np.where(stream.random((n, TOGETHER)) < 0.5, -1.0, 1.0)
@@ -171,7 +176,8 @@ def _probe(proven: ExactModel) -> tuple[Estimate, Estimate]:
             np.array([[(z * own).sum(axis=0), np.square(z - own).sum(axis=0)] for own in made])
         )
     values = np.concatenate(found, axis=2)  # (engines, 2, probes)
-    mean, error = values.mean(axis=2), values.std(axis=2, ddof=1) / np.sqrt(PROBES)
+    mean = values.mean(axis=2)
+    error = values.std(axis=2, ddof=1) / np.sqrt(PROBES)
     return Estimate(mean[:, 0], error[:, 0]), Estimate(mean[:, 1], error[:, 1])
 
 
@@ -196,4 +202,6 @@ def _require_freedom(proven: ExactModel, freedom: FloatArray) -> None:
 
 def off(found: Estimate) -> float:
     """Percent: the largest standard error of an estimate."""
-    return float(100 * np.max(found.standard_error / found.value)) if np.all(found.value) else 0.0
+    if np.all(found.value):
+        return float(100 * np.max(found.standard_error / found.value))
+    return 0.0

@@ -58,15 +58,16 @@ class Pages(Question, page.Shown):
         columns : sequence, optional
             Which features to show, by name or position; all by default.
         sigma : float, (K,), "exact", "estimate", bool or None
-            The noise of the targets, for standard errors; see `Explainer.standard_error`. True: however long it takes. False:
-            no standard errors.
+            The noise of the targets, for standard errors; see `Explainer.standard_error`. True:
+            however long it takes. False: no standard errors.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `explain`.
         map : pair of columns, optional
-            Latitudes and longitudes in degrees, by name or position, for a map: ``("lat", "lon")``. With "miles"
-            as a third, distances are in miles. Nothing is fetched for it.
+            Latitudes and longitudes in degrees, by name or position, for a map: ``("lat", "lon")``.
+            With "miles" as a third, distances are in miles. Nothing is fetched for it.
         y : array of shape (n,) or (n, K), optional
-            Actual values of the rows, as ``y_train`` was given: shown beside predictions, with their errors.
+            Actual values of the rows, as ``y_train`` was given: shown beside predictions, with
+            their errors.
         title : str, optional
             The title of the page.
         unit : str, optional
@@ -77,7 +78,8 @@ class Pages(Question, page.Shown):
             What `calibrate` of this explainer returned: the page then shows 90 % prediction intervals; for another coverage see
             `Predictive.to_html`.
         refits : Stability, optional
-            What `axil.refits` returned for the rows of X: the page then says how far retraining alone moves each prediction.
+            What `axil.refits` returned for the rows of X: the page then says how far retraining
+            alone moves each prediction.
 
         Examples
         --------
@@ -111,7 +113,8 @@ class Pages(Question, page.Shown):
                     "interval takes the place of standard errors. Leave out sigma, or interval."
                 )
             return interval.to_html(X, path, groups=groups, init_score=init_score, **options)
-        asked, way = self._ask("to_html", X, init_score), as_asked(sigma, y)
+        asked = self._ask("to_html", X, init_score)
+        way = as_asked(sigma, y)
         chosen = asked.page_options(groups, sigma if way is None else None, options)
         if way is not None:
             size, said = _sigma(asked.model, way)
@@ -132,10 +135,18 @@ def _sigma(model: Any, way: str) -> tuple[FloatArray | None, str | None]:
 def as_asked(sigma: Any, y: Any) -> str | None:
     """How a page is to come by sigma; None where it is given as a number.
 
-    "none" for not at all, "cheap" for where that takes no time, "any" for however long it takes, or as the user names it.
+    "none" for not at all, "cheap" for where that takes no time, "any" for however long it takes, or
+    as the user names it.
     """
     if isinstance(sigma, (bool, np.bool_)):
-        return "any" if sigma else "none"
+        if sigma:
+            return "any"
+        return "none"
     if sigma is None:
-        return "cheap" if y is None else "none"  # actual errors take the place of standard errors
-    return sigma if isinstance(sigma, str) else None
+        # actual errors take the place of standard errors
+        if y is None:
+            return "cheap"
+        return "none"
+    if isinstance(sigma, str):
+        return sigma
+    return None

@@ -75,7 +75,7 @@ class Asked:
         """The names of the columns."""
         return self.model.column_names(self.queries.rows)  # type: ignore[no-any-return]
 
-    # -- answers --------------------------------------------------------------------------------------------------------
+    # -- answers -----------------------------------------------------------------------------------
 
     def answers(
         self,
@@ -87,9 +87,13 @@ class Asked:
         line_bytes: int = LINE_BYTES,
     ) -> Iterator[tuple[QueryBatch, Any]]:
         """Answers in batches that leave room for a table of these lines per query and output, with these columns."""
-        own = self.model.source if source is None else source
+        if source is None:
+            own = self.model.source
+        else:
+            own = source
         model = self.model.ready(own, len(self))
-        lines, n_columns = lines * model.shape[1], n_columns + (model.outputs is not None)
+        lines = lines * model.shape[1]
+        n_columns = n_columns + (model.outputs is not None)
         working = model.bytes_per_query(own) + line_bytes * lines
         size = tables.batch_size(model.budget, len(self), lines, n_columns, working)
         return answer(model, self.queries, own, want, size, columns)
@@ -104,15 +108,14 @@ class Asked:
         made = [make(batch, found) for batch, found in parts]
         return tables.note(tables.concatenate(made, self.model.backend), note)
 
-    # -- whole predictions ----------------------------------------------------------------------------------------------
+    # -- whole predictions -------------------------------------------------------------------------
 
     def whole(self, size: int, sparse: bool = False) -> Iterator[WeightedSums]:
         """Predictions as sums over all training rows, in batches of ``size``; one empty batch of no queries."""
-        model, own = self.model, self.model.source
-        answers, done = (
-            answer(model.ready(own, len(self)), self.queries, own, Whole(sparse), size),
-            0,
-        )
+        model = self.model
+        own = self.model.source
+        answers = answer(model.ready(own, len(self)), self.queries, own, Whole(sparse), size)
+        done = 0
         for batch, found in answers:
             wanted = min(size, len(self) - done)
             if len(found) < wanted:  # workers are asked about fewer queries at a time
@@ -133,12 +136,15 @@ class Asked:
         )
         return found
 
-    # -- training rows --------------------------------------------------------------------------------------------------
+    # -- training rows -----------------------------------------------------------------------------
 
     def page_options(self, groups: Any, sigma: Any, options: dict[str, Any]) -> page.Options:
         """How a page of these rows is made, from the options of `to_html`; columns are refused before any work."""
         model = self.model
-        known = None if groups is None else model.gathered_groups(groups)
+        if groups is None:
+            known = None
+        else:
+            known = model.gathered_groups(groups)
         context = Context(self.queries.rows, model.features, model.adapter.feature_names, None)
         found = page.as_options(model.shape, len(self), context, known, sigma, **options)
         inputs.chosen_columns(found.columns, self.names())
@@ -154,7 +160,9 @@ class Asked:
 def output_columns(name: str, labels: NDArray[Any], outputs: NDArray[Any] | None) -> dict[str, Any]:
     """The first columns of a table with a line for each label, under this name, and output."""
     columns: dict[str, Any] = {name: np.repeat(labels, 1 if outputs is None else len(outputs))}
-    return columns if outputs is None else columns | {"output": np.tile(outputs, len(labels))}
+    if outputs is None:
+        return columns
+    return columns | {"output": np.tile(outputs, len(labels))}
 
 
 def take(asked: Asked, rows: Any) -> Asked:
@@ -177,7 +185,10 @@ def sums(
     """The predictions of a batch as sums."""
     single, (targets, index) = model.outputs is None, model.gathered
     additive = model.kind is Kind.ADDITIVE and source is model.source
-    counted_as = np.ones_like(targets) if additive else targets
+    if additive:
+        counted_as = np.ones_like(targets)
+    else:
+        counted_as = targets
     return WeightedSums(
         weights=found.parts[0] if len(found.parts) == 1 else np.stack(found.parts),
         intercepts=found.intercepts[:, 0] if single else found.intercepts,
@@ -199,9 +210,18 @@ def sums(
 
 
 def _context(model: Any, batch: QueryBatch | Combination) -> Context:
-    held = "" if getattr(model.verification, "held", None) is None else str(model.verification.held)
-    own = None if model.verification is None and model.kind is Kind.EXACT else batch.predictions
-    rows = None if batch.rows is None else owned_rows(batch.rows)
+    if getattr(model.verification, "held", None) is None:
+        held = ""
+    else:
+        held = str(model.verification.held)
+    if model.verification is None and model.kind is Kind.EXACT:
+        own = None
+    else:
+        own = batch.predictions
+    if batch.rows is None:
+        rows = None
+    else:
+        rows = owned_rows(batch.rows)
     return Context(rows, model.table, model.adapter.feature_names, own, held)
 
 

@@ -86,27 +86,32 @@ class Refit(Question):
     ) -> Any:
         """Fit the leaves of the model again at its own splits, and return a new explainer, proven on the new data.
 
-        Its ``model`` is a fitted model of the same class, which its library saves and loads: the same splits, with the leaf
-        values, counts and weights of the new rows. Predictions are those of `without` and `what_if`, up to the precision in
-        which the library keeps targets. Splits, rates, draws and what a pipeline learnt are held fixed, so it is no retraining,
-        and no proof that deleted rows left no trace: they had their part in the choice of the splits. Rows that are added are
-        in every bag. Rows that early stopping held out are left out of the new explainer. The old model is not touched, and the
-        repr of the new explainer says how many rows were left out. A leaf of a tree, a forest or bagged trees that loses all its
-        rows has the value of its nearest ancestor that still has some, and the repr says how many there are.
-        A `SplitsWarning` says where dropped rows hold more than a
-        tenth of the weight of the fit. Linear models and neighbours are fitted anew with the settings that they have. O(T N).
+        Its ``model`` is a fitted model of the same class, which its library saves and loads: the
+        same splits, with the leaf values, counts and weights of the new rows. Predictions are those
+        of `without` and `what_if`, up to the precision in which the library keeps targets. Splits,
+        rates, draws and what a pipeline learnt are held fixed, so it is no retraining, and no proof
+        that deleted rows left no trace: they had their part in the choice of the splits. Rows that
+        are added are in every bag. Rows that early stopping held out are left out of the new
+        explainer. The old model is not touched, and the repr of the new explainer says how many
+        rows were left out. A leaf of a tree, a forest or bagged trees that loses all its rows has
+        the value of its nearest ancestor that still has some, and the repr says how many there are.
+        A `SplitsWarning` says where dropped rows hold more than a tenth of the weight of the fit.
+        Linear models and neighbours are fitted anew with the settings that they have. O(T N).
 
-        Dropped rows are gone: every rule of the library follows the rows that remain, as in `without`. A row whose weight is set
-        to zero stays. In CatBoost the two differ: l2_leaf_reg is multiplied by the mean weight of all rows. Weights that come of
-        classes are counted again from the new labels; `what_if` holds them.
+        Dropped rows are gone: every rule of the library follows the rows that remain, as in
+        `without`. A row whose weight is set to zero stays. In CatBoost the two differ: l2_leaf_reg
+        is multiplied by the mean weight of all rows. Weights that come of classes are counted again
+        from the new labels; `what_if` holds them.
 
         Parameters
         ----------
         drop : sequence of labels, or of n_train truth values, optional
-            The training rows to leave out, by label, all rows of a label that several share, or marked with True.
+            The training rows to leave out, by label, all rows of a label that several share, or
+            marked with True.
         add : (X, y), (X, y, sample_weight) or (X, y, sample_weight, init_score), optional
-            Further rows: features, targets as ``y_train`` was given, and weights and offsets where the fit had them. The rows
-            of an evaluation set that chose the number of trees can be folded back in so.
+            Further rows: features, targets as ``y_train`` was given, and weights and offsets where
+            the fit had them. The rows of an evaluation set that chose the number of trees can be
+            folded back in so.
         targets : mapping of row label to target, optional
             Other targets, given as ``y_train`` was.
         sample_weight : mapping of row label to weight, or array of shape (n_train,), optional
@@ -131,7 +136,10 @@ class Refit(Question):
         True
         """
         self._model.capabilities.require("refit")
-        rows = np.zeros(0, dtype=np.intp) if drop is None else self._model.positions(drop)
+        if drop is None:
+            rows = np.zeros(0, dtype=np.intp)
+        else:
+            rows = self._model.positions(drop)
         warn_of_splits(self._model.share_of(rows))
         return again(self, drop, add, targets, sample_weight)._without(len(rows))
 
@@ -181,13 +189,18 @@ def again(
         if (
             not self._model.adapter.scale.is_identity
         ):  # around the smoother the model transforms its targets
-            targets = given.targets[:, 0] if given.targets.shape[1] == 1 else given.targets
+            if given.targets.shape[1] == 1:
+                targets = given.targets[:, 0]
+            else:
+                targets = given.targets
         fit = partial(_fitted_anew, given, targets)
-        model, bags = rewritten(made.model, fit, given.X), None
+        model = rewritten(made.model, fit, given.X)
+        bags = None
     else:
         fits, bags = self._model.leaf_fits(given)
         model = rewritten(made.model, lambda inside, _: writer(inside).write(inside, fits))
-    weights, offsets = given.weights, given.offsets
+    weights = given.weights
+    offsets = given.offsets
     return made.make(model, given.X, given.y, weights, offsets, bags, index=labels, **made.settings)
 
 
@@ -257,7 +270,10 @@ def _weights(model: Any, made: Made, sample_weight: Any) -> FloatArray | None:
         return inputs.as_weights(sample_weight, n)
     named, values = by_label(sample_weight, "sample_weight", "weight")
     which, rows = inputs.positions(named, model.index, "sample_weight")
-    weights = np.ones(n) if made.sample_weight is None else made.sample_weight.copy()
+    if made.sample_weight is None:
+        weights = np.ones(n)
+    else:
+        weights = made.sample_weight.copy()
     weights[rows] = np.asarray(values, dtype=np.float64)[which]
     return inputs.as_weights(weights, n)
 
@@ -276,11 +292,10 @@ def _added(model: Any, made: Made, add: Any) -> Change:
     n = rows.shape[0]
     fitted = model.as_targets(y, n, "add[1]", "added")
     if (offsets is None) != (made.init_score is None):
-        need = (
-            "takes none, as the fit had none"
-            if made.init_score is None
-            else "needs one, as the fit had one"
-        )
+        if made.init_score is None:
+            need = "takes none, as the fit had none"
+        else:
+            need = "needs one, as the fit had one"
         raise InputError(f"add has {len(add)} parts, and init_score {need}.")
     given = owned(inputs.as_array(y, "add[1]")).reshape(n, *made.y.shape[1:])
     own = inputs.as_weights(weights, n)

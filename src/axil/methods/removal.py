@@ -1,7 +1,8 @@
 """removal: what deleting training rows, one by one or by groups, does to each prediction.
 
-Effects are exact wherever the leaf matrix fits into memory, or where replays of the fit, one per training row, take `PATIENCE`.
-Otherwise they are taken to first order, unless exact ones are asked for by name.
+Effects are exact wherever the leaf matrix fits into memory, or where replays of the fit, one per
+training row, take `PATIENCE`. Otherwise they are taken to first order, unless exact ones are asked
+for by name.
 """
 
 from __future__ import annotations
@@ -47,17 +48,20 @@ class Removal(Question):
     ) -> Any:
         """The change of each prediction on deleting training rows: each by itself, or all rows of a group at once.
 
-        An array (n, n_train) or (n, K, n_train) of the effects of all rows. With ``k`` a frame of the rows of largest effect,
-        with the columns query, rank, row, effect, and output if there are several. With ``groups`` a frame with the columns
-        query, group, rows (how many the group has), before, after, change, and output if there are several. `without` deletes a
-        set of rows that you name.
+        An array (n, n_train) or (n, K, n_train) of the effects of all rows. With ``k`` a frame of
+        the rows of largest effect, with the columns query, rank, row, effect, and output if there
+        are several. With ``groups`` a frame with the columns query, group, rows (how many the group
+        has), before, after, change, and output if there are several. `without` deletes a set of
+        rows that you name.
 
-        Exact with the structure held fixed, as `without` defines a deletion. Positive: without the row the prediction, or score,
-        would be higher. A leaf of boosted trees that no row is left in adds nothing.
-        In a tree, a forest or bagged trees it has the value of its nearest ancestor that still has rows of the tree's sample.
-        nan, with a warning, where without the row no weight is left at all. Of weights in the leaf matrix,
-        O(T^2) per training row once and O(T) per row and prediction; of pushes one replay of the fit per training row, O(T N^2)
-        in all. 8 * K * n * n_train bytes without ``k`` and ``groups``; with them no (n, n_train) array is held.
+        Exact with the structure held fixed, as `without` defines a deletion. Positive: without the
+        row the prediction, or score, would be higher. A leaf of boosted trees that no row is left
+        in adds nothing. In a tree, a forest or bagged trees it has the value of its nearest
+        ancestor that still has rows of the tree's sample. nan, with a warning, where without the
+        row no weight is left at all. Of weights in the leaf matrix, O(T^2) per training row once
+        and O(T) per row and prediction; of pushes one replay of the fit per training row, O(T N^2)
+        in all. 8 * K * n * n_train bytes without ``k`` and ``groups``; with them no (n, n_train)
+        array is held.
 
         Parameters
         ----------
@@ -66,24 +70,29 @@ class Removal(Question):
         k : int, optional
             How many training rows per prediction to list; rows without effect are left out.
         groups : sequence of length n_train, or str, optional
-            A label for each training row: a year, a region, a source; or the name of a column of X_train. Exact, as `without` is:
-            effects of single rows do not add up to that of their group. nan where no row is left without the group. Of a model
-            fitted to transformed targets before, after and change are in the targets' own units. Some four passes over the trees,
-            O(T N), for each group.
+            A label for each training row: a year, a region, a source; or the name of a column of
+            X_train. Exact, as `without` is: effects of single rows do not add up to that of their
+            group. nan where no row is left without the group. Of a model fitted to transformed
+            targets before, after and change are in the targets' own units. Some four passes over
+            the trees, O(T N), for each group.
         method : "exact", "first-order" or None
-            How effects of single rows are computed; by default exactly, unless that fits neither into memory nor into some 10
-            seconds: then to first order, ``-w_j dF(x) / dw_j``, with an `ApproximationWarning`. First-order effects do not see a
-            leaf become empty. Medians, quantiles, Huber's loss, ``path_smooth``, monotone constraints and class weights that are
-            counted from labels have none: their exact effects are replayed, however long that takes.
-            Of trees, forests and bagged trees with balanced classes effects of single rows are refused; ask ``groups``.
+            How effects of single rows are computed; by default exactly, unless that fits neither
+            into memory nor into some 10 seconds: then to first order, ``-w_j dF(x) / dw_j``, with
+            an `ApproximationWarning`. First-order effects do not see a leaf become empty. Medians,
+            quantiles, Huber's loss, ``path_smooth``, monotone constraints and class weights that
+            are counted from labels have none: their exact effects are replayed, however long that
+            takes. Of trees, forests and bagged trees with balanced classes effects of single rows
+            are refused; ask ``groups``.
         by : "effect" or "pushes", default "effect"
-            What rows are chosen by. Pushes, what rows put into the steps of the trees, predict better what a refit without them
-            does (docs/paper/faithfulness.md); the column is then push.
+            What rows are chosen by. Pushes, what rows put into the steps of the trees, predict
+            better what a refit without them does (docs/paper/faithfulness.md); the column is then
+            push.
         same_sign : bool, default False
-            List rows that all move the prediction in one direction: the one in which their effects add up to more.
+            List rows that all move the prediction in one direction: the one in which their effects
+            add up to more.
         greedy : bool, default False
-            Compute effects again after each row of a set of one sign, so that they are exact and add up. Some three passes over
-            the trees for each row and query.
+            Compute effects again after each row of a set of one sign, so that they are exact and
+            add up. Some three passes over the trees for each row and query.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `explain`; with ``groups``.
 
@@ -104,7 +113,8 @@ class Removal(Question):
         if method is not None:
             inputs.as_choice(method, METHODS, "method")
         pushed = inputs.as_choice(by, ("effect", "pushes"), "by") == "pushes"
-        greedy, same_sign = inputs.as_flag(greedy, "greedy"), inputs.as_flag(same_sign, "same_sign")
+        greedy = inputs.as_flag(greedy, "greedy")
+        same_sign = inputs.as_flag(same_sign, "same_sign")
         _refuse_unused(k, groups, method, pushed, same_sign or greedy, greedy, init_score)
         asked = self._ask("removal", X, init_score)
         if groups is not None:
@@ -114,7 +124,10 @@ class Removal(Question):
         k = inputs.as_count(k, "k")
         if greedy:
             asked.model.capabilities.require("removal(greedy=True)")
-        source = pushes_of(asked.model) if pushed else source_of(asked.model, method, 0, greedy)
+        if pushed:
+            source = pushes_of(asked.model)
+        else:
+            source = source_of(asked.model, method, 0, greedy)
         return listed(asked, source, k, same_sign or greedy, greedy)
 
     def pushes(self, X: Any) -> FloatArray:
@@ -162,7 +175,8 @@ def source_of(model: Any, method: str | None, taken: int, greedy: bool = False) 
         method = "first-order"  # exact ones follow after each row
     if method == "first-order":
         return FIRST_ORDER
-    available, n_rows = max(model.budget.available - taken, 0), model.shape[0]
+    available = max(model.budget.available - taken, 0)
+    n_rows = model.shape[0]
     seconds, fits = model.deletion_seconds(available)
     if method is None and not fits and seconds > PATIENCE and model.has_first_order:
         if seconds < np.inf:
@@ -174,17 +188,24 @@ def source_of(model: Any, method: str | None, taken: int, greedy: bool = False) 
             )
         return FIRST_ORDER
     named = "explainer.without(X, rows) is one replay, without the rows that you name."
-    instead = 'method="first-order" takes less.' if model.has_first_order else named
+    if model.has_first_order:
+        instead = 'method="first-order" takes less.'
+    else:
+        instead = named
     announce(f"Exact deletions of {n_rows} training rows take", seconds, instead)
     return replace(DELETIONS, available=available, note=model.deletion_note())
 
 
 def dense(asked: Asked, method: str | None, pushed: bool) -> FloatArray:
     """(n, N) or (n, K, N): one number about every training row, gathered."""
-    model, n = asked.model, len(asked)
+    model = asked.model
+    n = len(asked)
     n_train, n_outputs = model.shape
     array = 8 * n * n_train * n_outputs
-    source = pushes_of(model) if pushed else source_of(model, method, array)
+    if pushed:
+        source = pushes_of(model)
+    else:
+        source = source_of(model, method, array)
     working = model.bytes_per_query(source) + 8 * n_train * n_outputs
     room = (
         3 * 8 * min(n * n_train, BLOCK_ENTRIES)
@@ -204,22 +225,23 @@ def dense(asked: Asked, method: str | None, pushed: bool) -> FloatArray:
             found[batch.start : batch.start + len(batch), output] = own
     if not pushed:
         warn_emptied(int(np.isnan(found).sum()), found.size, "effects")
-    return found[:, 0] if model.outputs is None else found
+    if model.outputs is None:
+        return found[:, 0]
+    return found
 
 
 def listed(asked: Asked, source: Source, k: int, same_sign: bool, greedy: bool) -> Any:
     """The table of the rows of largest effect."""
-    model, unranked = asked.model, 0
+    model = asked.model
+    unranked = 0
     want = Ranked(k, same_sign, model.n_threads)
     if greedy:
         # with the effects again
         seconds = 2 * len(asked) * model.shape[1] * min(k, model.shape[0]) * model.pass_seconds
         instead = "Fewer predictions, smaller sets or greedy=False take less."
         announce(f"Greedy sets of {len(asked)} predictions take", seconds, instead, once=False)
-    name, parts = (
-        model.scale.label("push" if source.quantity is Quantity.CONTRIBUTION else "effect"),
-        [],
-    )
+    name = model.scale.label("push" if source.quantity is Quantity.CONTRIBUTION else "effect")
+    parts = []
     for batch, found in asked.answers(
         want, min(k, model.shape[0]), 4, source=source, line_bytes=6 * 8
     ):
@@ -229,7 +251,10 @@ def listed(asked: Asked, source: Source, k: int, same_sign: bool, greedy: bool) 
             best = model.removed_in_turn(batch, best)
         parts.append(_columns(model, batch, best, name))
     _warn_unranked(unranked)
-    note = model.replay_note if greedy else model.note(source.note)
+    if greedy:
+        note = model.replay_note
+    else:
+        note = model.note(source.note)
     return tables.note(tables.concatenate(parts, model.backend), note)
 
 
@@ -245,7 +270,8 @@ def _columns(model: Any, batch: QueryBatch, best: Best, name: str) -> dict[str, 
 
 def by_group(asked: Asked, coded: Sequence[Any]) -> Any:
     """The table of deletions of whole groups."""
-    model, n_groups = asked.model, asked.model.n_groups(coded)
+    model = asked.model
+    n_groups = asked.model.n_groups(coded)
     n_lines = len(asked) * model.shape[1] * n_groups
     model.budget.require(
         tables.bytes_of(n_lines, 6), f"The table of {n_lines} lines", tables.SMALLER
@@ -257,7 +283,9 @@ def by_group(asked: Asked, coded: Sequence[Any]) -> Any:
         once=False,
     )
     found = model.without_groups(asked.queries, coded)
-    counts, before, after = found.counts, found.before, found.after
+    counts = found.counts
+    before = found.before
+    after = found.after
     some = counts < counts.sum()
     warn_emptied(int(np.isnan(after[:, :, some]).sum()), after.size)
     start = np.repeat(model.scale.inverse(before).ravel(), len(counts))

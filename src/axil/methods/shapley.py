@@ -1,8 +1,9 @@
 """shapley: exact Shapley values of training targets for an error on validation rows.
 
-A coalition of rows knows its targets; all others have a baseline. With d = target - baseline, e the validation residuals where no
-target is known and r those where all are, predictions are linear in the targets, the mean squared error is quadratic in which of
-them are known, and the Shapley value of such a game is closed:
+A coalition of rows knows its targets; all others have a baseline. With d = target - baseline, e the
+validation residuals where no target is known and r those where all are, predictions are linear in
+the targets, the mean squared error is quadratic in which of them are known, and the Shapley value
+of such a game is closed:
 
     e - sum over the rows j of a coalition of d_j K_j       its residuals
     value_j = d_j [K' (e + r)]_j / n,     sum_j value_j = (|e|^2 - |r|^2) / n
@@ -41,10 +42,11 @@ class Shapley(Question):
     ) -> Any:
         """The exact Shapley value of every training target for the error on validation rows.
 
-        A coalition of training rows knows its targets, all others have a baseline, and its worth is minus the mean squared
-        error on the validation rows, structure held fixed. ``value`` is a row's mean contribution over all orders in which rows
-        may join; the values sum to the fall of the error from no target known to all. Positive: knowing this target lowers the
-        error. In closed form, ``d_j [K'(e + r)]_j / n``, by one sweep, O(T (N + n)), for all rows.
+        A coalition of training rows knows its targets, all others have a baseline, and its worth is
+        minus the mean squared error on the validation rows, structure held fixed. ``value`` is a
+        row's mean contribution over all orders in which rows may join; the values sum to the fall
+        of the error from no target known to all. Positive: knowing this target lowers the error. In
+        closed form, ``d_j [K'(e + r)]_j / n``, by one sweep, O(T (N + n)), for all rows.
 
         A frame with the columns row, target, baseline, value, and output if there are several, largest value first. With
         ``groups`` the columns group, rows, value: a group's value as one player is the sum of its rows' values. Several outputs
@@ -58,10 +60,12 @@ class Shapley(Question):
         y_val : array of shape (n,) or (n, K)
             Their targets, or classes, given as ``y_train`` was.
         baseline : "mean", "others" or array of shape (n_train,) or (n_train, K)
-            The targets of rows that are not known: the mean of all, what the others say (`leave_one_out`; a row of which they
-            say nothing keeps its target and has the value nan), or numbers of your own.
+            The targets of rows that are not known: the mean of all, what the others say
+            (`leave_one_out`; a row of which they say nothing keeps its target and has the value
+            nan), or numbers of your own.
         groups : sequence of length n_train, or str, optional
-            A label for each training row: a year, a region, a source; or the name of a column of X_train.
+            A label for each training row: a year, a region, a source; or the name of a column of
+            X_train.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the validation rows, as in `explain`.
 
@@ -81,18 +85,23 @@ class Shapley(Question):
         self._model.capabilities.require("shapley")
         proven = self._model
         queries, y = validation(proven, X_val, y_val, init_score)
-        coded = None if groups is None else proven.coded(groups)[0]
+        if groups is None:
+            coded = None
+        else:
+            coded = proven.coded(groups)[0]
         found = baselines(proven, baseline)
         known = ~np.isnan(found)
         moved = np.where(known, proven.targets - found, 0.0)
         after = y - proven.predicted(queries)
-        coordinates, base = queries.coordinates, queries.offsets.base
+        coordinates = queries.coordinates
+        base = queries.offsets.base
         before = after + proven.across(
             moved, lambda engine, own: engine.matvec(coordinates, own, base)
         )
         seen = proven.pulled_back(queries, before + after)
         warn_beyond(proven, proven.targets - moved)
-        values, name = np.where(known, moved * seen / len(y), np.nan), proven.scale.label("value")
+        values = np.where(known, moved * seen / len(y), np.nan)
+        name = proven.scale.label("value")
         if coded is not None:
             columns = _group_columns(proven, values, *coded)
         else:
@@ -100,13 +109,19 @@ class Shapley(Question):
                 "target": proven.shown.ravel()
             }
             columns |= {"baseline": proven.scale.inverse(found).ravel(), name: values.ravel()}
-        note = leave_one_out.note_on(~known.ravel()) if coded is None else notes.NOTE
+        if coded is None:
+            note = leave_one_out.note_on(~known.ravel())
+        else:
+            note = notes.NOTE
         return sorted_table(proven, columns, columns[name], note)
 
 
 def warn_beyond(proven: ExactModel, targets: FloatArray) -> None:
     """Warn where a fit to these targets (N, K) would leave the active set, which the values hold fixed."""
-    held = None if proven.verification is None else proven.verification.held
+    if proven.verification is None:
+        held = None
+    else:
+        held = proven.verification.held
     if held is None:
         return
     pairs = zip(proven.by_output(targets), proven.by_output(proven.targets))

@@ -62,8 +62,9 @@ class Similar(Question):
     ) -> Any:
         """Comparables: the k training rows most like each query, their features beside the query's own.
 
-        Of boosted trees these are the rows that share its leaf in most trees; of all other models those of largest |weight|,
-        which in forests and among neighbours says the same. The table's note says which it was, and ``by`` chooses.
+        Of boosted trees these are the rows that share its leaf in most trees; of all other models
+        those of largest |weight|, which in forests and among neighbours says the same. The table's
+        note says which it was, and ``by`` chooses.
 
         A frame with the columns query, prediction, rank, row, weight, share, target, contribution, and output where there are
         several; then for each feature (or those in ``columns``, by name or position) ``name (row)`` and ``name (query)``. Rows
@@ -87,52 +88,61 @@ class Similar(Question):
         X : table
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
         k : int
-            How many training rows per prediction; fewer where ``among``, ``distinct``, ``sign`` and ``within`` leave fewer. A
-            warning names the rows of X that they leave none for.
+            How many training rows per prediction; fewer where ``among``, ``distinct``, ``sign`` and
+            ``within`` leave fewer. A warning names the rows of X that they leave none for.
         columns : sequence, optional
             Which features to show, by name or position; all by default.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `explain`.
         by : "leaves", "weights", "pushes" or "derivatives", optional
-            Which rows are listed: those that share a leaf with the query in most trees, which says what is like it; or those of
-            the largest weights (pushes, derivatives), which say what made the number. By default leaves for boosted trees, where
-            the two differ (experiments/alike.py), and weights for all other models. With "leaves" the column ``similarity``
-            has the share of trees, of all outputs together; weight, share and contribution stand beside it.
+            Which rows are listed: those that share a leaf with the query in most trees, which says
+            what is like it; or those of the largest weights (pushes, derivatives), which say what
+            made the number. By default leaves for boosted trees, where the two differ
+            (experiments/alike.py), and weights for all other models. With "leaves" the column
+            ``similarity`` has the share of trees, of all outputs together; weight, share and
+            contribution stand beside it.
         tree_weights : "alike", "variance", "error" or "improved", default "alike"
-            How much each tree counts where leaves decide: all alike; by the variance of what it adds to the predictions of the
-            training rows; or, for each row listed, by how much the tree took away from that row's own absolute error, or alike
-            if it took any. ``similarity`` is a share of that. Of boosted trees only.
+            How much each tree counts where leaves decide: all alike; by the variance of what it
+            adds to the predictions of the training rows; or, for each row listed, by how much the
+            tree took away from that row's own absolute error, or alike if it took any.
+            ``similarity`` is a share of that. Of boosted trees only.
         adjust : bool, default False
-            Add adjusted targets and differences of features. Only where weights make the prediction, not of pushes.
+            Add adjusted targets and differences of features. Only where weights make the
+            prediction, not of pushes.
         among : array of bool of shape (n_train,) or function, optional
             The training rows that may be listed, or a function of the training rows as they were given that returns such a mask:
             ``lambda sales: sales["year"] >= 2023``. A function of two arguments is asked for each row of X, which it gets as a
             dict from columns to values (of arrays the row): ``lambda sales, home: sales["town"] == home["town"]``.
         distinct : str, int or sequence of length n_train, optional
-            A column of the training rows, by name or position, or a label for each of them, such as a property's number: of rows
-            with one label only the first by the order of the list is listed: the most similar, or that of largest |weight|. Rows
-            without a label stand for themselves.
+            A column of the training rows, by name or position, or a label for each of them, such as
+            a property's number: of rows with one label only the first by the order of the list is
+            listed: the most similar, or that of largest |weight|. Rows without a label stand for
+            themselves.
         sign : "any", "for" or "against", default "any"
-            Only rows that speak for the prediction, or against it: of numbers those whose weight is above or below zero; of
-            classes those that push towards the class that the line is about (of two classes the one predicted), or away from
-            it.
+            Only rows that speak for the prediction, or against it: of numbers those whose weight is
+            above or below zero; of classes those that push towards the class that the line is about
+            (of two classes the one predicted), or away from it.
         per_class : bool, default True
-            A line for each class. False, where classes share their weights as in forests: one line per training row, with the
-            class predicted and its probability, and the row's own class by name as target.
+            A line for each class. False, where classes share their weights as in forests: one line
+            per training row, with the class predicted and its probability, and the row's own class
+            by name as target.
         within : pair of a column and a distance, optional
-            Only rows whose column lies so far from the query's own value at most, on either side: ``("sale_date", "3Y")``. The
-            distance is a number for numbers; for dates a number of days, a timedelta, or text in D, W, M or Y: days, weeks,
-            months, years.
+            Only rows whose column lies so far from the query's own value at most, on either side:
+            ``("sale_date", "3Y")``. The distance is a number for numbers; for dates a number of
+            days, a timedelta, or text in D, W, M or Y: days, weeks, months, years.
         asof : date, str or number, optional
-            Only rows before this date, such as ``"2025-01-01"``, or before that in a column of X or of its frame in ``beside``,
-            given by name; ``within`` says which column of the training rows, and how long before at most. With ``asof`` a
-            column alone will do: ``within="sale_date"``, rows of any time before.
+            Only rows before this date, such as ``"2025-01-01"``, or before that in a column of X or
+            of its frame in ``beside``, given by name; ``within`` says which column of the training
+            rows, and how long before at most. With ``asof`` a column alone will do:
+            ``within="sale_date"``, rows of any time before.
         suspects : "keep", "mark", "drop", labels, truth values or a pair, default "keep"
-            What becomes of training rows whose targets look wrong to `audit`, which is asked once: "mark" adds
-            the column ``suspect``, "drop" leaves them out. Your own suspects are marked: labels of training
-            rows, or a truth value for each. ``("drop", rows)`` leaves these out. Then audit is not asked.
+            What becomes of training rows whose targets look wrong to `audit`, which is asked once:
+            "mark" adds the column ``suspect``, "drop" leaves them out. Your own suspects are
+            marked: labels of training rows, or a truth value for each. ``("drop", rows)`` leaves
+            these out. Then audit is not asked.
         out_of_fold : array of shape (n_train,) or (n_train, K), optional
-            Predictions of the training rows by your own cross-validation, which `audit` then judges the targets by.
+            Predictions of the training rows by your own cross-validation, which `audit` then judges
+            the targets by.
         beside : pair of frames, optional
             Further columns that are no features, of the training rows and of the rows of X, such as addresses and dates:
             ``(sales, homes)``. They are shown, and ``columns``, ``distinct``, ``within`` and ``asof`` may name them. A column of
@@ -160,9 +170,9 @@ class Similar(Question):
             )
         if beside is not None:
             model.capabilities.require("similar(beside=)")
-        listing, per_class = (
-            asked.listing(beside),
-            comparables.as_per_class(per_class, model.classes is not None and model.shares_weights),
+        listing = asked.listing(beside)
+        per_class = comparables.as_per_class(
+            per_class, model.classes is not None and model.shares_weights
         )
         suspected = suspect_rows(model, suspects, out_of_fold, len(asked))
         choice, allowed = model.choice(
@@ -189,9 +199,13 @@ def ranked(
 
     Without a sign: any where leaves decide, else those for the prediction.
     """
-    model, numbers = asked.model, asked.model.source.name
+    model = asked.model
+    numbers = asked.model.source.name
     if by is None:
-        by = "leaves" if model.is_boosted else numbers
+        if model.is_boosted:
+            by = "leaves"
+        else:
+            by = numbers
     inputs.as_choice(by, ("leaves", numbers), "by")
     if by == "leaves":
         model.capabilities.require('similar(by="leaves")')
@@ -213,7 +227,8 @@ def ranked(
         sides = np.ones((len(asked), model.shape[1]))
         if model.scored is not None:  # a score of two classes speaks for the second
             sides = np.where(asked.queries.predictions > 0, 1.0, -1.0)
-        sides = -sides if sign == "against" else sides
+        if sign == "against":
+            sides = -sides
     one_hot = model.classes is not None and model.source.quantity is Quantity.WEIGHT
     return replace(
         choice, by_leaves=by == "leaves", tree_weights=counted, sides=sides, of_class=one_hot
@@ -304,7 +319,10 @@ def compared(
 ) -> Iterator[tuple[Predicted, Compared]]:
     """Predictions with the rows to list beside each, batch by batch."""
     model = asked.model
-    columns = model.with_residuals(allowed) if adjust else allowed
+    if adjust:
+        columns = model.with_residuals(allowed)
+    else:
+        columns = allowed
     for batch, found in asked.answers(
         choice, min(choice.k, model.shape[0]), n_columns, columns, line_bytes=24 * 8
     ):

@@ -27,9 +27,9 @@ class Statistics(Question):
     ) -> Any:
         """The table of `Explanation.statistics`, for any number of rows of X: never holds an (n, n_train) array.
 
-        How many training rows each prediction rests on, how much of it is negative, and how its weights turn over. The rows of X
-        are taken in their order: sort them by date, and turnover is what each forecast moved out of some training rows and into
-        others since the one before.
+        How many training rows each prediction rests on, how much of it is negative, and how its
+        weights turn over. The rows of X are taken in their order: sort them by date, and turnover
+        is what each forecast moved out of some training rows and into others since the one before.
 
         Parameters
         ----------
@@ -38,7 +38,8 @@ class Statistics(Question):
         shares : sequence of float
             Shares of ``sum |weight|``, from 0 to 1: a column for each has how many rows hold it.
         top : float, default 0.05
-            The share of the training rows that ``top_share`` is about, above 0 and up to 1; rounded up to whole rows.
+            The share of the training rows that ``top_share`` is about, above 0 and up to 1; rounded
+            up to whole rows.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `explain`.
 
@@ -55,9 +56,11 @@ class Statistics(Question):
         >>> bool((abs(found["net"] - 1) < 1e-9).all())  # weights of this model sum to one
         True
         """
-        wanted, share = inputs.as_shares(shares), inputs.as_share(top, "top")
+        wanted = inputs.as_shares(shares)
+        share = inputs.as_share(top, "top")
         asked = self._ask("statistics", X, init_score)
-        model, n_outputs = asked.model, asked.model.shape[1]
+        model = asked.model
+        n_outputs = asked.model.shape[1]
         working = model.bytes_per_query(model.source, whole=True) + LINE_BYTES * n_outputs
         n_columns = 10 + len(wanted) + (model.outputs is not None)
         size = tables.batch_size(model.budget, len(asked), n_outputs, n_columns, working)

@@ -36,12 +36,15 @@ def _poisson(
 ) -> tuple[FloatArray, FloatArray]:
     """(N, 1) twice: probabilities of counts from y up, and up to y.
 
-    Counts per exposure, fitted with the exposures for weights, are no whole numbers; times their weights they are. Counts whose
-    variance is larger than Poisson's are negative binomial.
+    Counts per exposure, fitted with the exposures for weights, are no whole numbers; times their
+    weights they are. Counts whose variance is larger than Poisson's are negative binomial.
     """
     counts = y * weights[:, None]
     exposed = not _whole(y) and _whole(counts)
-    y, means = (np.rint(counts), means * weights[:, None]) if exposed else (y, means)
+    if exposed:
+        y, means = (np.rint(counts), means * weights[:, None])
+    else:
+        y, means = (y, means)
     excess = _excess(y, means, known)
     if excess > 0:
         return _negative_binomial(y, np.where(known, means, 1.0), 1 / excess)
@@ -52,20 +55,21 @@ def _poisson(
 def _excess(y: FloatArray, means: FloatArray, known: BoolArray) -> float:
     """The number a by which counts have the variance mean + a mean^2; 0 where that is no more than chance.
 
-    It is the one at which as many counts are beyond the quartiles of Poisson's distribution as there are. Few wrong counts do not
-    move it. Where means are so low that hardly any are beyond, 0: wrong counts alone would decide.
+    It is the one at which as many counts are beyond the quartiles of Poisson's distribution as
+    there are. Few wrong counts do not move it. Where means are so low that hardly any are beyond,
+    0: wrong counts alone would decide.
     """
-    at, own = y[known], means[known]
+    at = y[known]
+    own = means[known]
     if not len(at):
         return 0.0
-    low, high = poisson.ppf(0.25, own), np.maximum(poisson.ppf(0.75, own), 1.0)
+    low = poisson.ppf(0.25, own)
+    high = np.maximum(poisson.ppf(0.75, own), 1.0)
     found = float(((at < low) | (at > high)).mean())
 
     def beyond(excess: float) -> float:
-        upper, lower = (
-            _negative_binomial(high, own, 1 / excess),
-            _negative_binomial(low, own, 1 / excess),
-        )
+        upper = _negative_binomial(high, own, 1 / excess)
+        lower = _negative_binomial(low, own, 1 / excess)
         return float((2.0 - upper[1] - lower[0]).mean())
 
     usual = beyond(EXCESSES[0])
@@ -92,7 +96,10 @@ def _whole(numbers: FloatArray) -> bool:
 def _gamma(y: FloatArray, means: FloatArray, known: BoolArray) -> tuple[FloatArray, FloatArray]:
     """(N, 1) twice: probabilities of amounts above and below y, with the shape that the quartiles of log(y / mean) have."""
     ratios = y / np.where(known, means, 1.0)
-    low, high = np.quantile(np.log(ratios[known]), QUARTILES) if known.any() else (-1.0, 1.0)
+    if known.any():
+        low, high = np.quantile(np.log(ratios[known]), QUARTILES)
+    else:
+        low, high = (-1.0, 1.0)
     widths = np.diff(np.log(gammaincinv(SHAPES[:, None], QUARTILES)), axis=1)[
         :, 0
     ]  # falls with the shape
@@ -105,8 +112,8 @@ def _tweedie(
 ) -> tuple[FloatArray, FloatArray]:
     """(N, 1) twice: probabilities of sums of gamma amounts, Poisson in number, from y up and up to y.
 
-    The dispersion is the one that makes as many zeros as there are, which few wrong amounts do not move; where there are none it
-    is that of the middle residual.
+    The dispersion is the one that makes as many zeros as there are, which few wrong amounts do not
+    move; where there are none it is that of the middle residual.
     """
     mu = np.where(known, means, 1.0)
     zeros = float((y[known] == 0).mean()) if known.any() else 0.0

@@ -37,13 +37,14 @@ class Top(Question):
         k : int
             How many training rows per prediction.
         by : "weight" or "contribution", optional
-            What the largest are the largest of, in absolute value; by default weights, of an additive explainer contributions,
-            which are pushes.
+            What the largest are the largest of, in absolute value; by default weights, of an
+            additive explainer contributions, which are pushes.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `explain`.
         per_class : bool, default True
-            A line for each class. False, where classes share their weights as in forests: one line per training row, with the
-            class predicted and its probability, and the row's own class by name as target.
+            A line for each class. False, where classes share their weights as in forests: one line
+            per training row, with the class predicted and its probability, and the row's own class
+            by name as target.
         """
         tables.check_by(by)
         k = inputs.as_count(k, "k")
@@ -53,7 +54,10 @@ class Top(Question):
             return _by_row(asked, k, by)
         if by == "weight" and model.kind is Kind.ADDITIVE:
             model.capabilities.require("weights")
-        source = DERIVATIVES if by == "weight" and model.kind is Kind.ADDITIVE else model.source
+        if by == "weight" and model.kind is Kind.ADDITIVE:
+            source = DERIVATIVES
+        else:
+            source = model.source
         lines = min(k, model.shape[0])
         room = model.budget.available - tables.bytes_of(len(asked) * lines * model.shape[1], 9)
         want = TopRows(k, by or "weight", len(asked), room, model.n_threads)
@@ -61,7 +65,10 @@ class Top(Question):
         is_push = source.quantity is Quantity.CONTRIBUTION
 
         def make(batch: QueryBatch, best: Best) -> dict[str, Any]:
-            meant = model.meant_by(batch) if source is model.source else {}
+            if source is model.source:
+                meant = model.meant_by(batch)
+            else:
+                meant = {}
             return tables.top_columns(
                 batch.labels, model.outputs, model.scale, best, meant, not is_push
             )

@@ -1,10 +1,10 @@
 """Predictions of the training rows by fits that did not see them, from the fitted model alone.
 
-The rows are split into folds. The fit is replayed without the rows of each with the tree structure fixed,
-and these rows are predicted. That takes a pass over rows and trees per fold, O(T N). Leaving out every
-row by itself takes one pass or one solve per row, and residuals of both rank wrong labels nearly alike
-(experiments/label_issues.py). Forests and linear smoothers leave out every row: there it takes less time
-than folds.
+The rows are split into folds. The fit is replayed without the rows of each with the tree structure
+fixed, and these rows are predicted. That takes a pass over rows and trees per fold, O(T N). Leaving
+out every row by itself takes one pass or one solve per row, and residuals of both rank wrong labels
+nearly alike (experiments/label_issues.py). Forests and linear smoothers leave out every row: there
+it takes less time than folds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from axil.weights.left_out import LEAST_LEFT
 from axil.weights.members import Residual, Sum
 from axil.weights.smoother import Smoother
 
-FEW_ROWS, MANY_ROWS = 2_000, 20_000
+FEW_ROWS = 2_000
+MANY_ROWS = 20_000
 METHODS = ("folds", "leave-one-out")  # of predictions that the model makes of its own training rows
 MOST_UNKNOWN = (
     0.5  # of the training rows: above it their predictions without themselves correct too few
@@ -40,8 +41,8 @@ WITH_METHODS = (
 def number_of_folds(model: Refittable) -> int:
     """Return how many folds the training rows are split into: such that all fits take some five times the set-up at most.
 
-    Of few rows each fold is a larger part of what the fit knows, so there are more. Leaves that rank rows, or cut residuals
-    off, take longer to fit again, so there are fewer.
+    Of few rows each fold is a larger part of what the fit knows, so there are more. Leaves that
+    rank rows, or cut residuals off, take longer to fit again, so there are fewer.
     """
     n_rows = model.shape[0]
     if n_rows > MANY_ROWS or model.ranks_or_cuts:
@@ -54,15 +55,16 @@ def number_of_folds(model: Refittable) -> int:
 def fold_numbers(model: Refittable) -> IntArray:
     """Return the fold of each training row, always the same; each class is spread evenly over the folds.
 
-    Rows of equal features and targets are not kept together: a fold that has one of them leaves the other in the fit, as a
-    deletion of one row does.
+    Rows of equal features and targets are not kept together: a fold that has one of them leaves the
+    other in the fit, as a deletion of one row does.
     """
     n_rows = model.shape[0]
     order = np.random.default_rng(0).permutation(n_rows)
     if model.classes is not None:
-        classes = (
-            model.targets.argmax(axis=1) if model.targets.shape[1] > 1 else model.targets[:, 0]
-        )
+        if model.targets.shape[1] > 1:
+            classes = model.targets.argmax(axis=1)
+        else:
+            classes = model.targets[:, 0]
         order = order[np.argsort(classes[order], kind="stable")]
     folds = np.empty(n_rows, dtype=np.intp)
     folds[order] = np.arange(n_rows) % number_of_folds(model)
@@ -116,17 +118,19 @@ def unseen_predictions(proven: ExactModel, method: str) -> tuple[FloatArray, str
     proven : ExactModel
         A model with exact weights.
     method : "folds" or "leave-one-out"
-        "folds" is without each row all the same where that takes less time (`has_closed_form`). A model
-        that cannot be fitted without some of its rows has the targets at which its rows' own predictions
-        would agree with them.
+        "folds" is without each row all the same where that takes less time (`has_closed_form`). A
+        model that cannot be fitted without some of its rows has the targets at which its rows' own
+        predictions would agree with them.
     """
     if method == "leave-one-out" and counts_classes(proven):
         leave_one_out.left_out(proven)  # refused
     try:
         if method == "leave-one-out" or has_closed_form(proven):
-            found, note = leave_one_out.rest(proven), proven.deletion_note()
+            found = leave_one_out.rest(proven)
+            note = proven.deletion_note()
         else:
-            found, note = fold_predictions(proven), BY_FOLDS.format(number_of_folds(proven))
+            found = fold_predictions(proven)
+            note = BY_FOLDS.format(number_of_folds(proven))
     except UnsupportedQuestionError as error:
         return _agreeing_values(proven, error.reason), BY_WEIGHTS
     if np.isnan(found).any(axis=1).mean() <= MOST_UNKNOWN:
@@ -155,7 +159,8 @@ def _agreeing_values(proven: ExactModel, reason: str) -> FloatArray:
 def agreeing_values(proven: ExactModel) -> FloatArray:
     """Return ``(F_j - K_jj y_j) / (1 - K_jj)``, the target at which row j's own prediction would agree with it, (N, K).
 
-    That is what all other rows say of row j. Where K_jj is within 1e-6 of one they say nothing: nan.
+    That is what all other rows say of row j. Where K_jj is within 1e-6 of one they say nothing:
+    nan.
     """
     leverage = leverages(proven)
     left = 1.0 - leverage

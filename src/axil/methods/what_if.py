@@ -25,26 +25,30 @@ class WhatIf(Question):
     def what_if(self, X: Any, targets: Mapping[Any, Any], init_score: Any = None) -> Any:
         """Predict X as if some training rows, by label, had other targets (of a classifier: other classes).
 
-        The answer is exact with the tree structure fixed, and `refit` with the same ``targets`` gives the same predictions. It
-        is a frame with the columns query, before, after, change, and output if there are several; of an additive explainer then
-        probability (or mean) before and after. The cost is one replay, O(T N), whatever the number of rows.
+        The answer is exact with the tree structure fixed, and `refit` with the same ``targets``
+        gives the same predictions. It is a frame with the columns query, before, after, change, and
+        output if there are several; of an additive explainer then probability (or mean) before and
+        after. The cost is one replay, O(T N), whatever the number of rows.
 
-        Where predictions are linear in the targets, ``change = sum_j k_j (new_j - old_j)`` over the rows named. With L1,
-        clipped steps, monotone constraints, percentiles, Huber's loss or MAPE they are linear only while the active set is fixed
-        (``verification.held``). If the targets move by ``verification.held.radius`` or more in all, axil replays the fit and
-        computes the active set again. Of an additive explainer it always replays the fit; which leaves the library set to zero
-        is held fixed.
+        Where predictions are linear in the targets, ``change = sum_j k_j (new_j - old_j)`` over the
+        rows named. With L1, clipped steps, monotone constraints, percentiles, Huber's loss or MAPE
+        they are linear only while the active set is fixed (``verification.held``). If the targets
+        move by ``verification.held.radius`` or more in all, axil replays the fit and computes the
+        active set again. Of an additive explainer it always replays the fit; which leaves the
+        library set to zero is held fixed.
 
-        Of a model fitted to transformed targets, before, after and change are in the targets' own units. New targets are given
-        as ``y_train`` was: in their own units where the model transforms them itself, such as by logarithms, and transformed
-        where you did that (``inverse_func``).
+        Of a model fitted to transformed targets, before, after and change are in the targets' own
+        units. New targets are given as ``y_train`` was: in their own units where the model
+        transforms them itself, such as by logarithms, and transformed where you did that
+        (``inverse_func``).
 
         Parameters
         ----------
         X : table
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
         targets : mapping of row label to target
-            The new targets, given as ``y_train`` was. Of a label that several training rows share, all of them get the target.
+            The new targets, given as ``y_train`` was. Of a label that several training rows share,
+            all of them get the target.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `explain`.
         """
@@ -59,7 +63,8 @@ class WhatIf(Question):
     def reach(self, X: Any, rows: Sequence[Any], init_score: Any = None) -> FloatArray:
         """How much each prediction of X moves per unit of each of these training targets: whom does a row move?
 
-        Columns of K: ``explainer(X).weights[..., rows]``, without the other weights. Exact with the structure held fixed.
+        Columns of K: ``explainer(X).weights[..., rows]``, without the other weights. Exact with the
+        structure held fixed.
 
         Parameters
         ----------
@@ -77,15 +82,16 @@ class WhatIf(Question):
         """
         asked = self._ask("reach", X, init_score)
         which = asked.model.positions(rows)
-        model, n, n_train = asked.model, len(asked), asked.model.shape[0]
-        array, working = (
-            8 * n * len(which) * len(model.engines),
-            COPIES * 8 * COLUMNS * (n + n_train),
-        )
+        model = asked.model
+        n = len(asked)
+        n_train = asked.model.shape[0]
+        array = 8 * n * len(which) * len(model.engines)
+        working = COPIES * 8 * COLUMNS * (n + n_train)
         instead = "Ask for fewer rows of X or fewer training rows at a time, or raise memory_limit."
         model.budget.require(array + working, f"The weights of {n} x {len(which)} rows", instead)
         model.predicted(asked.queries)  # which checks them
-        coordinates, base = asked.queries.coordinates, asked.queries.offsets.base
+        coordinates = asked.queries.coordinates
+        base = asked.queries.offsets.base
         found = np.empty((n, len(model.engines), len(which)))
         for start in track(range(0, len(which), COLUMNS), "reach"):
             some = which[start : start + COLUMNS]
@@ -93,7 +99,9 @@ class WhatIf(Question):
             units[some, np.arange(len(some))] = 1.0
             for k, engine in enumerate(model.engines):
                 found[:, k, start : start + len(some)] = engine.matvec(coordinates, units, base)
-        return found[:, 0] if len(model.engines) == 1 else found
+        if len(model.engines) == 1:
+            return found[:, 0]
+        return found
 
 
 def changed_targets(model: Any, targets: Mapping[Any, Any]) -> FloatArray:

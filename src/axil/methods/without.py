@@ -23,13 +23,16 @@ class Without(Question):
     def without(self, X: Any, rows: Sequence[Any], init_score: Any = None) -> Any:
         """The predictions, or scores, of X if these training rows, by label, were deleted, all of them at once.
 
-        Exact with the structure held fixed: the rows are gone, and every leaf value is computed again by the rules of the library
-        for the rows that remain. So class weights that it counts from labels ("balanced", is_unbalance, auto_class_weights),
-        CatBoost's l2_leaf_reg times the mean weight, ranks, clips and bounds follow these rows. Splits, rates, draws, dropped
-        trees and the rows' own weights are held fixed. ``refit(drop=rows)`` writes the same fit as a model. The effects of single
-        rows (`removal`) do not add up to that of a set. A leaf of boosted trees that no row is left in adds nothing. In a tree, a
-        forest or bagged trees it has the value of its nearest ancestor that still has rows of the tree's sample; a tree whose
-        whole sample is deleted predicts the mean of all rows left. A mean of other models is over those that still have rows.
+        Exact with the structure held fixed: the rows are gone, and every leaf value is computed
+        again by the rules of the library for the rows that remain. So class weights that it counts
+        from labels ("balanced", is_unbalance, auto_class_weights), CatBoost's l2_leaf_reg times the
+        mean weight, ranks, clips and bounds follow these rows. Splits, rates, draws, dropped trees
+        and the rows' own weights are held fixed. ``refit(drop=rows)`` writes the same fit as a
+        model. The effects of single rows (`removal`) do not add up to that of a set. A leaf of
+        boosted trees that no row is left in adds nothing. In a tree, a forest or bagged trees it
+        has the value of its nearest ancestor that still has rows of the tree's sample; a tree whose
+        whole sample is deleted predicts the mean of all rows left. A mean of other models is over
+        those that still have rows.
 
         A frame with the columns query, before, after, change, and output if there are several; of an additive explainer then
         probability (or mean) before and after. Cost of two replays, O(T N), whatever the number of rows. Of a model fitted to
@@ -62,7 +65,8 @@ class Without(Question):
         which = model.positions(rows)
         warn_of_splits(model.share_of(which))
         found = model.without(asked.queries, which)
-        before, after = found.before, found.after
+        before = found.before
+        after = found.after
         warn_emptied(int(np.isnan(after).sum()), after.size)
         columns = change_columns(model, asked.queries, before, after)
         deleted = int(sum(map(np.size, which)))
@@ -93,7 +97,8 @@ def change_columns(
     columns = tables.label_columns(queries.labels, model.outputs, "before", np.zeros(1))
     meant = {"before": model.meant(before), "after": model.meant(after)}
     if not model.scale.is_identity:
-        before, after = model.scale.inverse(before), model.scale.inverse(after)
+        before = model.scale.inverse(before)
+        after = model.scale.inverse(after)
     columns |= {
         "before": before.ravel(),
         "after": after.ravel(),

@@ -26,10 +26,11 @@ class Write(Question):
     def write(self, X: Any, path: Any, init_score: Any = None) -> None:
         """Write the weights of all rows of X to a path that ends in .parquet or .zarr, batch by batch.
 
-        Parquet has one line per query (and output): its label, prediction, intercept and weights as a list in the order of the
-        training rows. zarr has arrays: weights (n, n_train), predictions, intercepts, query_index and index. Labels other than
-        numbers, dates and text are written as text. Predictions and intercepts are on the scale of the fit, where they add up.
-        Of an additive explainer contributions, which are pushes, take the place of weights.
+        Parquet has one line per query (and output): its label, prediction, intercept and weights as
+        a list in the order of the training rows. zarr has arrays: weights (n, n_train),
+        predictions, intercepts, query_index and index. Labels other than numbers, dates and text
+        are written as text. Predictions and intercepts are on the scale of the fit, where they add
+        up. Of an additive explainer contributions, which are pushes, take the place of weights.
 
         Parameters
         ----------
@@ -94,14 +95,14 @@ def _write_parquet(
         raise InputError(
             "Parquet is written with pyarrow, which is not installed: pip install axil[parquet]."
         ) from None
-    writer, start = None, 0
+    writer = None
+    start = 0
     try:
         for one in parts:
-            weights = (
-                one.weights
-                if one.weights.ndim == 3
-                else np.broadcast_to(one.weights, (n_outputs, *one.weights.shape))
-            )
+            if one.weights.ndim == 3:
+                weights = one.weights
+            else:
+                weights = np.broadcast_to(one.weights, (n_outputs, *one.weights.shape))
             each = np.repeat(np.arange(start, start + len(one)), n_outputs)
             flat = np.ascontiguousarray(np.swapaxes(weights, 0, 1)).reshape(-1)
             columns = {"query": pa.array(queries[each])}
@@ -147,7 +148,8 @@ def _write_zarr(
         )
 
     def label(name: str, labels: NDArray[Any]) -> None:
-        labels = labels.astype(str) if labels.dtype == object else labels
+        if labels.dtype == object:
+            labels = labels.astype(str)
         make(name, labels.shape, (1 << 20,), labels.dtype)[...] = labels
 
     label("index", index)

@@ -1,10 +1,11 @@
 """Arrays and a JSON header in one .npz file, never pickle.
 
-A file may come from anywhere, so nothing in it is trusted: sizes are looked up before memory is taken, and members are what NumPy
-itself writes, uncompressed. The header has a digest of all arrays: a changed entry, of whatever array, is seen at once, so the
-checksums of the members are not computed besides. It is no signature, as who changes an entry may change the digest too; so
-readers compare what the arrays say of each other besides. With a key the header has a signature, HMAC-SHA256 over the same bytes,
-which only who knows the key can make.
+A file may come from anywhere, so nothing in it is trusted: sizes are looked up before memory is
+taken, and members are what NumPy itself writes, uncompressed. The header has a digest of all
+arrays: a changed entry, of whatever array, is seen at once, so the checksums of the members are not
+computed besides. It is no signature, as who changes an entry may change the digest too; so readers
+compare what the arrays say of each other besides. With a key the header has a signature,
+HMAC-SHA256 over the same bytes, which only who knows the key can make.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from axil.machine.memory import Budget
 FORMAT = "axil-explainer"
 VERSION = 7
 _MEMBER = re.compile(r"[a-z0-9_.]+\.npy")
-# the first of the 30 bytes before each member's name; the last four say how far its bytes are beyond
+# the first of the 30 bytes before each member's name; the last four say how far its bytes are
+# beyond
 _LOCAL = b"PK\3\4"
 
 
@@ -78,7 +80,10 @@ def write(
 def read(path: Any, budget: Budget, key: bytes | None = None) -> Archive:
     """Return a saved explainer; of another file an InputError. With a key the file must be signed with it, else not at all."""
     path = as_path(path)
-    key = None if key is None else as_key(key)
+    if key is None:
+        key = None
+    else:
+        key = as_key(key)
     if not path.exists():
         raise InputError(
             f"There is no file {path}. Check the path; explainer.save(path) writes one."
@@ -92,7 +97,8 @@ def read(path: Any, budget: Budget, key: bytes | None = None) -> Archive:
             raise ValueError("another format")
         if header["version"] != VERSION:
             raise _other_version(path, header["version"])
-        stated_digest, stated_signature = header.pop("digest", None), header.pop("signature", None)
+        stated_digest = header.pop("digest", None)
+        stated_signature = header.pop("signature", None)
         _check_signature(path, header, arrays, stated_signature, key)
         if stated_digest != digest(header, arrays):
             raise ValueError("an entry that was changed since the file was written")
@@ -112,11 +118,12 @@ def read(path: Any, budget: Budget, key: bytes | None = None) -> Archive:
 def _other_version(path: Path, version: Any) -> InputError:
     """Return the error about a file of an older or newer format."""
     newer = isinstance(version, int) and version > VERSION
-    advice = (
-        "Load it with the newer axil that wrote it, or make the explainer again and save it."
-        if newer
-        else "An older axil wrote it: make the explainer again from the model and its training data, and save it."
-    )
+    if newer:
+        advice = (
+            "Load it with the newer axil that wrote it, or make the explainer again and save it."
+        )
+    else:
+        advice = "An older axil wrote it: make the explainer again from the model and its training data, and save it."
     return InputError(
         f"{path} has version {version} of the format, this axil reads version {VERSION}. {advice}"
     )
@@ -125,7 +132,10 @@ def _other_version(path: Path, version: Any) -> InputError:
 def as_key(key: Any) -> bytes:
     """Return a key for signatures, once it is one."""
     if not isinstance(key, (bytes, bytearray)) or not key:
-        kind = "empty" if isinstance(key, (bytes, bytearray)) else f"a {type(key).__name__}"
+        if isinstance(key, (bytes, bytearray)):
+            kind = "empty"
+        else:
+            kind = f"a {type(key).__name__}"
         raise InputError(f"key is {kind}; expected bytes, such as 32 of secrets.token_bytes(32).")
     return bytes(key)
 
@@ -179,7 +189,10 @@ def _check_signature(
 
 def damaged(path: Path, error: Exception) -> InputError:
     """The error about a file whose contents do not fit together."""
-    reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if str(error):
+        reason = f"{type(error).__name__}: {error}"
+    else:
+        reason = type(error).__name__
     return InputError(
         f"{path} is not a complete axil explainer: it is damaged, cut short or of another kind ({reason}). "
         "Make it again with explainer.save."
@@ -218,11 +231,10 @@ def _array(stream: io.BufferedReader, member: zipfile.ZipInfo) -> NDArray[Any]:
     )
     try:
         version = np.lib.format.read_magic(stream)
-        read = (
-            np.lib.format.read_array_header_1_0
-            if version == (1, 0)
-            else np.lib.format.read_array_header_2_0
-        )
+        if version == (1, 0):
+            read = np.lib.format.read_array_header_1_0
+        else:
+            read = np.lib.format.read_array_header_2_0
         shape, fortran, dtype = read(stream)
     except Exception as error:  # a parser of Python's own literals
         raise ValueError(f"no header of an array in {member.filename}") from error
@@ -250,7 +262,8 @@ def _label_arrays(index: NDArray[Any]) -> dict[str, NDArray[Any]]:
 
 def _labels(arrays: dict[str, NDArray[Any]]) -> NDArray[Any]:
     """The inverse of `_label_arrays`; takes its arrays out of all."""
-    index, ends = arrays.pop("index"), arrays.pop("index.ends", None)
+    index = arrays.pop("index")
+    ends = arrays.pop("index.ends", None)
     if ends is None:
         return index
     if (
@@ -263,7 +276,8 @@ def _labels(arrays: dict[str, NDArray[Any]]) -> NDArray[Any]:
         raise ValueError(f"labels of type {index.dtype} and {ends.dtype}")
     if ends[0] < 0 or (ends[1:] < ends[:-1]).any() or ends[-1] != len(index):
         raise ValueError("labels that do not follow one another")
-    text, start = index.tobytes(), 0
+    text = index.tobytes()
+    start = 0
     found = np.empty(len(ends), dtype=object)
     for i, end in enumerate(ends.tolist()):
         found[i], start = text[start:end].decode("utf-8", "surrogatepass"), end

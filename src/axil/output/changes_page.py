@@ -74,7 +74,10 @@ def write(
     title = as_words(title, "title")
     target = as_words(target, "target")
     if title is None:
-        of_target = "" if target is None else f" of {target}"
+        if target is None:
+            of_target = ""
+        else:
+            of_target = f" of {target}"
         title = f"Why predictions{of_target} changed"
     predictions = _columns(changed)
     rows = _columns(top)
@@ -109,7 +112,10 @@ def _columns(frame: Any) -> dict[str, list[Any]]:
 def _sum_note(scale: TargetScale) -> str:
     """Return the sentence that says how the parts combine to the change."""
     if scale.is_log:
-        shifted = f" of {scale.shift:g} + the prediction" if scale.shift else ""
+        if scale.shift:
+            shifted = f" of {scale.shift:g} + the prediction"
+        else:
+            shifted = ""
         return f"The parts are factors{shifted}, and multiply to the change."
     if scale.is_identity:
         return "The parts sum to the change."
@@ -136,7 +142,10 @@ def _change(
     width = float(ends.max()) - lowest or 1.0
     bars = []
     for (part, value), start in zip(values.items(), ends.tolist()):
-        label = part if scale.is_log else scale.label(part)
+        if scale.is_log:
+            label = part
+        else:
+            label = scale.label(part)
         left = 100 * (min(start, start + value) - lowest) / width
         size = max(100 * abs(value) / width, NARROWEST)
         bars.append(Bar(label, _amount(value, scale), left, size, value < 0))

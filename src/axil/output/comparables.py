@@ -72,7 +72,10 @@ def listed(
         predicted.weighted,
     )
     columns: dict[str, AnyArray] = {}
-    name_before_share = "weight" if predicted.weighted else "contribution"
+    if predicted.weighted:
+        name_before_share = "weight"
+    else:
+        name_before_share = "contribution"
     for name, column in lines.items():
         columns[name] = column
         if name == name_before_share:
@@ -163,8 +166,8 @@ def _quotient(above: FloatArray, below: FloatArray, is_known: BoolArray) -> Floa
 def _value_share(scale: TargetScale, compared: Compared) -> FloatArray:
     """Return the percentage (n, K) by which a prediction rises if the targets of the listed rows rise by one percent.
 
-    Both are percentages of the numbers that people read: ``sum k_j y_j / F``, and ``sum k_j`` for logarithms. It is nan for
-    a prediction of zero, and on other scales.
+    Both are percentages of the numbers that people read: ``sum k_j y_j / F``, and ``sum k_j`` for
+    logarithms. It is nan for a prediction of zero, and on other scales.
     """
     best = compared.best
     if not (scale.is_identity or scale.is_log):
@@ -302,7 +305,10 @@ def _footed(frame: Any, summary: dict[str, AnyArray], beside: Beside) -> Any:
     if len(lines) == 1:
         line = lines[0]
         value_share = line.get("value share", np.nan)
-        of_value = "" if np.isnan(value_share) else f" and {value_share:.1%} of the value"
+        if np.isnan(value_share):
+            of_value = ""
+        else:
+            of_value = f" and {value_share:.1%} of the value"
         text += (
             f"; the rows listed hold {line['share']:.1%} of the weight{of_value}; "
             f"all {beside.n_targets[0]:,} training rows, adjusted, average {line['mean']:.6g} by their weights; "

@@ -23,7 +23,8 @@ class Context:
     #: (n, K) the model's own, offsets included; None where the model was not asked
     predictions: FloatArray | None
     held: str = ""  #: the pattern that is fixed besides the tree structure
-    #: (n,) what sums of predictions are in the targets' own units, such as "geometric mean of 4 predictions"
+    #: (n,) what sums of predictions are in the targets' own units, such as "geometric mean of 4
+    #: predictions"
     combined: AnyArray | None = None
 
     def names(self) -> list[str]:
@@ -44,8 +45,14 @@ class Context:
         rows = None
         if self.X is not None:
             rows = take_rows(self.X, np.arange(self.X.shape[0])[which])
-        predictions = None if self.predictions is None else self.predictions[which]
-        combined = None if self.combined is None else self.combined[which]
+        if self.predictions is None:
+            predictions = None
+        else:
+            predictions = self.predictions[which]
+        if self.combined is None:
+            combined = None
+        else:
+            combined = self.combined[which]
         return replace(self, X=rows, predictions=predictions, combined=combined)
 
 
@@ -55,7 +62,8 @@ class Account:
 
     meaning: str  #: of a score behind the link: "probability", "mean", or "" without a link
     means: FloatArray | None  #: (n, K) what the link makes of the scores; None without a link
-    #: returns the `WeightedSums` of derivatives by the targets, for rows (n, features) and their offsets
+    #: returns the `WeightedSums` of derivatives by the targets, for rows (n, features) and their
+    #: offsets
     derive: Callable[[Any, Any], Any]
     offsets: Any = None  #: of the rows, which can be taken by position; None for none
     kept: Cache = field(default_factory=Cache, repr=False)
@@ -66,6 +74,12 @@ class Account:
 
     def __getitem__(self, which: Any) -> Account:
         """Return the account of some of the predictions, by position, with their derivatives if these are known."""
-        means = None if self.means is None else self.means[which]
-        offsets = None if self.offsets is None else self.offsets[which]
+        if self.means is None:
+            means = None
+        else:
+            means = self.means[which]
+        if self.offsets is None:
+            offsets = None
+        else:
+            offsets = self.offsets[which]
         return Account(self.meaning, means, self.derive, offsets, self.kept.cut(which))

@@ -46,8 +46,8 @@ class Arrays:
     def weights(self) -> Any:
         """The weight of each target, (n, n_train), or (n, K, n_train) where outputs have their own weights.
 
-        They are sparse if you asked for that. Unless ``exact`` they are derivatives by the targets, which an additive explanation
-        computes once.
+        They are sparse if you asked for that. Unless ``exact`` they are derivatives by the targets,
+        which an additive explanation computes once.
         """
         return self._on_device("weights", queries_first(self._sums.derived.weights))
 
@@ -75,7 +75,8 @@ class Arrays:
     def exact(self) -> bool:
         """Whether the weights decompose the prediction, and do not only differentiate it.
 
-        It is also False for an additive explanation, whose contributions are exact but not weights times targets.
+        It is also False for an additive explanation, whose contributions are exact but not weights
+        times targets.
         """
         return self._sums.kind == "exact"
 
@@ -88,8 +89,9 @@ class Arrays:
     def probabilities(self) -> FloatArray | None:
         """What the link makes of the scores of an additive explanation, (n,) or (n, K); None without a link.
 
-        These are probabilities of classes (of the second of two), or expected values of a Poisson, gamma or Tweedie target. A
-        calibrated classifier with exact weights has its calibrated probabilities here.
+        These are probabilities of classes (of the second of two), or expected values of a Poisson,
+        gamma or Tweedie target. A calibrated classifier with exact weights has its calibrated
+        probabilities here.
         """
         if not self._sums.meant:
             return None
@@ -112,7 +114,8 @@ class Arrays:
     def predictions(self) -> FloatArray:
         """The model's predictions on the scale of the fit, ``weights @ targets + intercepts``, (n,) or (n, K).
 
-        For an additive explanation these are the raw scores, ``contributions.sum(axis=-1) + intercepts``.
+        For an additive explanation these are the raw scores, ``contributions.sum(axis=-1) +
+        intercepts``.
         """
         return cast(FloatArray, self._on_device("predictions", self._sums.predictions))
 
@@ -131,8 +134,8 @@ class Arrays:
     def column(self, name: Any) -> tuple[AnyArray | None, AnyArray]:
         """Return one feature of the training rows (n_train,), and of the explained rows (n,).
 
-        The first is None if the explainer was loaded from a file, which keeps no features. For sums of predictions
-        (`Explainer.aggregate`) every value is None.
+        The first is None if the explainer was loaded from a file, which keeps no features. For sums
+        of predictions (`Explainer.aggregate`) every value is None.
 
         Parameters
         ----------
@@ -155,8 +158,8 @@ class Arrays:
     def contributions(self) -> Any:
         """The contributions of training rows, (n, n_train) or (n, K, n_train); these and the intercepts sum to predictions.
 
-        For an exact explanation they are ``weights * targets``. Several outputs that share sparse weights have a list with one
-        array per output.
+        For an exact explanation they are ``weights * targets``. Several outputs that share sparse
+        weights have a list with one array per output.
         """
         if self._sums.additive:
             return self._on_device("contributions", queries_first(self._sums.weights))

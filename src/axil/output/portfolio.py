@@ -1,14 +1,15 @@
 """Measure the weights of each prediction as a portfolio of the training targets, and how it turns over.
 
-A forecast of a smoother or of trees is a portfolio of past targets, prediction = intercept + sum_j k_j y_j. Its measures are
-those of a portfolio:
+A forecast of a smoother or of trees is a portfolio of past targets, prediction = intercept + sum_j
+k_j y_j. Its measures are those of a portfolio:
 
     net = sum k,  gross = sum |k|,  short = sum of the negative k,  gross + 2 short = net
     top_share = sum |k| of the largest rows / gross,  effective_size = gross^2 / sum k^2
     turnover = sum_j |k_j - k_j of the previous query|
 
-Two more are of relevance-based prediction: fit, the squared correlation of weights and targets, and asymmetry, half the squared
-difference between the correlations of the targets with the positive weights and with the negative ones.
+Two more are of relevance-based prediction: fit, the squared correlation of weights and targets, and
+asymmetry, half the squared difference between the correlations of the targets with the positive
+weights and with the negative ones.
 
 Turnover also needs the weights of the last query of the previous batch.
 """
@@ -47,7 +48,10 @@ class Portfolio:
     def columns(self, sums: WeightedSums) -> dict[str, Any]:
         """Return the columns of `Explanation.statistics` for a batch."""
         has_own_weights = sums.weights.ndim == 3
-        weights_by_output = sums.weights if has_own_weights else [sums.weights]
+        if has_own_weights:
+            weights_by_output = sums.weights
+        else:
+            weights_by_output = [sums.weights]
         n_sets = len(weights_by_output)
         targets = np.asarray(sums.targets, dtype=np.float64).reshape(len(sums.targets), -1)
         measures = self._measures_by_row(weights_by_output, targets, len(sums))
@@ -83,9 +87,15 @@ class Portfolio:
         last = np.zeros((n_sets, len(targets)))
         for k, weights in enumerate(weights_by_output):
             n_top = max(1, math.ceil(self.top * weights.shape[1] * (1 - ROUNDING)))
-            previous = None if self._previous is None else self._previous[k]
+            if self._previous is None:
+                previous = None
+            else:
+                previous = self._previous[k]
             for i in range(n):
-                row = weights[[i]].toarray()[0] if issparse(weights) else weights[i]
+                if issparse(weights):
+                    row = weights[[i]].toarray()[0]
+                else:
+                    row = weights[i]
                 measures["largest"][k, i] = np.partition(np.abs(row), -n_top)[-n_top:].sum()
                 measures["turnover"][k, i] = np.nan
                 if previous is not None:

@@ -31,16 +31,18 @@ ROUNDING = 1e-12  # of a running sum of weights
 class WeightedSums:
     """n predictions, ``weights @ targets + intercepts``; `Explanation`, tables and pages are views on it.
 
-    For an additive model the weights are contributions and every target is 1, so that all views show contributions. The targets
-    that people read are in ``seen``.
+    For an additive model the weights are contributions and every target is 1, so that all views
+    show contributions. The targets that people read are in ``seen``.
     """
 
     weights: Any  #: (n, n_train) or (K, n, n_train); scipy.sparse where asked for
-    intercepts: FloatArray  #: (n,) or (n, K) what does not depend on targets: an initial prediction, offsets
+    #: (n,) or (n, K) what does not depend on targets: an initial prediction, offsets
+    intercepts: FloatArray
     targets: FloatArray  #: (n_train,) or (n_train, K), on the scale of the fit; one-hot for classes
     index: AnyArray  #: (n_train,) the user's labels of the training rows
     query_index: AnyArray  #: (n,) the user's labels of the explained rows
-    #: "exact"; "additive": weights are contributions; "derivative": they only differentiate the prediction
+    #: "exact"; "additive": weights are contributions; "derivative": they only differentiate the
+    #: prediction
     kind: str = "exact"
     outputs: AnyArray | None = (
         None  #: (K,) numbers of outputs or names of classes; None for one output
@@ -98,7 +100,9 @@ class WeightedSums:
     @property
     def name(self) -> str:
         """The name of the weights in files."""
-        return "contributions" if self.additive else "weights"
+        if self.additive:
+            return "contributions"
+        return "weights"
 
     @property
     def labels(self) -> FloatArray:
@@ -145,7 +149,9 @@ class WeightedSums:
     @property
     def shown(self) -> FloatArray:
         """The targets as people read them, (n_train, K)."""
-        return self._target_columns if self.seen is None else self.seen
+        if self.seen is None:
+            return self._target_columns
+        return self.seen
 
     @property
     def named(self) -> AnyArray:
@@ -188,7 +194,7 @@ class WeightedSums:
             weights = [weights] * len(targets)
         return list(zip(weights, targets))
 
-    # -- measures of each prediction's weights --------------------------------------------------------------------------
+    # -- measures of each prediction's weights -----------------------------------------------------
 
     @property
     def norms(self) -> FloatArray:
@@ -216,19 +222,24 @@ class WeightedSums:
         sizes = self.sizes
         return ratio(np.maximum(sizes - self.totals, 0.0) / 2, sizes)
 
-    # -- columns of tables ----------------------------------------------------------------------------------------------
+    # -- columns of tables -------------------------------------------------------------------------
 
     def order(self, by: str | None) -> str:
         """Return the quantity that rows are ordered by; the default is contributions for additive models, else weights."""
         if by is not None:
             return by
-        return "contribution" if self.additive else "weight"
+        if self.additive:
+            return "contribution"
+        return "weight"
 
     def largest(self, k: int, by: str = "weight", outputs: int | None = None) -> list[Largest]:
         """Return the k largest of each prediction, for each output, or for the first ``outputs`` of them."""
         largest = []
         for weights, targets in self.by_output()[:outputs]:
-            scales = targets if by == "contribution" else None
+            if by == "contribution":
+                scales = targets
+            else:
+                scales = None
             largest.append(Largest.of(weights, k, scales, self.n_threads))
         return largest
 
@@ -259,7 +270,10 @@ class WeightedSums:
     @property
     def _effects(self) -> SumEffects:
         """The effects that reductions run on."""
-        n_outputs = 1 if self.outputs is None else len(self.outputs)
+        if self.outputs is None:
+            n_outputs = 1
+        else:
+            n_outputs = len(self.outputs)
         intercepts = self.intercepts.reshape(len(self), n_outputs)
         return SumEffects(self.weights, self._target_columns, intercepts)
 
@@ -282,7 +296,10 @@ class WeightedSums:
         shares_held : ndarray of shape (n, S, len(ranks))
             The share that the first rows hold, up to each rank.
         """
-        weights_by_set = self.weights if self.weights.ndim == 3 else [self.weights]
+        if self.weights.ndim == 3:
+            weights_by_set = self.weights
+        else:
+            weights_by_set = [self.weights]
         n_needed = []
         shares_held = []
         for weights in weights_by_set:

@@ -47,7 +47,7 @@ class Rules:
         allowed = Allowed(self._everywhere(known), self._by_query(known), codes, codes, values)
         return Choice(count, False, codes is not None, ranges, n_threads), allowed
 
-    # -- among ----------------------------------------------------------------------------------------------------------
+    # -- among -------------------------------------------------------------------------------------
 
     @property
     def is_by_query(self) -> bool:
@@ -77,7 +77,10 @@ class Rules:
                 among = said_by(among, known.training_rows())
                 name = RETURNED
             allowed = _mask(known, among, name)
-            mask = allowed if mask is None else mask & allowed
+            if mask is None:
+                mask = allowed
+            else:
+                mask = mask & allowed
         if mask is None:
             return None
         return np.flatnonzero(mask)
@@ -92,7 +95,7 @@ class Rules:
         )
         return packed(masks, known.training[0].shape[0])
 
-    # -- within and asof ------------------------------------------------------------------------------------------------
+    # -- within and asof ---------------------------------------------------------------------------
 
     def column(self, known: Columns) -> tuple[int, Any]:
         """Return the position of the column that ``within`` names, and its distance; None stands for any distance."""
@@ -107,7 +110,10 @@ class Rules:
                 f'within is {shown(within)}; expected a column and a distance, such as ("sale_date", "3Y"){alternative}.'
             )
         column, distance = within
-        places = [] if column is None else known.chosen(column, "within")
+        if column is None:
+            places = []
+        else:
+            places = known.chosen(column, "within")
         if len(places) != 1:
             raise InputError(f"within names {shown(column)}; expected one column.")
         return places[0], distance
@@ -166,7 +172,10 @@ def _points_of_column(
     name = f"{known.names[place]} of X"
     column = known.of_all_queries(place, option)
     points = inputs.as_points(column, name)
-    is_missing = np.isnan(points) if points.dtype.kind == "f" else np.isnat(points)
+    if points.dtype.kind == "f":
+        is_missing = np.isnan(points)
+    else:
+        is_missing = np.isnat(points)
     if is_missing.any():
         raise InputError(
             f"{name} has no value in row {np.argmax(is_missing)}; there must be one to measure from. Fill it in."
@@ -198,7 +207,10 @@ def said_by(among: Callable[..., Any], *arguments: Any, rows: str = "the trainin
     except AxilError:
         raise
     except Exception as error:  # the user's own function
-        query = ", and of a query," if len(arguments) > 1 else ""
+        if len(arguments) > 1:
+            query = ", and of a query,"
+        else:
+            query = ""
         raise InputError(
             f"among raised {type(error).__name__}: {shown(error, 200)}. Expected a function of {rows}{query} (a "
             f"{type(arguments[0]).__name__}) that returns a truth value for each training row."

@@ -68,7 +68,10 @@ class Columns:
         """Return a copy of the training rows, which for a frame also has the further columns."""
         features, further = self.training
         frame = inputs.as_frame(features)
-        further_frame = None if further is None else inputs.as_frame(further)
+        if further is None:
+            further_frame = None
+        else:
+            further_frame = inputs.as_frame(further)
         if frame is None or further_frame is None:
             return owned_rows(features)
         if frame.implementation is not further_frame.implementation:
@@ -93,7 +96,9 @@ class Columns:
     @property
     def hint(self) -> str:
         """The end of a message about a column that does not exist."""
-        return "" if self.n_features < len(self.names) else HINT
+        if self.n_features < len(self.names):
+            return ""
+        return HINT
 
     def _some(
         self, tables: tuple[Any, Any], rows: IntArray, chosen: Sequence[int]
@@ -165,7 +170,10 @@ def _check_rows(frame: Any, which: str, table: Any, name: str) -> None:
 
 def _names(table: Any) -> list[str]:
     """Return the names of the columns of a frame; none for None."""
-    frame = None if table is None else inputs.as_frame(table)
+    if table is None:
+        frame = None
+    else:
+        frame = inputs.as_frame(table)
     if frame is None:
         return []
     return [str(name) for name in frame.columns]

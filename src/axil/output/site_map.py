@@ -1,7 +1,7 @@
 """Place a prediction and its comparables on a small map, which ``templates/map.html`` draws as inline SVG.
 
-Local maps need no projection of the whole earth: east is longitude times the cosine of the latitude, north is latitude. No
-streets are drawn, so that nothing has to be fetched.
+Local maps need no projection of the whole earth: east is longitude times the cosine of the
+latitude, north is latitude. No streets are drawn, so that nothing has to be fetched.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class Sheets:
     radius: FloatArray  #: (m, k)
     away: FloatArray  #: (m, k) distances from the explained row
     query: FloatArray  #: (m, 2) x and y of the explained row; nan where it has no coordinates
-    bar: FloatArray  #: (m, 2) the scale bar: its length in the drawing, and the distance that it shows
+    #: (m, 2) the scale bar: its length in the drawing, and the distance that it shows
+    bar: FloatArray
     unit: str  #: of distances
 
 
@@ -88,7 +89,10 @@ def as_places(columns: Any, known: Columns) -> Places | None:
     is_sequence = isinstance(columns, (tuple, list))
     if not is_sequence or len(columns) not in (2, 3):
         raise InputError(f"map is {shown(columns)}; {EXPECTED}.")
-    unit = columns[2] if len(columns) == 3 else "km"
+    if len(columns) == 3:
+        unit = columns[2]
+    else:
+        unit = "km"
     if unit not in UNITS:
         raise InputError(
             f'map has {shown(unit)} as the unit of distances; expected "km" or "miles".'
@@ -196,7 +200,10 @@ def distance_text(distance: float, unit: str, form: str = ".1f") -> str:
             return f"{distance:{form}} km"
         return f"{1000 * distance:.0f} m"
     if distance >= 0.1:
-        name = "mile" if distance == 1 else "miles"
+        if distance == 1:
+            name = "mile"
+        else:
+            name = "miles"
         return f"{distance:{form}} {name}"
     return f"{5280 * distance:.0f} feet"
 
@@ -220,7 +227,9 @@ def drawing(sheets: Sheets, i: int, titles: list[str], label: str) -> Drawing | 
     circles = []
     for j in np.argsort(-sheets.radius[i], kind="stable").tolist():
         if j < len(titles) and not np.isnan(sheets.x[i, j]):
-            x, y, radius = sheets.x[i, j], sheets.y[i, j], sheets.radius[i, j]
+            x = sheets.x[i, j]
+            y = sheets.y[i, j]
+            radius = sheets.radius[i, j]
             circles.append(Circle(float(x), float(y), float(radius), titles[j], j + 1))
     x, y = sheets.query[i].tolist()
     bar_length, bar_distance = sheets.bar[i].tolist()

@@ -140,7 +140,10 @@ def label_columns(
 ) -> dict[str, Any]:
     """Return query, (output,) and one more column, with a line for each query, output and value."""
     n = len(query_index)
-    n_outputs = 1 if outputs is None else len(outputs)
+    if outputs is None:
+        n_outputs = 1
+    else:
+        n_outputs = len(outputs)
     columns = {"query": np.repeat(query_index, n_outputs * len(values))}
     if outputs is not None:
         columns["output"] = np.tile(np.repeat(outputs, len(values)), n)

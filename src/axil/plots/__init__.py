@@ -5,9 +5,10 @@ A plot has the name of what it draws, as an explanation or an explainer spells i
 it drew on; without one it makes a new figure of pyplot's, which notebooks show at the end of the cell. No setting of matplotlib
 is changed, and colours follow the style in use.
 
-Where one prediction is drawn, ``query`` is its position in what was given, or its label, and ``output`` the name of one of
-several outputs. Blue is positive, orange is negative. Weights and what follows from them hold with the fitted structure held
-fixed; those that only differentiate a prediction are called derivatives.
+Where one prediction is drawn, ``query`` is its position in what was given, or its label, and
+``output`` the name of one of several outputs. Blue is positive, orange is negative. Weights and
+what follows from them hold with the fitted structure held fixed; those that only differentiate a
+prediction are called derivatives.
 """
 
 from axil.plots.bar_plots import blame, group, weights

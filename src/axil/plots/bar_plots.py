@@ -50,7 +50,10 @@ def weights(
     title = f"{canvas.head(prediction)}{len(chosen)} largest {prediction.quantity}s"
     if prediction.complete:
         total = np.abs(prediction.weights).sum()
-        share = np.abs(prediction.weights[chosen]).sum() / total if total else 1.0
+        if total:
+            share = np.abs(prediction.weights[chosen]).sum() / total
+        else:
+            share = 1.0
         title += f" of {len(prediction.weights):,}, {share:.0%} of the absolute sum"
     names = as_list(prediction.labels[chosen])
     ax = marks.bar_axes(ax, names)
@@ -97,7 +100,10 @@ def group(
         group_sums = _sums_of_frame(source, groups, by, query, output, exact)
     quantity = by
     if not group_sums.is_exact:
-        quantity = "derivative" if by == "weight" else "derivative × target"
+        if by == "weight":
+            quantity = "derivative"
+        else:
+            quantity = "derivative × target"
     sums = group_sums.sums
     chosen = largest(sums, k)
     n_others = len(sums) - len(chosen)
@@ -214,7 +220,10 @@ def blame(
 
 def _most_blamed(values: FloatArray, by: str) -> IntArray:
     """Return the positions of the known gains, or gradients by size, in descending order."""
-    keys = values if by == "gain" else np.abs(values)
+    if by == "gain":
+        keys = values
+    else:
+        keys = np.abs(values)
     is_unknown = np.isnan(values)
     order = np.argsort(-np.where(is_unknown, -np.inf, keys), kind="stable")
     return order[~is_unknown[order]]

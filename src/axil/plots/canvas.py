@@ -93,9 +93,11 @@ def colours(ax: Axes) -> Colours:
             ground = (red, green, blue)
     words = to_rgb(ax.xaxis.label.get_color())
     red, green, blue = (0.8 * word + 0.2 * behind for word, behind in zip(words, ground))
-    positive, negative = POSITIVE, NEGATIVE
+    positive = POSITIVE
+    negative = NEGATIVE
     if _luminance(ground) < DARK:
-        positive, negative = POSITIVE_ON_DARK, NEGATIVE_ON_DARK
+        positive = POSITIVE_ON_DARK
+        negative = NEGATIVE_ON_DARK
     return Colours((red, green, blue), ground, positive, negative, (positive, *LINES[1:]))
 
 
@@ -116,8 +118,14 @@ def shorten(label: object, most: int = LONGEST) -> str:
 def numbers(values: FloatArray) -> list[str]:
     """Return numbers as text with the same decimals, three digits for the largest, and a real minus."""
     size = float(np.abs(values).max(initial=0.0))
-    decimals = max(0, 2 - math.floor(math.log10(size))) if size else 0
-    form = f",.{decimals}f" if 1e-5 <= size < 1e9 or not size else ".2e"
+    if size:
+        decimals = max(0, 2 - math.floor(math.log10(size)))
+    else:
+        decimals = 0
+    if 1e-5 <= size < 1e9 or not size:
+        form = f",.{decimals}f"
+    else:
+        form = ".2e"
     return [format(value + 0.0, form).replace("-", "−") for value in values.tolist()]
 
 
@@ -140,7 +148,10 @@ def head(prediction: Prediction) -> str:
 
 def fixed(name: str) -> str:
     """Return the name of an axis of effects with the tree structure fixed, on two lines if it is long."""
-    separator = " " if len(name) < 28 else "\n"
+    if len(name) < 28:
+        separator = " "
+    else:
+        separator = "\n"
     return f"{name}{separator}({FIXED})"
 
 
@@ -195,7 +206,10 @@ def tick(value: float, ticks: FloatArray) -> str:
     decimals = 0
     while decimals < 12 and np.any(np.abs(np.round(ticks, decimals) - ticks) > 1e-3 * step):
         decimals += 1
-    separator = "," if size >= SEPARATED else ""
+    if size >= SEPARATED:
+        separator = ","
+    else:
+        separator = ""
     return format(value + 0.0, f"{separator}.{decimals}f").replace("-", "−")
 
 

@@ -74,9 +74,10 @@ def removal(
 ) -> Axes:
     """Plot how a prediction changes when the first m rows are removed together, for every m.
 
-    A curve is a frame of `Explainer.removal`, or an array (m,). Of a frame the plot draws the change that `Explainer.without`
-    gives for the first 1, 2, ... of its rows, one replay each: effects of single rows do not add up to that of a set. An array
-    holds your own numbers, such as those of refits: what each further row changes, which are added up, or total changes.
+    A curve is a frame of `Explainer.removal`, or an array (m,). Of a frame the plot draws the
+    change that `Explainer.without` gives for the first 1, 2, ... of its rows, one replay each:
+    effects of single rows do not add up to that of a set. An array holds your own numbers, such as
+    those of refits: what each further row changes, which are added up, or total changes.
 
     Parameters
     ----------
@@ -149,7 +150,10 @@ def _totals_of_array(curve: object, cumulative: bool) -> FloatArray:
             "A curve is an axil.Explanation; expected a frame of removal or an array: explainer.removal(X, k=10, same_sign=True)."
         )
     effects = as_numbers(curve, "a curve", "a frame of removal or an array (m,) of effects")
-    n = effects.shape[0] if effects.ndim else 1
+    if effects.ndim:
+        n = effects.shape[0]
+    else:
+        n = 1
     effects = as_vector(effects, n, "a curve", "removed")
     if cumulative:
         return effects

@@ -106,9 +106,10 @@ def _read(source: Any, output: object, exact: bool) -> tuple[Any, AnyArray, AnyA
         raise InputError(
             "Only pandas keeps labels of both sides in its frames; pass the explanation or its .weights."
         )
-    K: Any = (
-        source if issparse(source) else as_numbers(source, "What to draw", "weights (n, n_train)")
-    )
+    if issparse(source):
+        K: Any = source
+    else:
+        K = as_numbers(source, "What to draw", "weights (n, n_train)")
     if K.ndim == 3:
         K = K[:, output_position(output, np.arange(K.shape[1]))]
     elif output is not None:

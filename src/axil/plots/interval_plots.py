@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 ENDS = ("prediction", "lower", "upper")
 BINS = 10  # groups by the local scale, unless the user gives groups
 FEWEST = 20  # rows of such a group
-# targets are on another scale if all are further away than this many times the range of all intervals
+# targets are on another scale if all are further away than this many times the range of all
+# intervals
 FAR_AWAY = 10.0
 MARKED_COVERAGES = (0.5, 0.8, 0.9)
 
@@ -35,7 +36,10 @@ def fan(frame: Any, *rows: Any, y: Any = None, output: Any = None, ax: Axes | No
     are orange triangles.
     """
     frame, y = _intervals_of(frame, rows, y)
-    frames = dict(frame) if isinstance(frame, Mapping) else {"interval": frame}
+    if isinstance(frame, Mapping):
+        frames = dict(frame)
+    else:
+        frames = {"interval": frame}
     if not frames:
         raise InputError(
             "frame is empty; expected what predictive.interval(X) returns, or {name: frame, ...}."
@@ -205,8 +209,8 @@ def coverage(
 def _targets(y: Any, lines: dict[str, FloatArray], frame: Any) -> tuple[FloatArray, str]:
     """Return the targets (n,) in the units of these intervals, and a note for a label.
 
-    The user may give targets on the scale of the fit, which the note then names. Intervals cover hardly any target on the
-    wrong scale, and most of them on the right one.
+    The user may give targets on the scale of the fit, which the note then names. Intervals cover
+    hardly any target on the wrong scale, and most of them on the right one.
     """
     given = as_vector(y, len(lines["prediction"]), "y", "drawn")
     targets = given
@@ -223,7 +227,10 @@ def _targets(y: Any, lines: dict[str, FloatArray], frame: Any) -> tuple[FloatArr
     high = float(max(lines["lower"].max(), lines["upper"].max()))
     beyond = np.maximum(low - targets, targets - high)
     if len(targets) >= FEWEST and (beyond > FAR_AWAY * (high - low)).all():
-        fit = f", and the model was fitted to {scale}" if scale else ""
+        if scale:
+            fit = f", and the model was fitted to {scale}"
+        else:
+            fit = ""
         raise InputError(
             f"y runs from {given.min():.6g} to {given.max():.6g}, and the intervals from {low:.6g} to {high:.6g}{fit}. "
             "Expected targets in the units of the intervals, such as both in prices or both in logarithms."

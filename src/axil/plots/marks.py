@@ -69,7 +69,10 @@ def sign_bars(
     """
     palette = canvas.colours(ax)
     bar_colours = [palette.negative if value < 0 else palette.positive for value in values]
-    left = np.zeros(len(values)) if starts is None else starts
+    if starts is None:
+        left = np.zeros(len(values))
+    else:
+        left = starts
     bars = ax.barh(np.arange(len(values)), values, left=left, color=bar_colours, height=0.72)
     if rest is not None:
         grey = (*palette.ink[:3], 0.2)
@@ -108,8 +111,14 @@ def _write_numbers(
     has_right = not leftward.all()
     n_sides = int(has_left) + int(has_right)
     pad = share / (1 - n_sides * share) * ((high - low) or 1.0)
-    left_pad = pad if has_left else 0.02 * pad
-    right_pad = pad if has_right else 0.02 * pad
+    if has_left:
+        left_pad = pad
+    else:
+        left_pad = 0.02 * pad
+    if has_right:
+        right_pad = pad
+    else:
+        right_pad = 0.02 * pad
     ax.set_xlim(low - left_pad, high + right_pad)
 
 
@@ -123,7 +132,10 @@ def sign_points(
     """Plot positive points as blue circles, negative ones as orange triangles, and zeros small and grey."""
     palette = canvas.colours(ax)
     size = float(np.clip(6000 / max(len(x), 1), 5, 30))
-    alpha = 0.75 if len(x) <= MANY else 0.5
+    if len(x) <= MANY:
+        alpha = 0.75
+    else:
+        alpha = 0.5
     kinds = (
         (signs == 0, "0.7", ".", "zero", size / 2),
         (signs > 0, palette.positive, "o", names[0], size),

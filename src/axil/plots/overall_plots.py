@@ -32,20 +32,22 @@ def overall(
 ) -> Axes:
     """Plot the training rows, or groups of them, with the largest mean |weight| in the predictions of an explanation.
 
-    The mean is over the explained rows. A group's weight in a prediction is the sum over its rows, as in `Explanation.group`.
-    The title says which share of the mean ``sum |weight|`` the drawn rows or groups hold.
+    The mean is over the explained rows. A group's weight in a prediction is the sum over its rows,
+    as in `Explanation.group`. The title says which share of the mean ``sum |weight|`` the drawn
+    rows or groups hold.
 
     Parameters
     ----------
     explanation : Explanation
         Of as many predictions as you like.
     groups : str or sequence of length n_train, optional
-        A label for each training row: a year, a region, a source; or the name of a feature. Without them each row is by itself.
+        A label for each training row: a year, a region, a source; or the name of a feature. Without
+        them each row is by itself.
     k : int, default 15
         How many rows or groups to draw, the largest on top.
     by : "weight" or "contribution", optional
-        What to draw: weights, or weight × (target − mean target), what each row moves predictions by. Weights by default; of
-        pushes, which have no weights, contributions.
+        What to draw: weights, or weight × (target − mean target), what each row moves predictions
+        by. Weights by default; of pushes, which have no weights, contributions.
     swarm : bool, default False
         A point for each prediction instead of a bar for all; points right of 0 are positive.
     output : optional
@@ -104,7 +106,10 @@ def overall(
         title = f"Output {text(explanation.outputs[place])}\n{title}"
     if len(chosen) < len(sizes):
         total = sizes.sum()
-        share = sizes[chosen].sum() / total if total else 1.0
+        if total:
+            share = sizes[chosen].sum() / total
+        else:
+            share = 1.0
         title += f"\nThe {len(chosen)} largest hold {share:.0%} of the mean |{quantity}|"
     canvas.few_ticks(ax)
     return canvas.dress(ax, title, below, member, grid="x")
@@ -123,7 +128,10 @@ def _values(explanation: Explanation, by: str | None, k: int) -> tuple[Any, str]
             raise InputError("Pushes are contributions and have no weights; leave out by.")
         return _of_output(explanation.contributions, k), "contribution"
     weights = _of_output(explanation.weights, k)
-    quantity = "weight" if explanation.kind == "exact" else "derivative"
+    if explanation.kind == "exact":
+        quantity = "weight"
+    else:
+        quantity = "derivative"
     if by != "contribution":
         return weights, quantity
     targets = explanation.targets.reshape(len(explanation.targets), -1)[:, k]

@@ -44,16 +44,17 @@ def weights_against(
 ) -> Axes:
     """Plot the weights of one prediction against time or another column of the training data, a point per training row.
 
-    A dashed line marks the value of the explained row. If many rows share few values, such as years, points with the same value
-    stand side by side. Rows without a value are left out and counted. Dates with a time zone are shown in UTC.
+    A dashed line marks the value of the explained row. If many rows share few values, such as
+    years, points with the same value stand side by side. Rows without a value are left out and
+    counted. Dates with a time zone are shown in UTC.
 
     Parameters
     ----------
     source : Explanation or array of shape (n_train,)
         An explanation, or weights.
     values : str or sequence of length n_train
-        A column of the training data: the name of a feature of the explanation, or numbers, dates, or text of few kinds, as an
-        array or a column of any frame library.
+        A column of the training data: the name of a feature of the explanation, or numbers, dates,
+        or text of few kinds, as an array or a column of any frame library.
     query : int or label, default 0
         The prediction, by its position or by its label.
     output : optional
@@ -61,7 +62,8 @@ def weights_against(
     name : str, optional
         The name of the axis, if the column has none.
     own : number, date or text, optional
-        The explained row's own value. Known without it where ``values`` is a feature of the explanation.
+        The explained row's own value. Known without it where ``values`` is a feature of the
+        explanation.
     exact : bool, default True
         False where an array holds derivatives.
     ax : matplotlib axes, optional
@@ -164,7 +166,9 @@ def _position_of(own: Any, x: AnyArray, kinds: list[Any] | None) -> Any:
         raise InputError(
             f"own is {shown(own)}; expected a value as those of the training rows: a number or a date."
         )
-    return None if missing(place)[0] else place[0]
+    if missing(place)[0]:
+        return None
+    return place[0]
 
 
 def targets(
@@ -182,7 +186,10 @@ def targets(
     """
     prediction = one_prediction(source, query, output, None, exact)
     if (prediction.targets is None) == (targets is None):
-        reason = "none were found" if targets is None else "the source has its own"
+        if targets is None:
+            reason = "none were found"
+        else:
+            reason = "the source has its own"
         raise InputError(
             f"targets are to be given with an array of weights, and only then; {reason}."
         )

@@ -57,14 +57,18 @@ class Prediction:
         """The name of its weights."""
         if self.additive:
             return "contribution"
-        return "weight" if self.exact else "derivative"
+        if self.exact:
+            return "weight"
+        return "derivative"
 
     @property
     def long_name(self) -> str:
         """The description of its weights, where there is room for it."""
         if self.additive:
             return "contribution to the score"
-        return "weight" if self.exact else "derivative of the prediction by the target"
+        if self.exact:
+            return "weight"
+        return "derivative of the prediction by the target"
 
 
 def one_prediction(source: Any, query: Any, output: Any, labels: Any, exact: bool) -> Prediction:
@@ -95,13 +99,22 @@ def _of_explanation(explanation: Explanation, query: Any, output: Any, labels: A
     single = explanation[query_position(query, explanation.query_index)]
     k = _output_of(single, output)
     is_additive = single.kind == "additive"
-    weights = single.contributions if is_additive else single.weights
+    if is_additive:
+        weights = single.contributions
+    else:
+        weights = single.weights
     if weights.ndim == 3:
         weights = weights[:, k]
-    weights = weights.toarray()[0] if issparse(weights) else weights[0]
+    if issparse(weights):
+        weights = weights.toarray()[0]
+    else:
+        weights = weights[0]
     targets = single.targets.reshape(len(single.targets), -1)
     readable = single.scale.inverse(single.targets).reshape(targets.shape)
-    output_name = None if single.outputs is None else single.outputs[k]
+    if single.outputs is None:
+        output_name = None
+    else:
+        output_name = single.outputs[k]
     return Prediction(
         weights=weights,
         labels=single.index if labels is None else row_labels(labels, len(targets)),
@@ -129,10 +142,16 @@ def _output_of(single: Explanation, output: Any) -> int:
 def _of_frame(source: Any, query: Any, output: Any, labels: Any, exact: bool) -> Prediction:
     """Return one prediction of a tidy frame."""
     is_additive = says(source, notes.ADDITIVE)
-    weight_column = "contribution" if is_additive else "weight"
+    if is_additive:
+        weight_column = "contribution"
+    else:
+        weight_column = "weight"
     lines, name = one_query(source, query, output, ("row", weight_column))
     weights = numbers_in(lines, weight_column)
-    targets = numbers_in(lines, "target") if "target" in lines else None
+    if "target" in lines:
+        targets = numbers_in(lines, "target")
+    else:
+        targets = None
     scale = IDENTITY
     contributions = None
     contribution_column, scale_name = labelled(lines, "contribution")
@@ -233,7 +252,10 @@ def one_output(
     outputs = None
     if "output" in columns:
         outputs = np.array(_distinct(columns["output"]))
-    place = 0 if output is None else output_position(output, outputs)
+    if output is None:
+        place = 0
+    else:
+        place = output_position(output, outputs)
     if outputs is None:
         return columns, None
     return _where(columns, "output", outputs[place]), outputs[place]
@@ -284,7 +306,8 @@ def output_position(output: Any, outputs: AnyArray | None) -> int:
 def query_position(query: Any, labels: Any) -> int:
     """Return the position of a prediction.
 
-    A whole number is a position if it can be one, counted from the end if negative. Everything else is a label.
+    A whole number is a position if it can be one, counted from the end if negative. Everything else
+    is a label.
     """
     n = len(labels)
     if is_whole(query) and -n <= query < n:
@@ -293,7 +316,10 @@ def query_position(query: Any, labels: Any) -> int:
     if query is not None:
         places = [i for i, label in enumerate(labels) if _has_label(label, query)]
     if not places:
-        example = f", or a label such as {shown(text(labels[0]))}" if n else ""
+        if n:
+            example = f", or a label such as {shown(text(labels[0]))}"
+        else:
+            example = ""
         raise InputError(
             f"query is {shown(query)}; expected a position from 0 to {n - 1}{example}: there are {n} to choose from."
         )
@@ -316,7 +342,10 @@ def _has_label(label: object, query: object) -> bool:
 
 def one_row(source: Any, position: int, what: str, name: str = "query") -> FloatArray:
     """Return an array (n,) itself, or the row of an array (m, n) at this position, which the user calls ``name``."""
-    dense = source.toarray() if issparse(source) else source
+    if issparse(source):
+        dense = source.toarray()
+    else:
+        dense = source
     array = as_numbers(dense, "What to draw", f"{EXPECTED} (n,) or (m, n)")
     if array.ndim not in (1, 2):
         raise InputError(

@@ -58,24 +58,27 @@ def waterfall(
 ) -> Axes:
     """Plot one prediction step by step: from a start over the k largest contributions and all others to its value.
 
-    Each step is ``w_j (y_j - reference)``. The start is ``intercept + reference * sum w``, which the model would predict if all
-    targets were at the reference. The sum is the prediction for every reference. The mean target shows best which rows raise
-    the prediction and which rows lower it.
+    Each step is ``w_j (y_j - reference)``. The start is ``intercept + reference * sum w``, which
+    the model would predict if all targets were at the reference. The sum is the prediction for
+    every reference. The mean target shows best which rows raise the prediction and which rows lower
+    it.
 
-    For a model fitted to logarithms the steps are factors, and the levels are in the targets' own units on a logarithmic axis.
-    For other transformed targets all numbers are on the scale of the fit, which the labels name. ``intercept``, ``prediction``
-    and ``reference`` are always on that scale, as ``explanation.targets.mean()`` is.
+    For a model fitted to logarithms the steps are factors, and the levels are in the targets' own
+    units on a logarithmic axis. For other transformed targets all numbers are on the scale of the
+    fit, which the labels name. ``intercept``, ``prediction`` and ``reference`` are always on that
+    scale, as ``explanation.targets.mean()`` is.
 
     Parameters
     ----------
     source : Explanation, Comparison, frame or array of shape (n_train,)
-        An explanation; what `axil.compare` returned, whose steps are the parts of a change, from the old model to the new one; a
-        frame of `top`, with the ``prediction`` and, if it is known, the ``intercept``; or contributions, with
-        the ``intercept`` if there is one.
+        An explanation; what `axil.compare` returned, whose steps are the parts of a change, from
+        the old model to the new one; a frame of `top`, with the ``prediction`` and, if it is known,
+        the ``intercept``; or contributions, with the ``intercept`` if there is one.
     k : int, default 10
         How many training rows have a step of their own.
     query : int or label, default 0
-        The prediction, by its position or by its label. A whole number that is a position is one; any other is a label.
+        The prediction, by its position or by its label. A whole number that is a position is one;
+        any other is a label.
     output : optional
         The name of one of several outputs; by default the class that is predicted.
     labels : sequence of length n_train, optional
@@ -83,8 +86,9 @@ def waterfall(
     intercept, prediction : float, optional
         For frames and arrays, which do not hold them.
     reference : "mean" or float, default "mean"
-        The level that targets count from: their mean, or a number; 0 for plain contributions, from the intercept. Frames and
-        arrays, which do not hold the weights of all rows, and pushes, which are not multiples of targets, count from none.
+        The level that targets count from: their mean, or a number; 0 for plain contributions, from
+        the intercept. Frames and arrays, which do not hold the weights of all rows, and pushes,
+        which are not multiples of targets, count from none.
     exact : bool, default True
         False where a frame or an array holds derivatives.
     ax : matplotlib axes, optional
@@ -194,7 +198,10 @@ def running(prediction: Prediction, reference: float | None) -> str:
     """Return the name of an axis of cumulative contributions: a sum, or for logarithms a product."""
     if prediction.scale.is_log:
         shift = prediction.scale.shift
-        factor = f"{shift:g} + target" if shift else "target"
+        if shift:
+            factor = f"{shift:g} + target"
+        else:
+            factor = "target"
         if reference is not None:
             factor += f" / {level(reference, prediction.scale)}"
         if " " in factor:
@@ -251,7 +258,10 @@ def _steps(
     """Return the k largest contributions and one step for all others."""
     start = intercept or 0.0
     has_unknown_intercept = intercept is None and not explained.complete
-    first = "start" if has_unknown_intercept else "intercept"
+    if has_unknown_intercept:
+        first = "start"
+    else:
+        first = "intercept"
     if reference is not None:
         start += float(reference * explained.weights.sum())
         first = f"all targets at {level(reference, explained.scale)}"
@@ -261,7 +271,10 @@ def _steps(
     n_others = len(contributions) - len(chosen)
     if explained.complete and not n_others:
         return Steps(start, first, names, values, has_rest=False)
-    end = start + float(contributions.sum()) if prediction is None else float(prediction)
+    if prediction is None:
+        end = start + float(contributions.sum())
+    else:
+        end = float(prediction)
     rest_name = "all other rows"
     if explained.complete:
         rest_name = f"{n_others:,} other row{'s' * (n_others > 1)}"
@@ -284,7 +297,10 @@ def _draw_steps(ax: Axes, steps: Steps, scale: TargetScale) -> None:
         last = scale.label(last)
     texts[0] = f"\u2002{level(ends[0], scale)}"  # a space for the mark
     texts[-1] = f"\u2002{level(ends[-1], scale)}"
-    rest = n if steps.has_rest else None
+    if steps.has_rest:
+        rest = n
+    else:
+        rest = None
     marks.sign_bars(ax, [steps.first, *steps.names, last], values, ends - values, rest, texts)
     ax.plot(ends[[0, n + 1]], [0, n + 1], "D", color=canvas.colours(ax).ink, markersize=5)
     tops = np.arange(n + 1)

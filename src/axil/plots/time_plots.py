@@ -53,8 +53,8 @@ def timeline(
     For an `axil.forecast` there is a curve for each horizon, which ends at its forecast. The dates are the forecast's own, and
     ``query`` is one of its series, by name or position.
 
-    For a model fitted to logarithms the levels are in the targets' own units. For other transformed targets they are on the
-    scale of the fit, which the label names.
+    For a model fitted to logarithms the levels are in the targets' own units. For other transformed
+    targets they are on the scale of the fit, which the label names.
     """
     if isinstance(source, Forecast):
         explanation, predictions, dates = _horizons(source, query, dates)
@@ -105,7 +105,10 @@ def _horizons(
     names = forecast.series[0]
     explanation = forecast.explain()
     k = query_position(series, names)
-    scale = TargetScale("log", np.exp, base=np.e) if forecast.is_log else IDENTITY
+    if forecast.is_log:
+        scale = TargetScale("log", np.exp, base=np.e)
+    else:
+        scale = IDENTITY
     predictions = []
     for t in range(n_horizons):
         prediction = one_prediction(explanation, k * n_horizons + t, None, None, True)
@@ -142,7 +145,10 @@ def _curve(prediction: Prediction, line: Line) -> tuple[AnyArray, FloatArray]:
 
 def _draw_line(ax: Axes, prediction: Prediction, line: Line, reference: float | None) -> None:
     """Plot the levels in steps between two marks: the start and the prediction."""
-    start_name = "base" if prediction.additive else "intercept"
+    if prediction.additive:
+        start_name = "base"
+    else:
+        start_name = "intercept"
     if reference:
         start_name = f"all targets at {level(reference, prediction.scale)}"
     end_name = f"prediction {level(float(line.levels[-1]), prediction.scale)}"

@@ -50,7 +50,8 @@ class Allowed:
         assert self.residuals is not None
         name = tuple(map(tuple, output_groups))
         if name not in self.kept:
-            ones, own = np.ones((len(self.residuals), 1)), self.residuals
+            ones = np.ones((len(self.residuals), 1))
+            own = self.residuals
             self.kept[name] = [
                 np.concatenate([ones, own[:, list(outputs)]], axis=1) for outputs in output_groups
             ]
@@ -59,13 +60,17 @@ class Allowed:
     @property
     def n(self) -> int | None:
         """How many rows are allowed; None for all."""
-        return None if self.among is None else len(self.among)
+        if self.among is None:
+            return None
+        return len(self.among)
 
 
 def packed(masks: Iterable[BoolArray], n_rows: int) -> NDArray[np.uint8]:
     """(n, rows / 8): masks of rows, one for each query, as bits."""
     found = [np.packbits(mask) for mask in masks]
-    return np.stack(found) if found else np.zeros((0, -(-n_rows // 8)), dtype=np.uint8)
+    if found:
+        return np.stack(found)
+    return np.zeros((0, -(-n_rows // 8)), dtype=np.uint8)
 
 
 @dataclass(frozen=True)
@@ -156,10 +161,13 @@ class Choice(Reduction[Compared]):
         if allowed.residuals is not None:
             residual = allowed.residuals[rows, np.arange(rows.shape[1])[:, None]]
             best = replace(best, columns=best.columns | {"residual": residual})
-        n_allowed = n_rows if allowed.n is None else allowed.n
+        if allowed.n is None:
+            n_allowed = n_rows
+        else:
+            n_allowed = allowed.n
         return Compared(best.made, best.intercepts, best, n_allowed, *sums)
 
-    # -- rows by their leaves, or of one side -----------------------------------------------------------------------------
+    # -- rows by their leaves, or of one side ------------------------------------------------------
 
     def _of_some(self, shard: Shard, effects: Effects, allowed: Allowed) -> Compared:
         """The rows are chosen first; then effects are read once for all of them."""
@@ -183,7 +191,8 @@ class Choice(Reduction[Compared]):
         walked = isinstance(
             effects, BlockEffects
         )  # else sums have an order that the other queries do not change
-        made = made if walked else effects.made()
+        if not walked:
+            made = effects.made()
         for output, one in enumerate(found):
             one.values = numbers[:, output]
         best = best_of(shard, found, self.k, made, effects.intercepts, effects.factors)
@@ -191,7 +200,10 @@ class Choice(Reduction[Compared]):
         best = replace(best, size=ranks, columns=columns)
         none = np.zeros_like(made)
         read = walked and allowed.residuals is None
-        sums = (sizes, none, none) if read else self._sums(effects, allowed)
+        if read:
+            sums = (sizes, none, none)
+        else:
+            sums = self._sums(effects, allowed)
         return self._compared(best, rows, allowed, n_rows, sums)
 
     def _alike(self, effects: Effects) -> SharedLeaves:
@@ -200,7 +212,10 @@ class Choice(Reduction[Compared]):
 
     def _numbers(self, effects: Effects) -> Iterator[tuple[Sequence[int], int, Any]]:
         """Outputs, first row, and numbers (n, rows) that rows are ranked by: shares of leaves, those of one side, or effects."""
-        alike = self._alike(effects) if self.by_leaves else None
+        if self.by_leaves:
+            alike = self._alike(effects)
+        else:
+            alike = None
         if self.sides is None:
             if alike is None:
                 yield from ((outputs, first, block.T) for outputs, first, block in effects.parts())
@@ -212,7 +227,10 @@ class Choice(Reduction[Compared]):
         sides = self.sides[effects.first : effects.first + effects.n]
         for outputs, first, block in effects.parts():
             dense = np.asarray(block.T.toarray() if issparse(block) else host(block.T))
-            near = None if alike is None else alike.block(first, dense.shape[1])
+            if alike is None:
+                near = None
+            else:
+                near = alike.block(first, dense.shape[1])
             for output in outputs:
                 signed = dense * sides[:, output, None]
                 if self.of_class and effects.factors is not None:
@@ -230,7 +248,8 @@ class Choice(Reduction[Compared]):
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """(n, K) each: sums of |effect|, of effects, and of effect * residual."""
         n_rows, n_outputs = effects.shape
-        ones, none = np.ones((n_rows, 1)), np.zeros((effects.n, n_outputs))
+        ones = np.ones((n_rows, 1))
+        none = np.zeros((effects.n, n_outputs))
         if not n_rows:
             return none, none, none
         output_groups = effects.output_groups
@@ -246,7 +265,7 @@ class Choice(Reduction[Compared]):
         )
         return sizes, weights, np.concatenate([own[:, 1:] for own in sums], axis=1)
 
-    # -- rows -----------------------------------------------------------------------------------------------------------
+    # -- rows --------------------------------------------------------------------------------------
 
     def _chosen(self, effects: Effects, allowed: Allowed) -> list[Largest]:
         """The rows to list, for each output, with the numbers that they are ranked by; free places have row -1."""
@@ -255,7 +274,10 @@ class Choice(Reduction[Compared]):
         candidates: list[list[tuple[FloatArray, NDArray[np.int64]]]] = [
             [] for _ in range(n_outputs)
         ]
-        rule = replace(self, positive=True) if self.by_leaves or self.sides is not None else self
+        if self.by_leaves or self.sides is not None:
+            rule = replace(self, positive=True)
+        else:
+            rule = self
         for outputs, first, numbers in self._numbers(effects) if n_rows else ():
             own = rule.listed(numbers, first, allowed, effects.first)
             for output in outputs:
@@ -275,17 +297,20 @@ class Choice(Reduction[Compared]):
         if allowed.among is not None:
             inside = allowed.among[(allowed.among >= first) & (allowed.among < first + n_rows)]
             among = inside - first
-        codes = (
-            allowed.codes[first : first + n_rows]
-            if self.distinct and allowed.codes is not None
-            else None
-        )
+        if self.distinct and allowed.codes is not None:
+            codes = allowed.codes[first : first + n_rows]
+        else:
+            codes = None
         if self.ranges is None and allowed.by_query is None:
             values, rows = self._rows(numbers, among, codes)
         else:
-            values, rows = np.zeros((n, self.k)), np.full((n, self.k), -1, dtype=np.int64)
+            values = np.zeros((n, self.k))
+            rows = np.full((n, self.k), -1, dtype=np.int64)
             for some, near in self._near(allowed, first, n_rows, query, n):
-                both = near if among is None else np.intersect1d(near, among, assume_unique=True)
+                if among is None:
+                    both = near
+                else:
+                    both = np.intersect1d(near, among, assume_unique=True)
                 if len(both):
                     own = self._rows(numbers[some], both, codes)
                     values[some, : own[0].shape[1]], rows[some, : own[1].shape[1]] = own
@@ -301,7 +326,8 @@ class Choice(Reduction[Compared]):
             which = np.unique(ends, axis=1, return_inverse=True)[1].ravel()
         for group in np.unique(which):
             some = np.flatnonzero(which == group)
-            at, inside = query + some[0], np.ones(n_rows, dtype=bool)
+            at = query + some[0]
+            inside = np.ones(n_rows, dtype=bool)
             if self.ranges is not None:
                 assert allowed.values is not None
                 values, (lowest, highest) = (
@@ -321,18 +347,24 @@ class Choice(Reduction[Compared]):
         """Values and positions (n, k) of the rows to list among these, from numbers (n, rows)."""
         if among is not None:
             numbers = numbers[:, among]
-            codes = None if codes is None else codes[among]
+            if codes is None:
+                codes = None
+            else:
+                codes = codes[among]
         if self.positive:
-            numbers = (
-                numbers.maximum(0.0).tocsr() if issparse(numbers) else np.maximum(numbers, 0.0)
-            )
+            if issparse(numbers):
+                numbers = numbers.maximum(0.0).tocsr()
+            else:
+                numbers = np.maximum(numbers, 0.0)
         k = min(self.k, numbers.shape[1])
         if codes is None:
             one = Largest.of(numbers, k, n_threads=self.n_threads)
-            values, rows = one.values, one.rows
+            values = one.values
+            rows = one.rows
         else:
             values, rows = _distinct(numbers, k, codes, self.n_threads)
-        rows = rows if among is None else np.where(rows < 0, -1, among[rows])
+        if among is not None:
+            rows = np.where(rows < 0, -1, among[rows])
         return values, np.where(values > 0, rows, -1) if self.positive else rows
 
 
@@ -341,17 +373,21 @@ def _distinct(
 ) -> tuple[FloatArray, NDArray[np.int64]]:
     """The largest of each number of a label. More rows are read until every prediction has k of them."""
     n, n_rows = numbers.shape
-    values, rows = np.zeros((n, k)), np.full((n, k), -1, dtype=np.int64)
-    left, size = np.arange(n), min(2 * k, n_rows)
+    values = np.zeros((n, k))
+    rows = np.full((n, k), -1, dtype=np.int64)
+    left = np.arange(n)
+    size = min(2 * k, n_rows)
     while len(left):
-        found, short = Largest.of(numbers[left], size, n_threads=n_threads), []
+        found = Largest.of(numbers[left], size, n_threads=n_threads)
+        short = []
         for i, own, at in zip(left, found.values, found.rows):
             first = np.sort(np.unique(codes[at], return_index=True)[1])[:k]
             if len(first) < k and size < n_rows:
                 short.append(i)
             else:
                 values[i, : len(first)], rows[i, : len(first)] = own[first], at[first]
-        left, size = np.array(short, dtype=np.intp), min(MORE * size, n_rows)
+        left = np.array(short, dtype=np.intp)
+        size = min(MORE * size, n_rows)
     return values, rows
 
 
@@ -372,11 +408,10 @@ def _merged(
             np.take_along_axis(each, order, axis=1) for each in (values, rows, size)
         )
     free = size < 0
-    values, rows = np.where(free, 0.0, values)[:, :k], np.where(free, -1, rows)[:, :k]
+    values = np.where(free, 0.0, values)[:, :k]
+    rows = np.where(free, -1, rows)[:, :k]
     missing = k - values.shape[1]
     if missing > 0:
-        values, rows = (
-            np.pad(values, ((0, 0), (0, missing))),
-            np.pad(rows, ((0, 0), (0, missing)), constant_values=-1),
-        )
+        values = np.pad(values, ((0, 0), (0, missing)))
+        rows = np.pad(rows, ((0, 0), (0, missing)), constant_values=-1)
     return values, rows

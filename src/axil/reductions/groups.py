@@ -49,7 +49,10 @@ class Groups(Reduction[Grouped]):
     def of(self, shard: Shard, effects: Effects, column: Any) -> Grouped:
         codes, groups = column
         known = effects.by_group(codes, len(groups))
-        sums, contributions = _summed(effects, codes, len(groups)) if known is None else known
+        if known is None:
+            sums, contributions = _summed(effects, codes, len(groups))
+        else:
+            sums, contributions = known
         return Grouped(contributions.sum(axis=2), effects.intercepts, groups, sums, contributions)
 
 
@@ -58,8 +61,12 @@ def _summed(effects: Effects, codes: IntArray, n_groups: int) -> tuple[FloatArra
     sums, contributions = np.zeros((2, effects.n, effects.shape[1], n_groups))
     for outputs, first, block in effects.parts():
         n_rows = block.shape[0]
-        own, ends = slice(first, first + n_rows), np.arange(n_rows + 1)
-        rows = block if issparse(block) else host(block)
+        own = slice(first, first + n_rows)
+        ends = np.arange(n_rows + 1)
+        if issparse(block):
+            rows = block
+        else:
+            rows = host(block)
         plain = None
         for output in outputs:
             if plain is None:

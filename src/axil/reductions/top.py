@@ -23,7 +23,8 @@ class Best(Found):
     """The k largest effects on each prediction, the largest first, equal ones in the order of the rows."""
 
     k: int
-    #: (n, K, k') the number that rows are ranked by, from 0 up; -1: a free place. k' <= k where rows are few
+    #: (n, K, k') the number that rows are ranked by, from 0 up; -1: a free place. k' <= k where
+    #: rows are few
     size: FloatArray
     #: (n, K, k') each: position, row, effect, contribution, target, and what the question adds
     columns: dict[str, NDArray[Any]]
@@ -43,7 +44,8 @@ class Best(Found):
                 _repeated(np.take_along_axis(columns["key"], order, axis=2)), -1.0, _by(order, size)
             )
             again = np.argsort(-size, axis=2, kind="stable")[:, :, : self.k]
-            size, order = _by(again, size), _by(again, order)
+            size = _by(again, size)
+            order = _by(again, order)
         else:
             order = order[:, :, : self.k]
             size = _by(order, size)
@@ -118,17 +120,19 @@ class TopRows(Reduction[Best]):
     n_threads: int = 1
 
     def of(self, shard: Shard, effects: Effects, column: Any) -> Best:
-        scales = (
-            column if column is not None else effects.factors if self.by == "contribution" else None
-        )
+        if column is not None:
+            scales = column
+        elif self.by == "contribution":
+            scales = effects.factors
+        else:
+            scales = None
         largest = collectors(
             effects, self.k, self.n_threads, scales, n_queries=self.n_queries, room=self.room
         )
-        made = (
-            effects.largest(largest)
-            if effects.shape[0]
-            else np.zeros((effects.n, effects.shape[1]))
-        )
+        if effects.shape[0]:
+            made = effects.largest(largest)
+        else:
+            made = np.zeros((effects.n, effects.shape[1]))
         return best_of(shard, largest, self.k, made, effects.intercepts, effects.factors)
 
 
@@ -163,11 +167,18 @@ class Ranked(Reduction[Ranking]):
     n_threads: int = 1
 
     def of(self, shard: Shard, effects: Effects, column: Any) -> Ranking:
-        clips: list[Any] = [np.fmax, np.fmin] if self.same_sign else [_known]
+        if self.same_sign:
+            clips: list[Any] = [np.fmax, np.fmin]
+        else:
+            clips = [_known]
         largest = [collectors(effects, self.k, self.n_threads) for _ in clips]
-        made, unranked = np.zeros((effects.n, effects.shape[1])), 0
+        made = np.zeros((effects.n, effects.shape[1]))
+        unranked = 0
         for outputs, first, block in effects.parts():
-            numbers = block.data if issparse(block) else block
+            if issparse(block):
+                numbers = block.data
+            else:
+                numbers = block
             unranked += int(np.isnan(numbers).sum())
             add_made(made, effects.factors, outputs, first, block)
             for clip, side in zip(clips, largest):

@@ -32,7 +32,9 @@ class Gathered(Found):
 
     def by_output(self, n_outputs: int) -> list[Any]:
         """The effects (n, rows) of each output."""
-        return self.parts * n_outputs if len(self.parts) == 1 else self.parts
+        if len(self.parts) == 1:
+            return self.parts * n_outputs
+        return self.parts
 
     def __len__(self) -> int:
         return len(self.made)
@@ -40,7 +42,10 @@ class Gathered(Found):
 
 def joined(batches: Iterator[Gathered], n: int) -> Gathered:
     """The effects of n queries in batches, one below the other; dense ones are put in their place as they come."""
-    made, intercepts, parts, done = [], [], list[Any](), 0
+    made = []
+    intercepts = []
+    parts = list[Any]()
+    done = 0
     while done < n:
         one = next(batches)
         if len(one) == n:
@@ -69,14 +74,24 @@ class Whole(Reduction[Gathered]):
     is_large: ClassVar[bool] = True
 
     def of(self, shard: Shard, effects: Effects, column: Any) -> Gathered:
-        once = Once(effects, sizes=False) if isinstance(effects, BlockEffects) else None
-        known = effects.sparse() if self.sparse else None
-        parts: list[Any] = (
-            (once or effects).dense() if known is None or len(known) > 1 else [known[0][1]]
-        )
+        if isinstance(effects, BlockEffects):
+            once = Once(effects, sizes=False)
+        else:
+            once = None
+        if self.sparse:
+            known = effects.sparse()
+        else:
+            known = None
+        if known is None or len(known) > 1:
+            parts: list[Any] = (once or effects).dense()
+        else:
+            parts = [known[0][1]]
         if self.sparse and len(parts) == 1:
             parts = [csr_array(parts[0])]
         made = np.zeros((effects.n, effects.shape[1]))
         if self.adds_up:
-            made = effects.made() if once is None else once.total
+            if once is None:
+                made = effects.made()
+            else:
+                made = once.total
         return Gathered(made, effects.intercepts, parts)

@@ -1,7 +1,8 @@
 """The proof that a fitted model and its training data belong together; its result is a `ExactModel`.
 
-First every leaf value, computed from the residuals that the library saw, is compared with the model's own; a disagreement
-shows where it arises. Then the linear map alone is run over the targets in float64 and must arrive at the predictions.
+First every leaf value, computed from the residuals that the library saw, is compared with the
+model's own; a disagreement shows where it arises. Then the linear map alone is run over the targets
+in float64 and must arrive at the predictions.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ from axil.weights.engine import Engine
 from axil.weights.forest import Forest, is_forest
 from axil.weights.smoother import Smoother
 
-# How many times further than on one set of rows a solver may be off on another, or with another seed (measured: up to 8).
+# How many times further than on one set of rows a solver may be off on another, or with another
+# seed (measured: up to 8).
 SPREAD = 10
 
 
@@ -72,9 +74,18 @@ def build(
 
 def _fit_rows(rows: TrainingRows) -> TrainingRows:
     """Return read-only copies of what the rows counted with, without their features."""
-    weights = None if rows.weights is None else owned(rows.weights)
-    offsets = None if rows.offsets is None else owned(rows.offsets)
-    bags = None if rows.bags is None else owned(compact(rows.bags))
+    if rows.weights is None:
+        weights = None
+    else:
+        weights = owned(rows.weights)
+    if rows.offsets is None:
+        offsets = None
+    else:
+        offsets = owned(rows.offsets)
+    if rows.bags is None:
+        bags = None
+    else:
+        bags = owned(compact(rows.bags))
     return TrainingRows(None, rows.targets, weights, offsets, bags)
 
 
@@ -87,7 +98,10 @@ def _prove(
         raise model.refused_draws
     if model.fitted_rows is not None and model.fitted_rows != n_rows:
         refuse_rows(model, n_rows, model.fitted_rows)
-    weights = None if rows.weights is None else round_to(model.precision, rows.weights)
+    if rows.weights is None:
+        weights = None
+    else:
+        weights = round_to(model.precision, rows.weights)
     rows = replace(rows, targets=round_to(model.precision, rows.targets), weights=weights)
     if model.form in (Form.SUM, Form.RESIDUAL):
         if rows.offsets is not None or rows.bags is not None:
@@ -114,7 +128,8 @@ def _prove_smoother(
     model: SmootherModel, rows: TrainingRows, check: bool
 ) -> tuple[list[Engine], Verification | None]:
     """Solve for the smoother again, without the targets, and compare what it makes of them with the predictions."""
-    X, targets = rows.X, rows.targets
+    X = rows.X
+    targets = rows.targets
     weights = model.row_weights(targets, rows.weights)
     if check:
         model.check_kept(X, targets, weights)
@@ -194,17 +209,23 @@ def walked_trees(
 ) -> Iterable[tuple[BoostedFit, slice, Walked]]:
     """The trees with the weights and draws of the rows, the outputs that they serve, and the walk of the rows through them.
 
-    Where an adapter ``settles`` by the leaf totals, it is asked for its trees again: what it settles has no part in the walk.
+    Where an adapter ``settles`` by the leaf totals, it is asked for its trees again: what it
+    settles has no part in the walk.
     """
-    fitted, targets = adapter.trees(rows), _filled(adapter, rows.targets)
+    fitted = adapter.trees(rows)
+    targets = _filled(adapter, rows.targets)
     leaves = training_leaves(adapter, rows, all_n_leaves(fitted), limits, fitted[0].placement)
     outputs = output_groups(len(fitted))
     walks: list[Walked] = []
     for trees, output in zip(fitted, outputs):
-        own_leaves = (
-            leaves if trees.columns is None else own_leaves_of(leaves, trees.columns, limits.budget)
-        )
-        own_offsets = None if rows.offsets is None else rows.offsets[:, output]
+        if trees.columns is None:
+            own_leaves = leaves
+        else:
+            own_leaves = own_leaves_of(leaves, trees.columns, limits.budget)
+        if rows.offsets is None:
+            own_offsets = None
+        else:
+            own_offsets = rows.offsets[:, output]
         own = with_rows(trees, rows.weights, rows.bags)
         walks.append(walk(adapter, own, own_leaves, targets[:, output], own_offsets, limits))
     if adapter.settles:
@@ -215,7 +236,9 @@ def walked_trees(
 
 def _filled(model: Model, targets: FloatArray) -> FloatArray:
     """The targets, with zeros in the place of those that are missing: their rows weigh nothing in these outputs."""
-    return np.nan_to_num(targets) if model.missing_targets else targets
+    if model.missing_targets:
+        return np.nan_to_num(targets)
+    return targets
 
 
 def _require_stable(adapter: Adapter, extent: Extent, error: float) -> None:
@@ -232,22 +255,28 @@ def _require_stable(adapter: Adapter, extent: Extent, error: float) -> None:
 
 def with_rows(trees: BoostedFit, weights: FloatArray | None, bags: FloatArray | None) -> BoostedFit:
     """The trees with the weights that rows counted with, 0 for those held out, and the draws, where they were recorded."""
-    counted = weights if trees.row_weights is None else trees.row_weights
+    if trees.row_weights is None:
+        counted = weights
+    else:
+        counted = trees.row_weights
     if trees.held_out is not None:
         counted = np.where(trees.held_out, 0.0, 1.0 if counted is None else counted)
     sampler = trees.sampler
     if bags is not None:
         based = trees.based
-        own_bags = bags if trees.columns is None else bags[:, trees.columns[based:] - based]
+        if trees.columns is None:
+            own_bags = bags
+        else:
+            own_bags = bags[:, trees.columns[based:] - based]
         sampler = RecordedBags(own_bags, len(trees.n_leaves) - based)
     return replace(trees, row_weights=counted, sampler=sampler)
 
 
 def tree_engine(structure: Structure, limits: Limits) -> Engine:
     """The engine for a structure: an inverted index for forests, sweeps and the leaf matrix for all others."""
-    return (
-        Forest(structure) if is_forest(structure) else BoostedTrees(structure, backend_of(limits))
-    )
+    if is_forest(structure):
+        return Forest(structure)
+    return BoostedTrees(structure, backend_of(limits))
 
 
 def own_leaves_of(

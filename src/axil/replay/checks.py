@@ -24,9 +24,11 @@ from axil.replay.walk import leaf_totals
 from axil.structure import NodeRule, Nodes, RowTotals
 from axil.weights.inherited import inheriting
 
-CHECKED_ROWS = 1000  # training rows whose prediction is asked of the library; all others are summed from its leaves
+# training rows whose prediction is asked of the library; all others are summed from its leaves
+CHECKED_ROWS = 1000
 COMPARED_ROWS = 1 << 16  # whose errors are held at a time
-# Of a leaf's sum of weights, in some libraries in single precision, relative to the sum over all rows
+# Of a leaf's sum of weights, in some libraries in single precision, relative to the sum over all
+# rows
 WEIGHT_SLACK = 1e-7
 MEAN_SLACK = 8  # roundings of the largest target that a mean, as a library keeps it, may be off by
 FAR_OFF = (
@@ -45,11 +47,13 @@ class Verification:
     n_rows: int
     n_trees: int
     max_error: float  #: of the predictions of the training rows
-    #: of the leaf values, each replayed from the model's own state before its tree; of pushes relative to the largest of them
+    #: of the leaf values, each replayed from the model's own state before its tree; of pushes
+    #: relative to the largest of them
     leaf_error: float
     tolerance: float  #: what max_error had to stay within
     scale: float  #: the largest |prediction|
-    rounding: float = 0.0  #: what rounding targets and offsets, if they are far larger, may add to an error, absolute
+    #: what rounding targets and offsets, if they are far larger, may add to an error, absolute
+    rounding: float = 0.0
     compared: list[str] = field(
         default_factory=list
     )  #: what the model records of its leaves and was found equal
@@ -61,7 +65,8 @@ class Verification:
     held: Held | None = (
         None  #: the pattern that is held fixed besides the splits; None where there is none
     )
-    #: further findings by name: the loss of boosted trees, how far an optimum is from a stationary point
+    #: further findings by name: the loss of boosted trees, how far an optimum is from a stationary
+    #: point
     details: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -76,18 +81,20 @@ class Verification:
         """A title and lines of a name and what was found."""
         pushed = "loss" in self.details
         within = f"within {self.max_error:.1e} (allowed {self.tolerance:.0e})"
-        predictions = (
-            ("scores", f"{within}, added up as the library adds them")
-            if pushed
-            else ("predictions", within)
-        )
+        if pushed:
+            predictions = ("scores", f"{within}, added up as the library adds them")
+        else:
+            predictions = ("predictions", within)
         rows = counted(self.n_rows, "training row")
         details = [
             (name, f"{found:.1e}" if isinstance(found, float) else str(found))
             for name, found in self.details.items()
         ]
         if not self.n_trees:
-            kind = "an optimum" if details else "a linear smoother"
+            if details:
+                kind = "an optimum"
+            else:
+                kind = "a linear smoother"
             return f"axil.Verification: {kind} of {rows}", [predictions, *details]
         return f"axil.Verification: {counted(self.n_trees, 'tree')} replayed on {rows}", [
             (
@@ -152,7 +159,10 @@ class Extent(RowTotals):
 
     def rounding(self, model: Model, base: FloatArray | None) -> float:
         """The error of a prediction that rounded targets, offsets and a constant base (K,) may cause: scores go through them."""
-        start = 0.0 if base is None else largest_size(base)
+        if base is None:
+            start = 0.0
+        else:
+            start = largest_size(base)
         return (
             MEAN_SLACK
             * float(np.finfo(model.precision).eps)
@@ -206,12 +216,14 @@ def verified(
         scale,
         rounding,
     )
-    drawn = (
-        []
-        if trees.sampler is None or isinstance(trees.sampler, RecordedBags)
-        else [trees.sampler.name]
-    )
-    drawn += [] if trees.held_out is None else ["the rows held out for early stopping"]
+    if trees.sampler is None or isinstance(trees.sampler, RecordedBags):
+        drawn = []
+    else:
+        drawn = [trees.sampler.name]
+    if trees.held_out is None:
+        drawn += []
+    else:
+        drawn += ["the rows held out for early stopping"]
     return Verification(*found, compared, walked.recovered, " and ".join(drawn), held)
 
 
@@ -356,7 +368,8 @@ def check_nodes(adapter: Adapter, trees: BoostedFit, walked: Replay, scale: floa
         return
     bent = inheriting(s).regularisation
     assert isinstance(bent, NodeRule)
-    nodes, sizes = rule.nodes, np.diff(rule.nodes.starts)
+    nodes = rule.nodes
+    sizes = np.diff(rule.nodes.starts)
     found = (
         np.repeat(s.final, sizes)
         * bent.node_values(walked.sums[:, 0], walked.drawn_weights).bounded
@@ -467,7 +480,8 @@ def compare(
 ) -> None:
     """Raise for the first leaf where ``found`` and ``expected`` are further apart than ``slack``.
 
-    A refusal that explains why just these trees disagree comes first. ``hidden`` is added to both numbers as they are printed.
+    A refusal that explains why just these trees disagree comes first. ``hidden`` is added to both
+    numbers as they are printed.
     """
     apart = np.flatnonzero(~(np.abs(found - expected) <= slack))
     if len(apart):

@@ -53,15 +53,17 @@ ESTIMATED_COUNTS = (
     "which the model does not keep. Without some rows they are estimated by weight, as far off as with all rows: "
     "deletions are close, not exact. For exact ones fit with path_smooth=0, or without sample_weight and GOSS."
 )
-LIMITED = 16  # the part of the user's own limit that the leaf matrix may take: batches of queries take the rest
+# the part of the user's own limit that the leaf matrix may take: batches of queries take the rest
+LIMITED = 16
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ExactModel(Refittable):
     """A fitted model, its training rows, and the engines that make its predictions of their targets.
 
-    Nothing in it changes. `prepared` and `ready` give another one, which shares what is kept. Only they choose how queries are
-    answered, so no batch of a request is answered in another way than the others.
+    Nothing in it changes. `prepared` and `ready` give another one, which shares what is kept. Only
+    they choose how queries are answered, so no batch of a request is answered in another way than
+    the others.
     """
 
     adapter: Model
@@ -84,7 +86,10 @@ class ExactModel(Refittable):
 
     def on(self, fitted: FittedTargets) -> ExactModel:
         """This model, proven on the scale of the fit, with the targets on both scales."""
-        seen = None if fitted.scale.is_identity else frozen(fitted.shown)
+        if fitted.scale.is_identity:
+            seen = None
+        else:
+            seen = frozen(fitted.shown)
         return replace(self, scale=fitted.scale, seen=seen)
 
     @cached_property
@@ -96,7 +101,9 @@ class ExactModel(Refittable):
 
     def own_refusals(self) -> dict[str, Refusal]:
         refused = super().own_refusals()
-        return refused if self.missing is None else refused | MISSING_TARGETS
+        if self.missing is None:
+            return refused
+        return refused | MISSING_TARGETS
 
     @property
     def missing(self) -> BoolArray | None:
@@ -104,7 +111,9 @@ class ExactModel(Refittable):
         if not self.adapter.missing_targets or len(self.engines) < self.targets.shape[1]:
             return None
         weights = [engine.structure.row_weights for engine in self.engines]
-        return None if weights[0] is None else np.stack([own == 0 for own in weights], axis=1)
+        if weights[0] is None:
+            return None
+        return np.stack([own == 0 for own in weights], axis=1)
 
     @property
     def is_sparse(self) -> bool:
@@ -122,7 +131,7 @@ class ExactModel(Refittable):
         """(N, S): K'u."""
         return self.across(u, lambda engine, own: engine.rmatvec(None, own))
 
-    # -- engines and outputs --------------------------------------------------------------------------------------------
+    # -- engines and outputs -----------------------------------------------------------------------
 
     def output_groups(self) -> list[slice]:
         """The outputs that each engine serves."""
@@ -157,13 +166,16 @@ class ExactModel(Refittable):
             self, engines=[engine.prepared() for engine in self.engines], is_prepared=True
         )
 
-    # -- queries --------------------------------------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------
 
     def ready(self, source: Source, n_queries: int) -> ExactModel:
         """This model by sweeps or in the leaf matrix, whichever takes less time for all these queries and fits into memory."""
         if source.quantity not in (Quantity.WEIGHT, Quantity.FIRST_ORDER):
             return self
-        part = 2 if self.budget.limit is None else LIMITED
+        if self.budget.limit is None:
+            part = 2
+        else:
+            part = LIMITED
         share = self.budget.available // (part * len(self.engines))
         return replace(self, engines=[engine.prepared(n_queries, share) for engine in self.engines])
 
@@ -219,7 +231,9 @@ class ExactModel(Refittable):
     def structures(self) -> list[Structure] | None:
         """The boosted trees of each group of outputs; None where there are other engines."""
         found = [engine.structure for engine in self.engines if isinstance(engine, BoostedTrees)]
-        return found if len(found) == len(self.engines) else None
+        if len(found) == len(self.engines):
+            return found
+        return None
 
     def _alike(self, asked: QueryBatch) -> SharedLeaves:
         structures = [cast(Any, engine).structure for engine in self.engines]
@@ -254,8 +268,13 @@ class ExactModel(Refittable):
 
     def meant(self, scores: FloatArray) -> dict[str, FloatArray]:
         calibration = self.adapter.calibration
-        probabilities = None if calibration is None else calibration.probabilities(scores, scores)
-        return {} if probabilities is None else {"probability": probabilities}
+        if calibration is None:
+            probabilities = None
+        else:
+            probabilities = calibration.probabilities(scores, scores)
+        if probabilities is None:
+            return {}
+        return {"probability": probabilities}
 
     def meant_by(self, batch: Any) -> dict[str, FloatArray]:
         if self.adapter.calibration is not None and not isinstance(batch, Combination):
@@ -265,12 +284,16 @@ class ExactModel(Refittable):
         return super().meant_by(batch)
 
     def bytes_per_query(self, source: Source, whole: bool = False) -> int:
-        least = 8 * len(self.targets) if whole else 0
+        if whole:
+            least = 8 * len(self.targets)
+        else:
+            least = 0
         return sum(max(least, engine.memory.per_query) for engine in self.engines)
 
     def weight_rows(self, queries: QueryBatch | Combination) -> list[Answer]:
         """The weights of the queries, or of sums of them, from each engine."""
-        at, base = queries.coordinates, queries.offsets.base
+        at = queries.coordinates
+        base = queries.offsets.base
         if isinstance(queries, Combination):
             return [engine.row_sum(at, queries.factors, base) for engine in self.engines]
         return [engine.weight_rows(at, base) for engine in self.engines]
@@ -287,7 +310,8 @@ class ExactModel(Refittable):
     def predicted(self, queries: QueryBatch) -> FloatArray:
         """(n, K): the predictions, offsets included, as sums over the targets, which must be the model's own.
 
-        One replay of the fit. These sums are always made in the same order, which a library's threads do not promise of theirs.
+        One replay of the fit. These sums are always made in the same order, which a library's
+        threads do not promise of theirs.
         """
         coordinates = queries.coordinates
         made = self.across(self.targets, lambda engine, own: engine.predicted(coordinates, own))
@@ -302,14 +326,19 @@ class ExactModel(Refittable):
         parts = []
         for engine, targets in self.by_output(self.targets):
             s = engine.structure
-            mean = np.average(targets, axis=0, weights=s.row_weights) if s.base is None else s.base
+            if s.base is None:
+                mean = np.average(targets, axis=0, weights=s.row_weights)
+            else:
+                mean = s.base
             parts.append(np.broadcast_to(s.beta[-1] * mean, targets.shape[1:]))
         return np.concatenate(parts)
 
     def fitted(self) -> FloatArray:
         """(N, K): the training rows' own predictions, with the offsets of the fit, which may stand in for the base."""
         found = self.across(self.targets, lambda engine, own: engine.predicted(None, own))
-        return found if self.base_offsets() is None else found - self.base_numbers()
+        if self.base_offsets() is None:
+            return found
+        return found - self.base_numbers()
 
     def with_residuals(self, allowed: Sequence[Any]) -> Sequence[Any]:
         """The rows that may be listed with their residuals, for adjusted targets."""
@@ -330,7 +359,7 @@ class ExactModel(Refittable):
             [cast(FloatArray, engine.structure.offsets) for engine in self.engines], axis=1
         )
 
-    # -- changes of the training rows -----------------------------------------------------------------------------------
+    # -- changes of the training rows --------------------------------------------------------------
 
     @property
     def are_forests(self) -> bool:
@@ -357,8 +386,14 @@ class ExactModel(Refittable):
         if self.missing is None:
             return given
         for i, output in np.argwhere(np.isnan(given) != self.missing[rows])[:1]:
-            found = "nan" if np.isnan(given[i, output]) else f"{given[i, output]:.6g}"
-            had = "no target" if self.missing[rows[i], output] else "a target"
+            if np.isnan(given[i, output]):
+                found = "nan"
+            else:
+                found = f"{given[i, output]:.6g}"
+            if self.missing[rows[i], output]:
+                had = "no target"
+            else:
+                had = "a target"
             raise InputError(
                 f"targets holds {found} for output {output} of row {self.index[rows[i]]}, which had {had} there in the fit. "
                 "Which targets are missing is held fixed: pass nan for those, and numbers for all others."
@@ -375,7 +410,8 @@ class ExactModel(Refittable):
             )
         before = self.predicted(queries)  # which checks them
         if self._keeps_active_set(targets):
-            at, base = queries.coordinates, queries.offsets.base
+            at = queries.coordinates
+            base = queries.offsets.base
             change = self.across(
                 targets - self.targets, lambda engine, own: engine.matvec(at, own, base)
             )
@@ -392,14 +428,18 @@ class ExactModel(Refittable):
         """Return whether a fit to these targets (N, K) certainly has the active set of this one, or none."""
         if not any(rule_of(structure).has_active_set for structure in self._structures):
             return True
-        held = None if self.verification is None else self.verification.held
+        if self.verification is None:
+            held = None
+        else:
+            held = self.verification.held
         return held is not None and float(np.abs(targets - self.targets).sum()) < held.radius
 
     def loss_slopes(self, queries: QueryBatch, y: FloatArray) -> FloatArray:
         return 2.0 * (self.predicted(queries) - y)
 
     def pulled_back(self, queries: QueryBatch, u: FloatArray) -> FloatArray:
-        at, base = queries.coordinates, queries.offsets.base
+        at = queries.coordinates
+        base = queries.offsets.base
         return self.across(u, lambda engine, own: engine.rmatvec(at, own, base))
 
     def left_out_predictions(self, compute: Callable[[ExactModel], FloatArray]) -> FloatArray:
@@ -443,7 +483,9 @@ class ExactModel(Refittable):
         s = first.structure
         if s.ranks is not None and s.ranks.rows is not None:
             return np.bincount(s.ranks.rows, minlength=s.n_rows).astype(np.float64)
-        return np.ones(s.n_rows) if s.row_weights is None else s.row_weights
+        if s.row_weights is None:
+            return np.ones(s.n_rows)
+        return s.row_weights
 
     @property
     def _structures(self) -> list[Structure]:
@@ -455,7 +497,9 @@ class ExactModel(Refittable):
         return any(s.is_ranked or s.cut is not None for s in self._structures)
 
     def share_of(self, rows: Any) -> float:
-        return 0.0 if isinstance(self.engines[0], Smoother) else super().share_of(rows)
+        if isinstance(self.engines[0], Smoother):
+            return 0.0
+        return super().share_of(rows)
 
     def leaf_fits(self, change: Change) -> tuple[list[LeafFit], FloatArray | None]:
         return leaf_fits(self, change)
@@ -474,10 +518,8 @@ class ExactModel(Refittable):
 
     def removed_in_turn(self, batch: QueryBatch, best: Best) -> Best:
         """Sets of rows as large as those chosen: each of largest effect once those before are gone; exact effects."""
-        size, columns = (
-            np.zeros_like(best.size),
-            {name: column.copy() for name, column in best.columns.items()},
-        )
+        size = np.zeros_like(best.size)
+        columns = {name: column.copy() for name, column in best.columns.items()}
         output_groups = [
             (engine, own, k)
             for engine, own in self.by_output(self.targets)
@@ -494,7 +536,7 @@ class ExactModel(Refittable):
                 columns["row"][i, output, :n] = self.index[rows]
         return replace(best, size=size, columns=columns)
 
-    # -- memory ---------------------------------------------------------------------------------------------------------
+    # -- memory ------------------------------------------------------------------------------------
 
     def require(self, n: int, instead: str) -> None:
         n_train = len(self.targets)
@@ -508,16 +550,22 @@ def removed_in_turn(
 ) -> tuple[list[int], list[float]]:
     """A set of as many rows as ``first`` has effects, in their direction: each of largest effect once those before are gone.
 
-    After each removal the fit to output k of the targets is computed again, structure held fixed: some four passes over trees.
+    After each removal the fit to output k of the targets is computed again, structure held fixed:
+    some four passes over trees.
     """
     sign = float(np.sign(first[:1].sum()))
-    rows, effects, left = list[int](), list[float](), engine
+    rows = list[int]()
+    effects = list[float]()
+    left = engine
     before = float(left.predicted(query, targets)[0, k])
     for _ in first:
         # Of forests exact effects take no longer, and bounds have no other ones.
         exact = isinstance(left, Forest) or any(mixes(s) or s.is_ranked for s in left.structures)
         rest = left.deletable("removal")
-        found = rest.deletion(query, targets, 0) if exact else rest.removal(query, targets)
+        if exact:
+            found = rest.deletion(query, targets, 0)
+        else:
+            found = rest.removal(query, targets)
         gains = sign * np.nan_to_num(
             gathered(found[k], len(targets))[0]
         )  # nan: without the row nothing is left

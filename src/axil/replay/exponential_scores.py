@@ -50,7 +50,8 @@ class ExponentialScores:
         n_threads: int,
     ) -> ExponentialScores | None:
         """The states for targets (N, K), row weights (C, N) and scores (C, N, K); None where the core has no form of the loss."""
-        affine, curvature = loss.affine(targets), loss.curvature
+        affine = loss.affine(targets)
+        curvature = loss.curvature
         if (
             affine is None
             or curvature is None
@@ -129,15 +130,23 @@ class ExponentialScores:
     ) -> list[list[Step]]:
         """The steps of a tree for these outputs that ``made`` makes of sums (L_t, 2), each from where the last ones ended.
 
-        They are taken times their scales. The scores of a single fit stay as they are; empty where steps lead too far.
+        They are taken times their scales. The scores of a single fit stay as they are; empty where
+        steps lead too far.
         """
-        before, found = self.state.copy(), list[list[Step]]()
-        n_leaves, n = int(self.starts[tree + 1] - self.starts[tree]), len(outputs)
+        before = self.state.copy()
+        found = list[list[Step]]()
+        n_leaves = int(self.starts[tree + 1] - self.starts[tree])
+        n = len(outputs)
         terms = np.array([(tree, k) for k in outputs], dtype=np.int64)
-        first, later = np.array([(0, 0), (0, n)]), np.array([(0, 0), (n, n)])
-        reached, gains = np.zeros((1, n * n_leaves)), np.zeros((1, 0))
+        first = np.array([(0, 0), (0, n)])
+        later = np.array([(0, 0), (n, n)])
+        reached = np.zeros((1, n * n_leaves))
+        gains = np.zeros((1, 0))
         for scale in scales:
-            given = (later, terms) if found else (first, terms[:0])
+            if found:
+                given = (later, terms)
+            else:
+                given = (first, terms[:0])
             sums = self._walk(*given, np.exp(self.exponent * gains), terms, n * n_leaves)
             found.append(
                 [made(sums[0, a : a + n_leaves]) for a in range(0, n * n_leaves, n_leaves)]

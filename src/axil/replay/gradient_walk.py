@@ -1,14 +1,16 @@
 """The walk through a fit by the gradients of its loss, with the model's own leaf values, ready to be run backwards.
 
-Scores start from a base and offsets. In every round some stages, each one step of one tree for one output, look at the same
-scores; then the scores of the training rows change by multiples of stages' leaf values:
+Scores start from a base and offsets. In every round some stages, each one step of one tree for one
+output, look at the same scores; then the scores of the training rows change by multiples of stages'
+leaf values:
 
     G = sum of w g,  H = sum of w h over a leaf's rows,   v = -soft(G, l1) / (H + l2), clipped
     F = F + coefficient * v[leaf]
 
-Plain boosting has one stage per round, with the rate as coefficient. Several Newton steps on one tree are stages whose
-coefficient is 1 until the tree is done and the rate from then on. DART takes earlier stages, with the first tree also the base,
-out of the scores and puts them back smaller: what changes after a round may be the stages of any round before, and the base.
+Plain boosting has one stage per round, with the rate as coefficient. Several Newton steps on one
+tree are stages whose coefficient is 1 until the tree is done and the rate from then on. DART takes
+earlier stages, with the first tree also the base, out of the scores and puts them back smaller:
+what changes after a round may be the stages of any round before, and the base.
 
 `walk` is the other walk, for residuals: it keeps sums of targets instead of steps, because these make the linear map of exact
 weights. This one keeps every step with its derivatives. Any loss can be walked through here, squared error too, where the tests
@@ -71,7 +73,8 @@ def walk(
 ) -> ReplayedStages:
     """Walk through the fit, computing every leaf value from the scores that the model's own trees lead to.
 
-    With ``check``, counts, leaf values and the start of the fit that disagree with the model's raise `ExactnessError`.
+    With ``check``, counts, leaf values and the start of the fit that disagree with the model's
+    raise `ExactnessError`.
     """
     with row_blocks(len(targets), n_threads) as each:
         return GradientWalk(
@@ -103,7 +106,8 @@ class GradientWalk:
         weighted = fit.row_weights is not None and not fit.loss.recorded
         self.weights = np.asarray(fit.row_weights) if weighted else np.ones(n_rows)
         factored = self.weights if fit.leaf_factors is None else self.weights * fit.leaf_factors
-        # what gradients are still to be multiplied by: those in single precision were rounded with their weights
+        # what gradients are still to be multiplied by: those in single precision were rounded with
+        # their weights
         self.counted = np.ones(n_rows) if fit.loss.single else factored
         self.seen_weights = factored if fit.loss.single else None
         self.even = bool(np.all(self.counted == 1))
@@ -111,7 +115,8 @@ class GradientWalk:
         base = fit.schedule.shares_of_initial[0] * fit.base_value
         self.start = base if offsets is None else base + offsets
         self.score = self.start + np.zeros_like(targets)
-        # the scores as the library keeps them, if otherwise; where trees are dropped, it adds them up again
+        # the scores as the library keeps them, if otherwise; where trees are dropped, it adds them
+        # up again
         kept = fit.score_precision if fit.schedule.tree_shares is None else np.float64
         self.kept = None if kept is np.float64 else self.score.astype(kept)
         self.bends = np.empty(
@@ -157,18 +162,23 @@ class GradientWalk:
         iterations = self.fit.schedule.trees_of_rounds
         states = self._states()
         if states is not None and self.n_steps > 1:
-            self.found, self.states = {}, states
+            self.found = {}
+            self.states = states
         elif states is not None:
             self.found = self._all_sums(states, iterations)
         del states  # of the size of all rows
         for number, trees in enumerate(track(iterations, "replay")):
             self.iterate(number, trees)
         if self.found is not None:
-            self.score, self.states = self._scores(), None
+            self.score = self._scores()
+            self.states = None
         if check and self.drawn is not None:
             self._check_counts()
         rates, recovered = recover_rates(self.fit, self.replayed)
-        leaf_error = self._check_leaves(rates) if check else 0.0
+        if check:
+            leaf_error = self._check_leaves(rates)
+        else:
+            leaf_error = 0.0
         self._settle(rates)
         if self.shares and self.fit.nodes is not None:
             settled = replace(self.fit.nodes, own=np.concatenate(self.shares))
@@ -227,7 +237,8 @@ class GradientWalk:
 
     def _states(self) -> ExponentialScores | None:
         """The scores as the core walks them through the fit, in double precision."""
-        fit, a = self.fit, self.loss.exponent
+        fit = self.fit
+        a = self.loss.exponent
         needs_gradients = fit.sampler is not None and fit.sampler.needs_gradients
         plain = fit.schedule.is_plain and not needs_gradients and not self.loss.recorded
         if self.n_steps > 1 and (
@@ -278,7 +289,8 @@ class GradientWalk:
             if walked > WALKED_LEAVES or trees is iterations[-1]:
                 every = [term for _, own in rounds for term in own]
                 found |= {term: sums[0] for term, sums in zip(every, states.sums(rounds))}
-                rounds, walked = [], 0
+                rounds = []
+                walked = 0
         return found
 
     def _values(self, t: int, k: int) -> FloatArray:
@@ -289,10 +301,8 @@ class GradientWalk:
 
     def _scores(self) -> FloatArray:
         """(N, K): the scores that the model's own leaf values lead to."""
-        table, found = (
-            np.zeros((self.starts[-1], self.targets.shape[1])),
-            np.empty_like(self.targets),
-        )
+        table = np.zeros((self.starts[-1], self.targets.shape[1]))
+        found = np.empty_like(self.targets)
         for t in range(len(self.leaves)):
             place = slice(self.starts[t], self.starts[t + 1])
             table[place, self._outputs(t)] = self.fit.leaf_values[place]
@@ -374,11 +384,10 @@ class GradientWalk:
         assert sampler is not None
         gradients = None
         if sampler.needs_gradients:
-            w = (
-                self.weights
-                if self.fit.leaf_factors is None
-                else self.weights * self.fit.leaf_factors
-            )
+            if self.fit.leaf_factors is None:
+                w = self.weights
+            else:
+                w = self.weights * self.fit.leaf_factors
             g = np.broadcast_to(slopes.g, self.targets.shape)
             h = np.broadcast_to(slopes.h, self.targets.shape)
             gradients = RowGradients(-w[:, None] * g, w[:, None] * h)
@@ -396,7 +405,8 @@ class GradientWalk:
         """Trees whose part in the scores changes after an iteration, and by how much of their final values."""
         if self.fit.schedule.tree_shares is None:
             return [(t, 1.0) for t in trees]
-        moved, final = self._moved(iteration), self.fit.schedule.tree_shares[-1]
+        moved = self._moved(iteration)
+        final = self.fit.schedule.tree_shares[-1]
         return [(int(t), float(moved[t] / final[t])) for t in np.flatnonzero(moved)]
 
     def _slopes(self) -> Slopes:
@@ -404,7 +414,10 @@ class GradientWalk:
 
         Threads share blocks of rows; a loss that is asked about all rows at once is.
         """
-        scores = self.score if self.kept is None else self.kept
+        if self.kept is None:
+            scores = self.score
+        else:
+            scores = self.kept
         loss = self.loss
         if loss.pooled:
             loss = loss.of_round(self.targets, scores, self.weights)
@@ -488,7 +501,9 @@ class GradientWalk:
 
         self.ahead = self.states.steps(t, self._outputs(t), scales, made)
         if not self.ahead:
-            self.score, self.states, self.found = self.states.scores(slice(None)), None, None
+            self.score = self.states.scores(slice(None))
+            self.states = None
+            self.found = None
 
     def _least(self, t: int, usable: IntArray) -> int:
         """The leaf of these that has the least H, over all outputs, before the first step of a tree."""
@@ -598,7 +613,8 @@ class GradientWalk:
     def _settle(self, rates: FloatArray) -> None:
         """Put the rates in, and give each tree's last step what the model's own leaf values leave for it.
 
-        A leaf's rows share what rounding adds: the value that pushes add up to is the model's own too.
+        A leaf's rows share what rounding adds: the value that pushes add up to is the model's own
+        too.
         """
         made = np.repeat(rates, self.fit.n_leaves)[:, None] * self.replayed
         own = self.fit.leaf_values
@@ -620,10 +636,14 @@ class GradientWalk:
                 one, changes=tuple((s, float(c)) for s, c in done.items())
             )
             for s in stages:
-                t, column = self.stage_tree[s], self.fit.schedule.column(self.stage_output[s])
+                t = self.stage_tree[s]
+                column = self.fit.schedule.column(self.stage_output[s])
                 place = slice(self.starts[t], self.starts[t + 1])
-                step, factor = self.steps[s], rounded[place, column]
-                value, share, mix = step.value, step.share, step.mix
+                step = self.steps[s]
+                factor = rounded[place, column]
+                value = step.value
+                share = step.share
+                mix = step.mix
                 if mix is None:
                     share = factor * share
                 else:

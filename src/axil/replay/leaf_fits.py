@@ -1,7 +1,8 @@
 """Refit: the leaves of the fit again at its own splits, on other rows, to other targets or with other weights.
 
-Every leaf value is computed anew by the library's own rule and with its rounding: L1, clipped steps and bounds follow the rows
-that are there. Splits, rates, draws and drops are held fixed. Cost O(T N).
+Every leaf value is computed anew by the library's own rule and with its rounding: L1, clipped steps
+and bounds follow the rows that are there. Splits, rates, draws and drops are held fixed. Cost O(T
+N).
 """
 
 from __future__ import annotations
@@ -56,10 +57,8 @@ class RefitRows:
         cls, change: Change, adapter: Any, weights: FloatArray | None, n_leaves: Any, limits: Limits
     ) -> RefitRows:
         """The rows of a change, with the weights that they count with."""
-        own, new = (
-            inputs.as_offsets(change.offsets, len(change.y), adapter.n_outputs, "training"),
-            None,
-        )
+        own = inputs.as_offsets(change.offsets, len(change.y), adapter.n_outputs, "training")
+        new = None
         if change.added is not None:
             new = assign_leaves(adapter, change.added, change.added.shape[0], n_leaves, limits)
         return cls(
@@ -72,7 +71,10 @@ class RefitRows:
 
     def output_groups(self, output: slice) -> RefitRows:
         """The rows with the columns of some outputs."""
-        offsets = None if self.offsets is None else self.offsets[:, output]
+        if self.offsets is None:
+            offsets = None
+        else:
+            offsets = self.offsets[:, output]
         return replace(self, targets=self.targets[:, output], offsets=offsets)
 
     def leaves(self, old: Leaves, trees: Any = None) -> Leaves:
@@ -80,7 +82,10 @@ class RefitRows:
         kept = old[:, self.kept]
         if self.added is None:
             return kept
-        own = self.added if trees is None else self.added[trees]
+        if trees is None:
+            own = self.added
+        else:
+            own = self.added[trees]
         return np.concatenate([kept, own.astype(old.dtype)], axis=1)
 
     def draws(self, old: NDArray[Any]) -> NDArray[Any]:
@@ -92,11 +97,9 @@ class RefitRows:
 def _draws(s: Structure, rows: RefitRows) -> FloatArray | None:
     """(N, T): how often each row is drawn for each tree; None: all are, once."""
     if s.ranks is not None:
-        return (
-            None
-            if s.ranks.drawn is None
-            else rows.draws(s.ranks.drawn[int(s.ranks.based) :]).T.astype(np.float64)
-        )
+        if s.ranks.drawn is None:
+            return None
+        return rows.draws(s.ranks.drawn[int(s.ranks.based) :]).T.astype(np.float64)
     if len(s.draws) == 1:
         return None
     levels = s.cells // s.n_leaves[:, None].astype(s.cells.dtype)
@@ -116,7 +119,10 @@ def leaf_fit(
         rule = replace(
             rule, l2=adapter.l2_at(rule.l2, s.total_weight / s.n_rows, total / len(rows.targets))
         )
-    base = np.average(rows.targets, axis=0, weights=weights) if s.base is None else s.base
+    if s.base is None:
+        base = np.average(rows.targets, axis=0, weights=weights)
+    else:
+        base = s.base
     base = (
         np.broadcast_to(base, rows.targets.shape[1:])
         .astype(adapter.base_precision)
@@ -154,8 +160,12 @@ def leaf_fit(
     if ranks is not None:
         return _ranked_fit(s, found, walk.raw, trees.based, len(rows.targets))
     rule = rule.emptied(found.drawn_weights == 0)
-    columns = np.arange(s.n_trees) if s.columns is None else s.columns
-    raw, parts = walk.raw, (found.sums, found.drawn_weights, found.counts)
+    if s.columns is None:
+        columns = np.arange(s.n_trees)
+    else:
+        columns = s.columns
+    raw = walk.raw
+    parts = (found.sums, found.drawn_weights, found.counts)
     if emptied.any():
         left = replace(s, emptied=emptied, leaf_weights=found.leaf_weights, regularisation=rule)
         raw = inherited_values(
@@ -194,11 +204,21 @@ def _emptied(s: Structure, found: Walked) -> BoolArray:
 
 def _ranked_fit(s: Structure, found: Walked, raw: FloatArray, based: bool, n_rows: int) -> LeafFit:
     """The leaves of percentiles, after the base, which is a tree of the walk; inner nodes are written as means of leaves."""
-    first, columns = int(based), np.arange(s.n_trees) if s.columns is None else s.columns
-    base, share, estimated = np.asarray(s.base), float(s.beta[-1]), False
+    first = int(based)
+    if s.columns is None:
+        columns = np.arange(s.n_trees)
+    else:
+        columns = s.columns
+    base = np.asarray(s.base)
+    share = float(s.beta[-1])
+    estimated = False
     if based and s.final[0]:
-        base, share, estimated = raw[0], float(s.final[0]), True
-    weights, counts, raw = found.drawn_weights[first:], found.counts[first:], raw[first:]
+        base = raw[0]
+        share = float(s.final[0])
+        estimated = True
+    weights = found.drawn_weights[first:]
+    counts = found.counts[first:]
+    raw = raw[first:]
     plain = NewtonRule(np.zeros(len(raw)), np.ones(len(raw)))
     parts = (
         s.n_leaves[first:],
@@ -230,9 +250,12 @@ class _TreeRefit(TreeWalk):
 
     def _values(self, t: int, own: slice) -> FloatArray:
         """(L_t, K): the values of tree t's leaves before the rate."""
-        rule, sums, weights = self.rule, self.sums, self.leaf_weights
+        rule = self.rule
+        sums = self.sums
+        weights = self.leaf_weights
         if self.trees.ranks is not None and self.trees.based and t == 0:
-            targets, ranks = self._seen(0)[:, 0], self.trees.ranks
+            targets = self._seen(0)[:, 0]
+            ranks = self.trees.ranks
             picked = ranks.picks(self.leaves[0], targets, np.ones(len(targets)), True)
             return (
                 np.array([[ranks.base(targets, picked)]])
@@ -240,7 +263,9 @@ class _TreeRefit(TreeWalk):
                 .astype(np.float64)
             )
         if self.trees.ranks is not None:
-            return sums[own] if self.shift is None else sums[own] + self.shift[own, None]
+            if self.shift is None:
+                return sums[own]
+            return sums[own] + self.shift[own, None]
         one = rule.tree(t, own).emptied(weights[own] == 0)
         if (
             rule.is_monotone and sums.shape[1] > 1

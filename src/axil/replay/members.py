@@ -98,13 +98,17 @@ def prove_residual(
 def _training(member: Member, X: Any, n_threads: int) -> Any:
     """Coordinates of all rows where predictions of them are made, if those of the member's own fit are others; else None."""
     apart = member.rows is not None or member.model.encodings
-    return member.model.coordinates(X, n_threads) if apart else None
+    if apart:
+        return member.model.coordinates(X, n_threads)
+    return None
 
 
 def _own_rows(member: Member, X: Any, rows: TrainingRows) -> TrainingRows:
     """The rows, targets and weights of a member's own fit."""
-    targets, weights = rows.targets, member.weights(rows.weights)
-    targets = targets if member.output is None else targets[:, [member.output]]
+    targets = rows.targets
+    weights = member.weights(rows.weights)
+    if member.output is not None:
+        targets = targets[:, [member.output]]
     if member.rows is None:
         return TrainingRows(X, targets, weights)
     return TrainingRows(take_rows(X, member.rows), targets[member.rows], weights)

@@ -57,14 +57,17 @@ def with_cause(
             continue
         return error.because(sentence)
     asked = _was_transformed(model, rows)
-    return error if asked is None else error.because(f"{asked}\n{error.cause}")
+    if asked is None:
+        return error
+    return error.because(f"{asked}\n{error.cause}")
 
 
 def _was_transformed(model: Model, rows: TrainingRows) -> str | None:
     """A question, where the model predicts on another scale than that of the targets: squared error keeps their mean."""
     if model.classes is not None or rows.offsets is not None:
         return None
-    targets, predicted = rows.targets, _some_predictions(model, rows)
+    targets = rows.targets
+    predicted = _some_predictions(model, rows)
     apart = np.abs(predicted.mean(axis=0) - targets.mean(axis=0))
     if not (apart > targets.std(axis=0)).any():
         return None
@@ -115,7 +118,8 @@ def refuse_other_order(X: Any, y: Any) -> None:
 
 def _transformed(model: Model, rows: TrainingRows) -> list[tuple[str, FloatArray]]:
     """The transforms of the targets that come nearest to the model's predictions, none if the targets themselves do."""
-    asked, predicted = checked_rows(len(rows.targets)), _some_predictions(model, rows)
+    asked = checked_rows(len(rows.targets))
+    predicted = _some_predictions(model, rows)
     tried = []
     with np.errstate(all="ignore"):
         for name, (transform, _) in TRANSFORMS.items():
@@ -140,7 +144,10 @@ def _distance(targets: FloatArray, predicted: FloatArray) -> float:
 
 def _scaled(X: Any) -> Iterator[tuple[str, Any]]:
     """How columns may have been scaled, and X so scaled; nothing where it is not all numbers."""
-    frame = None if is_sparse(X) else as_frame(X)
+    if is_sparse(X):
+        frame = None
+    else:
+        frame = as_frame(X)
     try:
         table = np.asarray(X if frame is None else frame.to_numpy(), dtype=np.float64)
     except (TypeError, ValueError):
@@ -149,7 +156,8 @@ def _scaled(X: Any) -> Iterator[tuple[str, Any]]:
         return
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        least, most = np.nanmin(table, axis=0), np.nanmax(table, axis=0)
+        least = np.nanmin(table, axis=0)
+        most = np.nanmax(table, axis=0)
         ways = {
             "mean 0 and standard deviation 1": (
                 np.nanmean(table, axis=0),

@@ -59,8 +59,8 @@ class LeafMix:
 class Step:
     """Leaf values of one output before the rate, and their derivatives by the leaf's G and H: (L_t,) each.
 
-    Where the outputs' values are solved for together, ``inverse`` (L_t, K, K) is that of H + l2, and derivatives are by what it
-    is applied to.
+    Where the outputs' values are solved for together, ``inverse`` (L_t, K, K) is that of H + l2,
+    and derivatives are by what it is applied to.
     """
 
     value: FloatArray
@@ -99,7 +99,8 @@ def leaf_step(G: FloatArray, H: FloatArray, l2: FloatArray, l1: float, most: flo
     """``v = -soft(G, l1) / (H + l2)`` clipped at ``most``; a threshold's or a clip's active pattern counts as fixed."""
     denominator = H + l2
     inverse = np.divide(1.0, denominator, out=np.zeros(denominator.shape), where=denominator > 0)
-    value, share = -G * inverse, inverse
+    value = -G * inverse
+    share = inverse
     if l1 <= 0 and most == np.inf:
         by_h = -value * inverse
         return Step(value, -inverse, by_h, by_h, share)
@@ -133,14 +134,16 @@ def joint_steps(
     g: FloatArray, p: FloatArray, w: FloatArray, leaf: NDArray[Any], l2: FloatArray
 ) -> list[Step]:
     """``v = -(H + l2)^-1 G`` of all outputs, H the sum of w (diag(p) - p p'); g and p (N, K), w and leaf (N,), l2 (L_t,)."""
-    n, K = len(l2), g.shape[1]
+    n = len(l2)
+    K = g.shape[1]
     G = np.stack([np.bincount(leaf, w * g[:, k], n) for k in range(K)], axis=1)
     H = np.zeros((n, K, K))
     for k in range(K):
         H[:, k, k] += np.bincount(leaf, w * p[:, k], n)
         for m in range(K):
             H[:, k, m] -= np.bincount(leaf, w * p[:, k] * p[:, m], n)
-    inverse, whole = np.zeros_like(H), np.isfinite(l2)
+    inverse = np.zeros_like(H)
+    whole = np.isfinite(l2)
     inverse[whole] = np.linalg.inv(H[whole] + l2[whole, None, None] * np.eye(K))
     values = -np.einsum("lkm,lm->lk", inverse, G)
     minus = -np.ones(n)
@@ -156,7 +159,10 @@ def rounded(loss: Loss, share: float, size: float) -> float:
     Probabilities next to one are rounded beside one, and their small gradients with them.
     """
     beside = loss.meaning == "probability" and not loss.joint
-    found = ROUNDINGS * float(np.finfo(np.float64).eps) * share if beside else 0.0
+    if beside:
+        found = ROUNDINGS * float(np.finfo(np.float64).eps) * share
+    else:
+        found = 0.0
     return max(CLOSE * size, min(found, NEAR * size))
 
 
@@ -171,16 +177,18 @@ def whole_steps(
     arrived = np.flatnonzero(apart <= CLOSE * size)
     if len(arrived):
         return True, [1.0] * (int(arrived[0]) + 1)
-    return (True, [1.0] * len(steps)) if apart[-1] <= rounded(loss, weight * share, size) else None
+    if apart[-1] <= rounded(loss, weight * share, size):
+        return (True, [1.0] * len(steps))
+    return None
 
 
 @dataclass
 class StepSearch:
     """Which steps lead from 0 to a leaf's value, when some may have been halved.
 
-    A step that does not lower the loss is halved, again and again, and every attempt counts as one of ``n_steps``; what the
-    library finds lower is a matter of its rounding. So all ways are tried, whole steps first, on one leaf that is slow to
-    arrive: all leaves of a tree share the halvings.
+    A step that does not lower the loss is halved, again and again, and every attempt counts as one
+    of ``n_steps``; what the library finds lower is a matter of its rounding. So all ways are tried,
+    whole steps first, on one leaf that is slow to arrive: all leaves of a tree share the halvings.
     """
 
     loss: Loss
@@ -197,7 +205,10 @@ class StepSearch:
         bent = self.l2 + self.w @ np.broadcast_to(
             self.loss.leaf_slopes(self.y, self.score)[1], self.score.shape
         )
-        share = float(self.w.sum() / bent.min()) if bent.min() > 0 else 0.0
+        if bent.min() > 0:
+            share = float(self.w.sum() / bent.min())
+        else:
+            share = 0.0
         self._close, self._rounded = CLOSE * size, rounded(self.loss, share, size)
         self._go(np.zeros_like(self.goal), n_steps, [])
         return self._best[0] <= NEAR * size, self._best[1]
@@ -207,7 +218,8 @@ class StepSearch:
         still = bool(np.abs(step).max() <= self._close)  # halves of no step lead nowhere else
         for halvings in range(1 if still else left):
             scale = 0.5**halvings
-            after, taken = total + scale * step, [*path, scale]
+            after = total + scale * step
+            taken = [*path, scale]
             apart = float(np.abs(after - self.goal).max())
             if apart < self._best[0]:
                 self._best = apart, taken
@@ -225,6 +237,7 @@ class StepSearch:
             only = np.zeros(len(self.y), dtype=np.intp)
             steps = joint_steps(g, self.loss.mean(score), self.w, only, np.array([self.l2]))
             return np.array([step.value[0] for step in steps])
-        G, bent = self.w @ g, self.l2 + (self.w @ h if np.shape(h) == g.shape else self.w.sum() * h)
+        G = self.w @ g
+        bent = self.l2 + (self.w @ h if np.shape(h) == g.shape else self.w.sum() * h)
         found: FloatArray = np.divide(-G, bent, out=np.zeros_like(G), where=bent > 0)
         return found

@@ -44,7 +44,9 @@ class Offsets:
     @property
     def base(self) -> float:
         """How often the base counts in a prediction."""
-        return 0.0 if self.replace_base else 1.0
+        if self.replace_base:
+            return 0.0
+        return 1.0
 
     def __getitem__(self, rows: Any) -> Offsets:
         return replace(self, values=self.values[rows])

@@ -30,8 +30,8 @@ class Held:
     ranked: int = 0  #: leaves whose values are percentiles: the rows that they are taken from
     #: the largest part of a training row's prediction that no target makes, because of the pattern
     shift: float = np.nan
-    #: while targets move by less than this in all, the pattern stays: the smallest change of a single target that changes it, or
-    #: a lower bound of that; 0: no bound is known
+    #: while targets move by less than this in all, the pattern stays: the smallest change of a
+    #: single target that changes it, or a lower bound of that; 0: no bound is known
     radius: float = np.nan
     cut: float = (
         0.0  #: the share of residuals, over all rows and trees, that were cut off (Huber's loss)
@@ -44,12 +44,14 @@ class Held:
         return (self.moved + self.zero + self.clipped + self.bounded + self.ranked) / self.n_leaves
 
     def __str__(self) -> str:
-        others = (
-            [f"{counted(self.encodings, 'encoding')} of categories by the targets"]
-            if self.encodings
-            else []
-        )
-        others += [f"which {100 * self.cut:.3g} % of the residuals are cut off"] if self.cut else []
+        if self.encodings:
+            others = [f"{counted(self.encodings, 'encoding')} of categories by the targets"]
+        else:
+            others = []
+        if self.cut:
+            others += [f"which {100 * self.cut:.3g} % of the residuals are cut off"]
+        else:
+            others += []
         if self.encodings and not self.cut and not self.share:
             return others[0]
         kinds = {
@@ -68,11 +70,10 @@ class Held:
         pattern = "; ".join([*others, pattern] if self.share or not others else others)
         if np.isnan(self.radius):
             return pattern
-        holds = (
-            f"; it holds while one target moves by less than {self.radius:.3g}"
-            if self.radius
-            else ""
-        )
+        if self.radius:
+            holds = f"; it holds while one target moves by less than {self.radius:.3g}"
+        else:
+            holds = ""
         return f"{pattern}; its constants make at most {self.shift:.3g} of a prediction{holds}"
 
     def __add__(self, other: Held) -> Held:
@@ -81,10 +82,9 @@ class Held:
             name: getattr(self, name) + getattr(other, name)
             for name in (*list(asdict(self))[:6], "encodings")
         }
-        shift, radius = (
-            np.maximum(self.shift, other.shift),
-            np.minimum(self.radius, other.radius),
-        )  # nan stays nan
+        # nan stays nan
+        shift = np.maximum(self.shift, other.shift)
+        radius = np.minimum(self.radius, other.radius)
         cut = (self.n_leaves * self.cut + other.n_leaves * other.cut) / (
             self.n_leaves + other.n_leaves
         )
@@ -154,4 +154,6 @@ def rows_replayed(engine: Engine, targets: FloatArray, available: int) -> int:
         return max(rows_replayed(term.engine, term.taken(targets), share) for term in engine.terms)
     if not isinstance(engine, (BoostedTrees, Forest)) or not bends(engine.structure):
         return 0
-    return engine.replays(targets, available) if isinstance(engine, BoostedTrees) else len(targets)
+    if isinstance(engine, BoostedTrees):
+        return engine.replays(targets, available)
+    return len(targets)

@@ -1,7 +1,8 @@
 """From a fitted model and its training rows to a structure, by walking through the fit with the model's own leaf values.
 
-At each tree the residuals are then those that the library saw, rounded as it rounds, so every leaf value can be computed again
-from them and must come out the same; and a sampler that looks at the residuals draws the same rows.
+At each tree the residuals are then those that the library saw, rounded as it rounds, so every leaf
+value can be computed again from them and must come out the same; and a sampler that looks at the
+residuals draws the same rows.
 """
 
 from __future__ import annotations
@@ -74,14 +75,21 @@ def assign_leaves(
     placement: Placement | None = None,
 ) -> Leaves:
     """(T, N) packed leaf numbers, block by block so that a library's own wide matrix never exists whole."""
-    shape, dtype = (len(n_leaves), n_rows), cell_dtype(int(n_leaves.max()))
+    shape = (len(n_leaves), n_rows)
+    dtype = cell_dtype(int(n_leaves.max()))
     leaves = limits.budget.empty(shape, dtype, "The leaf numbers of all training rows", ELSEWHERE)
     backend = backend_of(limits)
     if placement is not None:
         placement.assign(leaves, limits.n_threads, backend)
         return leaves
-    entries = GPU_ENTRIES if limits.device == "cuda" else BLOCK_ENTRIES
-    least = 1 if adapter.routes is None else ROUTED_ROWS * limits.n_threads
+    if limits.device == "cuda":
+        entries = GPU_ENTRIES
+    else:
+        entries = BLOCK_ENTRIES
+    if adapter.routes is None:
+        least = 1
+    else:
+        least = ROUTED_ROWS * limits.n_threads
     for part in track(spans(n_rows, max(least, entries // len(n_leaves))), "leaves"):
         adapter.assign(take_rows(X, part), leaves[:, part], limits.n_threads, backend)
     return leaves
@@ -190,18 +198,24 @@ def replayed(
         pattern = replace(pattern, shift=walked.shift)
     values = pattern.values(trees.n_leaves, walked.sums)
     rates, recovered = recover_rates(trees, values, walked.counts)
-    trees, leaf_weights = trees.with_learning_rates(rates), walked.leaf_weights
-    held: dict[str, Any] = pattern.counts if trees.ranks is None else {"ranked": len(walked.sums)}
+    trees = trees.with_learning_rates(rates)
+    leaf_weights = walked.leaf_weights
+    if trees.ranks is None:
+        held: dict[str, Any] = pattern.counts
+    else:
+        held = {"ranked": len(walked.sums)}
     if walked.cut is not None:
         constants = replace(pattern, shift=None).values(trees.n_leaves, walked.cut.sums)[:, 0]
         pattern = replace(
             pattern, shift=constants if pattern.shift is None else pattern.shift + constants
         )
-        leaf_weights, held = walked.cut.free, held | {"cut": walked.cut.share}
+        leaf_weights = walked.cut.free
+        held = held | {"cut": walked.cut.share}
     structure = fitted_structure(
         trees, walked.cells, walked.draws, leaf_weights, pattern, offsets, totals, rule
     )
-    structure = structure if walked.ranks is None else replace(structure, ranks=walked.ranks)
+    if walked.ranks is not None:
+        structure = replace(structure, ranks=walked.ranks)
     return Replay(
         structure,
         walked.counts,
@@ -269,7 +283,8 @@ def recover_rates(
 ) -> tuple[FloatArray, dict[str, Any]]:
     """The rates; one that the model does not state is the least-squares ratio of its leaf values to those before the rate.
 
-    Raises where that has no answer: for other rows than those of the fit where ``counts`` (L,) show it, else for the model.
+    Raises where that has no answer: for other rows than those of the fit where ``counts`` (L,) show
+    it, else for the model.
     """
     rates = trees.learning_rates.copy()
     unknown = np.flatnonzero(np.isnan(rates))
@@ -277,7 +292,8 @@ def recover_rates(
     negligible = NEGLIGIBLE * np.abs(trees.leaf_values[int(trees.based) :]).max(initial=0.0)
     for t in unknown:
         own = slice(ends[t] - trees.n_leaves[t], ends[t])
-        # One value, or two that balance each other, are led to by any targets with some rate or other, and zeros by none.
+        # One value, or two that balance each other, are led to by any targets with some rate or
+        # other, and zeros by none.
         size = float(np.sum(values[own] ** 2))
         if size == 0 or 0 < np.count_nonzero(np.abs(trees.leaf_values[own]) > negligible) < 3:
             if counts is not None and trees.leaf_counts is not None:

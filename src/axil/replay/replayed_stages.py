@@ -67,14 +67,19 @@ class ReplayedStages:
 
     def loss_of_round(self, number: int) -> Loss:
         """Return the loss whose gradients the stages of a round are made of."""
-        return self.round_losses[number] if self.round_losses else self.loss
+        if self.round_losses:
+            return self.round_losses[number]
+        return self.loss
 
     def gains(self, step_round: Round) -> list[tuple[int, int, FloatArray]]:
         """Return what the scores gain after a round: (tree, output, (L_t,) by its leaf), once per tree and output."""
         gains: dict[Term, FloatArray] = {}
 
         def add(term: Term, gain: FloatArray) -> None:
-            gains[term] = gains[term] + gain if term in gains else gain
+            if term in gains:
+                gains[term] = gains[term] + gain
+            else:
+                gains[term] = gain
 
         for stage, coefficient in step_round.changes:
             term = int(self.stage_tree[stage]), int(self.stage_output[stage])
@@ -96,8 +101,8 @@ class ReplayedStages:
     def zeroed_again(self, place: slice, column: int, H: FloatArray) -> BoolArray:
         """Return which leaf values, (..., L_t), of another fit on these splits are set to zero for their weight H.
 
-        Where it is not known below which weight the library does so, these are the values that it set to zero in this fit.
-        A library that kept a light value in this fit sets none to zero.
+        Where it is not known below which weight the library does so, these are the values that it
+        set to zero in this fit. A library that kept a light value in this fit sets none to zero.
         """
         assert self.zeroed is not None
         if self.keeps_light_values:

@@ -8,7 +8,9 @@ from scipy.special import betaln, logsumexp
 from axil.arrays import BoolArray, IntArray
 from axil.errors import InputError, warn
 
-FEW = 3  # training rows that a row equals: more are a value that is common, which says nothing of where a row is from
+# training rows that a row equals: more are a value that is common, which says nothing of where a
+# row is from
+FEW = 3
 CHANCE = (
     1e-4  # the probability of as many equal rows, or more, below which they are not equal by chance
 )
@@ -45,7 +47,8 @@ def rows_of_the_fit(
     none is without an equal one, so the rows without one tell how many the others are.
     """
     equal, (n_train, twins) = (held > 0) & (held <= FEW), trained
-    n, m = int((held <= FEW).sum()), int(equal.sum())
+    n = int((held <= FEW).sum())
+    m = int(equal.sum())
     if m == 0 or _tail(m, n, twins, n_train) >= CHANCE:
         return np.zeros(len(held), dtype=np.bool_)
     by_chance = twins / max(n_train, 1)
@@ -67,7 +70,8 @@ def rows_of_the_fit(
 def _tail(m: int, n: int, twins: int, n_train: int) -> float:
     """The probability that m or more of n rows equal a training row, where ``twins`` of n_train do (a beta-binomial tail)."""
     j = np.arange(m, n + 1)
-    a, b = twins + 1, n_train - twins + 1
+    a = twins + 1
+    b = n_train - twins + 1
     return float(
         np.exp(
             logsumexp(

@@ -24,7 +24,8 @@ LOST = 4  # roundings of the largest score, below which a value changes no score
 HESSIAN_TOLERANCE = (
     1e-4  # of a leaf's sum: scores are float32 sums, and exponentials may be off by a rounding
 )
-ROUNDING = 1e-6  # of a row's weight: what is left of a second derivative of a probability next to 0 or 1 in float32
+# of a row's weight: what is left of a second derivative of a probability next to 0 or 1 in float32
+ROUNDING = 1e-6
 SUBTRACTED = 1e-12  # of the sum over a tree
 ADDED_ENTRIES = 1 << 18  # leaf values added up at a time, of all trees
 
@@ -92,8 +93,9 @@ def check_values(
 ) -> float:
     """Compare leaf values (L, K) with the model's, and return the largest difference, relative to the largest of them.
 
-    Values that are lost in the rounding of the scores that the fit starts from, ``start`` (N, K) or (K,), agree: where these
-    leave nothing to learn, leaf values are roundings of probabilities next to 0 and 1.
+    Values that are lost in the rounding of the scores that the fit starts from, ``start`` (N, K) or
+    (K,), agree: where these leave nothing to learn, leaf values are roundings of probabilities next
+    to 0 and 1.
 
     ``noise`` (L, K), asked for where some are apart, is what rounding leaves over of gradients that cancel: all there is in
     leaves of a fit that had nothing to learn.
@@ -141,14 +143,18 @@ def check_scores(
 ) -> tuple[float, float | None]:
     """Compare the sums of the leaves, (T, N), with the scores that the library gives; the largest difference, relative.
 
-    With it the largest difference of sums in float64, such as pushes make, where the library adds in single precision; else
-    None. Up to `CHECKED_ROWS` training rows are asked for.
+    With it the largest difference of sums in float64, such as pushes make, where the library adds
+    in single precision; else None. Up to `CHECKED_ROWS` training rows are asked for.
     """
     asked = checked_rows(leaves.shape[1])
     expected = adapter.scores(take_rows(X, asked))
-    at = leaves[:, asked].T if fit.placement is None else adapter.coordinates(take_rows(X, asked))
+    if fit.placement is None:
+        at = leaves[:, asked].T
+    else:
+        at = adapter.coordinates(take_rows(X, asked))
     found = leaf_scores(fit, at, rounded=True)
-    scale, miss = float(np.abs(expected).max()) or 1.0, furthest(found, expected)
+    scale = float(np.abs(expected).max()) or 1.0
+    miss = furthest(found, expected)
     error = check_miss(adapter, replace(miss, row=int(asked[miss.row])), scale)
     if fit.score_precision is np.float64:
         return error, None

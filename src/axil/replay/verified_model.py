@@ -66,7 +66,8 @@ REPLAYED = "exact with the fitted structure held fixed: every leaf value is comp
 class VerifiedModel(ABC):
     """A fitted model that was shown to belong to its training rows, of whatever kind, and wherever the rows are.
 
-    Questions are asked of it; neither its kind nor its place shows in them. `answer` runs a reduction over ``shards``.
+    Questions are asked of it; neither its kind nor its place shows in them. `answer` runs a
+    reduction over ``shards``.
     """
 
     kind: ClassVar[Kind]
@@ -131,7 +132,9 @@ class VerifiedModel(ABC):
         if self.classes is not None:
             return self.classes
         labels = self.adapter.label_classes
-        return np.arange(n_outputs) if labels is None else labels.names
+        if labels is None:
+            return np.arange(n_outputs)
+        return labels.names
 
     def note(self, text: str) -> str:
         """The note on the numbers of tables, which names encodings that are held and, of one of two classes, the class."""
@@ -153,7 +156,10 @@ class VerifiedModel(ABC):
     @property
     def replay_note(self) -> str:
         """The note of tables on fits that were computed again."""
-        found = notes.PATTERN if self.bends else notes.NOTE
+        if self.bends:
+            found = notes.PATTERN
+        else:
+            found = notes.NOTE
         return self.note(REPLAYED if self.kind is Kind.ADDITIVE else found)
 
     @property
@@ -169,9 +175,11 @@ class VerifiedModel(ABC):
 
     def own_refusals(self) -> dict[str, Refusal]:
         """Return the methods that this model refuses because of its own fit."""
-        return {} if self.has_leaves else without_shared_leaves(self.source.name)
+        if self.has_leaves:
+            return {}
+        return without_shared_leaves(self.source.name)
 
-    # -- queries --------------------------------------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------
 
     @property
     def starts_elsewhere(self) -> bool:
@@ -222,7 +230,9 @@ class VerifiedModel(ABC):
 
     def meant_by(self, batch: Any) -> dict[str, FloatArray]:
         """Return what the model itself makes of the scores of these rows, (n, K) by name; empty for sums of predictions."""
-        return {} if isinstance(batch, Combination) else self.meant(batch.predictions)
+        if isinstance(batch, Combination):
+            return {}
+        return self.meant(batch.predictions)
 
     def calibrated(self, scores: FloatArray, means: FloatArray) -> FloatArray:
         """(n, K): what a calibration makes of scores and their means by the link; the means where there is none."""
@@ -273,25 +283,33 @@ class VerifiedModel(ABC):
     def warn_of_unseen(self, rows: Any, what: str = "X") -> None:
         """Warn of categories in these rows that no training row has, where the library takes them without a word."""
         action = self.adapter.unseen
-        frame = inputs.as_frame(rows) if action else None
+        if action:
+            frame = inputs.as_frame(rows)
+        else:
+            frame = None
         if frame is None:
             return
         for name in inputs.category_columns(frame):
             known = self.kept.get(("categories", name), partial(self._known_categories, name))
-            new = (
-                []
-                if known is None
-                else [
+            if known is None:
+                new = []
+            else:
+                new = [
                     value
                     for value in inputs.distinct_values(frame, name)
                     if str(value) not in known
                 ]
-            )
             if not new:
                 continue
             listed = ", ".join(shown(value) for value in sorted(new, key=str)[:MOST_SHOWN])
-            more = "" if len(new) <= MOST_SHOWN else f" and {len(new) - MOST_SHOWN} more"
-            values = "a value" if len(new) == 1 else f"{len(new):,} values"
+            if len(new) <= MOST_SHOWN:
+                more = ""
+            else:
+                more = f" and {len(new) - MOST_SHOWN} more"
+            if len(new) == 1:
+                values = "a value"
+            else:
+                values = f"{len(new):,} values"
             warn(
                 f"Column {shown(name)} of {what} has {values} that no training row has: {listed}{more}. {action}",
                 UnseenCategoryWarning,
@@ -303,12 +321,17 @@ class VerifiedModel(ABC):
         None where neither is at hand.
         """
         listed = self.adapter.categories.get(name)
-        frame = None if self.features is None else inputs.as_frame(self.features)
+        if self.features is None:
+            frame = None
+        else:
+            frame = inputs.as_frame(self.features)
         if listed is None and frame is not None and name in frame.columns:
             listed = inputs.distinct_values(frame, name)
-        return None if listed is None else frozenset(map(str, listed))
+        if listed is None:
+            return None
+        return frozenset(map(str, listed))
 
-    # -- columns --------------------------------------------------------------------------------------------------------
+    # -- columns -----------------------------------------------------------------------------------
 
     @property
     def gathered(self) -> tuple[FloatArray, NDArray[Any]]:
@@ -337,7 +360,9 @@ class VerifiedModel(ABC):
     @property
     def shown(self) -> Any:
         """(N, K): the targets as people read them."""
-        return self.targets if self.seen is None else self.seen
+        if self.seen is None:
+            return self.targets
+        return self.seen
 
     def predicted(self, queries: QueryBatch) -> FloatArray:
         """(n, K): the predictions of these rows, which must be the model's own."""
@@ -364,7 +389,7 @@ class VerifiedModel(ABC):
         """How many groups there are at most."""
         return sum(len(groups) for _, groups in coded)
 
-    # -- changes of the training rows -----------------------------------------------------------------------------------
+    # -- changes of the training rows --------------------------------------------------------------
 
     @property
     def has_first_order(self) -> bool:
@@ -413,11 +438,10 @@ class VerifiedModel(ABC):
         scale = self.scale
         if scale.is_identity:
             return "as y_train was given"
-        kind = (
-            "not transformed: the model does that itself"
-            if scale.onward
-            else f"transformed ({scale.name})"
-        )
+        if scale.onward:
+            kind = "not transformed: the model does that itself"
+        else:
+            kind = f"transformed ({scale.name})"
         return f"as y_train was given, {kind}"
 
     def within(self, given: FloatArray, rows: IntArray) -> FloatArray:
@@ -438,17 +462,15 @@ class VerifiedModel(ABC):
 
     def deletion_note(self) -> str:
         """The note on exact deletions of single rows: where there is a pattern, how many rows are replayed."""
-        return (
-            notes.replayed(self.kept.get("replayed", self.n_replayed), self.shape[0])
-            if self.bends
-            else notes.NOTE
-        )
+        if self.bends:
+            return notes.replayed(self.kept.get("replayed", self.n_replayed), self.shape[0])
+        return notes.NOTE
 
     def n_replayed(self) -> int:
         """How many rows change a pattern if they are deleted, or are replayed for other reasons."""
         return 0
 
-    # -- memory ---------------------------------------------------------------------------------------------------------
+    # -- memory ------------------------------------------------------------------------------------
 
     @abstractmethod
     def bytes_per_query(self, source: Source, whole: bool = False) -> int:
@@ -507,9 +529,10 @@ class Refittable(InMemory):
 
     def held_out(self, sample_weight: FloatArray | None) -> BoolArray:
         """Return which rows the fit held out of itself, (N,): not those that the user gave no weight."""
-        counted = (
-            np.ones(self.shape[0], dtype=np.bool_) if sample_weight is None else sample_weight > 0
-        )
+        if sample_weight is None:
+            counted = np.ones(self.shape[0], dtype=np.bool_)
+        else:
+            counted = sample_weight > 0
         return np.asarray((self.row_weights == 0) & counted)
 
     @abstractmethod
@@ -536,8 +559,8 @@ class Refittable(InMemory):
     def own_predictions_without(self, sets_of_rows: Sequence[IntArray]) -> Iterator[FloatArray]:
         """Yield, set by set, the predictions (rows, K) of these training rows by the fit without them.
 
-        The splits are held fixed, as in `fitted_without`. Predictions, or scores, have the offsets of the fit. nan: none of
-        the rows that an output was fitted to is left.
+        The splits are held fixed, as in `fitted_without`. Predictions, or scores, have the offsets
+        of the fit. nan: none of the rows that an output was fitted to is left.
         """
 
     @abstractmethod

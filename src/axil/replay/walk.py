@@ -1,8 +1,8 @@
 """The walk through a fit of residuals with the model's own leaf values: what its rows, all or some of them, add to the leaves.
 
-Where all rows are in every tree, a kernel walks block by block, because a row's residuals depend on no other row. `TreeWalk` goes
-tree by tree through fits that draw rows, scale trees again, cut residuals off or take percentiles. `gradient_walk` is the walk
-for any other loss.
+Where all rows are in every tree, a kernel walks block by block, because a row's residuals depend on
+no other row. `TreeWalk` goes tree by tree through fits that draw rows, scale trees again, cut
+residuals off or take percentiles. `gradient_walk` is the walk for any other loss.
 """
 
 from __future__ import annotations
@@ -80,7 +80,10 @@ def leaf_totals(
 ) -> FloatArray:
     """(L,): the sum of the weights of every leaf's rows, their number where there are no weights."""
     starts = np.concatenate([[0], np.cumsum(n_leaves)])
-    counted = np.ones((leaves.shape[1], 1)) if weights is None else weights[:, None]
+    if weights is None:
+        counted = np.ones((leaves.shape[1], 1))
+    else:
+        counted = weights[:, None]
     return host_backend(n_threads).rows(leaves, starts).leaf_sums(counted, None)[:, 0]
 
 
@@ -98,32 +101,29 @@ def _walk_fast(
     leaves.setflags(
         write=False
     )  # they are the cells of the structure: a back end may keep one copy for both
-    rows, score = (
-        backend_of(limits).rows(leaves, starts, weights),
-        np.empty(targets.shape, order="F"),
-    )
-    sums, counts = np.empty((starts[-1], targets.shape[1])), np.empty(starts[-1])
+    rows = backend_of(limits).rows(leaves, starts, weights)
+    score = np.empty(targets.shape, order="F")
+    sums = np.empty((starts[-1], targets.shape[1]))
+    counts = np.empty(starts[-1])
     single, single_score = (
         p is np.float32 for p in (adapter.residual_precision, adapter.score_precision)
     )
     for k in range(targets.shape[1]):
-        own, total = score[:, k], np.empty(starts[-1])
+        own = score[:, k]
+        total = np.empty(starts[-1])
         own[:] = trees.base_value[k]
         if offsets is not None:
             own += offsets[:, k]
-        values, target = (
-            np.ascontiguousarray(trees.leaf_values[:, k]),
-            np.ascontiguousarray(targets[:, k]),
-        )
+        values = np.ascontiguousarray(trees.leaf_values[:, k])
+        target = np.ascontiguousarray(targets[:, k])
         if single_score:
             own[:], values = own.astype(np.float32), values.astype(np.float32).astype(np.float64)
         rows.replay(values, target, weights, single, single_score, own, total, counts)
         sums[:, k] = total
-    leaf_weights = (
-        counts
-        if weights is None
-        else leaf_totals(leaves, trees.n_leaves, weights, limits.n_threads)
-    )
+    if weights is None:
+        leaf_weights = counts
+    else:
+        leaf_weights = leaf_totals(leaves, trees.n_leaves, weights, limits.n_threads)
     if trees.held_out is not None:
         counts = leaf_totals(
             leaves, trees.n_leaves, (~trees.held_out).astype(float), limits.n_threads
@@ -151,11 +151,13 @@ class TreeWalk:
         offsets: FloatArray | None,
         budget: Budget,
     ):
-        self.adapter, self.trees, self.targets, self.offsets = adapter, trees, targets, offsets
-        self.leaves, self.budget = (
-            np.ascontiguousarray(leaves),
-            budget,
-        )  # which those of some rows may not be
+        self.adapter = adapter
+        self.trees = trees
+        self.targets = targets
+        self.offsets = offsets
+        # which those of some rows may not be
+        self.leaves = np.ascontiguousarray(leaves)
+        self.budget = budget
         self.starts = np.concatenate([[0], np.cumsum(trees.n_leaves)])
         self.score = self._start(
             1.0 if trees.schedule.coefficients is None else trees.schedule.coefficients.beta[0]
@@ -164,9 +166,11 @@ class TreeWalk:
         # (T,): after which trees the coefficients of others, or the base, change
         self.changes = np.zeros(0, dtype=np.bool_)
         if trees.schedule.coefficients is not None:
-            omega, beta = trees.schedule.coefficients.omega, trees.schedule.coefficients.beta
+            omega = trees.schedule.coefficients.omega
+            beta = trees.schedule.coefficients.beta
             self.changes = (omega[1:] != omega[:-1]).any(axis=1) | (beta[1:] != beta[:-1])
-        # (N, 1 + K) weights and weighted residuals at the scores reached; None: they are not computed yet
+        # (N, 1 + K) weights and weighted residuals at the scores reached; None: they are not
+        # computed yet
         self._weighted_residuals: FloatArray | None = None
         self.levels = [
             1.0
@@ -175,19 +179,24 @@ class TreeWalk:
             0, dtype=np.uint16
         )  # the codes of whole numbers of draws; MOST_DRAWS: not yet met
         # Codes of the draws, two bytes if there are many.
-        self.codes = (
-            None if trees.sampler is None and trees.ranks is None else self._empty(np.uint8)
-        )
-        self.shares = (
-            None
-            if trees.ranks is None
-            else np.zeros((3 + trees.ranks.spreads, int(self.starts[-1])))
-        )
-        self.drawn = None if trees.sampler is None or trees.ranks is None else self._empty(np.uint8)
+        if trees.sampler is None and trees.ranks is None:
+            self.codes = None
+        else:
+            self.codes = self._empty(np.uint8)
+        if trees.ranks is None:
+            self.shares = None
+        else:
+            self.shares = np.zeros((3 + trees.ranks.spreads, int(self.starts[-1])))
+        if trees.sampler is None or trees.ranks is None:
+            self.drawn = None
+        else:
+            self.drawn = self._empty(np.uint8)
         self.shift: FloatArray | None = None
-        self.beyond = (
-            None if trees.cut is None else self._empty(np.uint8)
-        )  # whose residuals are cut off
+        # whose residuals are cut off
+        if trees.cut is None:
+            self.beyond = None
+        else:
+            self.beyond = self._empty(np.uint8)
 
     def _empty(self, dtype: type[np.unsignedinteger[Any]]) -> Leaves:
         shape = (self.leaves.shape[0], self.leaves.shape[1])
@@ -242,7 +251,8 @@ class TreeWalk:
 
     def _seen(self, t: int) -> FloatArray:
         """(N, K): the residuals that tree t sees; those that are cut off are rounded later, with their weights."""
-        residuals, cut = self.targets - self.score, self.trees.cut
+        residuals = self.targets - self.score
+        cut = self.trees.cut
         if cut is None or self.beyond is None:
             return self._rounded(residuals, self.adapter.residual_precision)
         self.beyond[t] = cut.beyond(residuals[:, 0])
@@ -250,9 +260,9 @@ class TreeWalk:
 
     @staticmethod
     def _rounded(values: FloatArray, precision: type[np.floating[Any]]) -> FloatArray:
-        return (
-            values.astype(precision).astype(np.float64) if precision is not np.float64 else values
-        )
+        if precision is not np.float64:
+            return values.astype(precision).astype(np.float64)
+        return values
 
     def _draw(self, t: int, residuals: FloatArray) -> FloatArray:
         """(N,): how often each row was drawn for tree t; told apart by a code for the structure's cells."""
@@ -266,11 +276,10 @@ class TreeWalk:
         draw: FloatArray = drawn.astype(np.float64)
         if self.shares is not None:
             return draw
-        most = (
-            int(drawn.max(initial=0))
-            if drawn.dtype.kind in "iu" and drawn.min(initial=0) >= 0
-            else MOST_DRAWS
-        )
+        if drawn.dtype.kind in "iu" and drawn.min(initial=0) >= 0:
+            most = int(drawn.max(initial=0))
+        else:
+            most = MOST_DRAWS
         if most < MOST_DRAWS:
             more = most + 1 - len(self.known)
             self.known = np.append(self.known, np.full(max(more, 0), MOST_DRAWS, dtype=np.uint16))
@@ -298,19 +307,25 @@ class TreeWalk:
         """Percentiles (L_t, 1) of the leaves of tree t, and what the shares of the rows picked for each add up to, (L_t,)."""
         assert self.shares is not None
         assert self.codes is not None
-        n, start = int(self.trees.n_leaves[t]), self.starts[t]
+        n = int(self.trees.n_leaves[t])
+        start = self.starts[t]
         if self.drawn is not None:
-            self.drawn[t] = draw if ranks.by_draws else draw > 0
+            if ranks.by_draws:
+                self.drawn[t] = draw
+            else:
+                self.drawn[t] = draw > 0
         if self.trees.held_out is not None:
             draw = np.where(self.trees.held_out, 0.0, draw)
         found = ranks.picks(self.leaves[t], residuals[:, 0], draw, t < self.trees.based)
         self.codes[t] = found.codes(len(residuals))
         self.shares[1 : 1 + len(found.levels), start + found.leaves] = found.levels
-        sums, weights = np.zeros((n, 1)), np.zeros(n)
+        sums = np.zeros((n, 1))
+        weights = np.zeros(n)
         sums[found.leaves, 0] = found.values(residuals[:, 0])
         weights[found.leaves] = 1.0
         if found.shifts is not None:
-            self.shift = np.zeros(len(self.trees.leaf_values)) if self.shift is None else self.shift
+            if self.shift is None:
+                self.shift = np.zeros(len(self.trees.leaf_values))
             self.shift[start + found.leaves] = found.shifts
         return sums, weights
 
@@ -318,7 +333,10 @@ class TreeWalk:
         """The number of a level of draws, a new one if need be."""
         if level not in self.levels:
             if len(self.levels) == MOST_DRAWS:
-                name = "" if self.trees.sampler is None else self.trees.sampler.name
+                if self.trees.sampler is None:
+                    name = ""
+                else:
+                    name = self.trees.sampler.name
                 raise InputError(
                     f"{name} draws rows in more than {MOST_DRAWS} different numbers; expected few, as 0, 1, 2."
                 )
@@ -349,7 +367,8 @@ class TreeWalk:
     def _leaf_sums(
         self, t: int, residuals: FloatArray, draw: FloatArray, drawn: FloatArray
     ) -> FloatArray:
-        precision, weights = self.adapter.residual_precision, self.trees.row_weights
+        precision = self.adapter.residual_precision
+        weights = self.trees.row_weights
         if weights is not None or self.beyond is not None:
             residuals = self._rounded(
                 residuals if weights is None else residuals * weights[:, None], precision
@@ -358,11 +377,9 @@ class TreeWalk:
             residuals = self._rounded(residuals * draw[:, None], precision)
         n = int(self.trees.n_leaves[t])
         if self.beyond is not None and self.trees.cut is not None:
-            own, off, leaf = (
-                slice(self.starts[t], self.starts[t + 1]),
-                self.beyond[t] != 0,
-                self.leaves[t],
-            )
+            own = slice(self.starts[t], self.starts[t + 1])
+            off = self.beyond[t] != 0
+            leaf = self.leaves[t]
             self.cut_sums[own, 0] = np.bincount(leaf[off], residuals[off, 0], n)
             self.free[own] = np.bincount(leaf[~off], drawn[~off], n)
             if not self.trees.cut.weighs:
@@ -372,7 +389,8 @@ class TreeWalk:
     def _advance(self, t: int) -> None:
         """Let the model's predictions follow tree t.
 
-        Where earlier trees are dropped or scaled, a library that keeps predictions in single precision adds up all again.
+        Where earlier trees are dropped or scaled, a library that keeps predictions in single
+        precision adds up all again.
         """
         c = self.trees.schedule.coefficients
         if c is not None and not self.changes[t]:
@@ -428,7 +446,8 @@ class TreeWalk:
 
     def _cells(self) -> Leaves:
         """(T, N): leaf and draw of each row as one number."""
-        codes, half = self.codes, len(self.levels)
+        codes = self.codes
+        half = len(self.levels)
         if self.beyond is None and (codes is None or (self.shares is None and half == 1)):
             return self.leaves
         levels = (
@@ -436,9 +455,15 @@ class TreeWalk:
         )
         dtype = cell_dtype(int(self.trees.n_leaves.max()) * levels)
         in_place = dtype is self.leaves.dtype.type and self.leaves.flags.writeable
-        cells = self.leaves if in_place else self._empty(dtype)
+        if in_place:
+            cells = self.leaves
+        else:
+            cells = self._empty(dtype)
         for t, n in enumerate(self.trees.n_leaves):
-            level = np.zeros(len(self.targets), dtype) if codes is None else codes[t].astype(dtype)
+            if codes is None:
+                level = np.zeros(len(self.targets), dtype)
+            else:
+                level = codes[t].astype(dtype)
             if self.beyond is not None:
                 level += self.beyond[t].astype(dtype) * dtype(half)
             cells[t] = self.leaves[t] + level * dtype(n)

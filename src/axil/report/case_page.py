@@ -194,7 +194,10 @@ def _explained_features(cases: Cases, i: int) -> list[TableCell]:
 
 def _listed_row(cases: Cases, i: int, rank: int, line: int, words: Words) -> list[TableCell]:
     """Return the cells of one listed row; ``rank`` counts from zero."""
-    suspicion = f"{words.target} looks wrong" if cases.is_suspect[line] else ""
+    if cases.is_suspect[line]:
+        suspicion = f"{words.target} looks wrong"
+    else:
+        suspicion = ""
     cells = [
         TableCell(f"{rank + 1}.\u00a0{row_name(cases.rows[line])}", warning=suspicion),
         TableCell(words.amount(cases.targets[line])),
@@ -239,7 +242,10 @@ def _mean_note(cases: Cases, i: int, words: Words) -> str:
     gap = adjusted.mean() - value
     if len(lines) < 2 or abs(gap) <= NEAR_SHARE * abs(value):
         return ""
-    side = "above" if gap > 0 else "below"
+    if gap > 0:
+        side = "above"
+    else:
+        side = "below"
     note = f"The mean is {words.amount(abs(gap), value)} {side} the estimate"
     is_odd = np.array(
         [bool(cases.is_suspect[line] or _distance_warning(cases, i, line)) for line in lines]
@@ -248,11 +254,16 @@ def _mean_note(cases: Cases, i: int, words: Words) -> str:
         other_mean = adjusted[~is_odd].mean()
         if abs(other_mean - value) <= abs(gap) / 2:
             *numbers, last = [str(rank + 1) for rank in np.flatnonzero(is_odd)]
-            reason, them = f"number {last}", "it"
+            reason = f"number {last}"
+            them = "it"
             if numbers:
-                reason, them = f"numbers {', '.join(numbers)} and {last}", "them"
+                reason = f"numbers {', '.join(numbers)} and {last}"
+                them = "them"
             return f"{note} because of {reason}; without {them} the mean is {words.amount(other_mean)}."
-    direction = "higher" if gap > 0 else "lower"
+    if gap > 0:
+        direction = "higher"
+    else:
+        direction = "lower"
     return (
         f"{note}: on average the {words.target} of these {len(lines)} {words.rows} is {direction} than the "
         f"model expects of them. The estimate rests on all {cases.extras.n_train:,} {words.rows}, not on these alone."

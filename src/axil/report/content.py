@@ -143,7 +143,8 @@ def raised(
 ) -> tuple[FloatArray, FloatArray]:
     """Return how much predictions rise if targets were higher by the share `RAISED`.
 
-    This is exact with the tree structure fixed, for targets on their own scale and for logarithms. It is nan on other scales.
+    This is exact with the tree structure fixed, for targets on their own scale and for logarithms.
+    It is nan on other scales.
 
     Parameters
     ----------

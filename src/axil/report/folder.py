@@ -33,8 +33,8 @@ MOST_DIFFERENCES = 4  # that an error message names
 def file_names(labels: Sequence[str]) -> list[str]:
     """Return a path below ``pages`` for every label.
 
-    Letters, digits, dots and dashes stay, and everything else becomes ~ and its bytes. Labels that some file systems
-    cannot tell apart, such as those that differ in case only, also get a number.
+    Letters, digits, dots and dashes stay, and everything else becomes ~ and its bytes. Labels that
+    some file systems cannot tell apart, such as those that differ in case only, also get a number.
     """
     paths: list[str] = []
     used: set[str] = set()
@@ -180,8 +180,8 @@ def write_index(
 ) -> None:
     """Write the files of the search, and then ``index.html``.
 
-    The files ``search/0.js`` and so on have the labels in lower case, in the order of a browser. All lists have one
-    element per page.
+    The files ``search/0.js`` and so on have the labels in lower case, in the order of a browser.
+    All lists have one element per page.
     """
     keys = [label.lower() for label in labels]
     order = sorted(range(len(labels)), key=lambda i: (keys[i].encode("utf-16-be", "replace"), i))

@@ -91,14 +91,15 @@ class Reports(Question):
         Parameters
         ----------
         X : table
-            The n rows to report on: a frame, an array or a sparse matrix with the columns of the fit. The labels of a pandas
-            frame name the pages, and no two may be the same.
+            The n rows to report on: a frame, an array or a sparse matrix with the columns of the
+            fit. The labels of a pandas frame name the pages, and no two may be the same.
         folder : str or path
             A directory, which is made if it is not there.
         k : int, default 5
             How many training rows per page.
         columns : sequence, optional
-            Which columns to show, by name or position; by default the first eight, those of ``beside`` before features.
+            Which columns to show, by name or position; by default the first eight, those of
+            ``beside`` before features.
         title : str, default "Estimate"
             The words above every page.
         target : str, default "value"
@@ -112,35 +113,42 @@ class Reports(Question):
         names : dict, optional
             What pages call columns: ``{"bldg_sf": "Floor area"}``.
         search : sequence, optional
-            Columns of X, by name or position, that the index searches besides labels, such as an address.
+            Columns of X, by name or position, that the index searches besides labels, such as an
+            address.
         map : pair of columns, optional
-            Latitudes and longitudes in degrees, by name or position, for a map on each page; with "miles" as a third, distances
-            are in miles rather than km.
+            Latitudes and longitudes in degrees, by name or position, for a map on each page; with
+            "miles" as a third, distances are in miles rather than km.
         interval : Predictive, optional
-            How sure predictions are, as `calibrate` of this explainer made it; without it pages say nothing of that.
+            How sure predictions are, as `calibrate` of this explainer made it; without it pages say
+            nothing of that.
         coverage : float, default 0.9
-            The probability that an interval is to hold its target with; only together with ``interval``.
+            The probability that an interval is to hold its target with; only together with
+            ``interval``.
         refits : Stability, optional
-            What `axil.refits` returned for the rows of X: pages then say how far retraining alone moves the estimate.
+            What `axil.refits` returned for the rows of X: pages then say how far retraining alone
+            moves the estimate.
         by : "leaves" or "weights", optional
-            Which rows are listed, as in `similar`: those that are most like the query, or those that count most for it.
+            Which rows are listed, as in `similar`: those that are most like the query, or those
+            that count most for it.
         among : array of bool of shape (n_train,) or function, optional
             The training rows that may be listed, as in `similar`.
         distinct : str, int or sequence of length n_train, optional
             Labels of which each is listed once, as in `similar`.
         sign : "any", "for" or "against", optional
-            Only rows whose weight is above or below zero, as in `similar`. By default "for" where weights decide which rows are
-            listed, and "any" where leaves do.
+            Only rows whose weight is above or below zero, as in `similar`. By default "for" where
+            weights decide which rows are listed, and "any" where leaves do.
         within : pair of a column and a distance, optional
             How near a row must be to the query, as in `similar`: ``("sale_date", "3Y")``.
         asof : date, str or number, optional
-            The date of the predictions, or the column of X that has it, as in `similar`: only rows before it are listed, and
-            pages say that they are as of this date.
+            The date of the predictions, or the column of X that has it, as in `similar`: only rows
+            before it are listed, and pages say that they are as of this date.
         suspects : "mark", "drop", "keep", labels, truth values or a pair, default "mark"
-            What becomes of training rows whose targets look wrong to `audit`: pages say it of them, leave them
-            out, or show them like all others. Your own suspects as in `similar`; then audit is not asked.
+            What becomes of training rows whose targets look wrong to `audit`: pages say it of them,
+            leave them out, or show them like all others. Your own suspects as in `similar`; then
+            audit is not asked.
         out_of_fold : array of shape (n_train,), optional
-            Predictions of your own cross-validation that `audit` judges the targets by, as in `similar`.
+            Predictions of your own cross-validation that `audit` judges the targets by, as in
+            `similar`.
         beside : pair of frames, optional
             Further columns of the training rows and of the rows of X, as in `similar`.
         init_score : array of shape (n,), optional
@@ -149,8 +157,8 @@ class Reports(Question):
         Returns
         -------
         Written
-            The path of ``index.html``, the number of pages, how many this call has written, and how many of these list no
-            training row, as none meets the conditions.
+            The path of ``index.html``, the number of pages, how many this call has written, and how
+            many of these list no training row, as none meets the conditions.
 
         Examples
         --------
@@ -220,7 +228,10 @@ def _checked_coverage(
         level = inputs.as_number(coverage, "coverage")
     no_rows = inputs.take_rows(asked.queries.rows, slice(0, 0))
     interval.interval(no_rows, level)  # raises for a coverage that it cannot have
-    approximately = "" if interval.source == "held out" else "about "
+    if interval.source == "held out":
+        approximately = ""
+    else:
+        approximately = "about "
     return level, approximately + shares(level)
 
 

@@ -49,17 +49,27 @@ class Words:
     def amount(self, value: float, beside: float | None = None) -> str:
         """Return a number with the unit of the target.
 
-        Amounts of money have no cents from a hundred on. With ``beside`` the number has as many decimals as that one.
+        Amounts of money have no cents from a hundred on. With ``beside`` the number has as many
+        decimals as that one.
         """
-        text = number(value) if beside is None else number_beside(value, beside)
+        if beside is None:
+            text = number(value)
+        else:
+            text = number_beside(value, beside)
         if not self.unit or not np.isfinite(value):
             return text
         if unicodedata.category(self.unit[0]) != "Sc":  # not a sign of money
             return f"{text} {self.unit}"
-        digits = 0 if abs(value) >= 100 or value == int(value) else 2
+        if abs(value) >= 100 or value == int(value):
+            digits = 0
+        else:
+            digits = 2
         text = f"{abs(value):,.{digits}f}"
         is_zero = not text.strip("0.")
-        sign = MINUS if value < 0 and not is_zero else ""
+        if value < 0 and not is_zero:
+            sign = MINUS
+        else:
+            sign = ""
         return f"{sign}{self.unit}{text}"
 
     def change(self, value: float, beside: float) -> str:
@@ -80,9 +90,14 @@ def number(value: float, commas_from: float = COMMAS_FROM) -> str:
     if value != value:
         return DASH
     if abs(value) == np.inf:
-        return "\u221e" if value > 0 else f"{MINUS}\u221e"
+        if value > 0:
+            return "\u221e"
+        return f"{MINUS}\u221e"
     if abs(value) >= 1000 or value == int(value):
-        text = f"{value:,.0f}" if abs(value) >= commas_from else f"{value:.0f}"
+        if abs(value) >= commas_from:
+            text = f"{value:,.0f}"
+        else:
+            text = f"{value:.0f}"
     else:
         text = f"{value:.4g}"
         if "e" in text:
@@ -95,7 +110,10 @@ def number_beside(value: float, other: float) -> str:
     if not (np.isfinite(value) and np.isfinite(other) and other):
         return number(value)
     digits = max(0, 4 - int(np.floor(np.log10(abs(other)))))
-    text = f"{value:,.{digits}f}" if digits < 9 else number(value)
+    if digits < 9:
+        text = f"{value:,.{digits}f}"
+    else:
+        text = number(value)
     is_zero = not text.strip("-0.,")
     return text.replace("-", "" if is_zero else MINUS)
 
@@ -137,7 +155,9 @@ def percent(share: float) -> str:
 def row_name(value: object) -> str:
     """Return the label of a row as text; a number has no commas."""
     if _is_number(value) and value == value:
-        return str(int(value)) if value == int(value) else str(value)
+        if value == int(value):
+            return str(int(value))
+        return str(value)
     return cell(value)
 
 
@@ -146,7 +166,9 @@ def cell(value: object, commas_from: float = COMMAS_FROM) -> str:
     if value is None or value != value:
         return DASH
     if isinstance(value, (bool, np.bool_)):
-        return "yes" if value else "no"
+        if value:
+            return "yes"
+        return "no"
     if _is_number(value):
         return number(float(value), commas_from)
     if isinstance(value, np.datetime64):
@@ -173,7 +195,10 @@ def difference(value: object, other: object, commas_from: float = COMMAS_FROM) -
     if not (_is_number(value) and _is_number(other)):
         return ""
     gap = float(value) - float(other)
-    sign = "+" if gap > 0 else ""
+    if gap > 0:
+        sign = "+"
+    else:
+        sign = ""
     return f"{sign}{number(gap, commas_from)}"
 
 

@@ -24,7 +24,8 @@ MOST_DOUBLINGS = 64
 class Ancestors(Transferable):
     """The nodes of T averaged trees of L leaves: the leaves 0 .. L - 1 of all trees, then the inner nodes.
 
-    A leaf of an averaged tree without rows has the value of its nearest ancestor that has rows of the tree's sample.
+    A leaf of an averaged tree without rows has the value of its nearest ancestor that has rows of
+    the tree's sample.
     """
 
     parents: NDArray[np.int32]  #: (M,) the parent of each node; -1 for a root
@@ -43,8 +44,8 @@ class Ancestors(Transferable):
         Parameters
         ----------
         children : sequence of arrays of shape (S_t, 2)
-            The children of each split of each tree: the number of a split, or ``~leaf``. The root is split 0. A tree
-            of one leaf has no split.
+            The children of each split of each tree: the number of a split, or ``~leaf``. The root
+            is split 0. A tree of one leaf has no split.
         l2 : array of shape (sum of S_t,), optional
             What regularisation adds to the weight of each split.
         """
@@ -79,7 +80,8 @@ class Ancestors(Transferable):
         """
         if vars(self).get("_checked") is n_leaves:
             return
-        total, size = int(n_leaves.sum()), len(self.parents)
+        total = int(n_leaves.sum())
+        size = len(self.parents)
         if self.parents.dtype != np.int32 or self.parents.ndim != 1 or size < total:
             raise ValueError(
                 f"parents of nodes are {self.parents.dtype} {self.parents.shape}, expected int32 numbers"
@@ -172,35 +174,41 @@ class Ancestors(Transferable):
         """Return a table (n, L) of ones: which of these leaves are below each of these nodes, (n,) different numbers."""
         place = np.full(len(self.parents), NO_NODE)
         place[nodes] = np.arange(len(nodes))
-        rows, columns = [], []
-        at, leaf = leaves.astype(np.int64), leaves
+        rows = []
+        columns = []
+        at = leaves.astype(np.int64)
+        leaf = leaves
         while len(at):
             wanted = place[at] != NO_NODE
             rows.append(place[at[wanted]])
             columns.append(leaf[wanted])
             at = self.parents[at].astype(np.int64)
             inside = at != NO_NODE
-            at, leaf = at[inside], leaf[inside]
-        index = (
-            (np.concatenate(rows), np.concatenate(columns))
-            if rows
-            else (np.zeros(0, int), np.zeros(0, int))
-        )
+            at = at[inside]
+            leaf = leaf[inside]
+        if rows:
+            index = (np.concatenate(rows), np.concatenate(columns))
+        else:
+            index = (np.zeros(0, int), np.zeros(0, int))
         return csr_array((np.ones(len(index[0])), index), shape=(len(nodes), n_leaves))
 
     def l2_of(self, nodes: Ids, n_leaves: int) -> FloatArray:
         """Return what regularisation adds to the weight of each of these inner nodes, (n,)."""
-        return np.zeros(len(nodes)) if self.l2 is None else self.l2[nodes - n_leaves]
+        if self.l2 is None:
+            return np.zeros(len(nodes))
+        return self.l2[nodes - n_leaves]
 
     def nodes(self, n_leaves: Ids, l2: FloatArray) -> Nodes | None:
         """Return the nodes, a parent before its children; None where a node has not two children.
 
         ``l2`` (L,): what regularisation adds to the weight of each leaf.
         """
-        total, size = int(n_leaves.sum()), len(self.parents)
+        total = int(n_leaves.sum())
+        size = len(self.parents)
         if size != 2 * total - len(n_leaves):
             return None
-        depth, of_leaves = self._climb(), np.repeat(np.arange(len(n_leaves)), n_leaves)
+        depth = self._climb()
+        of_leaves = np.repeat(np.arange(len(n_leaves)), n_leaves)
         tree = np.zeros(size, dtype=np.int64)
         tree[:total] = of_leaves
         for level in self.levels:

@@ -17,8 +17,8 @@ AGREES = 1e-9  # relative: weights of rows that are derived again, in double pre
 class ClassCounts(Transferable):
     """How the weights of N rows follow from their labels: a row weighs its own weight over the share of its class.
 
-    A row of several labels has the product over these. ``own`` (0,): the rule is not known, so neither are fits without some
-    rows.
+    A row of several labels has the product over these. ``own`` (0,): the rule is not known, so
+    neither are fits without some rows.
     """
 
     labels: NDArray[np.int64]  #: (N, labels) the number of the class of each row, from 0
@@ -34,7 +34,10 @@ class ClassCounts(Transferable):
 
     def weights(self, present: BoolArray) -> FloatArray:
         """Return the weights (N,) of the rows where only those present count; 0 of the others."""
-        row_sizes = self.own if self.by_weight else np.ones(len(self.own))
+        if self.by_weight:
+            row_sizes = self.own
+        else:
+            row_sizes = np.ones(len(self.own))
         row_sizes = np.where(present, row_sizes, 0.0)
         weights = np.where(present, self.own, 0.0)
         for label in self.labels.T:

@@ -1,10 +1,12 @@
 """The cut of Huber's loss: residuals that count as no more than delta, either way.
 
-With w the weights of a leaf's rows and r their residuals, the rows beyond delta put a constant into the leaf's sum:
+With w the weights of a leaf's rows and r their residuals, the rows beyond delta put a constant into
+the leaf's sum:
 
     S = sum_{|r| <= delta} w r + delta * sum_{|r| > delta} w sign(r)
 
-While the rows beyond delta are fixed, as the tree structure is, S is linear in the targets with a constant besides.
+While the rows beyond delta are fixed, as the tree structure is, S is linear in the targets with a
+constant besides.
 """
 
 from __future__ import annotations

@@ -205,8 +205,9 @@ class IsotonicRule(NewtonRule):
     def coupled_leaves(self, sums: FloatArray, leaf_weights: FloatArray) -> CoupledLeaves | None:
         """Return how the values of one tree's leaves depend on the leaves of their pools.
 
-        A pool has the value ``V = S / D`` for the sums S of its leaf sums and D of their ``W + l2``, so
-        every leaf of the pool moves it by ``1 / D`` with its sum, and by ``-V / D`` with its weight.
+        A pool has the value ``V = S / D`` for the sums S of its leaf sums and D of their ``W +
+        l2``, so every leaf of the pool moves it by ``1 / D`` with its sum, and by ``-V / D`` with
+        its weight.
         """
         denominators = inverse_or(self.scale(leaf_weights), 0.0)
         pool = self.chains.pools(sums, denominators)

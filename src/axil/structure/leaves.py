@@ -37,14 +37,16 @@ class LeafFit:
     outputs: NDArray[np.int64] | None = (
         None  #: (T,) the output that each tree serves; None: all of them
     )
-    #: (L, 1), or (L, K) of each output, of weight * draw * second derivative; None: these are 1, as of squared error
+    #: (L, 1), or (L, K) of each output, of weight * draw * second derivative; None: these are 1, as
+    #: of squared error
     hessians: FloatArray | None = None
     #: (outputs,) the targets' means that scores of ``base`` stand for; None: the base itself
     means: FloatArray | None = None
     class_weights: FloatArray | None = (
         None  #: (C,) weights of classes that the library counted or was given; None: there are none
     )
-    inherits: bool = False  #: whether nodes without rows have their parents' values, as those of averaged trees have
+    #: whether nodes without rows have their parents' values, as those of averaged trees have
+    inherits: bool = False
     row_weights: FloatArray | None = (
         None  #: (n_rows,) sample weights, as scikit-learn's forests keep them; None: there are none
     )
@@ -57,9 +59,13 @@ class LeafFit:
     def begins(self, t: int) -> int | None:
         """The output that tree t is the first tree of; None where it is not the first."""
         if self.outputs is None:
-            return 0 if t == 0 else None
+            if t == 0:
+                return 0
+            return None
         k = int(self.outputs[t])
-        return k if t == int(np.argmax(self.outputs == k)) else None
+        if t == int(np.argmax(self.outputs == k)):
+            return k
+        return None
 
     @property
     def values(self) -> FloatArray:
@@ -74,7 +80,10 @@ class LeafFit:
         A node has a larger number than its parent, and nodes of the rule are numbered likewise.
         """
         own = slice(int(self.starts[t]), int(self.starts[t + 1]))
-        bends = self.weights[:, None] if self.hessians is None else self.hessians
+        if self.hessians is None:
+            bends = self.weights[:, None]
+        else:
+            bends = self.hessians
         n_outputs = self.sums.shape[1]
         parts = [self.sums[own], bends[own], self.weights[own, None], self.counts[own, None]]
         totals = np.zeros((len(children), n_outputs + bends.shape[1] + 2))
@@ -84,12 +93,10 @@ class LeafFit:
         for node in np.flatnonzero(children[:, 0] >= 0)[::-1]:
             totals[node] = totals[children[node]].sum(axis=0)
             sizes[node] = sizes[children[node]].sum()
-        sums, bends, weights, counts = (
-            totals[:, :n_outputs],
-            totals[:, n_outputs:-2],
-            totals[:, -2],
-            totals[:, -1],
-        )
+        sums = totals[:, :n_outputs]
+        bends = totals[:, n_outputs:-2]
+        weights = totals[:, -2]
+        counts = totals[:, -1]
         l2 = self.rule.l2[own][np.isfinite(self.rule.l2[own])].min(initial=np.inf)
         if not isinstance(self.rule, NodeRule):
             of_outputs = np.broadcast_to(bends, sums.shape)
@@ -123,7 +130,10 @@ class LeafFit:
     def _node_values(self) -> FloatArray:
         """The values of all nodes of the rule, before the learning rate."""
         assert isinstance(self.rule, NodeRule)
-        hessians = self.weights if self.hessians is None else self.hessians[:, 0]
+        if self.hessians is None:
+            hessians = self.weights
+        else:
+            hessians = self.hessians[:, 0]
         return self.rule.node_values(self.sums[:, 0], hessians).bounded
 
 
@@ -141,6 +151,7 @@ class NodeFit:
     def positive(self, of_nodes: FloatArray) -> FloatArray:
         """Return these numbers of nodes (M,), which are sums over leaves, with `NEGLIGIBLE` for each leaf where they are zero.
 
-        Libraries divide by them for Shapley values, so a leaf that has lost all its rows needs some weight.
+        Libraries divide by them for Shapley values, so a leaf that has lost all its rows needs some
+        weight.
         """
         return np.where(of_nodes == 0, NEGLIGIBLE * self.sizes, of_nodes)

@@ -1,7 +1,7 @@
 """The rule of Newton leaves: a leaf value follows from the sum and the weight of the leaf's rows.
 
-With S the sum of the negative gradients of a leaf's rows, or of their residuals, and W that of their
-weights, or hessians, the value before the learning rate is
+With S the sum of the negative gradients of a leaf's rows, or of their residuals, and W that of
+their weights, or hessians, the value before the learning rate is
 
     v = S / (W + l2)
 
@@ -40,7 +40,8 @@ class LinearLeaves(Transferable):
 
     scale: FloatArray  #: (L,) the diagonal of P, in trees without a matrix
     shift: FloatArray | None = None  #: (L,) None: zero
-    #: (L_t, L_t) P of each tree whose leaves depend on other leaves, else None; None: no tree has one
+    #: (L_t, L_t) P of each tree whose leaves depend on other leaves, else None; None: no tree has
+    #: one
     mixing: tuple[csr_array | None, ...] | None = None
     #: the numbers of leaves that L1 moved, that it put to zero, that are clipped and at a bound
     counts: dict[str, int] = field(default_factory=dict)
@@ -91,7 +92,8 @@ class CoupledLeaves:
     by_sum: FloatArray
     by_weight: FloatArray
     share: FloatArray  #: ``values = share @ sums``; 0 <= share <= terms
-    #: ``share`` without L1 and a largest step: ``terms @ sums of |w g|`` bounds what rows add to values
+    #: ``share`` without L1 and a largest step: ``terms @ sums of |w g|`` bounds what rows add to
+    #: values
     terms: FloatArray
 
 
@@ -295,7 +297,10 @@ class NewtonRule(Transferable):
             How far each number is from zero.
         """
         gaps = self.distances_to_thresholds(sums, inverse_or(self.scale(leaf_weights), np.inf))
-        order = gaps if slopes is None else gaps / slopes
+        if slopes is None:
+            order = gaps
+        else:
+            order = gaps / slopes
         nearest = first_finite(gaps, order, k)
         maps = np.zeros((len(sums), len(nearest)))
         maps[nearest, np.arange(len(nearest))] = 1.0

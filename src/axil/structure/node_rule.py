@@ -222,13 +222,13 @@ class NodeRule(NewtonRule):
 
         None where each value depends on its own leaf alone.
 
-        A node's value ``V = scale S + shift`` moves by ``-V scale`` with its weight. A leaf's value is
-        a mean, with weights that are not negative, of values that nodes had before smoothing and
-        bounds. Each of those is a multiple of the node's sum, ``V = shrink S / (W + l2)`` with ``0 <=
-        shrink <= 1``, since l1 and a largest step only bring a value closer to zero. So ``share`` mixes
-        these multiples as the tree mixes the values. Nothing is divided by a sum of leaves: the
-        shrinking of a node whose sum is next to zero is that of the same node without l1 and a largest
-        step, or it is zero.
+        A node's value ``V = scale S + shift`` moves by ``-V scale`` with its weight. A leaf's value
+        is a mean, with weights that are not negative, of values that nodes had before smoothing and
+        bounds. Each of those is a multiple of the node's sum, ``V = shrink S / (W + l2)`` with ``0
+        <= shrink <= 1``, since l1 and a largest step only bring a value closer to zero. So
+        ``share`` mixes these multiples as the tree mixes the values. Nothing is divided by a sum of
+        leaves: the shrinking of a node whose sum is next to zero is that of the same node without
+        l1 and a largest step, or it is zero.
         """
         values = self.node_values(sums, leaf_weights)
         maps, _ = self._leaf_maps(0, sums, leaf_weights, values)

@@ -18,17 +18,19 @@ Ids = NDArray[np.int64]
 class Nodes(Transferable):
     """All nodes of T trees, M in all, numbered tree after tree, a parent before its children.
 
-    A library gives every node a value when it splits the node's parent. Some settings make the value of a leaf depend on the
-    values above it: smoothing draws it towards its parent's, and a monotone split keeps all below it on one side of the middle
-    of its two children's values, or of values that other splits made before. The values that a model keeps of its inner nodes
-    are further evidence of its targets.
+    A library gives every node a value when it splits the node's parent. Some settings make the
+    value of a leaf depend on the values above it: smoothing draws it towards its parent's, and a
+    monotone split keeps all below it on one side of the middle of its two children's values, or of
+    values that other splits made before. The values that a model keeps of its inner nodes are
+    further evidence of its targets.
     """
 
     starts: Ids  #: (T + 1,) where each tree's nodes begin
     children: Ids  #: (M, 2) left and right child of a split; -1, -1 for a leaf
     leaf: Ids  #: (M,) the number of a leaf among all L; -1 for a split
     l2: FloatArray  #: (M,) what regularisation adds to the node's weight
-    values: FloatArray  #: (M,) what the model says each node would add to a prediction; nan: it does not say
+    #: (M,) what the model says each node would add to a prediction; nan: it does not say
+    values: FloatArray
     slack: FloatArray | float = (
         0.0  #: (M,) how far these values may be off for the digits they are kept in
     )
@@ -124,7 +126,8 @@ class Nodes(Transferable):
     @cached_property
     def levels(self) -> list[Ids]:
         """The splits of all trees by their depth, the roots first."""
-        found, level = [], self.starts[:-1]
+        found = []
+        level = self.starts[:-1]
         while len(level := level[self.leaf[level] < 0]):
             found.append(level)
             level = self.children[level].ravel()
@@ -134,15 +137,16 @@ class Nodes(Transferable):
     def stages(self) -> list[Ids]:
         """The splits of all trees so that the values which their children's depend on come before.
 
-        By depth; where there are rivals, splits are numbered in the order they were made, and each stage has one of each tree.
+        By depth; where there are rivals, splits are numbered in the order they were made, and each
+        stage has one of each tree.
         """
         if self.rivals is None:
             return self.levels
         splits = np.flatnonzero(self.leaf < 0)
         splits = splits[np.argsort(self._ages[splits], kind="stable")]
-        return (
-            np.split(splits, np.flatnonzero(np.diff(self._ages[splits])) + 1) if len(splits) else []
-        )
+        if len(splits):
+            return np.split(splits, np.flatnonzero(np.diff(self._ages[splits])) + 1)
+        return []
 
     @cached_property
     def _ages(self) -> Ids:
@@ -198,13 +202,15 @@ class Nodes(Transferable):
     ) -> Nodes:
         """Return the nodes with the shares of smoothing once rows are gone.
 
-        A library may estimate the rows of a child from its share of its parent's weight, rounded, so that bins of values lead it
-        a whole number of rows away. The estimate is made again for the rows that are left, as far away as before.
+        A library may estimate the rows of a child from its share of its parent's weight, rounded,
+        so that bins of values lead it a whole number of rows away. The estimate is made again for
+        the rows that are left, as far away as before.
 
         Parameters
         ----------
         rows, weights : pairs of (L,)
-            The numbers of rows and the weights of all leaves, with the deleted rows and without them.
+            The numbers of rows and the weights of all leaves, with the deleted rows and without
+            them.
         """
         assert self.own is not None
         splits = np.flatnonzero(self.leaf < 0)
@@ -235,7 +241,8 @@ class Nodes(Transferable):
         if not leaves.any() or (self.signs is None and self.rivals is None):
             return self
         gone = self.totals((~leaves).astype(np.float64)) == 0
-        signs, rivals = self.signs, self.rivals
+        signs = self.signs
+        rivals = self.rivals
         if signs is not None:
             signs = np.where((self.leaf < 0) & gone[self.children].any(axis=1), 0, signs).astype(
                 signs.dtype
@@ -247,7 +254,8 @@ class Nodes(Transferable):
     def tree(self, t: int) -> Nodes:
         """The nodes of one tree, its leaves numbered from 0."""
         first, last = self.starts[t : t + 2]
-        children, leaf = self.children[first:last], self.leaf[first:last]
+        children = self.children[first:last]
+        leaf = self.leaf[first:last]
         return Nodes(
             starts=np.array([0, last - first]),
             children=np.where(children < 0, -1, children - first),

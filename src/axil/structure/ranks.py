@@ -4,8 +4,8 @@ A percentile is the residual of one row, or a fixed mix of two neighbours in ran
 
     v = (1 - f) r_lower + f r_upper
 
-Held fixed, as the splits are, these rows and shares make a leaf's value linear in the targets. Of rows with equal residuals the
-first counts as the lower.
+Held fixed, as the splits are, these rows and shares make a leaf's value linear in the targets. Of
+rows with equal residuals the first counts as the lower.
 """
 
 from __future__ import annotations
@@ -62,11 +62,9 @@ class Picks:
     @property
     def levels(self) -> FloatArray:
         """(2, n) or (3, n): the shares of a row of each code from 1 on."""
-        return (
-            self.shares
-            if self.free_shares is None
-            else np.concatenate([self.shares, self.free_shares[None]])
-        )
+        if self.free_shares is None:
+            return self.shares
+        return np.concatenate([self.shares, self.free_shares[None]])
 
 
 @dataclass(frozen=True)
@@ -96,9 +94,13 @@ class Ranks(Transferable, ABC):
         is_base: bool = False,
     ) -> Picks:
         """The rows picked for the leaves (N,) of one tree, or the base, from residuals (N,) of rows drawn so often, (N,)."""
-        rows, weights = np.flatnonzero(draw), self.weights
+        rows = np.flatnonzero(draw)
+        weights = self.weights
         if self.by_draws and not (draw[rows] == 1).all():
-            weights = draw if weights is None else weights * draw
+            if weights is None:
+                weights = draw
+            else:
+                weights = weights * draw
         order = rows[np.argsort(residuals[rows], kind="stable")]
         order = order[np.argsort(leaf[order], kind="stable")]
         leaves, first, counts = np.unique(leaf[order], return_index=True, return_counts=True)
@@ -141,7 +143,8 @@ class Ranks(Transferable, ABC):
         n_leaves: int,
     ) -> FloatArray:
         """(n_leaves,): the percentiles; 0 where a leaf has no rows."""
-        found, out = self.picks(leaf, residuals, draw), np.zeros(n_leaves)
+        found = self.picks(leaf, residuals, draw)
+        out = np.zeros(n_leaves)
         out[found.leaves] = found.values(residuals)
         return out
 
@@ -156,7 +159,8 @@ class RankedFit(Transferable):
         None  #: (T, N) how often each row was drawn for each tree; None: all were, once
     )
     rows: IntArray | None = None  #: the rows that the fit has; None: all
-    single: bool = False  #: whether the library ranks residuals in single precision: which are equal depends on it
+    #: whether the library ranks residuals in single precision: which are equal depends on it
+    single: bool = False
 
     def less(self, rows: IntArray, n_rows: int) -> RankedFit:
         """This fit without some more of its N rows."""
@@ -167,7 +171,8 @@ class RankedFit(Transferable):
 
     def picks(self, t: int, leaf: NDArray[np.integer[Any]], residuals: FloatArray) -> Picks:
         """The rows that the leaves (N,) of tree t take their values from, where these residuals (N,) are left before it."""
-        draw, is_base = self._draw(t, len(leaf)), self.based and t == 0
+        draw = self._draw(t, len(leaf))
+        is_base = self.based and t == 0
         if self.single:
             residuals = residuals.astype(np.float32).astype(np.float64)
         own = self.rows
@@ -189,7 +194,9 @@ class RankedFit(Transferable):
     def counted(self, t: int, n_rows: int) -> IntArray:
         """The rows that count in tree t."""
         drawn = self._draw(t, n_rows) > 0
-        return np.flatnonzero(drawn) if self.rows is None else self.rows[drawn[self.rows]]
+        if self.rows is None:
+            return np.flatnonzero(drawn)
+        return self.rows[drawn[self.rows]]
 
     def _draw(self, t: int, n_rows: int) -> NDArray[Any]:
         """(N,): how often each row was drawn for tree t."""

@@ -31,7 +31,9 @@ def cell_dtype(most_cells: int) -> type[np.unsignedinteger[Any]]:
 
 def output_groups(n_sets: int) -> list[slice]:
     """The outputs that each set of trees serves: all of them where there is one set, else each its own."""
-    return [slice(None)] if n_sets == 1 else [slice(k, k + 1) for k in range(n_sets)]
+    if n_sets == 1:
+        return [slice(None)]
+    return [slice(k, k + 1) for k in range(n_sets)]
 
 
 def all_n_leaves(sets: Sequence[Any]) -> NDArray[np.int64]:
@@ -63,11 +65,13 @@ class Coefficients:
 class Structure(Transferable):
     """Leaf membership, contributions, rates and base of T trees over N training rows.
 
-    Row j counts ``row_weights[j] * draw * scale[l]`` in the value of its leaf l of tree t, draw being how often it was
-    drawn for the tree, or its share where the leaf's value is a percentile, or 0 where its residual was cut off. Rows are kept by
-    cells: cell ``d * n_leaves[t] + l`` holds the rows of leaf l that were drawn ``draws[d]`` times, so a sampled model takes no
-    more memory than any other, N * T cell numbers. With ``mixing`` a leaf's value is a combination of the sums of all leaves of
-    its tree (``mixing[t] @ sums``); with ``shift`` it has a constant besides, which no target makes.
+    Row j counts ``row_weights[j] * draw * scale[l]`` in the value of its leaf l of tree t, draw
+    being how often it was drawn for the tree, or its share where the leaf's value is a percentile,
+    or 0 where its residual was cut off. Rows are kept by cells: cell ``d * n_leaves[t] + l`` holds
+    the rows of leaf l that were drawn ``draws[d]`` times, so a sampled model takes no more memory
+    than any other, N * T cell numbers. With ``mixing`` a leaf's value is a combination of the sums
+    of all leaves of its tree (``mixing[t] @ sums``); with ``shift`` it has a constant besides,
+    which no target makes.
     """
 
     cells: NDArray[np.unsignedinteger[Any]]  #: (T, N) cell of each training row, packed
@@ -82,8 +86,9 @@ class Structure(Transferable):
     offsets: FloatArray | None = (
         None  #: (N, K) what each training row's prediction starts from besides
     )
-    #: (D,), or (D, L) where leaves are percentiles: the shares of the rows that each is taken from. With ``cut`` the second half
-    #: are zeros, for the rows of the first half whose residuals were cut off
+    #: (D,), or (D, L) where leaves are percentiles: the shares of the rows that each is taken from.
+    #: With ``cut`` the second half are zeros, for the rows of the first half whose residuals were
+    #: cut off
     draws: FloatArray = field(default_factory=lambda: np.ones(1))
     coefficients: Coefficients | None = None  #: None: plain boosting by the rates
     columns: NDArray[np.int64] | None = (
@@ -98,12 +103,14 @@ class Structure(Transferable):
     total_rows: int | None = (
         None  #: the number of all training rows, where not all of them are here
     )
-    #: (N,) the row weights whose mean l2 is in proportion to, where rows without a target have no weight; None: ``row_weights``
+    #: (N,) the row weights whose mean l2 is in proportion to, where rows without a target have no
+    #: weight; None: ``row_weights``
     scaling_weights: FloatArray | None = None
     present: BoolArray | None = (
         None  #: (N,) rows that were not deleted; None: all. Deleted rows have weight 0
     )
-    #: (L,) leaves of averaged trees that lost all their rows, and have their nearest ancestors' values; None: there is none
+    #: (L,) leaves of averaged trees that lost all their rows, and have their nearest ancestors'
+    #: values; None: there is none
     emptied: BoolArray | None = None
     ancestors: Ancestors | None = None  #: the nodes of averaged trees; None: trees are not averaged
     cut: Cut | None = None  #: where residuals were cut off; None: nowhere
@@ -150,7 +157,9 @@ class Structure(Transferable):
 
     def _check(self) -> None:
         """Refuse all other arrays that do not fit."""
-        trees, leaves, rows = (self.n_trees,), (self.total_leaves,), (self.n_rows,)
+        trees = (self.n_trees,)
+        leaves = (self.total_leaves,)
+        rows = (self.n_rows,)
         shapes = {"leaf_weights": leaves}
         shapes |= {"rates": trees, "row_weights": rows, "scaling_weights": rows}
         if self.present is not None:
@@ -216,26 +225,32 @@ class Structure(Transferable):
     @property
     def l2_weights(self) -> FloatArray | None:
         """(N,): the row weights whose mean l2 is in proportion to, where it is; None: all one."""
-        return self.row_weights if self.scaling_weights is None else self.scaling_weights
+        if self.scaling_weights is None:
+            return self.row_weights
+        return self.scaling_weights
 
     @property
     def l2_total(self) -> float:
         """The sum of ``l2_weights``."""
-        return (
-            self.total_weight if self.scaling_weights is None else float(self.scaling_weights.sum())
-        )
+        if self.scaling_weights is None:
+            return self.total_weight
+        return float(self.scaling_weights.sum())
 
     @property
     def n_present(self) -> int:
         """The number of training rows that were not deleted; rows without weight count."""
         if self.total_rows is not None:
             return self.total_rows
-        return self.n_rows if self.present is None else int(self.present.sum())
+        if self.present is None:
+            return self.n_rows
+        return int(self.present.sum())
 
     @property
     def mean_weight(self) -> float:
         """The weight that the base, where it is the mean, gives a target of row weight one."""
-        return 1.0 / self.total_weight if self.base is None else 0.0
+        if self.base is None:
+            return 1.0 / self.total_weight
+        return 0.0
 
     @property
     def base_share(self) -> FloatArray:
@@ -245,15 +260,20 @@ class Structure(Transferable):
     @property
     def beta(self) -> FloatArray:
         """(T + 1,): how much of the base each tree's residuals, and in the end the predictions, have in them."""
-        return np.ones(self.n_trees + 1) if self.coefficients is None else self.coefficients.beta
+        if self.coefficients is None:
+            return np.ones(self.n_trees + 1)
+        return self.coefficients.beta
 
     @property
     def own_base(self) -> float:
         """How often the base of a prediction counts in the training rows' own: 0 where offsets stood in for it in the fit.
 
-        A fit that does not start from the base of its predictions started from offsets in its place.
+        A fit that does not start from the base of its predictions started from offsets in its
+        place.
         """
-        return 0.0 if self.beta[0] == 0 and self.beta[-1] != 0 else 1.0
+        if self.beta[0] == 0 and self.beta[-1] != 0:
+            return 0.0
+        return 1.0
 
     @property
     def final(self) -> FloatArray:
@@ -264,9 +284,11 @@ class Structure(Transferable):
     def averages(self) -> bool:
         """Whether predictions are means over trees that do not see each other: forests, and one round of parallel trees.
 
-        Trees of DART that all others were dropped for do not see each other either, but their shares do not add up to one.
+        Trees of DART that all others were dropped for do not see each other either, but their
+        shares do not add up to one.
         """
-        c, first = self.coefficients, 0
+        c = self.coefficients
+        first = 0
         if self.ranks is not None and self.ranks.based:
             first = 1  # a tree of one leaf, which all others see
         if c is None or c.omega[:-1, first:].any():
@@ -278,7 +300,9 @@ class Structure(Transferable):
     def leaves(self, rows: slice = slice(None)) -> NDArray[np.unsignedinteger[Any]]:
         """(T, N): the leaf of each training row in each tree; or (T, rows), of some."""
         cells = self.cells[:, rows]
-        return cells if len(self.draws) == 1 else cells % self.n_leaves[:, None].astype(cells.dtype)
+        if len(self.draws) == 1:
+            return cells
+        return cells % self.n_leaves[:, None].astype(cells.dtype)
 
     @property
     def is_ranked(self) -> bool:
@@ -308,15 +332,17 @@ class Structure(Transferable):
     def entries(self, t: int, leaves: NDArray[Any]) -> IntArray:
         """Return the positions among all L leaves of leaves that are counted within tree t.
 
-        Leaves are kept in the smallest type that holds them, which may not hold these positions: before NumPy 2 a sum of a
-        number and an array has the type of the array.
+        Leaves are kept in the smallest type that holds them, which may not hold these positions:
+        before NumPy 2 a sum of a number and an array has the type of the array.
         """
         return np.asarray(self.starts[t] + leaves.astype(np.intp))
 
     @property
     def whole_draws(self) -> FloatArray:
         """(D,): how often rows were drawn, those whose residuals were cut off included."""
-        return self.draws if self.cut is None else np.tile(self.draws[: len(self.draws) // 2], 2)
+        if self.cut is None:
+            return self.draws
+        return np.tile(self.draws[: len(self.draws) // 2], 2)
 
     def uncut(self) -> Structure:
         """The structure with the draws and leaf weights of all rows, as if no residual had been cut off."""
@@ -335,19 +361,15 @@ class Structure(Transferable):
             self.cells[:, rows], self.n_leaves[:, None].astype(self.cells.dtype)
         )
         level = level.astype(np.intp)
-        return (
-            self.draws[level, self.starts[:-1, None] + leaf]
-            if self.is_ranked
-            else self.draws[level]
-        )
+        if self.is_ranked:
+            return self.draws[level, self.starts[:-1, None] + leaf]
+        return self.draws[level]
 
     def tree_draws(self, t: int) -> FloatArray:
         """(D, L_t), or (D, 1) where all leaves of tree t have the same: how often rows count."""
-        return (
-            self.draws[:, self.starts[t] : self.starts[t + 1]]
-            if self.is_ranked
-            else self.draws[:, None]
-        )
+        if self.is_ranked:
+            return self.draws[:, self.starts[t] : self.starts[t + 1]]
+        return self.draws[:, None]
 
     def to_cells(self, t: int, of_leaves: Any, drawn: bool) -> Any:
         """Tree t's table by leaves, (L_t, S), as one by cells, times the draws where ``drawn``."""
@@ -426,4 +448,6 @@ class Structure(Transferable):
     def _mixing_of(self, t: int) -> csr_array | None:
         """Return the matrix of tree t; None where each leaf value follows from its own sum."""
         mixing = self.linear_leaves.mixing
-        return None if mixing is None else mixing[t]
+        if mixing is None:
+            return None
+        return mixing[t]

@@ -1,7 +1,8 @@
 """Write HTML from the Jinja2 templates in this folder, which include their styles and scripts.
 
-Templates escape every value, so labels and names may hold any text. ``base.html`` gives each page a content security
-policy that allows the page's own style and script, by their hashes, and no request at all.
+Templates escape every value, so labels and names may hold any text. ``base.html`` gives each page a
+content security policy that allows the page's own style and script, by their hashes, and no request
+at all.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The losses of boosting: their derivatives by score and target, their links, and the scores that a fit starts from.
 
-A row with target y and score F has g = dl/dF and h, the second derivative as the library uses it. Adapters return one of
-these objects; reverse mode needs the derivatives of g and h by F and by y.
+A row with target y and score F has g = dl/dF and h, the second derivative as the library uses it.
+Adapters return one of these objects; reverse mode needs the derivatives of g and h by F and by y.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ __all__ = [
 ]
 
 NEAR = 1e-15  # distance of a mean from 0 or 1 within which its logit is cut off
-NEAR_SINGLE = 1e-6  # likewise in XGBoost, which also adds it to the shares of classes (kRtEps, include/xgboost/base.h)
+# likewise in XGBoost, which also adds it to the shares of classes (kRtEps, include/xgboost/base.h)
+NEAR_SINGLE = 1e-6
 LEAST_SINGLE = np.float32(1e-16)  # second derivative in XGBoost
 ROUNDING = 2.0**-23  # of a number and of one that it is computed from, in single precision
 
@@ -40,7 +41,8 @@ ROUNDING = 2.0**-23  # of a number and of one that it is computed from, in singl
 class Slopes:
     """g, h, and their derivatives by the score and by the target: (N, K) each, or one number for all.
 
-    Where outputs are coupled, by_score is the derivative by the output's own mean; `Loss.mean_slopes` does the rest.
+    Where outputs are coupled, by_score is the derivative by the output's own mean;
+    `Loss.mean_slopes` does the rest.
     """
 
     g: Any
@@ -55,7 +57,8 @@ class Slopes:
 class Affine:
     """Gradients ``intercepts + slopes * link(state)``, (N, K) each; the state of a row is exp(a F), or F where a is 0.
 
-    Links are "identity", "inverse" for ``1 / (1 + state)``, and "share" for a state over the sum of the row's K states.
+    Links are "identity", "inverse" for ``1 / (1 + state)``, and "share" for a state over the sum of
+    the row's K states.
     """
 
     link: str
@@ -68,7 +71,8 @@ class Loss(ABC):
     """One loss with its link, and with the library's way of stepping and starting."""
 
     unit_hessian: bool = False  #: whether the library takes gradient steps: every h is 1
-    near: float = NEAR  #: distance of a mean from 0 or 1 within which the library cuts its logit or logarithm off
+    #: distance of a mean from 0 or 1 within which the library cuts its logit or logarithm off
+    near: float = NEAR
     #: whether the library computes in single precision, by the operations of `seen` and `kept_link`
     single: bool = False
     newton_start: bool = (
@@ -81,13 +85,17 @@ class Loss(ABC):
     joint = False
     #: whether scores move smoothly with the targets, so that there are derivatives
     smooth = True
-    #: whether gradients can only be asked for all rows at once, with row weights in them already, and are kept
+    #: whether gradients can only be asked for all rows at once, with row weights in them already,
+    #: and are kept
     recorded = False
-    #: whether the gradients of a round depend on all rows together; `of_round` gives the loss of the round
+    #: whether the gradients of a round depend on all rows together; `of_round` gives the loss of
+    #: the round
     pooled = False
-    #: a of `affine`: steps of a score multiply exp(a F), which spares the exponential; 0: the state is the score itself
+    #: a of `affine`: steps of a score multiply exp(a F), which spares the exponential; 0: the state
+    #: is the score itself
     exponent = 0.0
-    #: whether leaves need all digits of gradients next to zero, which `affine` takes as differences of numbers near one
+    #: whether leaves need all digits of gradients next to zero, which `affine` takes as differences
+    #: of numbers near one
     cancels = False
     #: what the link makes of a score: "probability", "mean", or "" for the score itself
     meaning = "probability"
@@ -109,11 +117,9 @@ class Loss(ABC):
     def slopes(self, y: FloatArray, F: FloatArray) -> Slopes:
         """Derivatives at targets and scores (N, K), as the library uses them."""
         found = self._slopes(y, F)
-        return (
-            Slopes(found.g, 1.0, found.g_by_score, 0.0, found.g_by_target)
-            if self.unit_hessian
-            else found
-        )
+        if self.unit_hessian:
+            return Slopes(found.g, 1.0, found.g_by_score, 0.0, found.g_by_target)
+        return found
 
     @property
     def anywhere(self) -> bool:
@@ -229,7 +235,9 @@ class Squared(Loss):
 
     def affine(self, y: FloatArray) -> Affine | None:
         """The residual; losses that inherit the link from this one have gradients of their own."""
-        return Affine("identity", -y, np.ones_like(y)) if type(self) is Squared else None
+        if type(self) is Squared:
+            return Affine("identity", -y, np.ones_like(y))
+        return None
 
     def link(self, means: FloatArray) -> FloatArray:
         """The means themselves."""
@@ -260,7 +268,10 @@ class Logit(Loss):
         """Logits over the scale."""
         if self.from_mean:
             return means
-        near = NEAR_SINGLE if self.single else self.near
+        if self.single:
+            near = NEAR_SINGLE
+        else:
+            near = self.near
         p = np.clip(means, near, 1 - near)
         return np.asarray(np.log(p / (1 - p)) / self.scale)
 
@@ -274,13 +285,17 @@ class Logit(Loss):
         """-log(1 / p - 1) where in single precision."""
         if not self.single or self.from_mean:
             return self.link(means)
-        one, near = np.float32(1), np.float32(NEAR_SINGLE)
+        one = np.float32(1)
+        near = np.float32(NEAR_SINGLE)
         return -_rounded_log(one / np.clip(means.astype(np.float32), near, one - near) - one)
 
     def _link_slopes(self, means: FloatArray) -> FloatArray:
         if self.from_mean:
             return np.eye(len(means))
-        near = NEAR_SINGLE if self.single else self.near
+        if self.single:
+            near = NEAR_SINGLE
+        else:
+            near = self.near
         p = np.clip(means, near, 1 - near)
         return np.diag(1.0 / (self.scale * p * (1 - p)))
 
@@ -330,7 +345,9 @@ class Logistic(Logit):
         """s (p - y)."""
         found = self.mean(F)
         found -= y
-        return found if self.scale == 1 else self.scale * found
+        if self.scale == 1:
+            return found
+        return self.scale * found
 
     @property
     def exponent(self) -> float:  # type: ignore[override]
@@ -340,7 +357,9 @@ class Logistic(Logit):
     @property
     def curvature(self) -> float | None:
         """The scale squared."""
-        return 0.0 if self.unit_hessian else self.scale**2
+        if self.unit_hessian:
+            return 0.0
+        return self.scale**2
 
     def affine(self, y: FloatArray) -> Affine | None:
         """The probability less y, times s: s / (1 + exp(-s F)) - s y."""
@@ -359,7 +378,8 @@ class Softmax(Loss):
     factor: float = 1.0  #: c, which the library multiplies second derivatives by
     centred: bool = False  #: whether a fit starts from logarithms less their mean over the classes
     added: float = 0.0  #: to the means before these logarithms
-    joint: bool = False  #: a leaf's values v for all classes solve (H + l2) v = -G, H the sum of w (diag(p) - p p')
+    #: a leaf's values v for all classes solve (H + l2) v = -G, H the sum of w (diag(p) - p p')
+    joint: bool = False
 
     name = "softmax"
     coupled = True
@@ -378,7 +398,9 @@ class Softmax(Loss):
         """The factor of second derivatives; of leaves that are solved for together there is none."""
         if self.joint:
             return None
-        return 0.0 if self.unit_hessian else self.factor
+        if self.unit_hessian:
+            return 0.0
+        return self.factor
 
     def affine(self, y: FloatArray) -> Affine | None:
         """Exponentials over their sum, less y."""
@@ -399,7 +421,8 @@ class Softmax(Loss):
         return np.asarray(each - each.mean(axis=0) if self.centred else each)
 
     def _single(self, y: Any, F: Any, w: Any) -> tuple[Any, Any]:
-        one, two = np.float32(1), np.float32(2)
+        one = np.float32(1)
+        two = np.float32(2)
         largest = np.maximum(F.max(axis=1, keepdims=True), np.finfo(np.float32).tiny)
         p = _exp(F - largest)
         p /= p.sum(axis=1, keepdims=True, dtype=np.float64).astype(np.float32)
@@ -431,8 +454,11 @@ class Deviance(Loss):
     meaning = "mean"
 
     def _slopes(self, y: FloatArray, F: FloatArray) -> Slopes:
-        one, two, c = 1 - self.power, 2 - self.power, self.factor
-        a, b = np.exp(one * F), np.exp(two * F)
+        one = 1 - self.power
+        two = 2 - self.power
+        c = self.factor
+        a = np.exp(one * F)
+        b = np.exp(two * F)
         bend = two * b - one * y * a
         return Slopes(
             b - y * a, c * bend, bend, c * (two**2 * b - one**2 * y * a), -a, -c * one * a
@@ -455,11 +481,9 @@ class Deviance(Loss):
         """Poisson: exp(F) - y; gamma: 1 - y exp(-F)."""
         if not self.exponent:
             return None
-        return (
-            Affine("identity", -y, np.ones_like(y))
-            if self.power == 1
-            else Affine("identity", np.ones_like(y), -y)
-        )
+        if self.power == 1:
+            return Affine("identity", -y, np.ones_like(y))
+        return Affine("identity", np.ones_like(y), -y)
 
     def link(self, means: FloatArray) -> FloatArray:
         """Logarithms."""
@@ -467,16 +491,21 @@ class Deviance(Loss):
 
     def kept_link(self, means: FloatArray) -> FloatArray:
         """Logarithms, rounded where in single precision."""
-        return _rounded_log(means.astype(np.float32)) if self.single else self.link(means)
+        if self.single:
+            return _rounded_log(means.astype(np.float32))
+        return self.link(means)
 
     def _single(self, y: Any, F: Any, w: Any) -> tuple[Any, Any]:
-        one, two, power = np.float32(1), np.float32(2), np.float32(self.power)
+        one = np.float32(1)
+        two = np.float32(2)
+        power = np.float32(self.power)
         if self.power == 1:
             return (_exp(F) - y) * w, _exp(F + np.float32(np.log(self.factor))) * w
         if self.power == 2:
             share = y / _exp(F)
             return (one - share) * w, share * w
-        a, b = _exp((one - power) * F), _exp((two - power) * F)
+        a = _exp((one - power) * F)
+        b = _exp((two - power) * F)
         return (b - y * a) * w, ((two - power) * b - y * (one - power) * a) * w
 
     def _link_slopes(self, means: FloatArray) -> FloatArray:
@@ -492,9 +521,13 @@ class Deviance(Loss):
 
     def check(self, y: FloatArray, what: str = "y_train", whole: bool = True) -> None:
         """Require targets above 0, or from 0 up where the family has them; a fit, which starts from their mean, some above."""
-        low, positive = y.min(initial=1.0), self.power >= 2
+        low = y.min(initial=1.0)
+        positive = self.power >= 2
         if low < 0 or (whole and not y.any()) or (positive and low <= 0):
-            least = "above 0" if positive else "from 0 up, not all 0"
+            if positive:
+                least = "above 0"
+            else:
+                least = "from 0 up, not all 0"
             raise InputError(f"{what} goes down to {low:g}; this loss takes targets {least}.")
 
 

@@ -1,7 +1,7 @@
 """Losses of boosting beside the families in `losses`: of residuals (Huber, Fair, ...), exponential, and a user's own objective.
 
-Their gradient is known row by row, or asked of the user's function, which is all that pushes need. Those with ``smooth`` have
-derivatives by the targets too.
+Their gradient is known row by row, or asked of the user's function, which is all that pushes need.
+Those with ``smooth`` have derivatives by the targets too.
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ class Fair(ResidualLoss):
 
     def bends(self, d: FloatArray) -> tuple[Any, Any, Any, Any]:
         """See the class."""
-        c, far = self.c, np.abs(d) + self.c
+        c = self.c
+        far = np.abs(d) + self.c
         h = (c / far) ** 2
         return c * d / far, h, h, -2 * np.sign(d) * h / far
 
@@ -152,8 +153,10 @@ class Exponential(Logit):
     name = "exponential"
 
     def _slopes(self, y: FloatArray, F: FloatArray) -> Slopes:
-        up, down = np.exp(F), np.exp(-F)
-        g, h = (1 - y) * up - y * down, (1 - y) * up + y * down
+        up = np.exp(F)
+        down = np.exp(-F)
+        g = (1 - y) * up - y * down
+        h = (1 - y) * up + y * down
         return Slopes(g, h, h, g, -up - down, down - up)
 
 

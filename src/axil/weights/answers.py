@@ -23,7 +23,8 @@ def gathered(effects: RowEffects, n_rows: int) -> FloatArray:
     """(n, N): effects that come in blocks, of one training row or more."""
     out = np.empty((0, 0))
     for first, block in effects.blocks():
-        out = out if first else np.empty((n_rows, block.shape[1]))
+        if not first:
+            out = np.empty((n_rows, block.shape[1]))
         out[first : first + len(block)] = block
     return out.T
 
@@ -67,7 +68,9 @@ class KnownEffects(RowEffects):
         yield 0, dense(self.numbers).T
 
     def sparse(self) -> csr_array | None:
-        return self.numbers if issparse(self.numbers) else None
+        if issparse(self.numbers):
+            return self.numbers
+        return None
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Boosted trees: their weight matrix K as K v, K'u and single rows of K, matrix-free.
 
-With w the row weights, W their sum, A_t the leaf membership of tree t, B_t its draws, P_t the map from its leaf sums to its
-leaf values and eta_t its rate, boosting is
+With w the row weights, W their sum, A_t the leaf membership of tree t, B_t its draws, P_t the map
+from its leaf sums to its leaf values and eta_t its rate, boosting is
 
     base = sum_j w_j y_j / W  (or a constant),   r = y - base - offsets
     t = 1..T:  v_t = P_t A_t' (w B_t r) + shift_t,   r = r - eta_t A_t v_t
@@ -17,8 +17,9 @@ map alone. The transpose runs the trees backwards; for the prediction at x
 
 plus `constants`, where there are shifts.
 
-phi are the adjoints of the leaf sums, beta is that of the base. `Coefficients` generalise eta: after some trees the residuals
-change by several trees' values at once (DART), or not at all (forests, parallel trees). `passes` runs over the rows either way.
+phi are the adjoints of the leaf sums, beta is that of the base. `Coefficients` generalise eta:
+after some trees the residuals change by several trees' values at once (DART), or not at all
+(forests, parallel trees). `passes` runs over the rows either way.
 """
 
 from __future__ import annotations
@@ -55,8 +56,11 @@ TURNED_ROWS = (
     1 << 10
 )  # rows of a state copied to lie query by query at a time: both sides stay in the caches
 
-# Up to that many queries take as long as one: of a pass over the rows memory sets the pace, as of a factor that is read.
-FEW_SWEPT, FEW_READ, FEW_SOLVED = 4, 3, 8
+# Up to that many queries take as long as one: of a pass over the rows memory sets the pace, as of a
+# factor that is read.
+FEW_SWEPT = 4
+FEW_READ = 3
+FEW_SOLVED = 8
 
 WORTH = 0.1  # seconds that sweeps have to take, before another way is thought of
 
@@ -66,7 +70,8 @@ KEPT_SUMS = 4  # arrays of the training rows whose leaf sums are kept
 class BoostedTrees(TreeEngine):
     """K and its transpose for one structure, by sweeps over the rows, or in the leaf matrix (`prepared`).
 
-    A kept value is published whole, by one assignment, so any number of threads may ask, and an exception breaks nothing.
+    A kept value is published whole, by one assignment, so any number of threads may ask, and an
+    exception breaks nothing.
     """
 
     def __init__(
@@ -97,7 +102,7 @@ class BoostedTrees(TreeEngine):
             offset_sums = leaf_sums(s, self.rows, s.offsets)
         self._offset_sums = offset_sums
 
-    # -- the contract ---------------------------------------------------------------------------------------------------
+    # -- the contract ------------------------------------------------------------------------------
 
     @guarded
     def weight_rows(self, queries: LeafArray | None, base: float = 1.0) -> Answer:
@@ -116,7 +121,10 @@ class BoostedTrees(TreeEngine):
     @guarded
     def matvec(self, queries: LeafArray | None, v: FloatArray, base: float = 1.0) -> FloatArray:
         """The linear map alone, in O(T (N + n) S): a constant base and offsets take no part."""
-        start = self.mean(v) if self.structure.base is None else np.zeros(v.shape[1])
+        if self.structure.base is None:
+            start = self.mean(v)
+        else:
+            start = np.zeros(v.shape[1])
         residual, values, _ = map(host, self._passes.forward(v, start))
         base = self._counted(queries, base)
         if queries is None and base == 1.0:
@@ -135,7 +143,9 @@ class BoostedTrees(TreeEngine):
     @guarded
     def row_sum(self, queries: LeafArray | None, u: Any, base: float = 1.0) -> Answer:
         """In one sweep or one read-out: O(T (N + n) S)."""
-        s, xp, leaves = self.structure, self.rows.xp, own_leaves(self.structure, queries)
+        s = self.structure
+        xp = self.rows.xp
+        leaves = own_leaves(self.structure, queries)
         if self.leaf_matrix is not None:
             adjoints, intercepts = self.mixed_adjoints(leaves, u, self._counted(queries, base))
             return ReadOutAnswer(self, adjoints, intercepts)
@@ -156,14 +166,17 @@ class BoostedTrees(TreeEngine):
 
     def _mixed_sources(self, leaves: LeafArray, u: Any, base: float) -> tuple[Any, Any]:
         """(L, S) and (S,): the derivatives of sums, with (n, S) factors, by the leaf values, and how often the base counts."""
-        s, xp = self.structure, self.rows.xp
+        s = self.structure
+        xp = self.rows.xp
         met = s.starts[:-1] + leaves.astype(np.int64)
         counted = base * np.asarray(u.sum(axis=0)).ravel()
         return xp.asarray(sums_at(met, s.total_leaves, u, s.final)), xp.asarray(counted)
 
     def _counted(self, queries: LeafArray | None, base: float) -> float:
         """How often the base counts, where it is asked for so often: in the training rows' own predictions it may not."""
-        return base if queries is not None else base * self.structure.own_base
+        if queries is not None:
+            return base
+        return base * self.structure.own_base
 
     @guarded
     def predicted(self, queries: LeafArray | None, targets: FloatArray) -> FloatArray:
@@ -172,7 +185,9 @@ class BoostedTrees(TreeEngine):
             return self.fit(targets).predictions(own_leaves(self.structure, queries).T)
         offsets, (started, residual, *_) = self.structure.offsets, self._replay(targets)
         made = np.subtract(started, residual, out=residual)
-        return made if offsets is None else made + offsets
+        if offsets is None:
+            return made
+        return made + offsets
 
     @guarded
     def leverage(self, available: int) -> FloatArray:
@@ -191,14 +206,15 @@ class BoostedTrees(TreeEngine):
     def approximate_matvec(self, v: FloatArray) -> tuple[FloatArray, FloatArray] | None:
         """Each tree as if it were alone, ``B = sum_t final_t A_t D_t A_t' w B_t``, in two passes of all trees.
 
-        D_t is the scale of leaf values over the roots of the leaves' weights: trees that see each other's residuals say less
-        where leaves are large.
+        D_t is the scale of leaf values over the roots of the leaves' weights: trees that see each
+        other's residuals say less where leaves are large.
         """
         s = self.structure
         roots = np.sqrt(np.where(s.leaf_weights > 0, s.leaf_weights, np.inf))
         each = (np.repeat(s.final, s.n_leaves) * s.linear_leaves.scale / roots)[:, None]
         table = s.by_cells(each * host(leaf_sums(s, self.rows, v)), drawn=False)
-        made, diagonal = np.empty_like(v), np.empty((s.n_rows, 1))
+        made = np.empty_like(v)
+        diagonal = np.empty((s.n_rows, 1))
         self.rows.read_out(table, np.zeros(v.shape[1]), None, 0, made)
         self.rows.read_out(
             s.by_cells(each, drawn=True), np.zeros(1), self.rows.weights, 0, diagonal
@@ -211,7 +227,10 @@ class BoostedTrees(TreeEngine):
             self.structure.regularisation is not None
             and (self.structure.ranks is not None) == self.structure.is_ranked
         )
-        deletions = self._deletion_work if known else None
+        if known:
+            deletions = self._deletion_work
+        else:
+            deletions = None
         return Seconds(
             leverage=self._work(1).seconds(available),
             squares=self._work(hat_matrix.MATRICES).seconds(available),
@@ -250,13 +269,17 @@ class BoostedTrees(TreeEngine):
         return last[1]
 
     def _deletions(self, fitted: FittedValues, available: int) -> Deletion:
-        s, work = self.structure, self._deletion_work
+        s = self.structure
+        work = self._deletion_work
         replayed = ByReplay(fitted, self._fit_without)
         if not work.uses_leaf_matrix(available):
             return replayed
         levels = []
         for share in shares_of(s):
-            trees = self if share == 0 else BoostedTrees(at_share(s, share), self.backend)
+            if share == 0:
+                trees = self
+            else:
+                trees = BoostedTrees(at_share(s, share), self.backend)
             levels.append(Level.of(share, self.rows, trees.fit(fitted.targets), trees.space()))
         responses = None
         if rule_of(s).needs_walk:
@@ -273,8 +296,11 @@ class BoostedTrees(TreeEngine):
 
     def replays(self, targets: FloatArray, available: int) -> int:
         """How many rows' exact deletions are replayed."""
-        found, n_rows = self.deletions(targets, available), self.structure.n_rows
-        return len(found.by_replay(slice(0, n_rows))) if isinstance(found, InLeafMatrix) else n_rows
+        found = self.deletions(targets, available)
+        n_rows = self.structure.n_rows
+        if isinstance(found, InLeafMatrix):
+            return len(found.by_replay(slice(0, n_rows)))
+        return n_rows
 
     @property
     def _deletion_work(self) -> DeletionWork:
@@ -289,13 +315,22 @@ class BoostedTrees(TreeEngine):
 
     def with_targets(self, targets: FloatArray) -> BoostedTrees:
         structure = rule_of(self.structure).with_targets(targets, self.backend)
-        return self if structure is self.structure else BoostedTrees(structure, self.backend)
+        if structure is self.structure:
+            return self
+        return BoostedTrees(structure, self.backend)
 
     @property
     def memory(self) -> Memory:
-        s, cells = self.structure, int(self.structure.cell_starts[-1])
-        drawn = 0 if len(s.draws) == 1 else 2 * cells
-        numbers = s.n_rows + 2 * s.total_leaves + drawn if self.leaf_matrix is None else 3 * cells
+        s = self.structure
+        cells = int(self.structure.cell_starts[-1])
+        if len(s.draws) == 1:
+            drawn = 0
+        else:
+            drawn = 2 * cells
+        if self.leaf_matrix is None:
+            numbers = s.n_rows + 2 * s.total_leaves + drawn
+        else:
+            numbers = 3 * cells
         return Memory(8 * numbers, LeafMatrix.size(s))
 
     @guarded
@@ -310,13 +345,11 @@ class BoostedTrees(TreeEngine):
             or available is None
             or 2 * LeafMatrix.size(self.structure) <= available
         )
-        return (
-            self._in_space(self.inverse_pays(n_queries))
-            if fits and self.prepare_pays(n_queries)
-            else self
-        )
+        if fits and self.prepare_pays(n_queries):
+            return self._in_space(self.inverse_pays(n_queries))
+        return self
 
-    # -- the fit --------------------------------------------------------------------------------------------------------
+    # -- the fit -----------------------------------------------------------------------------------
 
     def fit(self, targets: FloatArray) -> FittedValues:
         """Base and leaf values of the fit to these targets (N, K) less the offsets, in O(T N K); the last fit is kept."""
@@ -331,7 +364,10 @@ class BoostedTrees(TreeEngine):
     def _replay(self, targets: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """Runs the fit, constants included: targets less offsets and last residuals, (N, K), leaf values and sums, (L, K)."""
         offsets = self.structure.offsets
-        started = targets if offsets is None else targets - offsets
+        if offsets is None:
+            started = targets
+        else:
+            started = targets - offsets
         residual, values, sums = map(
             host, self._passes.forward(started, self._base(targets), self.structure.shifted_values)
         )
@@ -370,21 +406,26 @@ class BoostedTrees(TreeEngine):
         return predictions(s, np.zeros(1), values, leaves)[:, 0]
 
     def _constant_values(self) -> FloatArray:
-        s, none = self.structure, np.zeros(1)
+        s = self.structure
+        none = np.zeros(1)
         if self.leaf_matrix is not None:
             return self.leaf_matrix.leaf_values(np.zeros((s.total_leaves, 1)), none)
         return host(self._passes.forward(np.zeros((s.n_rows, 1)), none, s.shifted_values)[1])
 
     def sum_weights(self, seeds: FloatArray) -> FloatArray:
         """(N, S): the derivatives by the targets of ``seeds' (leaf sums)``, for seeds (L, S), in one sweep."""
-        xp, n = self.rows.xp, seeds.shape[1]
-        p, seeds = xp.zeros((self.structure.n_rows, n)), xp.asarray(seeds)
+        xp = self.rows.xp
+        n = seeds.shape[1]
+        p = xp.zeros((self.structure.n_rows, n))
+        seeds = xp.asarray(seeds)
         self._passes.backward(p, xp.zeros_like(seeds), xp.zeros(n), seeds)
         return host(p)
 
     def _base(self, targets: FloatArray) -> FloatArray:
         """(K,): the numbers that the fit to these targets starts from."""
-        return self.mean(targets) if self.structure.base is None else self.structure.base
+        if self.structure.base is None:
+            return self.mean(targets)
+        return self.structure.base
 
     @one_blas_thread()
     def mean(self, v: FloatArray) -> FloatArray:
@@ -394,15 +435,20 @@ class BoostedTrees(TreeEngine):
             (v.sum(axis=0) if s.row_weights is None else s.row_weights @ v) / s.total_weight
         )
 
-    # -- rows of K ------------------------------------------------------------------------------------------------------
+    # -- rows of K ---------------------------------------------------------------------------------
 
     def _swept(self, queries: LeafArray, base: float) -> tuple[Any, Adjoints]:
         """The weights, (N, n), by sweeps over some queries at a time (`Rows.swept`)."""
-        s, n, xp, most = self.structure, len(queries), self.rows.xp, self.rows.swept
+        s = self.structure
+        n = len(queries)
+        xp = self.rows.xp
+        most = self.rows.swept
         if n <= most:
             state = xp.zeros((s.n_rows, n))
             return state, self._passes.backward(state, asked(s, queries, xp), xp.full(n, base))
-        out, phi, beta = xp.empty((n, s.n_rows)).T, xp.empty((s.total_leaves, n)), xp.empty(n)
+        out = xp.empty((n, s.n_rows)).T
+        phi = xp.empty((s.total_leaves, n))
+        beta = xp.empty(n)
         for part in spans(n, most):
             state, adjoints = self._swept(queries[part], base)
             for rows in spans(s.n_rows, TURNED_ROWS):
@@ -432,7 +478,8 @@ class BoostedTrees(TreeEngine):
     ) -> tuple[FloatArray, Numbers]:
         """(S, k) twice: the k weights of each query with the largest |scale_j * weight|, and their row numbers."""
         table, constant = self._read(adjoints)
-        values, rows = np.zeros((len(constant), k)), np.full((len(constant), k), -1, dtype=np.int64)
+        values = np.zeros((len(constant), k))
+        rows = np.full((len(constant), k), -1, dtype=np.int64)
         self.rows.top(table, constant, self.rows.weights, scale, values, rows)
         return values, rows
 
@@ -453,11 +500,9 @@ class BoostedTrees(TreeEngine):
             sums = leaf_sums(self.structure, self.rows, self.rows.xp.asarray(targets))
             self._target_sums = [*self._target_sums[1 - KEPT_SUMS :], (targets, sums)]
         made = host(self.rows.product(like(sums, adjoints.phi).T, adjoints.phi)).T
-        return (
-            made
-            if self.structure.base is not None
-            else made + np.outer(host(adjoints.beta), self.mean(targets))
-        )
+        if self.structure.base is not None:
+            return made
+        return made + np.outer(host(adjoints.beta), self.mean(targets))
 
     def _read(self, adjoints: Adjoints) -> tuple[Any, Any]:
         """Table by cells and constant, from the base, of the weights ``w_j (constant + sum_t draw_tj phi_t[leaf_t(j)])``."""
@@ -469,12 +514,14 @@ class BoostedTrees(TreeEngine):
     def intercepts(self, adjoints: Adjoints, constants: FloatArray) -> FloatArray:
         """(S, K): the part of predictions that no target makes, without the queries' offsets; see `constants` (S,)."""
         base = self.structure.base
-        n_outputs = 1 if base is None else len(base)
-        constant = (
-            np.zeros((len(adjoints.beta), n_outputs))
-            if base is None
-            else np.outer(host(adjoints.beta), base)
-        )
+        if base is None:
+            n_outputs = 1
+        else:
+            n_outputs = len(base)
+        if base is None:
+            constant = np.zeros((len(adjoints.beta), n_outputs))
+        else:
+            constant = np.outer(host(adjoints.beta), base)
         constant += constants[:, None]
         if self._offset_sums is None:
             return constant
@@ -493,7 +540,7 @@ class BoostedTrees(TreeEngine):
         )
         return host(p) + u
 
-    # -- the leaf matrix -----------------------------------------------------------------------------------------------------
+    # -- the leaf matrix ---------------------------------------------------------------------------
 
     def in_leaf_matrix(self, space: LeafMatrix) -> BoostedTrees:
         """These trees with a leaf matrix that was built for them."""
@@ -540,16 +587,24 @@ class BoostedTrees(TreeEngine):
     def _visits(self, n_queries: int) -> tuple[float, float, float]:
         """The work of this many queries by sweeps, by solves in the leaf matrix and by its inverse, with what is to be
         made first."""
-        s, costs, known = self.structure, self.backend.costs, self._kept.known()
+        s = self.structure
+        costs = self.backend.costs
+        known = self._kept.known()
         visits = s.n_trees + sum(len(group.changes) for group in self._passes.groups)
         sweep = costs.sweep * max(n_queries, FEW_SWEPT) * s.n_rows * visits / 2
         build = (
             costs.pair * s.n_rows * s.n_trees * (s.n_trees - 1) / 2 + costs.fill * s.total_leaves**2
         )
-        space = 0.0 if "prepared" in known else build
+        if "prepared" in known:
+            space = 0.0
+        else:
+            space = build
         space += costs.read * max(n_queries, FEW_READ) * s.n_trees * s.n_rows
         solve = costs.solve * max(n_queries, FEW_SOLVED) * s.total_leaves**2
-        inverse = 0.0 if "inverted" in known else costs.inverse * s.total_leaves**3
+        if "inverted" in known:
+            inverse = 0.0
+        else:
+            inverse = costs.inverse * s.total_leaves**3
         return (
             sweep,
             space + solve,

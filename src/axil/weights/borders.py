@@ -1,8 +1,9 @@
 """Borders: residuals that the residuals of other rows must not cross while an active set is fixed.
 
-A percentile is r_lower (1 - f) + r_upper f. Its active set stays while every row of the leaf is below, between or above these
-two rows as it was. With Huber's loss it stays while every row is within the threshold or beyond it. Rows that a tree did not
-draw count as if it had: so a change may be told of that is none, but none is left out.
+A percentile is r_lower (1 - f) + r_upper f. Its active set stays while every row of the leaf is
+below, between or above these two rows as it was. With Huber's loss it stays while every row is
+within the threshold or beyond it. Rows that a tree did not draw count as if it had: so a change may
+be told of that is none, but none is left out.
 """
 
 from __future__ import annotations
@@ -103,7 +104,9 @@ def radius(
         for borders, residual, slopes in of_trees:
             for border in borders:
                 least = min(least, _nearest(border, residual, slopes))
-    return least if np.isfinite(least) else 0.0
+    if np.isfinite(least):
+        return least
+    return 0.0
 
 
 def _nearest(border: Border, residual: FloatArray, slopes: FloatArray) -> float:
@@ -128,7 +131,10 @@ def picked_rows(s: Structure) -> Iterator[tuple[NDArray[np.int64], list[NDArray[
         upper = lower.copy()
         upper_rows = np.flatnonzero(level == 2)
         upper[leaf[upper_rows]] = upper_rows
-        row_of_leaf = [lower, upper] if len(upper_rows) else [lower]
+        if len(upper_rows):
+            row_of_leaf = [lower, upper]
+        else:
+            row_of_leaf = [lower]
         rows = [table[leaf] for table in row_of_leaf]
         yield leaf, [np.where(row < 0, np.arange(s.n_rows), row) for row in rows]
 

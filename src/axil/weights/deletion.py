@@ -8,22 +8,26 @@ the responses of leaf values to leaf sums (`leaf_matrix`), v the leaf values and
     q_t = a'_t / a_t (v_t + d u_t + sum_{s < t} R[t, s] x_s - a_t w b_t r_t)
     x_t = -(w b_t r_t + q_t (1 / a'_t - 1 / a_t))         (-w b_t (r_t - q_t) for a = 1 / (W + l2))
 
-tree by tree, where t and s stand for the row's own leaves. q are their values without the row, r its residuals, x what is added
-to the sums, and ``d = -w (y_j - base) / (W - w)`` the change of an estimated base. Then
+tree by tree, where t and s stand for the row's own leaves. q are their values without the row, r
+its residuals, x what is added to the sums, and ``d = -w (y_j - base) / (W - w)`` the change of an
+estimated base. Then
 
     F(x) without the row - F(x) = sum_t phi_t[leaf_t(j)] x_t + beta(x) d
 
-with the adjoints phi and beta of the query: the first-order formula of `removal`, with the residuals and values after the
-deletion in place of those before. A leaf that no row is left in has the value zero; of averaged trees it has the value of its
-nearest ancestor that has rows (`inherited`). O(T^2) per row once, O(T) per query after.
+with the adjoints phi and beta of the query: the first-order formula of `removal`, with the
+residuals and values after the deletion in place of those before. A leaf that no row is left in has
+the value zero; of averaged trees it has the value of its nearest ancestor that has rows
+(`inherited`). O(T^2) per row once, O(T) per query after.
 
-Where l2 is in proportion to the mean weight of the N rows, a deletion changes every leaf unless the row's weight is the mean:
-l2 becomes ``l2 (1 - s)`` with ``1 - s = (1 - e) N / (N - 1)`` and e = w_j / W. Rows of one share s use the fit with that l2 in
-place of the old one. Where there are many shares, the answer is interpolated in s between `Level`s, at as many Chebyshev points
-as leave less than rounding: all poles are at s >= 1, as denominators are W + l2 (1 - s).
+Where l2 is in proportion to the mean weight of the N rows, a deletion changes every leaf unless the
+row's weight is the mean: l2 becomes ``l2 (1 - s)`` with ``1 - s = (1 - e) N / (N - 1)`` and e = w_j
+/ W. Rows of one share s use the fit with that l2 in place of the old one. Where there are many
+shares, the answer is interpolated in s between `Level`s, at as many Chebyshev points as leave less
+than rounding: all poles are at s >= 1, as denominators are W + l2 (1 - s).
 
-Rows that change the active set of a leaf (`replays`) or outweigh the rest of one by far are replayed, O(T N) each; and all
-rows where the leaf matrix does not fit, or where leaves depend on others' sums.
+Rows that change the active set of a leaf (`replays`) or outweigh the rest of one by far are
+replayed, O(T N) each; and all rows where the leaf matrix does not fit, or where leaves depend on
+others' sums.
 """
 
 from __future__ import annotations
@@ -91,15 +95,20 @@ class InLeafMatrix:
         ``responses`` (L, L) of leaf sums to leaf sums, where there is a pattern. ``known``: which rows are replayed, where that
         was found out before.
         """
-        self.levels, self.replayed, self._rows = levels, replayed, levels[0].rows
+        self.levels = levels
+        self.replayed = replayed
+        self._rows = levels[0].rows
         self.times = int(min(max(available // (COPIES * 8 * BLOCK_ENTRIES), 1), self._rows.times))
-        s, outputs = self.fitted.structure, self.fitted.targets.shape[1]
+        s = self.fitted.structure
+        outputs = self.fitted.targets.shape[1]
         self._holds = 8 * len(levels) * outputs * s.n_trees * s.n_rows <= min(HELD, available // 4)
         self._kept = Cache()
         self._last: dict[
             int, tuple[slice, Any]
         ] = {}  # of each level, the block of rows that was walked last
-        self._dominant, self._responses, self._known = Which(s, Parts.dominant), responses, known
+        self._dominant = Which(s, Parts.dominant)
+        self._responses = responses
+        self._known = known
 
     @property
     def fitted(self) -> FittedValues:
@@ -131,11 +140,11 @@ class InLeafMatrix:
         return found
 
     def alone(self, rows: slice) -> Any:
-        s, base, xp = self.fitted.structure, base_without(self.fitted, rows), self._rows.xp
-        found, basis = (
-            xp.empty((len(base), s.n_trees + 1, base.shape[1])),
-            xp.asarray(self.basis(rows)),
-        )
+        s = self.fitted.structure
+        base = base_without(self.fitted, rows)
+        xp = self._rows.xp
+        found = xp.empty((len(base), s.n_trees + 1, base.shape[1]))
+        basis = xp.asarray(self.basis(rows))
         self.levels[0].walk(rows, base, residuals=found)
         if len(self.levels) > 1:
             part = xp.empty(found.shape)
@@ -159,10 +168,12 @@ class InLeafMatrix:
     def basis(self, rows: slice) -> FloatArray:
         """(levels, rows): the shares of the levels in the answer about each row: Lagrange's polynomials.
 
-        In the barycentric form, with products as sums of logarithms: where one row has nearly all weight there are hundreds of
-        levels, and products of their distances overflow. A row at a level has that level alone.
+        In the barycentric form, with products as sums of logarithms: where one row has nearly all
+        weight there are hundreds of levels, and products of their distances overflow. A row at a
+        level has that level alone.
         """
-        s, shares = self.fitted.structure, np.array([level.share for level in self.levels])
+        s = self.fitted.structure
+        shares = np.array([level.share for level in self.levels])
         if len(shares) == 1:
             return np.ones((1, rows.stop - rows.start))
         weights = s.l2_weights
@@ -192,7 +203,8 @@ class InLeafMatrix:
 
     def _changing(self) -> BoolArray:
         """(N,): whether a row's deletion changes the pattern of a leaf."""
-        s, responses = self.fitted.structure, self._responses
+        s = self.fitted.structure
+        responses = self._responses
         assert responses is not None
         found = np.zeros(s.n_rows, dtype=np.bool_)
         for rows in track(blocks_of(s, 8 * s.total_leaves, BLOCK_ENTRIES), "pattern"):
@@ -215,8 +227,11 @@ class LeafSpaceEffects(RowEffects):
             yield from self._blocks()
 
     def _blocks(self) -> Iterator[tuple[int, FloatArray]]:
-        d, k, n = self.deletion, self.output, len(self.queries)
-        s, put = d.fitted.structure, d.levels[0].rows.xp.asarray
+        d = self.deletion
+        k = self.output
+        n = len(self.queries)
+        s = d.fitted.structure
+        put = d.levels[0].rows.xp.asarray
         tables = [
             s.by_cells(adjoints.phi, drawn=False) for adjoints in self.asked
         ]  # draws are in the additions
@@ -226,7 +241,8 @@ class LeafSpaceEffects(RowEffects):
         )  # a block of every output is held at a time
         for rows in blocks_of(s, per_row, EFFECT_ENTRIES * d.times):
             changed = base_without(d.fitted, rows)[k] - d.fitted.base[k]
-            basis, by_base = put(d.basis(rows)), put(changed)
+            basis = put(d.basis(rows))
+            by_base = put(changed)
             out, part = d.levels[0].rows.xp.zeros((2, rows.stop - rows.start, n))
             for i, level in enumerate(d.levels):
                 level.rows.scaled_read_out(
@@ -249,7 +265,8 @@ class LeafSpaceEffects(RowEffects):
         values = inherited_without(deletion.fitted, rows)[:, :, self.output]
         if not values.any():
             return np.zeros(1)
-        structure, level = deletion.fitted.structure, deletion.levels[0]
+        structure = deletion.fitted.structure
+        level = deletion.levels[0]
         table = level.rows.xp.asarray(
             structure.by_cells(asked(structure, self.queries), drawn=False)
         )
@@ -263,9 +280,11 @@ class LeafSpaceEffects(RowEffects):
 def inherited_without(fitted: FittedValues, rows: slice) -> FloatArray:
     """Return by how much the values of averaged leaves, (T, rows, K), rise above zero that have lost their last row.
 
-    Each of the rows is taken out by itself. Leaves that it leaves other rows have zeros, and constant leaves.
+    Each of the rows is taken out by itself. Leaves that it leaves other rows have zeros, and
+    constant leaves.
     """
-    structure, parts = fitted.structure, Parts.of_rows(fitted.structure, rows)
+    structure = fitted.structure
+    parts = Parts.of_rows(fitted.structure, rows)
     emptied = parts.last(structure) & (parts.of(structure.linear_leaves.scale) > 0)
     beside = InheritedValues(structure, fitted.sums)
     base_change = np.nan_to_num(base_without(fitted, rows).T - fitted.base)

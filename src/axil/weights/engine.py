@@ -73,7 +73,8 @@ class Engine(Protocol):
     def predicted(self, queries: Any, targets: FloatArray) -> FloatArray:
         """(n, K): ``F(x) = intercept(x) + sum_j k_j(x) y_j`` with y the targets (N, K): the map with its constants.
 
-        Offsets of queries are left out; predictions of the training rows have the offsets of the fit.
+        Offsets of queries are left out; predictions of the training rows have the offsets of the
+        fit.
         """
 
     def leverage(self, available: int) -> FloatArray:
@@ -95,7 +96,8 @@ class Engine(Protocol):
     def around(self, queries: Any, values: FloatArray) -> FloatArray:
         """(n, S): the means of values (N, S) over the training rows around each query; see `spread`.
 
-        A training row is not among those around itself. Values that are nan do not count; nan: no row is there.
+        A training row is not among those around itself. Values that are nan do not count; nan: no
+        row is there.
         """
 
     @property
@@ -105,8 +107,8 @@ class Engine(Protocol):
     def prepared(self, n_queries: int | None = None, available: int | None = None) -> Engine:
         """An engine with what makes queries cheaper done ahead; this one stays as it is.
 
-        Given numbers, only if that pays for this many queries, with what is kept already, and fits into these bytes; else it
-        is this one.
+        Given numbers, only if that pays for this many queries, with what is kept already, and fits
+        into these bytes; else it is this one.
         """
         return self
 
@@ -177,7 +179,10 @@ class TreeEngine(Deletable):
         )
 
     def around(self, queries: Any, values: FloatArray) -> FloatArray:
-        own = None if queries is None else own_leaves(self.structure, queries)
+        if queries is None:
+            own = None
+        else:
+            own = own_leaves(self.structure, queries)
         return around_leaves(self.structure, self.rows, own, values)
 
 
@@ -185,11 +190,17 @@ def own_leaves(structure: Structure, queries: LeafArray | None) -> LeafArray:
     """The leaves, (n, T), of an engine's own trees among those of all the model's; the kernels trust them to be there."""
     if queries is None:
         return structure.leaves().T
-    known = structure.n_trees if structure.columns is None else int(structure.columns.max()) + 1
+    if structure.columns is None:
+        known = structure.n_trees
+    else:
+        known = int(structure.columns.max()) + 1
     changed = "The model may have changed since the explainer was made: make a new one."
     if queries.shape[1] < known or (structure.columns is None and queries.shape[1] > known):
         raise ExactnessError("number of trees", known, queries.shape[1], changed)
-    own = queries if structure.columns is None else queries[:, structure.columns]
+    if structure.columns is None:
+        own = queries
+    else:
+        own = queries[:, structure.columns]
     if len(own):
         beyond = np.flatnonzero(own.max(axis=0) >= structure.n_leaves)
         if len(beyond):

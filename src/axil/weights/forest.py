@@ -1,10 +1,11 @@
 """Forests: trees that do not see each other, kept as an inverted index from leaves to the rows that made them.
 
-A prediction is ``sum_t c_t v_t[leaf_t(x)]`` with ``v_t[l] = leaf_scale[l] * sum over rows j in l of w_j draw_j y_j``, so the
-weights of a query are the entries of the T leaves it meets, added up: their cost is the size of these leaves, not T * N.
+A prediction is ``sum_t c_t v_t[leaf_t(x)]`` with ``v_t[l] = leaf_scale[l] * sum over rows j in l of
+w_j draw_j y_j``, so the weights of a query are the entries of the T leaves it meets, added up:
+their cost is the size of these leaves, not T * N.
 
-Without some rows a leaf may be empty. It then has the value of its nearest ancestor that still has rows (`inherited`): an inner
-node, which has a row of the index of its own.
+Without some rows a leaf may be empty. It then has the value of its nearest ancestor that still has
+rows (`inherited`): an inner node, which has a row of the index of its own.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ FOREST_SECONDS = 5e-9  # per row, tree and column, or row and pair of trees
 
 def is_forest(structure: Structure) -> bool:
     """Whether no tree sees another, nor a base or offsets: leaves hold means of the targets themselves, whatever these are."""
-    c, base = structure.coefficients, structure.base
+    c = structure.coefficients
+    base = structure.base
     if structure.regularisation is not None and structure.regularisation.has_active_set:
         return False
     if (
@@ -69,11 +71,14 @@ class Forest(TreeEngine):
         self.rows = host_backend(1).rows_of(s)
         self._final = np.repeat(s.final, s.n_leaves)
         factors = s.linear_leaves.scale * self._final
-        draws = s.draws if s.is_ranked else s.draws[:, None]
+        if s.is_ranked:
+            draws = s.draws
+        else:
+            draws = s.draws[:, None]
         data, rows, ends = leaf_rows(s.cells, s.starts, draws, s.row_weights, factors)
-        ends = (
-            ends.astype(np.int32) if len(data) <= np.iinfo(np.int32).max else ends
-        )  # else rows become as wide
+        # else rows become as wide
+        if len(data) <= np.iinfo(np.int32).max:
+            ends = ends.astype(np.int32)
         index = csr_array((data, rows, ends), shape=(s.total_leaves, s.n_rows))
         self._scale = s.linear_leaves.scale
         self._node = np.arange(
@@ -90,13 +95,15 @@ class Forest(TreeEngine):
 
     def _with_ancestors(self, index: csr_array, emptied: Ids) -> csr_array:
         """Return the index with a row for each ancestor that leaves without rows have the value of."""
-        s, ancestors = self.structure, ancestors_of(self.structure)
+        s = self.structure
+        ancestors = ancestors_of(self.structure)
         weights = ancestors.totals(s.leaf_weights)
         nodes = ancestors.nearest(emptied, weights > 0)
         trees = np.searchsorted(s.starts, emptied, side="right") - 1
         keys = np.where(nodes == NO_NODE, -1 - trees, nodes)  # a row for each tree without rows
         keys, place = np.unique(keys, return_inverse=True)
-        lost, known = keys[keys < 0], keys[keys >= 0]
+        lost = keys[keys < 0]
+        known = keys[keys >= 0]
 
         filled = np.flatnonzero(s.leaf_weights > 0)
         scale = 1.0 / (weights[known] + l2_of(s, ancestors, known))
@@ -126,7 +133,9 @@ class Forest(TreeEngine):
     def _row_weights(self) -> FloatArray:
         """(N,): the weight of each row in a tree that draws it once."""
         s = self.structure
-        return np.ones(s.n_rows) if s.row_weights is None else s.row_weights
+        if s.row_weights is None:
+            return np.ones(s.n_rows)
+        return s.row_weights
 
     @property
     def _total(self) -> float:
@@ -138,17 +147,19 @@ class Forest(TreeEngine):
         """(N,): the weight of each row in the mean of all, which a tree without rows predicts."""
         return np.asarray(self._row_weights / self._total)
 
-    # -- the contract ---------------------------------------------------------------------------------------------------
+    # -- the contract ------------------------------------------------------------------------------
 
     def weight_rows(self, queries: LeafArray | None, base: float = 1.0) -> Answer:
         weights = csr_array(self._met(queries) @ self._rows_of_leaves)
         return KnownAnswer(weights, np.tile(base * self._constant, (weights.shape[0], 1)))
 
     def matvec(self, queries: LeafArray | None, v: FloatArray, base: float = 1.0) -> FloatArray:
-        s, table = self.structure, np.asarray(self._rows_of_leaves @ v)
+        s = self.structure
+        table = np.asarray(self._rows_of_leaves @ v)
         if queries is not None:
             return np.asarray(self._met(queries) @ table)
-        table = table if self._place is None else table[self._place]
+        if self._place is not None:
+            table = table[self._place]
         columns = np.ascontiguousarray(table.reshape(len(table), -1))
         out = np.empty((s.n_rows, columns.shape[1]))
         host_backend(1).rows(s.leaves(), s.starts).read_out(
@@ -175,7 +186,9 @@ class Forest(TreeEngine):
 
     def squares(self, available: int) -> float:
         """Tree by tree over the pairs of leaves that share rows: O(T^2 N)."""
-        R, members, total = self._rows_of_leaves, csr_array(self._train.T), 0.0
+        R = self._rows_of_leaves
+        members = csr_array(self._train.T)
+        total = 0.0
         others = csr_array(R.T)
         for a, b in pairwise([*self.structure.starts, len(self._node)]):
             total += float((members[a:b] @ self._train).multiply(R[a:b] @ others).sum())
@@ -187,9 +200,11 @@ class Forest(TreeEngine):
 
     def removal(self, queries: LeafArray | None, targets: FloatArray) -> Sequence[RowEffects]:
         """``-weight * (y_j - level[l] v[l])`` over the leaves l met; see `removal`."""
-        R, level = self._rows_of_leaves, removal.levels(self.structure)[0]
+        R = self._rows_of_leaves
+        level = removal.levels(self.structure)[0]
         level = np.append(level, np.ones(len(self._node) - len(level)))
-        met, found = self._met(queries), []
+        met = self._met(queries)
+        found = []
         for y, values in zip(targets.T, self._leaf_values(targets).T):
             at = np.repeat(level * values, np.diff(R.indptr))
             effects = csr_array((R.data * (at - y[R.indices]), R.indices, R.indptr), shape=R.shape)
@@ -220,17 +235,22 @@ class Forest(TreeEngine):
     def _changes(self, targets: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
         """(entries,) twice the row of the index and the training row; (entries, K) the change of predictions without it.
 
-        That is ``c_t (a' (S - w b y) - a S)``. Where no other row is left, the value is that of the nearest ancestor with rows
-        of the tree, or of all other rows where it has none; nan where there is none.
+        That is ``c_t (a' (S - w b y) - a S)``. Where no other row is left, the value is that of the
+        nearest ancestor with rows of the tree, or of all other rows where it has none; nan where
+        there is none.
         """
-        s, rule = self.structure, known_regularisation(self.structure)
+        s = self.structure
+        rule = known_regularisation(self.structure)
         if s.is_ranked:
             leaf, rows, after = percentile_rule.without_each(s, targets)
             values = self._leaf_values(targets)[leaf, 0]
             return leaf, rows, (self._final[leaf] * (after - values))[:, None]
         place, weight = self._entries
-        rows, all_values = self._rows_of_leaves.indices, self._leaf_values(targets)
-        sums, weights, l2 = self._sums(all_values), self._weights, self._l2(rule)
+        rows = self._rows_of_leaves.indices
+        all_values = self._leaf_values(targets)
+        sums = self._sums(all_values)
+        weights = self._weights
+        l2 = self._l2(rule)
         left = removal.left_of(weights[place], weight)
         steps = np.append(rule.steps, np.ones(len(weights) - len(rule.steps)))[place]
         scale = NewtonRule(l2[place], steps).scale(left)
@@ -244,8 +264,10 @@ class Forest(TreeEngine):
         self, place: Ids, rows: Ids, sums: FloatArray, weights: FloatArray, targets: FloatArray
     ) -> FloatArray:
         """Return the values (n, K) that rows of the index have without the last training row each of them is made of."""
-        s, ancestors = self.structure, ancestors_of(self.structure)
-        node, n_leaves = self._node[place], s.total_leaves
+        s = self.structure
+        ancestors = ancestors_of(self.structure)
+        node = self._node[place]
+        n_leaves = s.total_leaves
         filled = ancestors.totals((s.leaf_weights > 0).astype(np.float64)).astype(np.int64)
         above = np.full(len(node), NO_NODE)
         known = np.flatnonzero(node != NO_NODE)
@@ -257,7 +279,8 @@ class Forest(TreeEngine):
         rest = ancestors.totals(sums[:n_leaves])[above[inner]] - sums[place[inner]]
         found[inner] = rest / (left + l2_of(s, ancestors, above[inner]))[:, None]
 
-        lost, own = np.flatnonzero(above == NO_NODE), self._row_weights
+        lost = np.flatnonzero(above == NO_NODE)
+        own = self._row_weights
         others = removal.left_of(np.full(len(lost), self._total), own[rows[lost]])[:, None]
         rest = own @ targets - own[rows[lost], None] * targets[rows[lost]]
         found[lost] = np.divide(rest, others, out=np.full_like(rest, np.nan), where=others > 0)
@@ -280,7 +303,8 @@ class Forest(TreeEngine):
 
     def _l2(self, rule: NewtonRule) -> FloatArray:
         """(places,): what regularisation adds to the weight of each row of the index."""
-        s, inner = self.structure, self._node[self.structure.total_leaves :]
+        s = self.structure
+        inner = self._node[self.structure.total_leaves :]
         found = np.zeros(len(inner))
         found[inner != NO_NODE] = l2_of(s, ancestors_of(s), inner[inner != NO_NODE])
         return np.append(rule.l2, found)
@@ -288,10 +312,12 @@ class Forest(TreeEngine):
     @property
     def _entries(self) -> tuple[IntArray, FloatArray]:
         """(entries,) twice: the row of the index of each entry, and the weight of its training row: weight * draw."""
-        s, R = self.structure, self._rows_of_leaves
+        s = self.structure
+        R = self._rows_of_leaves
         place = np.repeat(np.arange(len(self._node)), np.diff(R.indptr))
         own = place < s.total_leaves
-        leaf, rows = place[own], R.indices[own]
+        leaf = place[own]
+        rows = R.indices[own]
         tree = np.searchsorted(s.starts, leaf, side="right") - 1
         weight = np.empty(len(place))
         weight[own] = s.draws[(s.cells[tree, rows] // s.n_leaves[tree]).astype(np.intp)]
@@ -313,7 +339,9 @@ class Forest(TreeEngine):
 
     def with_targets(self, targets: FloatArray) -> Forest:
         structure = rule_of(self.structure).with_targets(targets, host_backend(1))
-        return self if structure is self.structure else _ranked(structure, targets)
+        if structure is self.structure:
+            return self
+        return _ranked(structure, targets)
 
     def tree_residuals(self, targets: FloatArray) -> Iterator[FloatArray]:
         """Yield what each tree is fitted to, (N,), for targets (N, 1): the targets themselves."""
@@ -335,14 +363,15 @@ class Forest(TreeEngine):
 
         And (n,) whether there is such a tree: if not, the row has no weights.
         """
-        s, met = self.structure, self._train[rows]
+        s = self.structure
+        met = self._train[rows]
         met.data = s.unseen(rows).T.ravel().astype(float)
         held = np.asarray(met @ self._final)
         share = np.divide(s.final.sum(), held, out=np.zeros_like(held), where=held != 0)
         weights = csr_array(met @ self._rows_of_leaves).multiply(share[:, None]).tocsr()
         return KnownAnswer(csr_array(weights), np.tile(self._constant, (len(rows), 1))), held != 0
 
-    # -- the index ------------------------------------------------------------------------------------------------------
+    # -- the index ---------------------------------------------------------------------------------
 
     @property
     def _constant(self) -> FloatArray:
@@ -352,7 +381,8 @@ class Forest(TreeEngine):
 
     def _leaf_values(self, targets: FloatArray) -> FloatArray:
         """(places, K): the values of a fit to targets (N, K), before the trees' coefficients; 0 where these are."""
-        made, final = np.asarray(self._rows_of_leaves @ targets), self._final[:, None]
+        made = np.asarray(self._rows_of_leaves @ targets)
+        final = self._final[:, None]
         return np.asarray(np.divide(made, final, out=np.zeros_like(made), where=final != 0))
 
     @cached_property
@@ -362,7 +392,9 @@ class Forest(TreeEngine):
 
     def _met(self, queries: LeafArray | None) -> csr_array:
         """(n, places): one for each row of the index that an explained row meets."""
-        return self._train if queries is None else self._ones(own_leaves(self.structure, queries))
+        if queries is None:
+            return self._train
+        return self._ones(own_leaves(self.structure, queries))
 
     def _ones(self, leaves: LeafArray) -> csr_array:
         """(n, places): one at the row of the index of each of these leaves, (n, T)."""

@@ -6,8 +6,9 @@ In the leaf matrix a training row's adjoints are the sum of the columns of Q = M
     K[j, j] = w_j (sum_{s <= t} b_sj Q[leaf_s(j), leaf_t(j)] + beta_j / W)
     sum_ij K[i, j]^2 = <Q' (U U') Q, Z'Z>
 
-with U U' and Z'Z the co-occurrence of leaves, drawn and weighted squared or plain. The base is one more leaf, which holds every
-row. So neither needs the (N, N) matrix. Where the leaf matrix does not fit, or N is small, K is computed in batches of rows.
+with U U' and Z'Z the co-occurrence of leaves, drawn and weighted squared or plain. The base is one
+more leaf, which holds every row. So neither needs the (N, N) matrix. Where the leaf matrix does not
+fit, or N is small, K is computed in batches of rows.
 """
 
 from __future__ import annotations
@@ -97,7 +98,8 @@ def batches(
 
     Cost O(T N^2).
     """
-    s, leaves = structure, structure.leaves()
+    s = structure
+    leaves = structure.leaves()
     step = int(max(1, min(BATCH_ENTRIES, available // 32) // s.n_rows, 1))
     for first in track(range(0, s.n_rows, step), "training rows"):
         yield first, weights(leaves[:, first : first + step].T)
@@ -106,30 +108,42 @@ def batches(
 @one_blas_thread()
 def leverage_in_leaf_matrix(space: LeafMatrix, training: Rows) -> FloatArray:
     """(N,): ``K[j, j]`` by look-ups of pairs of leaves. Cost O(T^2 N)."""
-    s, Q = space.structure, _responses(space)
+    s = space.structure
+    Q = _responses(space)
     of_base = (like(s.base_share, Q) @ Q)[
         :, None
     ]  # what each leaf met subtracts from the base's adjoint
     out = np.empty(s.n_rows)
-    step = s.n_rows if len(s.draws) == 1 else FACTOR_ROWS
+    if len(s.draws) == 1:
+        step = s.n_rows
+    else:
+        step = FACTOR_ROWS
     for first in range(0, s.n_rows, step):
         draw, rows = _drawn_rows(space, training, slice(first, first + step))
-        own, taken = out[first : first + step], np.empty((rows.n_rows, 1))
+        own = out[first : first + step]
+        taken = np.empty((rows.n_rows, 1))
         rows.pair_sums(Q, draw, 0, own)
         rows.read_out(of_base, np.zeros(1), None, 0, taken)
         own += s.mean_weight * (s.own_base * s.beta[-1] - taken[:, 0])
-    return out if s.row_weights is None else out * s.row_weights
+    if s.row_weights is None:
+        return out
+    return out * s.row_weights
 
 
 @one_blas_thread()
 def squares_in_leaf_matrix(space: LeafMatrix, training: Rows) -> float:
     """``sum_ij K[i, j]^2`` from matrices of leaves by leaves alone, the base as a last leaf. Cost O(T^2 N + L^3).
 
-    Q, apart from the base, is upper triangular and both co-occurrences are symmetric, so only a part of each product is computed,
-    in blocks, between which Ctrl-C takes effect.
+    Q, apart from the base, is upper triangular and both co-occurrences are symmetric, so only a
+    part of each product is computed, in blocks, between which Ctrl-C takes effect.
     """
-    s, n, Q = space.structure, space.structure.total_leaves, host(_responses(space))
-    w = np.ones(s.n_rows) if s.row_weights is None else s.row_weights
+    s = space.structure
+    n = space.structure.total_leaves
+    Q = host(_responses(space))
+    if s.row_weights is None:
+        w = np.ones(s.n_rows)
+    else:
+        w = s.row_weights
     of_base = -s.base_share @ Q  # Q[base, :]; Q[base, base] is beta and Q[:, base] is 0
     with_base = leaf_sums(s, training, (w * s.mean_weight)[:, None])[
         :, 0
@@ -172,7 +186,8 @@ def gram(s: Structure, rows: Rows, weights: FloatArray | None, drawn: bool) -> F
 
 def _responses(space: LeafMatrix) -> Any:
     """(L, L), of the back end: Q, column l the adjoints of the leaf sums for a prediction that meets leaf l alone."""
-    s, table = space.structure, space.responses
+    s = space.structure
+    table = space.responses
     return np.multiply(
         table.T,
         like(np.repeat(s.final, s.n_leaves), table),

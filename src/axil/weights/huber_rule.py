@@ -68,7 +68,10 @@ class HuberRule:
             emptied = emptied_leaves(s, (before > 0) & (left == 0))
             s = replace(s, emptied=emptied, regularisation=rule)
             rule = known_regularisation(inheriting(replace(s, leaf_weights=left)))
-        base = np.average(targets, axis=0, weights=weights) if s.base is None else s.base
+        if s.base is None:
+            base = np.average(targets, axis=0, weights=weights)
+        else:
+            base = s.base
         leaf_weights, sums, constants, free = (np.zeros(s.total_leaves) for _ in range(4))
         cells = np.empty_like(s.cells)
         n_draws = len(s.draws) // 2

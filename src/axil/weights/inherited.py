@@ -1,8 +1,8 @@
 """Inherited values: averaged trees whose leaves have lost all their rows.
 
-Such a leaf has the value of its nearest ancestor that still has rows of the tree's sample: the value that the tree would
-predict there if it were pruned at that ancestor. A tree whose whole sample is gone predicts the mean of all rows left where
-it has no base, else the base.
+Such a leaf has the value of its nearest ancestor that still has rows of the tree's sample: the
+value that the tree would predict there if it were pruned at that ancestor. A tree whose whole
+sample is gone predicts the mean of all rows left where it has no base, else the base.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from axil.structure.nodes import Ids, Nodes
 
 def ancestors_of(s: Structure) -> Ancestors:
     """Return the nodes of averaged trees; of trees whose splits are not known, their roots."""
-    return Ancestors.roots(s.n_leaves) if s.ancestors is None else s.ancestors
+    if s.ancestors is None:
+        return Ancestors.roots(s.n_leaves)
+    return s.ancestors
 
 
 def inheriting(s: Structure) -> Structure:
@@ -89,7 +91,10 @@ def inherited_values(
     weights = ancestors.totals(s.leaf_weights)
     nodes = ancestors.nearest(leaves, weights > 0)
     has_node = nodes != NO_NODE
-    with_ancestors[leaves[~has_node]] = 0.0 if s.beta.any() else mean
+    if s.beta.any():
+        with_ancestors[leaves[~has_node]] = 0.0
+    else:
+        with_ancestors[leaves[~has_node]] = mean
     nodes = nodes[has_node]
     scale = NewtonRule(l2_of(s, ancestors, nodes), np.ones(len(nodes))).scale(weights[nodes])
     with_ancestors[leaves[has_node]] = scale[:, None] * ancestors.totals(sums)[nodes]

@@ -17,8 +17,8 @@ from axil.machine.arrays import is_host
 class Largest:
     """The k largest |number| (or |scale * number|) of each of n queries among N training rows.
 
-    The queries are some of ``n_queries``, and ``room`` bytes may be taken to find the largest sooner. Blocks are the host's, or
-    of the ``backend`` that is given.
+    The queries are some of ``n_queries``, and ``room`` bytes may be taken to find the largest
+    sooner. Blocks are the host's, or of the ``backend`` that is given.
     """
 
     def __init__(
@@ -33,8 +33,16 @@ class Largest:
         backend: Backend | None = None,
     ):
         self.k = k = min(k, n_rows)
-        self.n_rows, self.n_queries, self.room = n_rows, n if n_queries is None else n_queries, room
-        self.scale = None if scale is None else np.ascontiguousarray(scale)
+        self.n_rows = n_rows
+        if n_queries is None:
+            self.n_queries = n
+        else:
+            self.n_queries = n_queries
+        self.room = room
+        if scale is None:
+            self.scale = None
+        else:
+            self.scale = np.ascontiguousarray(scale)
         self.backend: Backend = backend or host_backend(n_threads)
         self.values: FloatArray = np.zeros((n, k))
         self.rows: NDArray[np.int64] = np.full((n, k), -1, dtype=np.int64)
@@ -57,15 +65,20 @@ class Largest:
 
     def add(self, block: Any, first: int) -> None:
         """Take in the numbers, (rows, n), of the training rows from ``first`` on."""
-        own = np.ascontiguousarray(block) if is_host(block) else block
+        if is_host(block):
+            own = np.ascontiguousarray(block)
+        else:
+            own = block
         self.backend.top(own, first, self.scale, self.values, self.rows)
 
     def merge(self, values: FloatArray, rows: NDArray[np.int64]) -> None:
         """Take in the largest, (n, k), of other training rows, and their row numbers; free places have row -1."""
         if (self.rows < 0).all():
-            self.values, self.rows = values, rows
+            self.values = values
+            self.rows = rows
             return
-        values, rows = np.append(self.values, values, axis=1), np.append(self.rows, rows, axis=1)
+        values = np.append(self.values, values, axis=1)
+        rows = np.append(self.rows, rows, axis=1)
         size = np.where(
             rows < 0, -1.0, np.abs(values if self.scale is None else values * self.scale[rows])
         )
@@ -78,16 +91,15 @@ class Largest:
         k = self.values.shape[1]
         for i in range(numbers.shape[0]):
             own = slice(numbers.indptr[i], numbers.indptr[i + 1])
-            values, rows = numbers.data[own], numbers.indices[own].astype(np.int64)
+            values = numbers.data[own]
+            rows = numbers.indices[own].astype(np.int64)
             size = np.abs(values if self.scale is None else values * self.scale[rows])
             order = np.lexsort((rows, -size))[:k]
             if len(order) < k:
                 others = np.setdiff1d(np.arange(min(k + len(rows), self.n_rows)), rows)[
                     : k - len(order)
                 ]
-                values, rows = (
-                    np.append(values[order], np.zeros(len(others))),
-                    np.append(rows[order], others),
-                )
+                values = np.append(values[order], np.zeros(len(others)))
+                rows = np.append(rows[order], others)
                 order = np.arange(k)
             self.values[i], self.rows[i] = values[order], rows[order]

@@ -1,13 +1,14 @@
 """The leaf matrix: the weights' equations among leaves alone, independent of the number of rows.
 
-With C[m, l] the weight of the rows that share leaf m of tree s and leaf l of a later tree t, drawn as for t, the adjoints of
-the leaf sums (see `boosting`) obey
+With C[m, l] the weight of the rows that share leaf m of tree s and leaf l of a later tree t, drawn
+as for t, the adjoints of the leaf sums (see `boosting`) obey
 
     phi_s = P_s' (omega[T, s] z_s - sum_{t > s} omega[t, s] C_st phi_t),     z_s one-hot at the query's leaf
 
-in plain boosting omega[t, s] = eta_s. So M phi = P' omega z with M unit upper triangular, of the size of the total number of
-leaves. It is built once. A batch of queries is one triangular solve; or, with the inverse of M in its place (`inverted`), a query
-is a sum of T of its rows. A the leaf matrix never changes.
+in plain boosting omega[t, s] = eta_s. So M phi = P' omega z with M unit upper triangular, of the
+size of the total number of leaves. It is built once. A batch of queries is one triangular solve;
+or, with the inverse of M in its place (`inverted`), a query is a sum of T of its rows. A the leaf
+matrix never changes.
 """
 
 from __future__ import annotations
@@ -26,9 +27,12 @@ from axil.machine.threads import one_blas_thread
 from axil.structure import Structure
 from axil.weights.answers import dense
 
-INVERTED = 8192  # leaves up to which the inverse is made for any number of queries: 512 MiB and some seconds
+# leaves up to which the inverse is made for any number of queries: 512 MiB and some seconds
+INVERTED = 8192
 LOOKED_UP = 2048  # queries whose adjoints are looked up at a time
-FEW_RATES = 8  # trees with a rate of their own that are corrected for; more of them, and the table is scaled as a whole
+# trees with a rate of their own that are corrected for; more of them, and the table is scaled as a
+# whole
+FEW_RATES = 8
 ABREAST = 8  # trees whose adjoints are looked up together
 
 
@@ -53,14 +57,22 @@ class LeafMatrix:
         self.structure = structure
         self._pulled = pulled
         self.backend = backend
-        triangle = None if factor is None else backend.triangle(factor)
-        wanted = self.inverts(structure) if inverts is None else inverts
-        self._triangle: Triangle | None = None if wanted else triangle
-        self._table = (
-            _responses(structure, triangle.inverse(overwrite=True))
-            if triangle and wanted
-            else responses
-        )
+        if factor is None:
+            triangle = None
+        else:
+            triangle = backend.triangle(factor)
+        if inverts is None:
+            wanted = self.inverts(structure)
+        else:
+            wanted = inverts
+        if wanted:
+            self._triangle: Triangle | None = None
+        else:
+            self._triangle = triangle
+        if triangle and wanted:
+            self._table = _responses(structure, triangle.inverse(overwrite=True))
+        else:
+            self._table = responses
 
     @classmethod
     def build(
@@ -76,10 +88,15 @@ class LeafMatrix:
         cls, structure: Structure, together: Any, backend: Backend, inverts: bool | None = None
     ) -> LeafMatrix:
         """Starts from co-occurrences over all rows, (L, L), which are overwritten; the rows themselves are not needed."""
-        s, factor = structure, together
-        pulled = None if s.linear_leaves.shift is None else np.zeros((s.total_leaves, 1))
+        s = structure
+        factor = together
+        if s.linear_leaves.shift is None:
+            pulled = None
+        else:
+            pulled = np.zeros((s.total_leaves, 1))
         for t in range(s.n_trees):
-            own, later = slice(s.starts[t], s.starts[t + 1]), slice(s.starts[t + 1], None)
+            own = slice(s.starts[t], s.starts[t + 1])
+            later = slice(s.starts[t + 1], None)
             if s.coefficients is None:
                 coefficient: Any = float(s.rates[t])
             else:
@@ -107,14 +124,18 @@ class LeafMatrix:
     @staticmethod
     def size(structure: Structure) -> int:
         """Bytes that building a leaf matrix takes: the factor, and co-occurrences by draws where rows were sampled."""
-        draws = 1 if structure.is_ranked else len(structure.draws)
+        if structure.is_ranked:
+            draws = 1
+        else:
+            draws = len(structure.draws)
         return 8 * structure.total_leaves**2 * (1 if draws == 1 else 1 + draws**2)
 
     @one_blas_thread()
     def adjoints(self, queries: NDArray[np.integer[Any]]) -> Any:
         """(L, n) adjoints of the leaf sums for predictions in these leaves, (n, T).
 
-        Sums of T rows of `responses`; or a solve of L^2 / 2 multiplications per query, where they are not kept.
+        Sums of T rows of `responses`; or a solve of L^2 / 2 multiplications per query, where they
+        are not kept.
         """
         if self._table is not None:
             return self._look_up(queries)
@@ -124,14 +145,17 @@ class LeafMatrix:
     def adjoints_of(self, alpha: FloatArray) -> Any:
         """(L, n) adjoints of the leaf sums for any adjoints of the leaf values, (L, n). Cost L^2 multiplications each."""
         alpha = self.backend.xp.asarray(alpha)
-        return self._solve(alpha) if self._table is None else self._table.T @ alpha
+        if self._table is None:
+            return self._solve(alpha)
+        return self._table.T @ alpha
 
     @one_blas_thread()
     def leaf_values(self, sums: FloatArray, base: FloatArray) -> FloatArray:
         """(L, S): the leaf values, before the rates, of a fit to targets, from the targets' sums over the leaves, (L, S), alone.
 
-        The fit starts from ``base`` (S,). ``M' sigma = sums - base's share of them``, where sigma are the sums of the residuals
-        that each tree sees: the targets less what the trees before it predict. Cost L^2 multiplications per column.
+        The fit starts from ``base`` (S,). ``M' sigma = sums - base's share of them``, where sigma
+        are the sums of the residuals that each tree sees: the targets less what the trees before it
+        predict. Cost L^2 multiplications per column.
         """
         s = self.structure
         sums = sums - np.outer(s.base_share, base)
@@ -147,7 +171,9 @@ class LeafMatrix:
                 for t, (first, last) in enumerate(pairwise(s.starts))
             ]
             values = np.ascontiguousarray(np.concatenate(trees))
-        return values if s.linear_leaves.shift is None else values + s.linear_leaves.shift[:, None]
+        if s.linear_leaves.shift is None:
+            return values
+        return values + s.linear_leaves.shift[:, None]
 
     @property
     def responses(self) -> Any:
@@ -157,12 +183,12 @@ class LeafMatrix:
         """
         if self._table is not None:
             return self._table
-        xp, triangle = self.backend.xp, self._triangle
-        inverse = (
-            xp.eye(self.structure.total_leaves)
-            if triangle is None
-            else triangle.inverse(overwrite=False)
-        )
+        xp = self.backend.xp
+        triangle = self._triangle
+        if triangle is None:
+            inverse = xp.eye(self.structure.total_leaves)
+        else:
+            inverse = triangle.inverse(overwrite=False)
         return _responses(self.structure, inverse)
 
     def _solve(self, alpha: Any) -> Any:
@@ -176,37 +202,33 @@ class LeafMatrix:
         return phi
 
     def _look_up(self, queries: NDArray[np.integer[Any]]) -> Any:
-        s, table, rate, xp = (
-            self.structure,
-            self._table,
-            float(self.structure.final[-1]),
-            self.backend.xp,
-        )
+        s = self.structure
+        table = self._table
+        rate = float(self.structure.final[-1])
+        xp = self.backend.xp
         assert table is not None
         others = np.flatnonzero(s.final != rate)  # often one: a first tree whose rate was recovered
         if len(others) > FEW_RATES:
-            table, rate, others = (
-                table * xp.asarray(np.repeat(s.final, s.n_leaves)[:, None]),
-                1.0,
-                others[:0],
-            )
-        phi, none = xp.empty((s.total_leaves, len(queries))), xp.zeros(s.total_leaves)
+            table = table * xp.asarray(np.repeat(s.final, s.n_leaves)[:, None])
+            rate = 1.0
+            others = others[:0]
+        phi = xp.empty((s.total_leaves, len(queries)))
+        none = xp.zeros(s.total_leaves)
         for first in range(0, len(queries), LOOKED_UP):
             leaves = np.ascontiguousarray(queries[first : first + LOOKED_UP].T, dtype=np.uint32)
             found = xp.empty((leaves.shape[1], s.total_leaves))
             for t in range(0, s.n_trees, ABREAST):  # no adjoint of a tree comes from an earlier one
                 own = slice(s.starts[t], s.starts[min(t + ABREAST, s.n_trees)])
-                later, starts = table[own.start :, own], s.starts[t:] - own.start
+                later = table[own.start :, own]
+                starts = s.starts[t:] - own.start
                 self.backend.rows(leaves[t:], starts).read_out(
                     later, none[own], None, 0, found[:, own]
                 )
             part = phi[:, first : first + LOOKED_UP]
             np.multiply(found.T, rate, out=part)
             for other in others:
-                met, end = (
-                    xp.asarray(s.starts[other] + leaves[other].astype(np.int64)),
-                    s.starts[other + 1],
-                )
+                met = xp.asarray(s.starts[other] + leaves[other].astype(np.int64))
+                end = s.starts[other + 1]
                 part[:end] += float(s.final[other] - rate) * table[met, :end].T
         return phi
 
@@ -221,9 +243,13 @@ def asked(structure: Structure, queries: NDArray[np.integer[Any]], xp: Any = np)
 
 def sums_at(met: NDArray[np.int64], n_leaves: int, u: Any, factors: Any = 1.0) -> FloatArray:
     """(L, S): sums over the leaves (n, T), numbered among all, of factors, (n, T) or (T,), times (n, S) u, dense or sparse."""
-    found, ends = np.zeros((n_leaves, u.shape[1])), np.arange(len(met) + 1)
+    found = np.zeros((n_leaves, u.shape[1]))
+    ends = np.arange(len(met) + 1)
     for leaves, own in zip(met.T, np.broadcast_to(factors, met.shape).T):
-        first, last = (int(leaves.min()), int(leaves.max()) + 1) if len(leaves) else (0, 0)
+        if len(leaves):
+            first, last = (int(leaves.min()), int(leaves.max()) + 1)
+        else:
+            first, last = (0, 0)
         members = csr_array((own.copy(), leaves - first, ends), shape=(len(leaves), last - first))
         found[first:last] += dense(members.T @ u)
     return found
@@ -265,13 +291,12 @@ def _ranked_together(s: Structure, first: int, last: int) -> FloatArray:
     for t in range(first + 1, last):
         level, leaf = np.divmod(s.cells[t].astype(np.int64), int(s.n_leaves[t]))
         rows = np.flatnonzero(level)
-        share, n, at = (
-            s.draws[level[rows], s.starts[t] + leaf[rows]],
-            int(s.n_leaves[t]),
-            starts[t - first],
-        )
+        share = s.draws[level[rows], s.starts[t] + leaf[rows]]
+        n = int(s.n_leaves[t])
+        at = starts[t - first]
         for before in range(first, t):
-            size, start = int(s.n_leaves[before]), starts[before - first]
+            size = int(s.n_leaves[before])
+            start = starts[before - first]
             pair = s.cells[before, rows].astype(np.int64) % size * n + leaf[rows]
             out[start : start + size, at : at + n] = np.bincount(pair, share, size * n).reshape(
                 size, n

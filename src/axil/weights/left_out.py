@@ -1,8 +1,8 @@
 """Left out: each training row in the fit without it, after the last tree and after every number of trees.
 
-Row j in the fit without it has the residuals r_t of `deletion`: r_t is what t trees leave over, wherever tree t was fitted to
-what the model of the trees before it leaves over. So one pass over the rows gives the squared errors after every such number of
-trees.
+Row j in the fit without it has the residuals r_t of `deletion`: r_t is what t trees leave over,
+wherever tree t was fitted to what the model of the trees before it leaves over. So one pass over
+the rows gives the squared errors after every such number of trees.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from axil.weights.levels import base_without
 from axil.weights.parts import Parts, Which
 from axil.weights.residuals import FittedValues
 
-LEAST_LEFT = 1e-6  # of 1 - leverage: below it a row's own prediction says nothing that its own target does not
+# of 1 - leverage: below it a row's own prediction says nothing that its own target does not
+LEAST_LEFT = 1e-6
 
 
 @dataclass(frozen=True)
@@ -40,14 +41,20 @@ class Curve:
     @cached_property
     def fitted(self) -> FloatArray:
         """(S, K): errors of the same rows in the fit with all; a pass over the rows that only who draws the curve needs."""
-        s, model = self.model.structure, self.model
-        n_outputs, replaced = len(model.base), (1 - s.own_base) * s.beta[-1] * model.base
-        sums, total = np.zeros((len(self.trees), n_outputs)), 0.0
+        s = self.model.structure
+        model = self.model
+        n_outputs = len(model.base)
+        replaced = (1 - s.own_base) * s.beta[-1] * model.base
+        sums = np.zeros((len(self.trees), n_outputs))
+        total = 0.0
         for rows in walked_blocks(s, n_outputs):
             counted = counts(s, rows, self.kept[rows])
             for t, residual in enumerate(model.residuals(s.leaves(rows), model.started(rows))):
                 if t in self.trees:
-                    seen = residual + replaced if t == s.n_trees else residual
+                    if t == s.n_trees:
+                        seen = residual + replaced
+                    else:
+                        seen = residual
                     sums[np.searchsorted(self.trees, t)] += np.einsum(
                         "jk,jk,j->k", seen, seen, counted
                     )
@@ -60,7 +67,8 @@ class LeftOut:
     """Each training row in the fit without it."""
 
     predictions: FloatArray  #: (N, K); nan: no other row says anything of it
-    #: (N, K) the same, of rows that leave a leaf empty too, which then adds nothing; None: they have none
+    #: (N, K) the same, of rows that leave a leaf empty too, which then adds nothing; None: they
+    #: have none
     rest: FloatArray | None = None
     curve: Curve | None = (
         None  #: None: there is none, as the trees are not fitted one after the other
@@ -71,25 +79,27 @@ class LeftOut:
     @property
     def without(self) -> FloatArray:
         """(N, K): `rest`, or `predictions` where there is none."""
-        return self.predictions if self.rest is None else self.rest
+        if self.rest is None:
+            return self.predictions
+        return self.rest
 
 
 def left_out(deletion: Deletion) -> LeftOut:
     """Each training row in the fit without it, in one pass over the rows.
 
-    A row that no other row shares one of its leaves with has no prediction, nor one whose deletion leaves no weight. In
-    averaged trees such a row has the value of its leaf's nearest ancestor that has other rows.
+    A row that no other row shares one of its leaves with has no prediction, nor one whose deletion
+    leaves no weight. In averaged trees such a row has the value of its leaf's nearest ancestor that
+    has other rows.
     """
     fitted = deletion.fitted
     if fitted.structure.averages:
         return _averaged(deletion)
-    s, lonely = fitted.structure, _lonely(fitted.structure)
+    s = fitted.structure
+    lonely = _lonely(fitted.structure)
     trees = stages(s)
-    found, sums, total = (
-        np.empty_like(fitted.targets),
-        np.zeros((len(trees), len(fitted.base))),
-        0.0,
-    )
+    found = np.empty_like(fitted.targets)
+    sums = np.zeros((len(trees), len(fitted.base)))
+    total = 0.0
     rest = np.empty_like(found)
     every = np.empty(s.n_rows, dtype=np.bool_)
     for rows in track(deletion.blocks(), "training rows"):
@@ -125,7 +135,8 @@ def _lonely(s: Structure) -> Callable[[slice], BoolArray]:
 def _averaged(deletion: Deletion) -> LeftOut:
     """`left_out` for averaged trees: no number of them but all is a model."""
     fitted = deletion.fitted
-    s, found = fitted.structure, np.empty_like(fitted.targets)
+    s = fitted.structure
+    found = np.empty_like(fitted.targets)
     for rows in track(deletion.blocks(), "training rows"):
         left = host(deletion.alone(rows)[:, -1]).T  # targets less offsets less predictions
         if isinstance(deletion, InLeafMatrix):
@@ -140,7 +151,9 @@ def _averaged(deletion: Deletion) -> LeftOut:
 
 def counts(s: Structure, rows: slice, kept: BoolArray) -> FloatArray:
     """(rows,): how much each of these rows counts in a mean error."""
-    return kept.astype(np.float64) if s.row_weights is None else kept * s.row_weights[rows]
+    if s.row_weights is None:
+        return kept.astype(np.float64)
+    return kept * s.row_weights[rows]
 
 
 def means(sums: FloatArray, total: float) -> FloatArray:

@@ -17,10 +17,9 @@ from axil.weights.removal import ROUNDING, left_of
 from axil.weights.residuals import FittedValues
 from axil.weights.rows_left import known_regularisation, rescaled
 
-CONFLICT, LINE = (
-    64,
-    8,
-)  # numbers: rows of a table a multiple of this long meet in a cache; those of one line of it
+# numbers: rows of a table a multiple of this long meet in a cache; those of one line of it
+CONFLICT = 64
+LINE = 8
 LOST = 1e-17  # what interpolation may leave, of the answer
 
 
@@ -41,22 +40,28 @@ class Level:
 
     @classmethod
     def of(cls, share: float, rows: Rows, fitted: FittedValues, space: LeafMatrix) -> Level:
-        s, responses, put = fitted.structure, space.responses, rows.xp.asarray
+        s = fitted.structure
+        responses = space.responses
+        put = rows.xp.asarray
         of_base = -(responses @ like(s.base_share, responses))
-        rule, least = known_regularisation(s), ROUNDING * s.leaf_weights
+        rule = known_regularisation(s)
+        least = ROUNDING * s.leaf_weights
         rules = put(
             np.stack([s.leaf_weights, least, s.linear_leaves.scale, rule.l2, rule.steps], axis=1)
         )
         if s.coefficients is None:
-            steps, drifts = np.diag(s.rates), np.zeros(s.n_trees)
+            steps = np.diag(s.rates)
+            drifts = np.zeros(s.n_trees)
         else:
-            steps, drifts = np.diff(s.coefficients.omega, axis=0), np.diff(s.beta)
+            steps = np.diff(s.coefficients.omega, axis=0)
+            drifts = np.diff(s.beta)
         tables = (apart(responses), put(np.ascontiguousarray(fitted.values)), of_base, rules)
         return cls(share, rows, fitted, space, *tables, put(np.tril(steps)), put(drifts))
 
     def adjoints(self, queries: LeafArray) -> Adjoints:
         """Gives the adjoints of the predictions whose leaves are ``queries``, (n, T)."""
-        s, phi = self.fitted.structure, self.space.adjoints(queries)
+        s = self.fitted.structure
+        phi = self.space.adjoints(queries)
         return Adjoints(phi, float(s.beta[-1]) - like(s.base_share, phi) @ phi)
 
     def walk(self, rows: slice, base: FloatArray, residuals: Any = None, added: Any = None) -> None:
@@ -64,7 +69,8 @@ class Level:
 
         ``base`` (K, rows): without the row.
         """
-        s, f = self.fitted.structure, self.fitted
+        s = self.fitted.structure
+        f = self.fitted
         base = np.ascontiguousarray(base)
         start = np.ascontiguousarray(f.started(rows).T - s.beta[0] * base)
         self.rows.deletions(
@@ -99,8 +105,12 @@ def apart(table: Any) -> Any:
 
 def base_without(fitted: FittedValues, rows: slice) -> FloatArray:
     """(K, rows): the base of the fit without each of these rows; nan where no weight is left."""
-    s, targets = fitted.structure, fitted.targets[rows].T
-    w = np.ones(targets.shape[1]) if s.row_weights is None else s.row_weights[rows]
+    s = fitted.structure
+    targets = fitted.targets[rows].T
+    if s.row_weights is None:
+        w = np.ones(targets.shape[1])
+    else:
+        w = s.row_weights[rows]
     left = left_of(np.array(s.total_weight), w)
     left = np.where(left > 0, left, np.nan)
     before = fitted.base[:, None] + np.zeros_like(targets)
@@ -137,14 +147,13 @@ def l2_shares(s: Structure, weights: FloatArray) -> FloatArray:
     The mean weight of n rows is W / n, and (W - w) / (n - 1) without a row of weight w: less by the share
     ``(n w - W) / ((n - 1) W)``, which is 0 for a row of mean weight.
     """
-    n, total = s.n_present, s.l2_total
+    n = s.n_present
+    total = s.l2_total
     return np.asarray((n * weights - total) / (max(n - 1, 1) * total))
 
 
 def at_share(s: Structure, share: float) -> Structure:
     """Return the structure where l2 is less by this share; all else as it is."""
-    return (
-        s
-        if share == 0
-        else rescaled(replace(s, regularisation=known_regularisation(s).scaled(1 - share)))
-    )
+    if share == 0:
+        return s
+    return rescaled(replace(s, regularisation=known_regularisation(s).scaled(1 - share)))

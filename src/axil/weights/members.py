@@ -49,11 +49,15 @@ class Term:
 
     def own(self, queries: Coordinates | None) -> Any:
         """The coordinates of queries for this model; None: its training rows, if they are all."""
-        return self.training if queries is None else queries.parts[self.member]
+        if queries is None:
+            return self.training
+        return queries.parts[self.member]
 
     def taken(self, values: FloatArray) -> FloatArray:
         """(n_own, S): of values (N, S) those of its own rows."""
-        return values if self.rows is None else values[self.rows]
+        if self.rows is None:
+            return values
+        return values[self.rows]
 
     def gathered(self, effects: RowEffects, n_rows: int) -> FloatArray:
         """(n, n_own): effects of its own rows."""
@@ -74,9 +78,10 @@ class Term:
 class Sum(Deletable):
     """``k_j(x) = sum_i c_i k_ij(x)`` over models i with coefficients c_i, each fitted to the same targets or some of them.
 
-    Predictions have a constant besides, zero but for stacked models. It is a mean of models, or has one alone. Without some rows
-    a model of averaged trees may have none that says anything of a query, or a model no row at all: the mean is then over the
-    other models, and nan where there is none.
+    Predictions have a constant besides, zero but for stacked models. It is a mean of models, or has
+    one alone. Without some rows a model of averaged trees may have none that says anything of a
+    query, or a model no row at all: the mean is then over the other models, and nan where there is
+    none.
     """
 
     terms: tuple[Term, ...]
@@ -148,7 +153,8 @@ class Sum(Deletable):
 
     def _mean(self, each: Iterator[tuple[float, FloatArray]]) -> FloatArray:
         """The sum of coefficients times predictions; models that have none, nan, leave their share to the others."""
-        total, left = np.zeros(1), np.zeros(1)
+        total = np.zeros(1)
+        left = np.zeros(1)
         for coefficient, made in each:
             there = ~np.isnan(made)
             total = total + coefficient * np.where(there, made, 0.0)
@@ -171,7 +177,9 @@ class Sum(Deletable):
             if term.rows is None:
                 found += term.coefficient * term.engine.leverage(available)
         some = replace(self, terms=tuple(term for term in self.terms if term.rows is not None))
-        return found + diagonal(rows_of_weights(some, self.n_rows)) if some.terms else found
+        if some.terms:
+            return found + diagonal(rows_of_weights(some, self.n_rows))
+        return found
 
     def squares(self, available: int) -> float:
         if len(self.terms) == 1 and self.terms[0].rows is None:
@@ -196,7 +204,10 @@ class Sum(Deletable):
         )
         if len(self.terms) == 1 and self.terms[0].rows is None:
             return replace(found[0][1], leverage=leverage)
-        deletion = sum(costs.deletion for _, costs in found) if self._all_rows else np.inf
+        if self._all_rows:
+            deletion = sum(costs.deletion for _, costs in found)
+        else:
+            deletion = np.inf
         replays = sum(min(costs.deletion, costs.replays) for _, costs in found)
         if not self._all_rows and replays < np.inf:
             replays = 2 * self.n_rows * column
@@ -208,7 +219,10 @@ class Sum(Deletable):
         return all(term.rows is None for term in self.terms)
 
     def removal(self, queries: Any, targets: FloatArray) -> Sequence[RowEffects]:
-        terms = self._saying(queries, targets) if self.thinned else self.terms
+        if self.thinned:
+            terms = self._saying(queries, targets)
+        else:
+            terms = self.terms
         return self._effects(
             terms,
             lambda term: term.engine.deletable("removal").removal(
@@ -222,7 +236,9 @@ class Sum(Deletable):
             term.engine.predicted(term.own(queries), term.taken(targets)) for term in self.terms
         ]
         said = [term for term, own in zip(self.terms, made) if not np.isnan(own).any()]
-        return self._of(said).terms if said else self.terms
+        if said:
+            return self._of(said).terms
+        return self.terms
 
     def _of(self, terms: Sequence[Term]) -> Sum:
         """The mean of these models alone."""
@@ -263,7 +279,10 @@ class Sum(Deletable):
             gone: dict[int, BoolArray] = {}
             for i, (term, effects) in enumerate(asked):
                 change = gathered(effects[k], self.n_rows)
-                empty = np.isnan(change) if _drops(term.engine) else np.zeros(1, dtype=bool)
+                if _drops(term.engine):
+                    empty = np.isnan(change)
+                else:
+                    empty = np.zeros(1, dtype=bool)
                 if empty.any():
                     gone[i] = empty
                     change = np.where(empty, -own[i][:, [k]], change)
@@ -328,14 +347,15 @@ class Sum(Deletable):
 
         Copies of a row would be around it.
         """
-        n = self.n_rows if queries is None else queries.shape[0]
+        if queries is None:
+            n = self.n_rows
+        else:
+            n = queries.shape[0]
 
         def means(term: Term) -> FloatArray:
-            return (
-                everywhere(n, values)
-                if term.rows is not None
-                else term.engine.around(term.own(queries), values)
-            )
+            if term.rows is not None:
+                return everywhere(n, values)
+            return term.engine.around(term.own(queries), values)
 
         sizes = [abs(term.coefficient) for term in self.terms]
         return _total(size / sum(sizes) * means(term) for size, term in zip(sizes, self.terms))
@@ -344,7 +364,10 @@ class Sum(Deletable):
         """The mean of the models without these rows; one that has no row left is not in it."""
         left: list[Term] = []
         for term in self.terms:
-            own = rows if term.rows is None else np.flatnonzero(np.isin(term.rows, rows))
+            if term.rows is None:
+                own = rows
+            else:
+                own = np.flatnonzero(np.isin(term.rows, rows))
             try:
                 if len(own):
                     engine = term.engine.deletable("without").without(own, term.taken(targets))
@@ -372,7 +395,10 @@ class Sum(Deletable):
         return Memory(per_query, sum(part.preparation for part in each))
 
     def prepared(self, n_queries: int | None = None, available: int | None = None) -> Sum:
-        share = None if available is None else available // len(self.terms)
+        if available is None:
+            share = None
+        else:
+            share = available // len(self.terms)
         return replace(
             self,
             terms=tuple(
@@ -394,7 +420,9 @@ class Residual(Engine):
         return self.first.structure  # refused in the same words
 
     def _parts(self, queries: Coordinates | None) -> tuple[Any, Any]:
-        return (None, None) if queries is None else (queries, queries.parts[1])
+        if queries is None:
+            return (None, None)
+        return (queries, queries.parts[1])
 
     def weight_rows(self, queries: Any, base: float = 1.0) -> Answer:
         first, then = self._parts(queries)
@@ -465,7 +493,10 @@ class Residual(Engine):
         )
 
     def prepared(self, n_queries: int | None = None, available: int | None = None) -> Residual:
-        share = None if available is None else available // 2
+        if available is None:
+            share = None
+        else:
+            share = available // 2
         return replace(
             self,
             first=self.first.prepared(n_queries, share),

@@ -15,7 +15,8 @@ from axil.structure import NewtonRule, Structure
 from axil.weights.removal import left_of
 from axil.weights.rows_left import known_regularisation
 
-# times the rest of its leaf: the fit without so heavy a row is replayed, as differences would lose digits
+# times the rest of its leaf: the fit without so heavy a row is replayed, as differences would lose
+# digits
 DOMINANT = 1e4
 
 
@@ -71,7 +72,8 @@ class Parts:
     def left_scale(self, s: Structure) -> Any:
         """The scale of each leaf without the row."""
         rule = known_regularisation(s)
-        own, left = NewtonRule(self._of_rule(rule.l2), self._of_rule(rule.steps)), self.left(s)
+        own = NewtonRule(self._of_rule(rule.l2), self._of_rule(rule.steps))
+        left = self.left(s)
         moving = self.of(s.linear_leaves.scale) > 0
         if s.linear_leaves.shift is not None:
             moving = moving & (left > 0)  # a shift would be all that is left of the value
@@ -87,17 +89,22 @@ class Parts:
 class Which:
     """Tells which training rows pass a test in any tree: `Parts.lonely` or `Parts.dominant`.
 
-    A heavier row passes rather than a lighter one. So where the heaviest row would pass in no leaf, no row passes.
+    A heavier row passes rather than a lighter one. So where the heaviest row would pass in no leaf,
+    no row passes.
     """
 
     def __init__(self, s: Structure, such: Callable[[Parts, Structure], BoolArray]):
-        self._structure, self._such = s, such
+        self._structure = s
+        self._such = such
         of_cells = Parts.of_cells(s)
         self._cells: BoolArray | None = such(of_cells, s)
         if s.row_weights is not None:
             heaviest = Parts(of_cells.leaf, of_cells.weight * s.row_weights.max(initial=0.0))
             rather = such(heaviest, s) | heaviest.lonely(s)
-            self._cells = None if rather.any() else rather
+            if rather.any():
+                self._cells = None
+            else:
+                self._cells = rather
 
     def __call__(self, rows: slice) -> BoolArray:
         """(rows,): whether each of these rows passes the test in any tree."""

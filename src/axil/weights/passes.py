@@ -1,7 +1,8 @@
 """Passes over the training rows that run boosting forwards, as it was fitted, and backwards, as its transpose; see `boosting`.
 
-Trees fitted between two changes of the residuals form a group and share a pass. In plain boosting a group may hold several trees
-too: each tree's sums are then corrected for the group's other trees through their co-occurrence.
+Trees fitted between two changes of the residuals form a group and share a pass. In plain boosting a
+group may hold several trees too: each tree's sums are then corrected for the group's other trees
+through their co-occurrence.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from axil.machine.threads import Cache, one_blas_thread
 from axil.structure import Structure
 from axil.weights.leaf_matrix import cooccurrence
 
-# Trees share a pass: counting their co-occurrence once costs less than the passes it avoids, two of them or one of a few columns.
+# Trees share a pass: counting their co-occurrence once costs less than the passes it avoids, two of
+# them or one of a few columns.
 SHARED_TREES = 4
 SHARED_CELLS = 2048  # their co-occurrence is counted by cells: 32 MiB
 LARGE_LEAVES = (
@@ -59,8 +61,12 @@ class Passes:
         self.structure = structure
         self.rows = rows
         shared = structure.coefficients is None and not once
-        self.groups = shared_groups(structure, rows) if shared else groups_of(structure)
-        self._kept = Cache()  # by the first tree of a group: for each of its trees the co-occurrence with those after it
+        if shared:
+            self.groups = shared_groups(structure, rows)
+        else:
+            self.groups = groups_of(structure)
+        # by the first tree of a group: for each of its trees the co-occurrence with those after it
+        self._kept = Cache()
         self._plain = len(structure.draws) == 1  # cells are leaves
         self._rates = rows.xp.asarray(np.repeat(structure.rates, structure.n_leaves)[:, None])
         self._scale = rows.xp.asarray(structure.linear_leaves.scale[:, None])
@@ -76,8 +82,10 @@ class Passes:
         ``leaf_values`` gives v_t for a tree's number and its sums, in place of P_t. Returns the last residuals, (N, S), the leaf
         values and the leaf sums, (L, S).
         """
-        s, xp = self.structure, self.rows.xp
-        base, value_of = xp.asarray(base), leaf_values or s.leaf_values
+        s = self.structure
+        xp = self.rows.xp
+        base = xp.asarray(base)
+        value_of = leaf_values or s.leaf_values
         residual = xp.ascontiguousarray(xp.asarray(v) - s.beta[0] * base)
         values, of_leaves = xp.zeros((2, s.total_leaves, v.shape[1]))
         table = xp.zeros((int(s.cell_starts[-1]), v.shape[1]))
@@ -116,11 +124,12 @@ class Passes:
 
             t = T..1:  phi_t = P_t' (alpha_t - eta_t A_t' p) + seeds_t,   p_j = p_j + w_j B_tj phi_t[leaf_t(j)]
 
-        with alpha (L, S) the adjoints of the leaf values, beta (S,) how often the base counts, and seeds (L, S) adjoints of the
-        leaf sums besides those that the values give them.
+        with alpha (L, S) the adjoints of the leaf values, beta (S,) how often the base counts, and
+        seeds (L, S) adjoints of the leaf sums besides those that the values give them.
         """
         s, xp = self.structure, self.rows.xp
-        # Where cells are leaves, a tree's adjoints take the place of its sums, which are done with by then.
+        # Where cells are leaves, a tree's adjoints take the place of its sums, which are done with
+        # by then.
         phi = xp.zeros_like(alpha)
         sums = phi if self._plain else xp.empty((int(s.cell_starts[-1]), p.shape[1]))
         table = phi if self._plain else xp.zeros_like(sums)
@@ -162,7 +171,8 @@ class Passes:
         return Adjoints(phi, beta)
 
     def _cells_of(self, table: FloatArray, t: int) -> FloatArray:
-        starts, draws = self.structure.starts, len(self.structure.draws)
+        starts = self.structure.starts
+        draws = len(self.structure.draws)
         return table[draws * int(starts[t]) : draws * int(starts[t + 1])]
 
     def _pass(
@@ -176,7 +186,8 @@ class Passes:
         gather_weights: FloatArray | None,
     ) -> None:
         """One pass over the rows; all tables are by cells."""
-        trees, wanted = np.array(apply, dtype=np.int64), np.array(gather, dtype=np.int64)
+        trees = np.array(apply, dtype=np.int64)
+        wanted = np.array(gather, dtype=np.int64)
         self.rows.sweep(state, trees, table, apply_weights, wanted, sums, gather_weights)
 
     def _table(self, group: TreeGroup) -> list[FloatArray]:
@@ -184,7 +195,8 @@ class Passes:
         return self._kept.get(group.first, lambda: self._count(group))
 
     def _count(self, group: TreeGroup) -> list[FloatArray]:
-        s, dtype = self.structure, _table_type(self.structure)
+        s = self.structure
+        dtype = _table_type(self.structure)
         together = cooccurrence(s, self.rows, group.first, group.last + 1)
         starts = [
             int(start - s.starts[group.first]) for start in s.starts[group.first : group.last + 2]
@@ -201,8 +213,10 @@ def groups_of(structure: Structure) -> list[TreeGroup]:
     """The trees between two changes of the residuals; in plain boosting every tree by itself."""
     if structure.coefficients is None:
         return [TreeGroup(t, t, [(t, float(rate))]) for t, rate in enumerate(structure.rates)]
-    omega, beta = structure.coefficients.omega, structure.coefficients.beta
-    groups, first = [], 0
+    omega = structure.coefficients.omega
+    beta = structure.coefficients.beta
+    groups = []
+    first = 0
     for t in range(structure.n_trees):
         step = omega[t + 1] - omega[t]
         changed = np.flatnonzero(step)
@@ -215,8 +229,8 @@ def groups_of(structure: Structure) -> list[TreeGroup]:
 def shared_groups(structure: Structure, rows: Rows) -> list[TreeGroup]:
     """Plain boosting in groups of up to `SHARED_TREES` trees.
 
-    Trees of `Rows.shared_leaves` leaves together share a pass. So do larger ones, as far as their co-occurrence takes no more
-    than `Rows.shared_bytes` per row and tree.
+    Trees of `Rows.shared_leaves` leaves together share a pass. So do larger ones, as far as their
+    co-occurrence takes no more than `Rows.shared_bytes` per row and tree.
     """
     bounds = [0]
     for t in range(1, structure.n_trees):

@@ -95,7 +95,10 @@ class PercentileRule:
         s = self.structure
         if s.ranks is None:
             return s.total_leaves
-        shift = np.zeros(s.total_leaves) if s.linear_leaves.shift is None else s.linear_leaves.shift
+        if s.linear_leaves.shift is None:
+            shift = np.zeros(s.total_leaves)
+        else:
+            shift = s.linear_leaves.shift
         ranks = replace(s.ranks, rule=s.ranks.rule.with_targets(after[:, 0]))
         n_changed = 0
         for t, residual in zip(range(s.n_trees), engine.tree_residuals(after)):
@@ -170,30 +173,37 @@ def _with_ranks(structure: Structure, targets: FloatArray) -> Structure:
 
 def inherited_rows(structure: Structure, targets: FloatArray) -> csr_array:
     """Return the shares (L, N) of the rows that give leaves without rows their ancestors' percentiles."""
-    s, y = structure, targets[:, 0]
+    s = structure
+    y = targets[:, 0]
     assert s.emptied is not None
-    leaves, rows, shares = [], [], []
+    leaves = []
+    rows = []
+    shares = []
     for _, found, part in _inherited(s, y, np.flatnonzero(s.emptied)):
         for row, share in zip(part.rows, part.shares):
             leaves.append(found)
             rows.append(row)
             shares.append(share)
-    index = (
-        (np.concatenate(leaves), np.concatenate(rows))
-        if leaves
-        else (np.zeros(0, int), np.zeros(0, int))
-    )
-    data = np.concatenate(shares) if shares else np.zeros(0)
+    if leaves:
+        index = (np.concatenate(leaves), np.concatenate(rows))
+    else:
+        index = (np.zeros(0, int), np.zeros(0, int))
+    if shares:
+        data = np.concatenate(shares)
+    else:
+        data = np.zeros(0)
     return csr_array((data, index), shape=(s.total_leaves, s.n_rows))
 
 
 def without_each(s: Structure, targets: FloatArray) -> tuple[Positions, Positions, FloatArray]:
     """(entries,) each: a leaf of a forest, a row that counts in it, and the leaf's value without the row.
 
-    The fits of one tree without one row of every leaf at a time, as often as its largest leaf has rows.
+    The fits of one tree without one row of every leaf at a time, as often as its largest leaf has
+    rows.
     """
     assert s.ranks is not None
-    y, found = targets[:, 0], []
+    y = targets[:, 0]
+    found = []
     for t, leaf in enumerate(s.leaves()):
         counted = s.ranks.counted(t, s.n_rows)
         order = counted[np.argsort(leaf[counted], kind="stable")]
@@ -216,7 +226,8 @@ def without_each(s: Structure, targets: FloatArray) -> tuple[Positions, Position
 
 def _beside(s: Structure, t: int, leaves: Ids, rows: Ids, y: FloatArray) -> FloatArray:
     """Return the value of each of these leaves of tree t, (n,), that has no row but its own, once that is gone."""
-    ancestors, found = ancestors_of(s), np.zeros(len(leaves))
+    ancestors = ancestors_of(s)
+    found = np.zeros(len(leaves))
     filled = ancestors.totals((s.leaf_weights > 0).astype(np.float64)).astype(np.int64)
     nodes = ancestors.nearest_beside(leaves, filled)
     for place, (node, row) in enumerate(zip(nodes, rows)):
@@ -229,7 +240,9 @@ def _beside(s: Structure, t: int, leaves: Ids, rows: Ids, y: FloatArray) -> Floa
 def _value_of(s: Structure, ranks: RankedFit, t: int, node: int, y: FloatArray) -> float:
     """Return the percentile of the rows of one node of tree t; of all rows where there is no node, nan where none is left."""
     picks = _picks_of(s, ranks, t, np.array([node]), y)
-    return float(picks.values(y)[0]) if len(picks.leaves) else np.nan
+    if len(picks.leaves):
+        return float(picks.values(y)[0])
+    return np.nan
 
 
 def _picks_of(s: Structure, ranks: RankedFit, t: int, nodes: Ids, y: FloatArray) -> Picks:
@@ -275,12 +288,10 @@ def _walked(s: Structure, targets: FloatArray) -> tuple[FittedValues, list[Picks
     """The fit, and the rows picked for every tree."""
     assert s.ranks is not None
     assert s.base is not None  # a percentile is in the first tree
-    values, there, leaves, picks = (
-        np.zeros((s.total_leaves, 1)),
-        np.zeros(s.total_leaves),
-        s.leaves(),
-        [],
-    )
+    values = np.zeros((s.total_leaves, 1))
+    there = np.zeros(s.total_leaves)
+    leaves = s.leaves()
+    picks = []
     fitted = FittedValues(s, targets, s.base, values, values)
     seen = np.empty(0)
     for t, residual in zip(range(s.n_trees), fitted.residuals(leaves, fitted.started())):
@@ -291,11 +302,15 @@ def _walked(s: Structure, targets: FloatArray) -> tuple[FittedValues, list[Picks
             values[own, 0] += found.shifts
         there[own] = 1.0
         picks.append(found)
-        seen = residual[:, 0].copy() if t == int(s.ranks.based) else seen
+        if t == int(s.ranks.based):
+            seen = residual[:, 0].copy()
     emptied = (s.leaf_weights > 0) & (there == 0)
     if s.emptied is not None:
         emptied |= s.emptied
-    lost = emptied if s.averages and emptied.any() else None
+    if s.averages and emptied.any():
+        lost = emptied
+    else:
+        lost = None
     left = replace(s, leaf_weights=there, emptied=lost)
     if lost is not None:
         for _, found_leaves, part in _inherited(left, seen, np.flatnonzero(lost)):

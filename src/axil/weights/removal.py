@@ -1,23 +1,24 @@
 """Removal: what predictions would change by if training rows were deleted, to first order, with the structure held fixed.
 
-The derivative of a prediction with respect to the sample weight w_j of row j uses the adjoints phi of the leaf sums and beta of
-the base (see `boosting`). With r_tj the residual that tree t sees, b_tj how often it drew the row, v_t its leaf values and
-P_t's diagonal, the scale of a leaf, a function of its weight:
+The derivative of a prediction with respect to the sample weight w_j of row j uses the adjoints phi
+of the leaf sums and beta of the base (see `boosting`). With r_tj the residual that tree t sees,
+b_tj how often it drew the row, v_t its leaf values and P_t's diagonal, the scale of a leaf, a
+function of its weight:
 
     I_j = sum_t b_tj phi_t[l] (r_tj - level_t[l]) + beta (y_j - base) / W,     l = leaf_t(j)
     level = -v scale' / scale^2         (v itself for scale = 1 / (W_l + l2))
 
-The second term is there where the base is estimated. The effect of deleting row j is ``-w_j I_j``. Where l2 is in proportion to
-the mean weight W / N of the rows, ``(1 / N - w_j / W) phi' drift`` is added: the row takes its weight out of the sum, and itself
-out of the number of rows, with
+The second term is there where the base is estimated. The effect of deleting row j is ``-w_j I_j``.
+Where l2 is in proportion to the mean weight W / N of the rows, ``(1 / N - w_j / W) phi' drift`` is
+added: the row takes its weight out of the sum, and itself out of the number of rows, with
 
     drift = v (d scale / d l2) l2 / scale^2
 
 Residuals follow from the leaf
 values row by row, so rows are worked on in blocks and no (T, N) table of them ever exists.
 
-What a row's residuals put into the steps of the trees is read out the same way, with no level and with the scale of x's own
-leaves in place of phi; see `pushes`.
+What a row's residuals put into the steps of the trees is read out the same way, with no level and
+with the scale of x's own leaves in place of phi; see `pushes`.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ class RemovalFit:
 
     def factors(self, rows: slice) -> Any:
         """(T, rows), an array of the back end: b_tj (r_tj - level_t[l])."""
-        s, k = self.fitted.structure, self.output
+        s = self.fitted.structure
+        k = self.output
         out = self.training.xp.empty((s.n_trees, rows.stop - rows.start))
         if (
             s.coefficients is not None or s.cut is not None
@@ -85,7 +87,8 @@ class RemovalFit:
 
     def l2_changes(self, rows: slice) -> FloatArray:
         """Return the relative change of l2 on deleting each of these rows, (rows,), to first order."""
-        s, weights = self.fitted.structure, self.fitted.structure.l2_weights
+        s = self.fitted.structure
+        weights = self.fitted.structure.l2_weights
         if weights is None:
             return np.zeros(rows.stop - rows.start)
         return 1.0 / s.n_present - weights[rows] / s.l2_total
@@ -129,8 +132,11 @@ class ReadOutEffects(RowEffects):
     sign: float = -1.0
 
     def blocks(self) -> Iterator[tuple[int, FloatArray]]:
-        s, n, xp = self.fit.fitted.structure, len(self.adjoints.beta), self.fit.training.xp
-        phi, beta = xp.asarray(self.adjoints.phi), xp.asarray(self.adjoints.beta)
+        s = self.fit.fitted.structure
+        n = len(self.adjoints.beta)
+        xp = self.fit.training.xp
+        phi = xp.asarray(self.adjoints.phi)
+        beta = xp.asarray(self.adjoints.beta)
         of_l2 = xp.asarray(self.fit.drift) @ phi
         moves_l2 = bool(self.fit.drift.any())
         table = s.by_cells(phi, drawn=False)  # draws are in the factors already
@@ -139,11 +145,10 @@ class ReadOutEffects(RowEffects):
             out = xp.empty((rows.stop - rows.start, n))
             self.fit.training.scaled_read_out(table, self.fit.factors(rows), rows.start, out)
             out += np.outer(xp.asarray(self.fit.from_base(rows)), beta)
-            out *= (
-                self.sign
-                if s.row_weights is None
-                else xp.asarray(self.sign * s.row_weights[rows, None])
-            )
+            if s.row_weights is None:
+                out *= self.sign
+            else:
+                out *= xp.asarray(self.sign * s.row_weights[rows, None])
             if moves_l2:
                 out += np.outer(xp.asarray(self.fit.l2_changes(rows)), of_l2)
             yield rows.start, host(out)
@@ -156,24 +161,28 @@ def pushes(
 
         s_j = sum_t final_t w_j b_tj r_tj [leaf_t(j) = leaf_t(x)] / (W + l2),       sum_j s_j = F(x) - base
 
-    as a leaf's value is the sum over its rows of ``w_j b_tj r_tj / (W + l2)``. Residuals are taken as they are: what other rows
-    had a part in them is not followed, as the weights do. Where L1 moved a sum or a step was clipped, all that made the leaf's
-    value have their share of what is left: the value over what it would be without the shift. O(T N) per query.
+    as a leaf's value is the sum over its rows of ``w_j b_tj r_tj / (W + l2)``. Residuals are taken
+    as they are: what other rows had a part in them is not followed, as the weights do. Where L1
+    moved a sum or a step was clipped, all that made the leaf's value have their share of what is
+    left: the value over what it would be without the shift. O(T N) per query.
     """
-    s, table = fitted.structure, asked(fitted.structure, queries)
+    s = fitted.structure
+    table = asked(fitted.structure, queries)
     whole = rule_of(s).whole_sums(fitted)
     for t, (a, b) in enumerate(pairwise(s.starts)):
         if s.linear_leaves.shift is None:
             table[a:b] = s.leaf_values_transpose(t, table[a:b])
             continue
-        values, sums = fitted.values[a:b], whole[a:b]
+        values = fitted.values[a:b]
+        sums = whole[a:b]
         linear = s.leaf_values(t, sums)
         fixed = np.where(
             linear == 0, np.divide(values, sums, out=np.zeros_like(sums), where=sums != 0), 0.0
         )
         share = np.divide(values, linear, out=np.zeros_like(sums), where=linear != 0)
         table[a:b] = s.leaf_values_transpose(t, share * table[a:b]) + fixed * table[a:b]
-    none, adjoints = np.zeros(s.total_leaves), Adjoints(table, np.zeros(len(queries)))
+    none = np.zeros(s.total_leaves)
+    adjoints = Adjoints(table, np.zeros(len(queries)))
     return [
         ReadOutEffects(RemovalFit(training, fitted, k, none, none), adjoints, 1.0)
         for k in range(fitted.values.shape[1])

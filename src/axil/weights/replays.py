@@ -114,8 +114,8 @@ def changing_rows(
 ) -> BoolArray:
     """Return whether the deletion of each row changes the active set of a leaf, (rows,).
 
-    Leaf sums and values without the row follow for all leaves by the formula, and the rule must give
-    the same values.
+    Leaf sums and values without the row follow for all leaves by the formula, and the rule must
+    give the same values.
 
     Parameters
     ----------

@@ -1,11 +1,13 @@
 """The residuals that every tree of a fit was fitted to, and what each training row adds to its leaf's value.
 
-With the leaf values v_t of the fit, replayed in float64, the residuals of any row follow from its leaves alone:
+With the leaf values v_t of the fit, replayed in float64, the residuals of any row follow from its
+leaves alone:
 
     r^(t) = y - offset - beta[t] * base - sum_{s < t} omega[t, s] * v_s[leaf_s],     t = 0..T
 
-in plain boosting ``omega[t, s] = rate_s`` and beta = 1. ``r^(t)`` is what tree t saw of the row, or would have seen of a row that
-took no part, and ``r^(T)`` is what the prediction leaves over. No row depends on another, so blocks of rows can be walked.
+in plain boosting ``omega[t, s] = rate_s`` and beta = 1. ``r^(t)`` is what tree t saw of the row, or
+would have seen of a row that took no part, and ``r^(T)`` is what the prediction leaves over. No row
+depends on another, so blocks of rows can be walked.
 """
 
 from __future__ import annotations
@@ -41,9 +43,10 @@ class FittedValues:
     def residuals(self, leaves: LeafArray, targets: FloatArray) -> Iterator[FloatArray]:
         """Yield r^(0) .. r^(T), (n, K) each, of rows in these leaves, (T, n), with targets less offsets (n, K).
 
-        O(T n K), more where earlier trees are scaled again (`Coefficients`). The array is one and the same, changed in
-        place from one tree to the next: copy what is to be kept. As in the libraries, what the trees add up to is subtracted from
-        the targets, which keep their digits where trees of huge values cancel.
+        O(T n K), more where earlier trees are scaled again (`Coefficients`). The array is one and
+        the same, changed in place from one tree to the next: copy what is to be kept. As in the
+        libraries, what the trees add up to is subtracted from the targets, which keep their digits
+        where trees of huge values cancel.
         """
         s = self.structure
         made = np.tile(s.beta[0] * self.base, (len(targets), 1))
@@ -89,7 +92,10 @@ class FittedValues:
             draws = s.row_draws(rows)
         for t, residual in zip(range(s.n_trees), self.residuals(leaves, self.started(rows))):
             leaf = s.entries(t, leaves[t])
-            drawn = s.draws[0] if draws is None else draws[t]
+            if draws is None:
+                drawn = s.draws[0]
+            else:
+                drawn = draws[t]
             if s.cut is not None:
                 residual = s.cut.kept(residual)
             yield ResidualStep(t, leaf, drawn, residual, self.values[leaf])

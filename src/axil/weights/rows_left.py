@@ -1,11 +1,13 @@
 """Fits by sums: leaf values follow from the sums and weights of the rows that are left, by the rule of the library.
 
-Deleted rows are gone: they have no weight, and nothing that a library derives from the number of rows counts them. A row that
-the fit itself gave no weight stays: an l2 in proportion to the mean weight of the rows follows the rows that remain.
+Deleted rows are gone: they have no weight, and nothing that a library derives from the number of
+rows counts them. A row that the fit itself gave no weight stays: an l2 in proportion to the mean
+weight of the rows follows the rows that remain.
 
-While the active set is fixed, a leaf value is an affine map of the sums of its tree (`axil.structure.newton`). Deleted rows may
-change the active set: a sum falls within L1, a clipped value comes free, a bound moves. So the fit is walked through with the
-rule itself, tree by tree, and the active set is that of the sums of the walk.
+While the active set is fixed, a leaf value is an affine map of the sums of its tree
+(`axil.structure.newton`). Deleted rows may change the active set: a sum falls within L1, a clipped
+value comes free, a bound moves. So the fit is walked through with the rule itself, tree by tree,
+and the active set is that of the sums of the walk.
 """
 
 from __future__ import annotations
@@ -62,7 +64,8 @@ def estimates_rows(s: Structure) -> bool:
     rule = s.regularisation
     if rule is None or not rule.smooths_nodes:
         return False
-    drawn, weights = s.whole_draws[s.whole_draws > 0], s.row_weights
+    drawn = s.whole_draws[s.whole_draws > 0]
+    weights = s.row_weights
     return bool(
         (drawn != drawn[:1]).any() or (weights is not None and (weights != weights[:1]).any())
     )
@@ -141,10 +144,10 @@ class SumRule:
         """Return the smallest change of one target that changes the active set, or a lower bound.
 
         That is the least of ``distance / max_j |d distance / d y_j|`` over all changes. Changes are
-        taken in turn, those first whose distance is small for the steepest slope that they may have.
-        Where it is known how steep the rest may be (`_slope_bounds`), those that cannot be nearer are
-        left out. Of a model with more changes than `SECONDS` allow, the bound of the rest counts as
-        well, and is 0 where none is known.
+        taken in turn, those first whose distance is small for the steepest slope that they may
+        have. Where it is known how steep the rest may be (`_slope_bounds`), those that cannot be
+        nearer are left out. Of a model with more changes than `SECONDS` allow, the bound of the
+        rest counts as well, and is 0 where none is known.
         """
         s = self.structure
         rule = known_regularisation(s)
@@ -176,10 +179,11 @@ class SumRule:
     def _slope_bounds(self) -> FloatArray | None:
         """Return bounds of the derivatives of leaf sums by single targets, (L,); None: unknown.
 
-        Where every tree sees all rows, and what the trees before leave over, no tree makes residuals
-        larger: ``I - eta A P A' w`` has a norm of at most one in the weighted mean square, as its
-        eigenvalues are between ``1 - eta`` and 1. A target that moves by one moves residuals by at
-        most ``sqrt(w_j)`` in that norm, and a leaf's sum by at most ``sqrt(w_j W_l)``.
+        Where every tree sees all rows, and what the trees before leave over, no tree makes
+        residuals larger: ``I - eta A P A' w`` has a norm of at most one in the weighted mean
+        square, as its eigenvalues are between ``1 - eta`` and 1. A target that moves by one moves
+        residuals by at most ``sqrt(w_j)`` in that norm, and a leaf's sum by at most ``sqrt(w_j
+        W_l)``.
         """
         s = self.structure
         sees_all_rows = len(s.draws) == 1 and s.draws[0] == 1.0
@@ -188,7 +192,10 @@ class SumRule:
         rule = s.regularisation
         if s.linear_leaves.mixing is not None or rule is None or rule.couples_leaves:
             return None
-        heaviest = 1.0 if s.row_weights is None else float(s.row_weights.max(initial=0.0))
+        if s.row_weights is None:
+            heaviest = 1.0
+        else:
+            heaviest = float(s.row_weights.max(initial=0.0))
         return np.asarray(np.sqrt(heaviest * np.maximum(s.leaf_weights, heaviest)))
 
 
@@ -211,7 +218,10 @@ def count_leaves_beyond(s: Structure, sums: FloatArray, values: FloatArray) -> i
 
 def remaining_weights(s: Structure, rows: IntArray) -> FloatArray:
     """Return the row weights (N,) without these rows, those of classes counted again; refuses to leave none."""
-    weights = np.ones(s.n_rows) if s.row_weights is None else s.row_weights.copy()
+    if s.row_weights is None:
+        weights = np.ones(s.n_rows)
+    else:
+        weights = s.row_weights.copy()
     if s.class_counts is not None:
         weights = s.class_counts.weights(present_without(s, rows))
     weights[rows] = 0.0
@@ -224,7 +234,10 @@ def remaining_weights(s: Structure, rows: IntArray) -> FloatArray:
 
 def present_without(s: Structure, rows: IntArray) -> BoolArray:
     """Return which rows remain, (N,), once these are deleted too; rows without weight remain."""
-    present = np.ones(s.n_rows, dtype=np.bool_) if s.present is None else s.present.copy()
+    if s.present is None:
+        present = np.ones(s.n_rows, dtype=np.bool_)
+    else:
+        present = s.present.copy()
     present[rows] = False
     return present
 
@@ -234,14 +247,19 @@ def l2_factor(s: Structure, present: BoolArray) -> float:
     weights = s.l2_weights
     if weights is None:
         return 1.0
-    before = weights if s.present is None else weights[s.present]
+    if s.present is None:
+        before = weights
+    else:
+        before = weights[s.present]
     return float(weights[present].mean() / before.mean())
 
 
 def lighter(structure: Structure, rows: IntArray, backend: Backend) -> Structure:
     """Return the structure without these rows: leaf weights and the rule are those of the rows left, leaf values as before."""
-    s, rule = structure, known_regularisation(structure, "without")
-    weights, present = remaining_weights(s, rows), present_without(s, rows)
+    s = structure
+    rule = known_regularisation(structure, "without")
+    weights = remaining_weights(s, rows)
+    present = present_without(s, rows)
     weighted = replace(s, row_weights=weights, present=present)
     leaf_weights = leaf_sums(weighted, backend.rows_of(weighted), np.ones((s.n_rows, 1)))[:, 0]
     rule = remaining_rule(s, rule.scaled(l2_factor(s, present)), rows, s.leaf_weights, leaf_weights)
@@ -254,7 +272,10 @@ def remaining_rule(
     """Return the rule without these rows; ``before`` and ``left``: see `NewtonRule.for_remaining`."""
     counts = None
     if rule.smooths_nodes:
-        present = np.arange(s.n_rows) if s.present is None else np.flatnonzero(s.present)
+        if s.present is None:
+            present = np.arange(s.n_rows)
+        else:
+            present = np.flatnonzero(s.present)
         all_counts = _counts(s, present)
         counts = (all_counts, all_counts - _counts(s, rows))
     return rule.for_remaining(before, left, counts)
@@ -279,8 +300,13 @@ def with_leaf_weights(structure: Structure, leaf_weights: FloatArray) -> Structu
 
 def emptied_leaves(structure: Structure, lost: BoolArray) -> BoolArray | None:
     """Return which leaves of averaged trees have no rows, once these have ``lost`` theirs; None where there is none."""
-    emptied = lost if structure.emptied is None else structure.emptied | lost
-    return emptied if emptied.any() else None
+    if structure.emptied is None:
+        emptied = lost
+    else:
+        emptied = structure.emptied | lost
+    if emptied.any():
+        return emptied
+    return None
 
 
 def rescaled(structure: Structure) -> Structure:
@@ -288,7 +314,8 @@ def rescaled(structure: Structure) -> Structure:
 
     A leaf that no row is left in has neither scale nor shift.
     """
-    s, shift = structure, structure.linear_leaves.shift
+    s = structure
+    shift = structure.linear_leaves.shift
     scale = known_regularisation(s).scale(s.leaf_weights)
     if shift is not None:
         moving = s.linear_leaves.scale > 0
@@ -310,8 +337,14 @@ def with_active_set(structure: Structure, sums: FloatArray) -> Structure:
 def fit_by_rule(structure: Structure, targets: FloatArray, backend: Backend) -> FittedValues:
     """The fit to targets (N, K) on the splits and leaf weights of a structure, with leaf values by the rule. Cost O(T N K)."""
     s = structure
-    started = targets if s.offsets is None else targets - s.offsets
-    base = np.average(targets, axis=0, weights=s.row_weights) if s.base is None else s.base
+    if s.offsets is None:
+        started = targets
+    else:
+        started = targets - s.offsets
+    if s.base is None:
+        base = np.average(targets, axis=0, weights=s.row_weights)
+    else:
+        base = s.base
     _, values, sums = Passes(s, backend.rows_of(s), once=True).forward(
         started, base, lambda t, own: like(by_rule(s, t, host(own)), own)
     )
@@ -325,19 +358,17 @@ def sums_by_rule(
 
     ``together`` (L, L): co-occurrences of leaves. ``started`` (L, K): leaf sums of targets less offsets.
     """
-    s, values, sums = (
-        structure,
-        np.empty_like(started),
-        started - np.outer(structure.base_share, base),
-    )
+    s = structure
+    values = np.empty_like(started)
+    sums = started - np.outer(structure.base_share, base)
     for t in range(s.n_trees):
-        own, later = slice(s.starts[t], s.starts[t + 1]), slice(s.starts[t + 1], None)
+        own = slice(s.starts[t], s.starts[t + 1])
+        later = slice(s.starts[t + 1], None)
         values[own] = by_rule(s, t, sums[own])
-        of_later = (
-            s.rates[[t]]
-            if s.coefficients is None
-            else np.repeat(s.coefficients.omega[t + 1 : -1, t], s.n_leaves[t + 1 :])
-        )
+        if s.coefficients is None:
+            of_later = s.rates[[t]]
+        else:
+            of_later = np.repeat(s.coefficients.omega[t + 1 : -1, t], s.n_leaves[t + 1 :])
         sums[later] -= of_later[:, None] * (together[own, later].T @ values[own])
     return values, sums
 
@@ -345,7 +376,8 @@ def sums_by_rule(
 def by_rule(s: Structure, t: int, sums: FloatArray) -> FloatArray:
     """(L_t, K): the values of tree t's leaves from their sums, before the rate. Outputs that share a tree share its pattern."""
     own = slice(int(s.starts[t]), int(s.starts[t + 1]))
-    rule, weights = known_regularisation(s).tree(t, own), s.leaf_weights[own]
+    rule = known_regularisation(s).tree(t, own)
+    weights = s.leaf_weights[own]
     if sums.shape[1] == 1:
         return rule.leaf_values(sums[:, 0], weights)[:, None]
     return rule.linearise(sums[:, 0], weights).values(s.n_leaves[t : t + 1], sums)

@@ -53,7 +53,9 @@ class Smoother(Deletable):
 
     def _features(self, queries: Any) -> Any:
         """(n, p): the coordinates of the queries, those of the training rows for None."""
-        return self.fitted.training if queries is None else queries
+        if queries is None:
+            return self.fitted.training
+        return queries
 
     @one_blas_thread()
     def weight_rows(self, queries: Any, base: float = 1.0) -> Answer:
@@ -72,7 +74,8 @@ class Smoother(Deletable):
 
     @one_blas_thread()
     def rmatvec(self, queries: Any, u: Any, base: float = 1.0) -> FloatArray:
-        seen, solution = self._features(queries).T @ u, self.fitted.solution
+        seen = self._features(queries).T @ u
+        solution = self.fitted.solution
         return dense(seen if solution is None else solution.T @ dense(seen))
 
     def row_sum(self, queries: Any, u: Any, base: float = 1.0) -> Answer:
@@ -104,7 +107,10 @@ class Smoother(Deletable):
             each = self.fitted.training.shape[0] * column
             return Seconds(each, each, column, np.inf, np.inf)
         column = PRODUCT_SECONDS * float(math.prod(self.fitted.training.shape))
-        columns = 1 if self.fitted.solution is None else 2 * self.fitted.training.shape[1]
+        if self.fitted.solution is None:
+            columns = 1
+        else:
+            columns = 2 * self.fitted.training.shape[1]
         return Seconds(column, columns * column, column, columns * column, np.inf)
 
     def _solution(self, question: str) -> FloatArray:
@@ -133,10 +139,8 @@ class Smoother(Deletable):
     def removal(self, queries: Any, targets: FloatArray) -> Sequence[RowEffects]:
         """Weighted least squares: ``d F(x) / d w_j = k_j(x) / w_j * residual_j``."""
         self._solution("removal")
-        residuals, weights = (
-            targets - self.predicted(None, targets),
-            self.weight_rows(queries).dense(),
-        )
+        residuals = targets - self.predicted(None, targets)
+        weights = self.weight_rows(queries).dense()
         return [KnownEffects(-weights * column) for column in residuals.T]
 
     def pushes(self, queries: Any, targets: FloatArray) -> Sequence[RowEffects]:
@@ -149,10 +153,8 @@ class Smoother(Deletable):
     def deletion(self, queries: Any, targets: FloatArray, available: int) -> Sequence[RowEffects]:
         """Weighted least squares: ``-k_j(x) residual_j / (1 - K[j, j])``; nan where K[j, j] is one."""
         self._solution("removal")
-        moves, weights = (
-            self._residuals_alone(targets, available),
-            self.weight_rows(queries).dense(),
-        )
+        moves = self._residuals_alone(targets, available)
+        weights = self.weight_rows(queries).dense()
         return [KnownEffects(-weights * column) for column in moves.T]
 
     def left_out(self, targets: FloatArray, available: int) -> LeftOut:
@@ -192,7 +194,8 @@ class Smoother(Deletable):
 
     @property
     def memory(self) -> Memory:
-        n_rows, solution = int(self.fitted.training.shape[0]), self.fitted.solution
+        n_rows = int(self.fitted.training.shape[0])
+        solution = self.fitted.solution
         if isinstance(solution, LinearSteps):  # a pass through the trees has some copies of both
             return Memory(8 * (4 * n_rows + 2 * solution.shape[0]), 0)
         return Memory(8 * n_rows, 0)

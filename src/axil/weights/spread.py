@@ -4,9 +4,10 @@ Of trees the rows around x are those that share its leaves. Every tree with such
 
     around(x) = mean over the trees t of the mean of v_i over the training rows i in leaf_t(x)
 
-and of a training row itself its own v is left out. Leaves are counted by membership: neither sample weights nor draws take part,
-so rows that a tree did not draw say as much of the noise in their leaf as those that made its value. That is two passes over the
-rows, O(T N S), and nothing of size (N, N) or (T, N) exists. Means by |weight| need all of K and find no more wrong labels
+and of a training row itself its own v is left out. Leaves are counted by membership: neither sample
+weights nor draws take part, so rows that a tree did not draw say as much of the noise in their leaf
+as those that made its value. That is two passes over the rows, O(T N S), and nothing of size (N, N)
+or (T, N) exists. Means by |weight| need all of K and find no more wrong labels
 (experiments/label_noise.py).
 """
 
@@ -28,7 +29,8 @@ def around_leaves(
 ) -> FloatArray:
     """(n, S): the means of values (N, S) around queries in these trees' leaves, (n, T), or around the training rows.
 
-    A row of values with a nan is not known, and no mean counts it. nan where no tree has a row that is known, or another one.
+    A row of values with a nan is not known, and no mean counts it. nan where no tree has a row that
+    is known, or another one.
     """
     known = _known(values)
     counted = np.column_stack([np.where(known[:, None], values, 0.0), known])
@@ -61,7 +63,8 @@ def leaf_moments(sums: FloatArray, met: NDArray[np.int64], own: FloatArray | Non
     """
     if own is None:
         n, trees = met.shape
-        ones, ends = np.ones(met.size), np.arange(0, met.size + 1, trees)
+        ones = np.ones(met.size)
+        ends = np.arange(0, met.size + 1, trees)
         found = csr_array((ones, met.ravel(), ends), shape=(n, len(sums))) @ np.concatenate(
             _leaf_means(sums), axis=1
         )
@@ -104,7 +107,8 @@ def _looked_up(structure: Structure, table: FloatArray, queries: LeafArray) -> F
 
 def _divided(found: FloatArray, own: Any) -> FloatArray:
     """(n, S): the sums over trees, less what the row itself put into them, over the number of trees that count."""
-    total, trees = found[:, :-2] - own * found[:, -2:-1], found[:, -1:]
+    total = found[:, :-2] - own * found[:, -2:-1]
+    trees = found[:, -1:]
     return np.asarray(np.divide(total, trees, out=np.full_like(total, np.nan), where=trees > 0))
 
 
@@ -120,7 +124,8 @@ def around_weights(weights: csr_array, values: FloatArray, own: bool) -> FloatAr
             size - csr_array((size.diagonal(), (range(size.shape[0]),) * 2), shape=size.shape)
         )
     found = size @ np.column_stack([np.where(known[:, None], values, 0.0), known])
-    total, weight = np.asarray(found[:, :-1]), np.asarray(found[:, -1:])
+    total = np.asarray(found[:, :-1])
+    weight = np.asarray(found[:, -1:])
     return np.asarray(np.divide(total, weight, out=np.full_like(total, np.nan), where=weight > 0))
 
 

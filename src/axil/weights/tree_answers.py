@@ -58,7 +58,8 @@ class SweptAnswer(Answer):
         if is_host(self.state):
             return collector.add(self.state, 0)
         n = self.state.shape[1]
-        values, rows = np.zeros((n, collector.k)), np.full((n, collector.k), -1, dtype=np.int64)
+        values = np.zeros((n, collector.k))
+        rows = np.full((n, collector.k), -1, dtype=np.int64)
         self.backend.top(self.state, 0, collector.scale, values, rows)
         collector.merge(values, rows)
 

@@ -67,7 +67,10 @@ def read(
     reading = CatBoostReading(parse(protected._serialize_model()))
     if leaves_only:
         return CatBoostAdapter(protected, reading, leaves_only=True)
-    not_exact = None if by_gradients else weights_refusal(REFUSALS, reading)
+    if by_gradients:
+        not_exact = None
+    else:
+        not_exact = weights_refusal(REFUSALS, reading)
     if not_exact is None and not by_gradients:
         return CatBoostAdapter(protected, reading)
     from axil.adapters.catboost.loss import CatBoostWithLoss
@@ -165,14 +168,20 @@ class CatBoostAdapter(TreeModel):
         is_multi_rmse = any(loss.startswith("MultiRMSE") for loss in self._reading.losses)
         # CatBoost leaves lighter leaves at 0 (CalcLeafDers,
         # catboost/private/libs/algo/approx_calcer.cpp).
-        self._least_weight = 0.0 if is_multi_rmse else float(np.finfo(np.float32).eps)
+        if is_multi_rmse:
+            self._least_weight = 0.0
+        else:
+            self._least_weight = float(np.finfo(np.float32).eps)
         self.missing_targets = MISSING in self._reading.losses
         self.starts_with_base = self._reading.has_percentile_leaves and not leaves_only
         self.repeats_targets = self.starts_with_base
         self._chains = None
         if self._reading.pools_leaves and not self.starts_with_base:
             signs = signs_of(self._reading.last)
-            self._chains = chains(self._blob, signs) if signs else None
+            if signs:
+                self._chains = chains(self._blob, signs)
+            else:
+                self._chains = None
 
     def _set_tolerances(self) -> None:
         """Set how closely predictions and leaf values can agree.
@@ -213,7 +222,9 @@ class CatBoostAdapter(TreeModel):
         numbered = [
             feature for i, feature in enumerate(self.feature_names or []) if feature == str(i)
         ]
-        return numbered[0] if name == "" and len(numbered) == 1 else name
+        if name == "" and len(numbered) == 1:
+            return numbered[0]
+        return name
 
     def trees(self, rows: TrainingRows) -> list[BoostedFit]:
         """Return all trees as one entry, which serves every output.
@@ -242,8 +253,14 @@ class CatBoostAdapter(TreeModel):
             )
         means = (weights * np.nan_to_num(rows.targets)).sum(axis=0) / weights.sum(axis=0)
         all_outputs = self._entry(rows, means)
-        recorded_by = np.ones(len(is_present)) if rows.weights is None else rows.weights
-        columns = None if self.n_outputs == 1 else np.arange(len(self._n_leaves))
+        if rows.weights is None:
+            recorded_by = np.ones(len(is_present))
+        else:
+            recorded_by = rows.weights
+        if self.n_outputs == 1:
+            columns = None
+        else:
+            columns = np.arange(len(self._n_leaves))
         return [
             replace(
                 all_outputs,
@@ -276,7 +293,10 @@ class CatBoostAdapter(TreeModel):
         if last.leaves_zero:
             l2 = np.full_like(l2, np.inf)
         scale = blob.scale * self._shrunk_further(rows, base_value)
-        sparse_column = zeros_above_negatives(rows.X) if rows.at_hand else None
+        if rows.at_hand:
+            sparse_column = zeros_above_negatives(rows.X)
+        else:
+            sparse_column = None
         return BoostedFit(
             n_leaves=self._n_leaves,
             leaf_values=blob.scale * blob.leaf_values.reshape(-1, self.n_outputs),
@@ -360,7 +380,10 @@ class CatBoostAdapter(TreeModel):
         if not last.shrink or n_trees >= last.iterations or not (rows.at_hand or rows.leaf_totals):
             return 1.0
         mean_weight = rows.totals.weight / rows.totals.n_rows
-        first_chains = None if self._chains is None else self._chains.tree(0)
+        if self._chains is None:
+            first_chains = None
+        else:
+            first_chains = self._chains.tree(0)
         first_stage = next(self._stages(rows, base))
         factor = shrunk_further(last, n_trees, first_stage, mean_weight, first_chains)
         if factor != 1.0 and not rows.at_hand:
@@ -386,7 +409,9 @@ class CatBoostAdapter(TreeModel):
     def _recorded(self) -> FloatArray | None:
         """Return the weights of leaves that the model records, (L,); None where it does not."""
         recorded = self._blob.leaf_weights
-        return recorded if len(recorded) == int(self._n_leaves.sum()) else None
+        if len(recorded) == int(self._n_leaves.sum()):
+            return recorded
+        return None
 
     def _counts(self, rows: TrainingRows) -> NDArray[np.int64] | None:
         """Return the number of rows of each leaf, (L,).
@@ -473,7 +498,10 @@ class CatBoostAdapter(TreeModel):
     def _first_stage(
         self, rows: TrainingRows, base: FloatArray, values: FloatArray, negligible: float
     ) -> Stage:
-        row_weights = np.ones(len(rows.targets)) if rows.weights is None else rows.weights
+        if rows.weights is None:
+            row_weights = np.ones(len(rows.targets))
+        else:
+            row_weights = rows.weights
         residuals = rows.targets - base
         if rows.offsets is not None:
             residuals = residuals - rows.offsets
@@ -528,7 +556,10 @@ class CatBoostAdapter(TreeModel):
         what : str
             What disagrees: "counts", "weights" or "values".
         """
-        lines = [_ORDER] if self.encodings else []
+        if self.encodings:
+            lines = [_ORDER]
+        else:
+            lines = []
         lines += {"counts": _COUNTS, "weights": _WEIGHTS}.get(what, _VALUES)
         if self._reading.may_bundle and what in ("counts", "weights"):
             lines.append(_BUNDLES)

@@ -43,7 +43,9 @@ class Table:
         if 4 + 2 * field >= int(struct.unpack_from("<H", self._data, fields)[0]):
             return 0
         offset = int(struct.unpack_from("<H", self._data, fields + 4 + 2 * field)[0])
-        return self._start + offset if offset else 0
+        if offset:
+            return self._start + offset
+        return 0
 
     def number(self, field: int, kind: str, default: float) -> float:
         """Return a scalar of ``struct`` format ``kind``."""

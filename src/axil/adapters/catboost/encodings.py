@@ -445,7 +445,10 @@ def classes_of(target: FloatArray, totals: IntArray) -> IntArray:
         )
     classes = np.zeros(len(target), dtype=np.int64)
     for end in ends:
-        least_above = np.inf if end == len(ranked) else ranked[end]
+        if end == len(ranked):
+            least_above = np.inf
+        else:
+            least_above = ranked[end]
         classes += target >= least_above
     return classes
 

@@ -1,7 +1,8 @@
 """CatBoost models whose gradient is known: log-losses, MultiClass, Poisson, Tweedie, Huber, LogCosh, RMSE.
 
-Formulas: catboost/private/libs/algo_helpers/error_functions.h; steps: CalcLeafValues, catboost/private/libs/algo/.
-All rows count in every leaf. A tree takes leaf_estimation_iterations steps, each from where the last one ended.
+Formulas: catboost/private/libs/algo_helpers/error_functions.h; steps: CalcLeafValues,
+catboost/private/libs/algo/. All rows count in every leaf. A tree takes leaf_estimation_iterations
+steps, each from where the last one ended.
 """
 
 from __future__ import annotations
@@ -26,9 +27,11 @@ from axil.trees.residual_losses import Huber, LogCosh, Pinball, ResidualLoss
 
 #: Losses of several labels for each row: every output is a log-loss of its own.
 _SEVERAL_LABELS = ("MultiLogloss", "MultiCrossEntropy")
-#: Losses for which CatBoost keeps the exponentials of the scores (IsStoreExpApprox, enum_helpers.cpp).
+#: Losses for which CatBoost keeps the exponentials of the scores (IsStoreExpApprox,
+#: enum_helpers.cpp).
 _KEPT_AS_EXPONENTIALS = ("Logloss", "CrossEntropy", "Poisson")
-#: Losses whose targets are probabilities or several labels, so that the model names no classes of the rows.
+#: Losses whose targets are probabilities or several labels, so that the model names no classes of
+#: the rows.
 _WITHOUT_CLASSES = {"CrossEntropy", *_SEVERAL_LABELS}
 
 # By loss_function: its settings, and whether leaf values are gradient steps.
@@ -86,7 +89,9 @@ def _border(model: CatBoostReading) -> str:
         for border in (*named, *model.values("data_processing_options", "target_border"))
         if border
     ]
-    return str(found[0]) if found else ""
+    if found:
+        return str(found[0])
+    return ""
 
 
 def _gave_up(model: CatBoostReading) -> str:
@@ -95,14 +100,18 @@ def _gave_up(model: CatBoostReading) -> str:
         and model.steps > 1
     )
     zeros = backtracks and not model.blob.leaf_values.any()
-    return f"AnyImprovement with leaf_estimation_iterations={model.steps}" if zeros else ""
+    if zeros:
+        return f"AnyImprovement with leaf_estimation_iterations={model.steps}"
+    return ""
 
 
 def _shrinks_exponentials(model: CatBoostReading) -> str:
     """Return the rate by which scores shrink that CatBoost keeps as exponentials."""
     rate = next(filter(None, model.shrink_rates), None)
     loss = next((loss for loss in model.losses if loss in _KEPT_AS_EXPONENTIALS), "")
-    return f"{rate:g} with {loss}" if rate is not None and loss else ""
+    if rate is not None and loss:
+        return f"{rate:g} with {loss}"
+    return ""
 
 
 def _unknown_shrinkage(model: CatBoostReading) -> str:
@@ -113,7 +122,9 @@ def _unknown_shrinkage(model: CatBoostReading) -> str:
     n_iterations = int(model.last["boosting_options"]["iterations"])
     if len(model.blob.depths) < n_iterations:
         return f"{rate:g} with early stopping"
-    return f"{rate:g} with boost_from_average" if model.blob.bias.any() else ""
+    if model.blob.bias.any():
+        return f"{rate:g} with boost_from_average"
+    return ""
 
 
 GRADIENT_REFUSALS = gradient_refusals(
@@ -206,7 +217,9 @@ class CatBoostWithLoss(CatBoostAdapter, GradientTrees):
     @property
     def single_output_setting(self) -> str:
         """The setting that belongs to one output."""
-        return "categories that are encoded by the targets" if self.encodings else ""
+        if self.encodings:
+            return "categories that are encoded by the targets"
+        return ""
 
     @property
     def _all_present(self) -> bool:
@@ -224,7 +237,9 @@ class CatBoostWithLoss(CatBoostAdapter, GradientTrees):
 
     def trees(self, rows: TrainingRows) -> list[BoostedFit]:
         """Return all trees; for several classes each has a leaf value for every one."""
-        blob, last, n_trees = self._blob, self._fits[-1], len(self._n_leaves)
+        blob = self._blob
+        last = self._fits[-1]
+        n_trees = len(self._n_leaves)
         if blob.scale != 1 or n_trees > last.iterations:
             raise InputError(
                 "This CatBoost model was changed after its fit (set_scale_and_bias) or continued (init_model): pass the model "
@@ -232,7 +247,10 @@ class CatBoostWithLoss(CatBoostAdapter, GradientTrees):
             )
         loss = self._loss()
         from_mean = not isinstance(loss, ResidualLoss)  # others start from medians or quantiles
-        recorded = None if not rows.totals.even and self._shuffled(rows) else self._recorded()
+        if not rows.totals.even and self._shuffled(rows):
+            recorded = None
+        else:
+            recorded = self._recorded()
         l2 = np.full(
             int(self._n_leaves.sum()), last.scaled_l2(rows.totals.weight / rows.totals.n_rows)
         )
@@ -241,7 +259,10 @@ class CatBoostWithLoss(CatBoostAdapter, GradientTrees):
             is_chained = self._in_chains()
             self._require_no_light_chains(recorded[is_light & is_chained])
             l2 = np.where(is_light & ~is_chained, np.inf, l2)
-        outputs = None if self.n_outputs > 1 else np.zeros(n_trees, dtype=np.int64)
+        if self.n_outputs > 1:
+            outputs = None
+        else:
+            outputs = np.zeros(n_trees, dtype=np.int64)
         rates = np.full(n_trees, last.rate)
         schedule = Schedule(rates, np.arange(n_trees), outputs)
         shrunk = coefficients(last, rates, 1.0, 1.0)

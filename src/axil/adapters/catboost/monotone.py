@@ -1,8 +1,10 @@
 """The orders that CatBoost keeps leaf values in where features have monotone constraints.
 
-A symmetric tree is one of its free splits with a tree of its constrained splits at each leaf. The leaves of each such tree are
-put in one order, the first split first, and pooled along it by isotonic regression with weights ``W + l2``
-(catboost/private/libs/algo/monotonic_constraint_utils.cpp; CalcMonotonicLeafDeltasSimple, approx_calcer.cpp).
+A symmetric tree is one of its free splits with a tree of its constrained splits at each leaf. The
+leaves of each such tree are put in one order, the first split first, and pooled along it by
+isotonic regression with weights ``W + l2``
+(catboost/private/libs/algo/monotonic_constraint_utils.cpp; CalcMonotonicLeafDeltasSimple,
+approx_calcer.cpp).
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ def chains(blob: ModelBlob, signs: dict[int, int]) -> Chains | None:
     )
     if not of_splits.any():
         return None
-    order, sizes, trees = [], [], [0]
+    order = []
+    sizes = []
+    trees = [0]
     for own in np.split(of_splits, np.cumsum(blob.depths)[:-1]):
         leaves, lengths = _tree(own)
         order.append(trees[-1] + leaves)
@@ -45,7 +49,8 @@ def _tree(signs: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64
     The bits of a leaf's number are the outcomes of the splits.
     """
     leaves = np.arange(1 << len(signs))
-    chain, rank = np.zeros_like(leaves), np.zeros_like(leaves)
+    chain = np.zeros_like(leaves)
+    rank = np.zeros_like(leaves)
     for split, sign in enumerate(signs):
         outcome = leaves >> split & 1
         if sign == 0:

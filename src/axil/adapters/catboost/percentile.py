@@ -1,7 +1,8 @@
 """CatBoost's percentiles: exact leaves of MAE, Quantile, MultiQuantile and MAPE, and where their fits start.
 
-Formulas: CalcSampleQuantile, catboost/libs/helpers/quantile.cpp; CalcOneDimensionalOptimumConstApprox, catboost/libs/metrics/
-optimal_const_for_loss.h; CalcExactLeafDeltas, catboost/private/libs/algo/approx_calcer.cpp.
+Formulas: CalcSampleQuantile, catboost/libs/helpers/quantile.cpp;
+CalcOneDimensionalOptimumConstApprox, catboost/libs/metrics/optimal_const_for_loss.h;
+CalcExactLeafDeltas, catboost/private/libs/algo/approx_calcer.cpp.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ BISECTED = 100  # rows from which on CatBoost bisects for the value
 class CatBoostPercentile(Ranks):
     """The rule of CatBoost: the first row that reaches the share, less or plus delta.
 
-    Sample weights count in the base alone, and in leaves of several quantiles. MAPE divides weights by the sizes of the numbers
-    that it takes a median of, which are targets for the base and residuals for leaves.
+    Sample weights count in the base alone, and in leaves of several quantiles. MAPE divides weights
+    by the sizes of the numbers that it takes a median of, which are targets for the base and
+    residuals for leaves.
     """
 
     delta: float = 0.0
@@ -56,13 +58,15 @@ class CatBoostPercentile(Ranks):
         is_base: bool = False,
     ) -> Picks:
         """The rows picked, and on which side of them delta puts the value."""
-        weights = self.weights if self.weighs_leaves or is_base else None
+        if self.weighs_leaves or is_base:
+            weights = self.weights
+        else:
+            weights = None
         if self.by_size:
-            ones = (
-                np.ones(len(leaf), dtype=np.float32)
-                if weights is None
-                else weights.astype(np.float32)
-            )
+            if weights is None:
+                ones = np.ones(len(leaf), dtype=np.float32)
+            else:
+                ones = weights.astype(np.float32)
             weights = (
                 ones / np.maximum(np.float32(1.0), np.abs(residuals.astype(np.float32)))
             ).astype(np.float64)
@@ -71,14 +75,20 @@ class CatBoostPercentile(Ranks):
         )
         if self.delta <= 0:
             return found
-        value, n = np.zeros(int(leaf.max()) + 1), int(leaf.max()) + 1
+        value = np.zeros(int(leaf.max()) + 1)
+        n = int(leaf.max()) + 1
         value[found.leaves] = residuals[found.rows[0]]
-        w = np.ones(len(leaf)) if weights is None else weights
-        below, equal = (residuals < value[leaf]), (residuals == value[leaf])
+        if weights is None:
+            w = np.ones(len(leaf))
+        else:
+            w = weights
+        below = residuals < value[leaf]
+        equal = residuals == value[leaf]
         above = self._searched(leaf, residuals, value, n)[
             leaf
         ]  # the search ends above these values
-        below, equal = below | (equal & above), equal & ~above
+        below = below | (equal & above)
+        equal = equal & ~above
         less, same, total = (
             np.bincount(leaf, w * part, n)[found.leaves]
             for part in (below, equal, np.ones(len(leaf)))
@@ -91,7 +101,8 @@ class CatBoostPercentile(Ranks):
         leaf: NDArray[np.integer[Any]], residuals: FloatArray, value: FloatArray, n: int
     ) -> BoolArray:
         """(n,): leaves of many rows whose value a hundred bisections do not meet: it is zero, or nearly, and not the largest."""
-        low, high = np.full(n, np.inf), np.full(n, -np.inf)
+        low = np.full(n, np.inf)
+        high = np.full(n, -np.inf)
         np.minimum.at(low, leaf, residuals)
         np.maximum.at(high, leaf, residuals)
         many = np.bincount(leaf, minlength=n) >= BISECTED
@@ -105,7 +116,8 @@ def _total(weights: FloatArray) -> float:
 
 def rules(loss: dict[str, Any], weights: FloatArray | None) -> list[CatBoostPercentile]:
     """The rule of each output, from the settings of the loss."""
-    name, given = str(loss["type"]), dict(loss.get("params", {}))
+    name = str(loss["type"])
+    given = dict(loss.get("params", {}))
     alphas = [float(alpha) for alpha in str(given.get("alpha", "0.5")).split(",")]
     if name == "MAPE":
         return [CatBoostPercentile(0.5, weights, by_size=True)]

@@ -42,7 +42,9 @@ class CatBoostReading:
     @property
     def last(self) -> dict[str, Any]:
         """Return the settings of the last fit."""
-        return self.blob.settings[-1] if self.blob.settings else {}
+        if self.blob.settings:
+            return self.blob.settings[-1]
+        return {}
 
     def values(self, group: str, name: str) -> list[Any]:
         """Return a setting of each fit that made the model, None where it is not stated."""
@@ -132,7 +134,9 @@ class CatBoostReading:
     def encoded(self) -> str:
         """Say how many encodings of categories by the targets splits use; empty for none."""
         n = self.blob.features("target statistics")
-        return f"{n} encodings of categories by the targets" if n else ""
+        if n:
+            return f"{n} encodings of categories by the targets"
+        return ""
 
     @property
     def summed_models(self) -> str:
@@ -190,7 +194,9 @@ _OTHERS = {
 
 
 def _losses(model: CatBoostReading) -> list[str]:
-    return [] if model.is_linear else model.losses
+    if model.is_linear:
+        return []
+    return model.losses
 
 
 def _other_loss(model: CatBoostReading) -> str:
@@ -208,7 +214,9 @@ def _missing_otherwise(model: CatBoostReading) -> str:
         "encodings of categories by the targets": model.encoded,
     }
     setting = first_of(settings)
-    return f"{MISSING} with {setting}" if setting else ""
+    if setting:
+        return f"{MISSING} with {setting}"
+    return ""
 
 
 def _held_out(model: CatBoostReading) -> str:
@@ -220,7 +228,9 @@ def _flag(name: str) -> Callable[[CatBoostReading], str]:
     """Return what finds a setting of boosting that is on in any fit."""
 
     def find_flag(model: CatBoostReading) -> str:
-        return "True" if any(model.values("boosting_options", name)) else ""
+        if any(model.values("boosting_options", name)):
+            return "True"
+        return ""
 
     return find_flag
 

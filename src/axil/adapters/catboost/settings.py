@@ -46,7 +46,9 @@ class FitSettings:
         scaled = self.l2
         if self.scales_l2:
             scaled *= mean_weight
-        return to_single(scaled) if self.rounds_l2 else scaled
+        if self.rounds_l2:
+            return to_single(scaled)
+        return scaled
 
     def shrinkage(self, tree: int) -> float:
         """Return the factor of the model so far before this tree.
@@ -101,7 +103,10 @@ def coefficients(
     omega = np.zeros((n_trees + 1, n_trees))
     beta = np.ones(n_trees + 1)
     for t in range(1, n_trees + 1):
-        factor = scale if t == n_trees else fit.shrinkage(t)
+        if t == n_trees:
+            factor = scale
+        else:
+            factor = fit.shrinkage(t)
         omega[t] = omega[t - 1] * factor
         omega[t, t - 1] = rates[t - 1] * factor
         beta[t] = beta[t - 1] * factor
@@ -118,7 +123,10 @@ def base_factor(
     (ShrinkModel, catboost/libs/train_lib/train_model.cpp), and set_scale_and_bias scales it or not.
     The factor is the one that comes closest to the means (K,) of the targets.
     """
-    most_trees = max(n_trees, fit.iterations) if fit.shrink else n_trees
+    if fit.shrink:
+        most_trees = max(n_trees, fit.iterations)
+    else:
+        most_trees = n_trees
     shrunk = np.cumprod([fit.shrinkage(t) for t in range(most_trees)])[n_trees - 1 :]
     factors = np.concatenate([shrunk, scale * shrunk])
     errors = np.abs(bias - np.outer(factors, means)).sum(axis=1)
@@ -160,7 +168,9 @@ class Stage:
         matrix = np.stack([self.sums.ravel(), -self.values.ravel()], axis=1)
         right = (self.values * self.weights[:, None]).ravel()
         solution, _, rank, _ = np.linalg.lstsq(matrix, right, rcond=1e-9)
-        return (float(solution[0]), float(solution[1])) if rank == 2 else None
+        if rank == 2:
+            return (float(solution[0]), float(solution[1]))
+        return None
 
     def agrees(self, fit: FitSettings, mean_weight: float) -> bool:
         """Return whether this fit's settings lead to the model's values."""
@@ -179,7 +189,9 @@ class Stage:
         if abs(l2) < LARGEST_ERROR:
             l2 = 0.0
         fit = FitSettings(1, to_single(solution[0]), l2, rounds_l2=rounds_l2)
-        return fit if fit.l2 >= 0 and self.agrees(fit, mean_weight) else None
+        if fit.l2 >= 0 and self.agrees(fit, mean_weight):
+            return fit
+        return None
 
 
 def shrunk_further(

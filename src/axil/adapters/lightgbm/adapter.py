@@ -152,7 +152,8 @@ class LightGBMAdapter(TreeModel):
     residual_precision: type[np.floating[Any]] = np.float32
     score_precision = np.float64
     tolerance = 1e-6
-    renames = True  # fit takes feature_name= for the columns of a frame, which predict then takes by their places
+    # fit takes feature_name= for the columns of a frame, which predict then takes by their places
+    renames = True
 
     def __init__(self, booster: Any, reading: LightGBMReading, leaves_only: bool = False):
         refuse(() if leaves_only else self.refusals, reading)
@@ -165,9 +166,15 @@ class LightGBMAdapter(TreeModel):
         self.n_features = int(booster.num_feature())
         names = [str(name) for name in booster.feature_name()]
         is_unnamed = names == [f"Column_{i}" for i in range(len(names))]
-        self.feature_names: list[str] | None = None if is_unnamed else names
+        if is_unnamed:
+            self.feature_names: list[str] | None = None
+        else:
+            self.feature_names = names
         self.fingerprint = text.fingerprint()
-        self.scale = ROOTS if text.objective == "regression sqrt" else IDENTITY
+        if text.objective == "regression sqrt":
+            self.scale = ROOTS
+        else:
+            self.scale = IDENTITY
         self.starts_with_base = self._reading.ranked and not leaves_only
         if self.starts_with_base:
             self.base_precision = np.float32
@@ -324,7 +331,10 @@ class LightGBMAdapter(TreeModel):
         Those of a forest are divided by the number of its trees. A single leaf that holds nothing
         else is 0, not a rounding error. LightGBM 4.1 keeps no values of roots, but zeros.
         """
-        divisor = self._n_iterations if self._reading.forest else 1
+        if self._reading.forest:
+            divisor = self._n_iterations
+        else:
+            divisor = 1
         values = []
         for tree, base in zip(self._trees, hidden):
             tree_values = tree.floats("leaf_value") - base
@@ -355,7 +365,10 @@ class LightGBMAdapter(TreeModel):
         tolerance = self._rule.tolerance
         if np.isnan(rates[0]):  # which a base hides
             rates[0] = self._settings.precisely("learning_rate")[0]
-        rounding = tolerance if tolerance > CLOSE else ROUNDING
+        if tolerance > CLOSE:
+            rounding = tolerance
+        else:
+            rounding = ROUNDING
         smooth = PathSmooth.of(self._rule, rates, trees.nodes, tolerance, rounding)
         if rows.leaf_totals is None:  # the rows are walked first
             return trees
@@ -425,13 +438,18 @@ class LightGBMAdapter(TreeModel):
         # it since.
         if self._settings.flag("boost_from_average") and not totals.offset:
             return True
-        later = [tree.shrinkage for tree in self._trees[1:]] if is_plain else []
+        if is_plain:
+            later = [tree.shrinkage for tree in self._trees[1:]]
+        else:
+            later = []
         return "1" not in (later or [self._settings.text("learning_rate")])
 
     def _coefficients(self, rows: TrainingRows) -> Coefficients | None:
         """Return how the trees add up: None for plain boosting."""
         if not self._reading.forest:
-            return self._drops(rows) if self._reading.dart else None
+            if self._reading.dart:
+                return self._drops(rows)
+            return None
         n = len(self._trees)
         omega = np.vstack([np.zeros((n, n)), np.full(n, 1 / n)])
         # A tree that found no split lacks the base (src/boosting/rf.hpp).
@@ -492,7 +510,10 @@ class LightGBMAdapter(TreeModel):
         if self.n_outputs > 1:
             return
         n_rows = rows.totals.n_rows
-        state = self._settings.bagging(n_rows) if self._reading.bags else None
+        if self._reading.bags:
+            state = self._settings.bagging(n_rows)
+        else:
+            state = None
         evidence = self._evidence(n_rows, None)
         for outcomes in histories(state, self.leaves_of(rows), evidence, n_failures):
             yield [outcomes]
@@ -616,4 +637,6 @@ def _refit_decay_rate(booster: Any, file_parameters: dict[str, str]) -> str:
     if not was_loaded:
         return str(remembered.get("refit_decay_rate", ""))
     decay_rate = file_parameters.get("refit_decay_rate", "")
-    return "" if decay_rate == "0.9" else decay_rate
+    if decay_rate == "0.9":
+        return ""
+    return decay_rate

@@ -257,7 +257,9 @@ class DrawReplay:
         if self._forest:
             states = [state.grown() for state in states]
         self._states = tuple(states)
-        return every_row if tree == 0 else attempts[0][0]
+        if tree == 0:
+            return every_row
+        return attempts[0][0]
 
     def _candidates(
         self, tree: int, full: bool, n_rows: int, gradients: IterationGradients
@@ -331,7 +333,10 @@ def _next_histories(
     """Return the histories with one tree more, whose rows fall into the leaves (N,)."""
     t = history.n_trees
     is_lone = evidence.lone(t)
-    most_failures = 0 if t == 0 else history.n_failures_left
+    if t == 0:
+        most_failures = 0
+    else:
+        most_failures = history.n_failures_left
     state = history.state
     for n_failures in range(most_failures + 1):
         bag = None

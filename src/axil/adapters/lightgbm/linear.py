@@ -32,7 +32,8 @@ from axil.machine.threads import one_blas_thread
 
 SINGULAR = 1e-13  # of the largest eigenvalue: below, rounding decides the coefficients
 UNSTEADY = 1e-8  # likewise: below, rounding may show in predictions
-CLOSE = 1e-7  # of the largest target or step: how far the step of a row may be from its leaf's own regression
+# of the largest target or step: how far the step of a row may be from its leaf's own regression
+CLOSE = 1e-7
 ROUNDING = 1e-12  # likewise: of sums in float64
 WEIGHT_SLACK = 1e-7  # of the weight of all rows
 

@@ -1,6 +1,7 @@
 """LightGBM models whose gradient is known: binary, cross-entropy, multiclass, Poisson, gamma, Tweedie, Huber, Fair, squared.
 
-Formulas: src/objective/*_objective.hpp. Gradients and second derivatives are float32; a replay in float64 meets leaves to that.
+Formulas: src/objective/*_objective.hpp. Gradients and second derivatives are float32; a replay in
+float64 meets leaves to that.
 """
 
 from __future__ import annotations
@@ -64,7 +65,10 @@ class EstimatorSettings:
 
 def settings_of(model: Any, booster: Any, objective: Any) -> EstimatorSettings:
     """Return what a model, whose booster this is, says of its fit; ``objective`` is the function that the user gives."""
-    settings = {} if booster is model else model.get_params()
+    if booster is model:
+        settings = {}
+    else:
+        settings = model.get_params()
     # LightGBM takes an alias before the name itself.
     names = ("objective_type", "app", "application", "loss", "objective")
     stated = next((settings[name] for name in names if settings.get(name) is not None), None)
@@ -78,7 +82,9 @@ def settings_of(model: Any, booster: Any, objective: Any) -> EstimatorSettings:
 
 
 def _name(model: LightGBMReading) -> str:
-    return model.text.objective.split()[0] if model.text.objective else ""
+    if model.text.objective:
+        return model.text.objective.split()[0]
+    return ""
 
 
 def _by_class(setting: str, model: LightGBMReading) -> str:
@@ -87,9 +93,13 @@ def _by_class(setting: str, model: LightGBMReading) -> str:
     if _name(model) != "multiclassova":
         return ""
     if setting == "is_unbalance":
-        return "True with multiclassova" if settings.flag(setting) else ""
+        if settings.flag(setting):
+            return "True with multiclassova"
+        return ""
     scale = settings.precisely(setting)[0]
-    return "" if scale == 1 else f"{scale:g} with multiclassova"
+    if scale == 1:
+        return ""
+    return f"{scale:g} with multiclassova"
 
 
 def _some_start_later(model: LightGBMReading) -> str:
@@ -109,7 +119,9 @@ def _constant_classes(model: LightGBMReading) -> str:
     n_outputs = int(model.text.header.get("num_tree_per_iteration", "1"))
     first = model.text.trees[:n_outputs]
     constants = [tree.n_leaves == 1 and tree.floats("leaf_value")[0] != 0 for tree in first]
-    return "rf with classes that have no row, or all rows" if any(constants) else ""
+    if any(constants):
+        return "rf with classes that have no row, or all rows"
+    return ""
 
 
 # Others say that they need accurate predictions (NeedAccuratePrediction, src/objective).
@@ -190,12 +202,11 @@ class LightGBMWithLoss(LightGBMAdapter, GradientTrees):
 
     def __init__(self, booster: Any, reading: LightGBMReading, estimator: EstimatorSettings):
         super().__init__(booster, reading)
-        classes, class_weight, custom = (
-            estimator.classes,
-            estimator.class_weight,
-            estimator.objective,
-        )
-        self._class_weight, self._custom = class_weight, custom
+        classes = estimator.classes
+        class_weight = estimator.class_weight
+        custom = estimator.objective
+        self._class_weight = class_weight
+        self._custom = custom
         self.class_weight = class_weight
         if isinstance(class_weight, dict) and classes is not None:
             self.class_weight = {
@@ -217,7 +228,10 @@ class LightGBMWithLoss(LightGBMAdapter, GradientTrees):
                 objective, self.n_outputs if objective in _OF_CLASSES else 0
             )
         if objective in _OF_CLASSES:
-            self.classes = np.arange(self.n_outputs) if classes is None else classes
+            if classes is None:
+                self.classes = np.arange(self.n_outputs)
+            else:
+                self.classes = classes
         elif objective in ("binary", "custom") and classes is not None:
             self.classes = classes
         elif objective == "custom" and self.n_outputs > 1:
@@ -227,9 +241,10 @@ class LightGBMWithLoss(LightGBMAdapter, GradientTrees):
         """(n, K)."""
         found = self._booster.predict(self._rows(X), raw_score=True)
         found = np.asarray(found, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
-        return (
-            found / self._n_iterations if self._reading.forest else found
-        )  # raw scores of forests are sums
+        # raw scores of forests are sums
+        if self._reading.forest:
+            return found / self._n_iterations
+        return found
 
     def trees(self, rows: TrainingRows) -> list[BoostedFit]:
         """Return the trees, their bases taken out of the first iteration's, where LightGBM hides them."""
@@ -305,10 +320,11 @@ class LightGBMWithLoss(LightGBMAdapter, GradientTrees):
     def _averaged(self, base: FloatArray) -> Coefficients:
         """Return how the trees of a forest add up: each sees the start alone, and their mean is the score.
 
-        A tree that finds no split has a step of its rows in place of a leaf value, and not the start; that of the first
-        iteration has nothing (src/boosting/rf.hpp).
+        A tree that finds no split has a step of its rows in place of a leaf value, and not the
+        start; that of the first iteration has nothing (src/boosting/rf.hpp).
         """
-        n_trees, n = len(self._trees), self._n_iterations
+        n_trees = len(self._trees)
+        n = self._n_iterations
         splits = (self._n_leaves > 1).reshape(n, self.n_outputs)
         shares = splits.mean(axis=0)
         if base.any() and np.ptp(shares) > 0:
@@ -326,7 +342,8 @@ class LightGBMWithLoss(LightGBMAdapter, GradientTrees):
     def _starts_from_average(self) -> bool:
         """Whether scores start from the targets, where no row has an offset.
 
-        Without boost_from_average, first trees that find no split put them there (TrainOneIter, src/boosting/gbdt.cpp).
+        Without boost_from_average, first trees that find no split put them there (TrainOneIter,
+        src/boosting/gbdt.cpp).
         """
         if self._custom is not None:
             return False
@@ -378,11 +395,9 @@ class LightGBMWithLoss(LightGBMAdapter, GradientTrees):
         """Why there are no derivatives."""
         if self._custom is not None:
             return "how the gradients of a user's own objective move with the targets is not known"
-        return (
-            ""
-            if self._loss.smooth
-            else "its gradient has corners, between which it does not follow the targets"
-        )
+        if self._loss.smooth:
+            return ""
+        return "its gradient has corners, between which it does not follow the targets"
 
     @property
     def _loss(self) -> Loss:
@@ -402,10 +417,8 @@ class LightGBMWithLoss(LightGBMAdapter, GradientTrees):
         """Return the factors (N,) of scale_pos_weight and is_unbalance, which do not reach the start (binary_objective.hpp)."""
         if self._objective != "binary":
             return None
-        scale, balanced = (
-            self._settings.precisely("scale_pos_weight")[0],
-            self._settings.flag("is_unbalance"),
-        )
+        scale = self._settings.precisely("scale_pos_weight")[0]
+        balanced = self._settings.flag("is_unbalance")
         positive = float((targets > 0).sum())
         negative = len(targets) - positive
         if not balanced or not positive or not negative:

@@ -1,13 +1,15 @@
 """Which values bound which in a LightGBM tree that grew under monotone_constraints_method intermediate or advanced.
 
-With these methods a node's value is kept between the values of nodes that other splits made before (src/treelearner/
-monotone_constraints.hpp). Values decide which of them is the nearest; which of them count follows from the tree alone: from
-its splits in the order they were made, their features, thresholds and signs. This module goes through the splits in that order,
-as LightGBM does, and lists for each new node those that count.
+With these methods a node's value is kept between the values of nodes that other splits made before
+(src/treelearner/monotone_constraints.hpp). Values decide which of them is the nearest; which of
+them count follows from the tree alone: from its splits in the order they were made, their features,
+thresholds and signs. This module goes through the splits in that order, as LightGBM does, and lists
+for each new node those that count.
 
-A leaf, while it is not split, has limits: nodes that its children's values must not be below, or above. A split on a monotone
-feature limits each child by the other, and every split below a monotone one limits the leaves across it that touch the new ones.
-With the advanced method limits hold for a range of a feature's thresholds, and are looked for again before a leaf is split.
+A leaf, while it is not split, has limits: nodes that its children's values must not be below, or
+above. A split on a monotone feature limits each child by the other, and every split below a
+monotone one limits the leaves across it that touch the new ones. With the advanced method limits
+hold for a range of a feature's thresholds, and are looked for again before a leaf is split.
 """
 
 from __future__ import annotations
@@ -54,7 +56,8 @@ class LeafLimits:
     def __init__(
         self, sides: tuple[list[Limit], list[Limit]], stale: tuple[bool, bool] = (False, False)
     ):
-        self.sides, self.stale = sides, list(stale)
+        self.sides = sides
+        self.stale = list(stale)
 
     def copy(self) -> LeafLimits:
         low, high = self.sides
@@ -82,7 +85,8 @@ def all_rivals(
         if tree.n_leaves > 1:
             numerical = (tree.integers("decision_type") & CATEGORICAL) == 0
             own = signs[start : start + tree.n_leaves - 1].astype(np.int64)
-            features, thresholds = tree.integers("split_feature"), tree.floats("threshold")
+            features = tree.integers("split_feature")
+            thresholds = tree.floats("threshold")
             grown = Grown(tree.children, features, thresholds, numerical, own)
             found.append(np.add(rivals(grown, advanced), [start, 0, start]))
     return np.concatenate(found)
@@ -90,7 +94,8 @@ def all_rivals(
 
 def rivals(tree: Grown, advanced: bool) -> Ids:
     """(R, 3): a node, 0 or 1, and a node that the first one's value must not be below (0) or above (1)."""
-    growing, found = _Growing(tree, advanced), []
+    growing = _Growing(tree, advanced)
+    found = []
     for split, pair in enumerate(tree.children):
         for child, node in enumerate(pair):
             for side in (0, 1):
@@ -105,7 +110,8 @@ class _Growing:
 
     def __init__(self, tree: Grown, advanced: bool):
         self.children: list[tuple[int, int]] = [(int(a), int(b)) for a, b in tree.children]
-        self.features, self.signs = tree.features.tolist(), tree.signs.tolist()
+        self.features = tree.features.tolist()
+        self.signs = tree.signs.tolist()
         self.numerical = tree.numerical.tolist()
         self.thresholds = _ranks(tree)
         self.parent = [-1] * (2 * len(self.children) + 1)
@@ -127,7 +133,8 @@ class _Growing:
 
     def counted(self, split: int, side: int, child: int) -> list[int]:
         """The nodes that limit a child (0: left, 1: right) of a split that is about to be made."""
-        limits, at = self.limits[split][self.keys[split]].sides[side], self.thresholds[split]
+        limits = self.limits[split][self.keys[split]].sides[side]
+        at = self.thresholds[split]
         if self.keys[split] == ANY:
             return [limit.node for limit in limits]
         return [
@@ -147,7 +154,10 @@ class _Growing:
         if not below:
             return
         if self.signs[split]:
-            upper, lower = (left, right) if self.signs[split] > 0 else (right, left)
+            if self.signs[split] > 0:
+                upper, lower = (left, right)
+            else:
+                upper, lower = (right, left)
             self._limit(upper, 1, lower, stale=False)
             self._limit(lower, 0, upper, stale=False)
         touched = self._limit_across(split)
@@ -209,7 +219,10 @@ class _Growing:
                 limits.stale
             ):  # with categories they are never looked for again
                 continue
-            side = 0 if limits.stale[0] else 1
+            if limits.stale[0]:
+                side = 0
+            else:
+                side = 1
             limits.sides[side][:] = self._limits_around(leaf, feature, side)
             limits.stale = [False, False]
 
@@ -217,12 +230,17 @@ class _Growing:
         """The leaves that limit a leaf, with the thresholds of a feature where they do."""
         path: list[Path] = []
         found: list[Limit] = []
-        first, stop, node = 0, LAST, leaf
+        first = 0
+        stop = LAST
+        node = leaf
         while (above := self.parent[node]) >= 0:
             right = self.children[above][1] == node
             if self.features[above] == feature and self.numerical[above]:
                 at = self.thresholds[above]
-                first, stop = (max(first, at), stop) if right else (first, min(stop, at + 1))
+                if right:
+                    first, stop = (max(first, at), stop)
+                else:
+                    first, stop = (first, min(stop, at + 1))
             if self._says_more(path, above, right):
                 if self.signs[above] and int((self.signs[above] > 0) != right) == side:
                     across = Limit(first, stop, self.children[above][not right])
@@ -242,7 +260,9 @@ class _Growing:
             if node >= self.made:
                 found.append(limit)
                 continue
-            same, sign, at = self.features[node] == feature, self.signs[node], self.thresholds[node]
+            same = self.features[node] == feature
+            sign = self.signs[node]
+            at = self.thresholds[node]
             both = sign == 0 or (same and crossed != feature)
             only = int(
                 (sign > 0) != bool(side)

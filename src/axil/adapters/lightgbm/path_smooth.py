@@ -1,10 +1,12 @@
 """path_smooth where rows weigh differently: the row counts that LightGBM smoothed by, which are estimates of its own.
 
-A node of raw value r below a parent of value p has the value ``(n r + s p) / (n + s)`` with s = path_smooth and n its rows.
-Where all second derivatives are the same, n is their number. Else LightGBM multiplies each bin's part of the parent's second
-derivatives by the parent's rows, rounds, and adds up one side (FindBestThresholdSequentially, src/treelearner/
-feature_histogram.hpp): of a split of m rows n falls to the left, m - n to the right. The model keeps neither bins nor n, but n
-is a whole number near the left side's share of the second derivatives, and the values of leaves, of 17 digits, show which.
+A node of raw value r below a parent of value p has the value ``(n r + s p) / (n + s)`` with s =
+path_smooth and n its rows. Where all second derivatives are the same, n is their number. Else
+LightGBM multiplies each bin's part of the parent's second derivatives by the parent's rows, rounds,
+and adds up one side (FindBestThresholdSequentially, src/treelearner/feature_histogram.hpp): of a
+split of m rows n falls to the left, m - n to the right. The model keeps neither bins nor n, but n
+is a whole number near the left side's share of the second derivatives, and the values of leaves, of
+17 digits, show which.
 """
 
 from __future__ import annotations
@@ -37,13 +39,11 @@ _UNEVEN = "LightGBM smooths by row counts that it estimates from the weights of 
 
 def _bounded(model: LightGBMReading) -> str:
     on = f"{model.settings.text('path_smooth')} with rows that weigh differently and "
-    return (
-        on + "monotone_constraints"
-        if model.monotone_signs.any()
-        else on + "device_type=cuda"
-        if model.cuda
-        else ""
-    )
+    if model.monotone_signs.any():
+        return on + "monotone_constraints"
+    if model.cuda:
+        return on + "device_type=cuda"
+    return ""
 
 
 #: Of models whose rows weigh differently.
@@ -70,7 +70,9 @@ class PathSmooth:
     rounding: (
         float  #: how far leaf values are off for sums that are rounded otherwise, relative likewise
     )
-    most: float  #: how far the roundings of all bins may lead an estimate away from the share of second derivatives
+    #: how far the roundings of all bins may lead an estimate away from the share of second
+    #: derivatives
+    most: float
     lost: list[int] = field(default_factory=list)  #: trees whose values no counts lead to
 
     @classmethod
@@ -107,15 +109,14 @@ class PathSmooth:
 
         ``hidden``: a base that was taken out of the values.
         """
-        rule, rate = self._rule(tree, len(sums)), self.rates[tree]
+        rule = self._rule(tree, len(sums))
+        rate = self.rates[tree]
         nodes = rule.nodes
         if len(sums) == 1 or not rate:
             return np.ones(len(nodes.leaf))
         hessians, (ends, leaves) = nodes.totals(weights), nodes.ends
-        said, slack = (
-            nodes.values / rate,
-            np.broadcast_to(nodes.slack / rate, nodes.values.shape).copy(),
-        )
+        said = nodes.values / rate
+        slack = np.broadcast_to(nodes.slack / rate, nodes.values.shape).copy()
         said[ends] = values[leaves] / rate
         largest = float(np.abs(said[ends]).max())
         slack[ends] = self.rounding * largest + 4 * float(
@@ -171,7 +172,9 @@ class SmoothedNodes:
 
     def likely(self) -> tuple[FloatArray, bool]:
         """(S,): the rows to the left of each split, by the values of its two children; and whether these tell all of them."""
-        taken, made, told = np.empty(len(self.splits)), self.raw.copy(), True
+        taken = np.empty(len(self.splits))
+        made = self.raw.copy()
+        told = True
         for k, split in enumerate(self.splits.tolist()):
             above = float(made[split])
             taken[k], alone = self._left(k, above)
@@ -184,30 +187,37 @@ class SmoothedNodes:
 
     def _shown(self, node: int, above: float) -> tuple[float, float]:
         """The rows that a node's value shows, below a parent of this value, and how far that may be off."""
-        value, raw = float(self.values[node]), float(self.raw[node])
+        value = float(self.values[node])
+        raw = float(self.raw[node])
         if np.isnan(value) or value == raw or above == raw:
             return 0.0, np.inf
         n = self.smooth * (above - value) / (value - raw)
         off = float(self.slack[node]) * (n + self.smooth) ** 2 / (self.smooth * abs(above - raw))
-        return (
-            (n, off) if off < (n + self.smooth) / 4 else (0.0, np.inf)
-        )  # else it is not in proportion to the slack
+        # else it is not in proportion to the slack
+        if off < (n + self.smooth) / 4:
+            return (n, off)
+        return (0.0, np.inf)
 
     def _left(self, k: int, above: float) -> tuple[float, bool]:
         """The rows to the left of a split of this value, and whether no other whole number agrees with its children's values."""
-        rows, expected = float(self.rows[k]), float(self.expected[k])
+        rows = float(self.rows[k])
+        expected = float(self.expected[k])
         (n, off), (other, other_off) = (
             self._shown(child, above) for child in self.nodes.children[self.splits[k]].tolist()
         )
         if other_off < off:
-            n, off = rows - other, other_off
+            n = rows - other
+            off = other_off
         if off < SURE:
             return min(
                 max(round(n if abs(n - expected) <= self.most else expected), 0.0), rows
             ), True
         first = np.ceil(max(0.0, expected - self.most, n - off))
         last = np.floor(min(rows, expected + self.most, n + off))
-        nearest = round(expected) if first > last else min(max(round(expected), first), last)
+        if first > last:
+            nearest = round(expected)
+        else:
+            nearest = min(max(round(expected), first), last)
         return float(nearest), bool(first >= last)
 
     @cached_property
@@ -236,8 +246,8 @@ class SmoothedNodes:
     def solved(self, taken: FloatArray) -> FloatArray:
         """(S,): the rows to the left of each split that fit the values of all nodes together.
 
-        Newton steps from ``taken``. Numbers that the values tell are rounded, and the others, on which no value depends, are
-        solved for again.
+        Newton steps from ``taken``. Numbers that the values tell are rounded, and the others, on
+        which no value depends, are solved for again.
         """
         for _ in range(MOST_FITS):
             free = np.ones(len(taken), dtype=np.bool_)
@@ -251,18 +261,19 @@ class SmoothedNodes:
 
     def _fit(self, taken: FloatArray, free: BoolArray) -> tuple[FloatArray, FloatArray]:
         """(S,): the rows to the left of each split, those that are free fitted to the values; and how far these may be off."""
-        low, high = (
-            np.maximum(self.expected - self.most, 0.0),
-            np.minimum(self.expected + self.most, self.rows),
-        )
-        strain, damping = self._misfit(taken), 1.0
+        low = np.maximum(self.expected - self.most, 0.0)
+        high = np.minimum(self.expected + self.most, self.rows)
+        strain = self._misfit(taken)
+        damping = 1.0
         for _ in range(MOST_STEPS if free.any() else 0):
             step, _ = self._step(taken, free, damping)
             tried = np.where(free, np.clip(taken + step, low, high), taken)
             after = self._misfit(tried)
             if after < strain:
                 moved = float(np.abs(tried - taken).max())
-                taken, strain, damping = tried, after, damping / 30
+                taken = tried
+                strain = after
+                damping = damping / 30
                 if moved < SURE:
                     break
             elif damping > 1e9:
@@ -289,16 +300,20 @@ class SmoothedNodes:
     ) -> tuple[FloatArray, FloatArray]:
         """(S,) twice: one Newton step of all numbers together, and how far each may be off.
 
-        Values depend on nothing above but their parent's. So least squares are solved from the leaves up, where each node has a
-        best change of its value and a precision, and then from the root down.
+        Values depend on nothing above but their parent's. So least squares are solved from the
+        leaves up, where each node has a best change of its value and a precision, and then from the
+        root down.
         """
-        s, made = self.smooth, self._made(taken)
+        s = self.smooth
+        made = self._made(taken)
         precision = np.where(np.isnan(self.values), 0.0, 1.0 / self.slack**2)
         best = np.where(np.isnan(self.values), 0.0, self.values - made)
         passed: list[list[tuple[float, float, float, float]]] = []
         for k in range(len(taken) - 1, -1, -1):
             split = int(self.splits[k])
-            lines = []  # weight, change with the parent's value, change with the rows to the left, what is left over
+            # weight, change with the parent's value, change with the rows to the left, what is left
+            # over
+            lines = []
             for child, n, side in zip(
                 self.nodes.children[split].tolist(),
                 (taken[k], self.rows[k] - taken[k]),
@@ -319,29 +334,29 @@ class SmoothedNodes:
                     (w * v / total, a * e - b * d, m * e - n * d)
                     for (w, a, d, m), (v, b, e, n) in combinations(lines, 2)
                 ]
-                found, pull = (
-                    sum(w * x * x for w, x, _ in pairs),
-                    sum(w * x * y for w, x, y in pairs),
-                )
+                found = sum(w * x * x for w, x, _ in pairs)
+                pull = sum(w * x * y for w, x, y in pairs)
             else:
-                found, pull = (
-                    sum(w * a * a for w, a, _, _ in lines),
-                    sum(w * a * m for w, a, _, m in lines),
-                )
+                found = sum(w * a * a for w, a, _, _ in lines)
+                pull = sum(w * a * m for w, a, _, m in lines)
             passed.append(lines)
             both = precision[split] + found
             if both > 0:
                 best[split] = (precision[split] * best[split] + pull) / both
                 precision[split] = both
-        step, spread = np.zeros(len(taken)), np.zeros(len(taken))
-        moved, variance = np.zeros(len(made)), np.zeros(len(made))
+        step = np.zeros(len(taken))
+        spread = np.zeros(len(taken))
+        moved = np.zeros(len(made))
+        variance = np.zeros(len(made))
         for k, lines in enumerate(reversed(passed)):
-            split, up = int(self.splits[k]), 0.0
+            split = int(self.splits[k])
+            up = 0.0
             alone = 0.0
             if free[k]:
                 total = sum(w * d * d for w, _, d, _ in lines)
                 step[k] = sum(w * d * (m - a * moved[split]) for w, a, d, m in lines) / total
-                up, alone = sum(w * d * a for w, a, d, _ in lines) / total, 1.0 / total
+                up = sum(w * d * a for w, a, d, _ in lines) / total
+                alone = 1.0 / total
                 spread[k] = np.sqrt(alone + up * up * variance[split])
             for child, (_, a, d, _) in zip(self.nodes.children[split].tolist(), lines):
                 moved[child] = a * moved[split] + d * step[k]

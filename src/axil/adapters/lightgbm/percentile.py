@@ -1,6 +1,7 @@
 """LightGBM's percentiles: leaf values of quantile, regression_l1 and mape, and where their fits start.
 
-Formulas: PercentileFun, WeightedPercentileFun and RenewTreeOutput, src/objective/regression_objective.hpp.
+Formulas: PercentileFun, WeightedPercentileFun and RenewTreeOutput,
+src/objective/regression_objective.hpp.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ PERCENTILES = ("quantile", "regression_l1", "mape")  # objectives
 class Percentile(Ranks):
     """The rule of LightGBM. Settings of sums (lambda_l1, lambda_l2, path_smooth) do not reach its leaf values."""
 
-    own_segment: bool = True  #: from 4.7 on; before, weighted percentiles were mixed by the weights of the rows one further up
+    #: from 4.7 on; before, weighted percentiles were mixed by the weights of the rows one further
+    #: up
+    own_segment: bool = True
 
     by_size: bool = (
         False  #: MAPE: whether ``weights`` are those of the samples over the sizes of the targets
@@ -46,14 +49,16 @@ class Percentile(Ranks):
         return self.by_size
 
     def with_targets(self, targets: FloatArray) -> Percentile:
-        return (
-            self.of_mape(targets, self.sample_weights, self.own_segment) if self.by_size else self
-        )
+        if self.by_size:
+            return self.of_mape(targets, self.sample_weights, self.own_segment)
+        return self
 
     def of_rows(self, rows: IntArray) -> Ranks:
         """Return the rule of a fit that has only these rows; ones that are left over are dropped again."""
         rule = super().of_rows(rows)
-        return rule if self.by_size else replace(rule, weights=_handed_on(rule.weights))
+        if self.by_size:
+            return rule
+        return replace(rule, weights=_handed_on(rule.weights))
 
     def even(self, counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], FloatArray]:
         """Linear between ranks, counted from the largest."""
@@ -64,12 +69,16 @@ class Percentile(Ranks):
 
     def weighed(self, weights: FloatArray) -> tuple[int, int, float]:
         """A mix of the rows whose cumulated weights are around the share; one of them where the upper weighs less than one."""
-        n, total = len(weights), np.cumsum(weights)
+        n = len(weights)
+        total = np.cumsum(weights)
         threshold = total[-1] * self.alpha
         at = min(int(np.searchsorted(total, threshold, side="right")), n - 1)
         if at in (0, n - 1):
             return at, at, 0.0
-        lower, upper = (at - 1, at) if self.own_segment else (at, at + 1)
+        if self.own_segment:
+            lower, upper = (at - 1, at)
+        else:
+            lower, upper = (at, at + 1)
         if total[upper] - total[lower] < 1.0:
             return lower, lower, 0.0
         return at - 1, at, float((threshold - total[lower]) / (total[upper] - total[lower]))
@@ -124,7 +133,10 @@ class Gradients:
         if self.objective != "mape":
             return IterationGradients(pull, weights=self.weights, residuals=residuals)
         assert self.ranks.weights is not None
-        hessians = None if self.weights is None else self.weights[:, None]
+        if self.weights is None:
+            hessians = None
+        else:
+            hessians = self.weights[:, None]
         return IterationGradients(pull * self.ranks.weights[:, None], hessians, residuals=residuals)
 
 

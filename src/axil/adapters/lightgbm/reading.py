@@ -17,8 +17,11 @@ class LightGBMReading:
 
     text: ModelText
     settings: LightGBMSettings
-    refit: str  #: the decay rate of Booster.refit, empty where the model was not refit as far as can be seen
-    stops_early: str = ""  #: pred_early_stop of an estimator, which its predict hands to the booster; empty: it does not stop
+    #: the decay rate of Booster.refit, empty where the model was not refit as far as can be seen
+    refit: str
+    #: pred_early_stop of an estimator, which its predict hands to the booster; empty: it does not
+    #: stop
+    stops_early: str = ""
     own_objective: bool = False  #: whether the user gave the function that it was fitted with
 
     @property
@@ -116,7 +119,10 @@ class LightGBMReading:
             "device_type=cuda": self.cuda,
         }
         for name in names:
-            has_setting = is_set[name] if name in is_set else self.settings.number(name) > 0
+            if name in is_set:
+                has_setting = is_set[name]
+            else:
+                has_setting = self.settings.number(name) > 0
             if has_setting and name == "objective":
                 return f"{value} with objective={self.text.objective}"
             if has_setting:

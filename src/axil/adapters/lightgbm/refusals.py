@@ -49,7 +49,9 @@ def _other_objective(model: LightGBMReading) -> str:
     name = model.text.objective
     if not name or name.startswith(("none", "custom")):
         return "custom"
-    return "" if name in EXACT_OBJECTIVES else name
+    if name in EXACT_OBJECTIVES:
+        return ""
+    return name
 
 
 def _changed_signs(model: LightGBMReading) -> str:
@@ -154,7 +156,9 @@ def _forced(model: LightGBMReading) -> str:
 def _several_trees(model: LightGBMReading) -> str:
     """Return the number of trees of an iteration where there are several."""
     number = model.text.header.get("num_tree_per_iteration", "1")
-    return "" if number == "1" else number
+    if number == "1":
+        return ""
+    return number
 
 
 #: Settings that change how leaves are made and are replayed exactly; those that only choose splits

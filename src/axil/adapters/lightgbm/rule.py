@@ -1,6 +1,7 @@
 """How LightGBM makes leaf values of sums: lambda_l2, cat_l2, path_smooth, lambda_l1, max_delta_step and monotone bounds.
 
-Some of these numbers are known to six digits only, so the rule also says how closely leaf values can agree.
+Some of these numbers are known to six digits only, so the rule also says how closely leaf values
+can agree.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from axil.adapters.lightgbm.reading import LightGBMReading
 from axil.adapters.lightgbm.text import CATEGORICAL, TreeText
 from axil.arrays import FloatArray
 
-EPSILON = 1e-15  # in the weight of every leaf of a split (kEpsilon, src/treelearner/feature_histogram.hpp)
+# in the weight of every leaf of a split (kEpsilon, src/treelearner/feature_histogram.hpp)
+EPSILON = 1e-15
 PRINTED_SLACK = 1e-5  # of itself: a value that is printed in six digits
 # Of the largest leaf value: a sum over all rows in float32, 256 roundings of which 16 remain.
 SINGLE_SLACK = 16 * 2.0**-24
@@ -34,7 +36,8 @@ class LightGBMRule:
     smooth: float  #: path_smooth
     l1: float  #: lambda_l1
     max_step: float  #: max_delta_step, before the rate; infinite where there is none
-    renewed: bool  #: leaves have exact sums and lambda_l2 alone (src/treelearner/gradient_discretizer.cpp)
+    #: leaves have exact sums and lambda_l2 alone (src/treelearner/gradient_discretizer.cpp)
+    renewed: bool
     digits_lost: bool
     tolerance: float  #: how closely leaf values can agree, relative to the largest of a tree
 
@@ -42,7 +45,8 @@ class LightGBMRule:
     def of(cls, reading: LightGBMReading) -> LightGBMRule:
         """The rule of a model.
 
-        A leaf of weight W is off by up to lost / (W + lambda_l2) of the largest leaf value, twice that for path_smooth.
+        A leaf of weight W is off by up to lost / (W + lambda_l2) of the largest leaf value, twice
+        that for path_smooth.
         """
         settings, trees = reading.settings, reading.text.trees
         l2, lost = settings.precisely("lambda_l2")
@@ -78,8 +82,9 @@ class LightGBMRule:
             rate, rate_lost = settings.precisely("learning_rate")
             lost += rate_lost
             tolerance += 2 * rate_lost / rate
-        # GOSS rounds weights once more, after the factor of each row, and DART takes its trees from the predictions and
-        # adds them again, which now and then tips a residual over to the next number of single precision.
+        # GOSS rounds weights once more, after the factor of each row, and DART takes its trees from
+        # the predictions and adds them again, which now and then tips a residual over to the next
+        # number of single precision.
         if reading.goss or reading.dart:
             tolerance = max(tolerance, 2e-7)
         if reading.refitted:
@@ -94,7 +99,8 @@ class LightGBMRule:
     def denominators(self, tree: TreeText) -> FloatArray:
         """(2L - 1,): what regularisation adds to the denominators of the tree's splits and then of its leaves.
 
-        lambda_l2, and cat_l2 below a split that groups categories (src/treelearner/feature_histogram.cpp).
+        lambda_l2, and cat_l2 below a split that groups categories
+        (src/treelearner/feature_histogram.cpp).
         """
         if self.reading.forest and tree.n_leaves == 1 and tree.floats("leaf_value")[0] == 0.0:
             return np.array(
@@ -126,7 +132,8 @@ class LightGBMRule:
     def single_slack(self, values: FloatArray) -> FloatArray:
         """(L,): how far leaf values are off where a GPU adds up histograms in float32.
 
-        A leaf's sum is the difference of sums over more rows, up to those of all, so it is off by what those are off by.
+        A leaf's sum is the difference of sums over more rows, up to those of all, so it is off by
+        what those are off by.
         """
         shares = [self._shares(tree)[tree.n_leaves - 1 :] for tree in self._trees]
         return np.asarray(
@@ -142,10 +149,14 @@ class LightGBMRule:
 
     def ancestors(self) -> Ancestors:
         """Return the splits of all trees, as parents of their leaves."""
-        children, l2 = [], []
+        children = []
+        l2 = []
         for tree in self._trees:
             n_splits = tree.n_leaves - 1
-            below = tree.children if n_splits else np.zeros((0, 2), dtype=np.int64)
+            if n_splits:
+                below = tree.children
+            else:
+                below = np.zeros((0, 2), dtype=np.int64)
             children.append(np.where(below < n_splits, below, ~(below - n_splits)))
             l2.append(self.denominators(tree)[:n_splits])
         return Ancestors.of(children, np.concatenate(l2))
@@ -158,10 +169,13 @@ class LightGBMRule:
             return None
         n_leaves = np.array([tree.n_leaves for tree in self._trees], dtype=np.int64)
         starts = np.concatenate([[0], np.cumsum(2 * n_leaves - 1)])
-        children, leaf = np.full((starts[-1], 2), -1), np.full(starts[-1], -1)
-        values, ways = np.full(starts[-1], np.nan), np.zeros(starts[-1], dtype=np.int8)
+        children = np.full((starts[-1], 2), -1)
+        leaf = np.full(starts[-1], -1)
+        values = np.full(starts[-1], np.nan)
+        ways = np.zeros(starts[-1], dtype=np.int8)
         for tree, start, end in zip(self._trees, starts, np.cumsum(n_leaves)):
-            n, splits = tree.n_leaves, slice(start, start + tree.n_leaves - 1)
+            n = tree.n_leaves
+            splits = slice(start, start + tree.n_leaves - 1)
             leaf[splits.stop : splits.stop + n] = np.arange(end - n, end)
             if n == 1:
                 continue

@@ -93,7 +93,9 @@ class TreeText:
         """
         counts = self.integers("leaf_count")
         if self.n_leaves == 1:
-            return counts if counts.any() else np.array([n_rows])
+            if counts.any():
+                return counts
+            return np.array([n_rows])
         weights = self.floats("leaf_weight")
         if len(weights) != len(counts):
             return counts
@@ -318,7 +320,9 @@ class LightGBMSettings:
         if name in self.printed:
             return self.printed[name]
         for value in self.given(name):
-            return str(int(value)) if isinstance(value, bool) else str(value)
+            if isinstance(value, bool):
+                return str(int(value))
+            return str(value)
         return ""
 
     def number(self, name: str) -> float:

@@ -97,7 +97,9 @@ def _base_in_values(fit: LeafFit, t: int, has_split: bool, averages: bool) -> fl
             return 0.0
         return float(fit.base[0 if fit.outputs is None else int(fit.outputs[t])])
     output = fit.begins(t)
-    return 0.0 if output is None else float(fit.share * fit.base[output])
+    if output is None:
+        return 0.0
+    return float(fit.share * fit.base[output])
 
 
 def _put(block: str, key: str, numbers: Iterable[str]) -> str:

@@ -130,7 +130,10 @@ class SklearnAdapter(Defaults):
         """Return what a model predicts for rows as it takes them, (n, K)."""
         if self.label_classes is not None:
             return np.concatenate(model.predict_proba(rows), axis=1)
-        predict = model.predict if self.classes is None else model.predict_proba
+        if self.classes is None:
+            predict = model.predict
+        else:
+            predict = model.predict_proba
         predicted = np.asarray(predict(rows), dtype=np.float64)
         return predicted.reshape(rows.shape[0], self.n_outputs)
 

@@ -188,7 +188,10 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
         super().__init__(model)
         self.classes = getattr(model, "classes_", None)
         self.n_outputs = int(model.n_trees_per_iteration_)
-        self.leaf_tolerance = 3e-7 if getattr(model, "_fitted_with_sw", False) else 1e-10
+        if getattr(model, "_fitted_with_sw", False):
+            self.leaf_tolerance = 3e-7
+        else:
+            self.leaf_tolerance = 1e-10
         self.starts_with_base = model.loss in PERCENTILES and not leaves_only
         if self.starts_with_base:  # percentiles of residuals that are not rounded
             self.residual_precision = np.float64
@@ -440,7 +443,10 @@ def leaves_of(model: Any) -> StackAdapter | HistGradientBoostingAdapter | None:
     members = getattr(model, "estimators_", [])
     if isinstance(members, np.ndarray):
         members = members.ravel()
-    members = [model] if hasattr(model, "tree_") else list(members)
+    if hasattr(model, "tree_"):
+        members = [model]
+    else:
+        members = list(members)
     # Members may be ensembles themselves.
     if not members or not all(hasattr(member, "tree_") for member in members):
         return None

@@ -92,8 +92,14 @@ def calibrate(adapter: Any, calibrated: Any) -> None:
     names = np.asarray(calibrated.classes)
     # Names of classes reach a classifier by their numbers where method="temperature".
     is_numbered = len(inner_names) == len(names) and not np.isin(inner_names, names).all()
-    columns = np.arange(len(names)) if is_numbered else np.searchsorted(names, inner_names)
-    stand_in = Scored if hasattr(inside, "decision_function") else Likely
+    if is_numbered:
+        columns = np.arange(len(names))
+    else:
+        columns = np.searchsorted(names, inner_names)
+    if hasattr(inside, "decision_function"):
+        stand_in = Scored
+    else:
+        stand_in = Likely
     curves = copy.copy(calibrated)
     curves.calibrators = copy.deepcopy(calibrated.calibrators)
     curves.estimator = stand_in(inner_names)

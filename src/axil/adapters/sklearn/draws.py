@@ -146,7 +146,10 @@ class BootstrapSampler:
         self._seeds: list[int] | None = None
         if seeds and factor is None:
             first = bootstrapped(seeds[0], n_rows, n_drawn)
-            self._seeds = seeds if np.array_equal(first, self.bag(0)) else None
+            if np.array_equal(first, self.bag(0)):
+                self._seeds = seeds
+            else:
+                self._seeds = None
 
     def draw(
         self, trees: range, leaves: NDArray[Any], gradients: RowGradients | None
@@ -160,13 +163,18 @@ class BootstrapSampler:
             return bootstrapped(self._seeds[tree], self._n_rows, self._n_drawn)
         rows = self._bags[tree]
         counts = np.bincount(rows, minlength=self._n_rows)
-        return counts if self._factor is None else counts * self._factor(rows)
+        if self._factor is None:
+            return counts
+        return counts * self._factor(rows)
 
 
 def bags(model: Any) -> Iterator[Indices]:
     """Yield the rows of each tree; ``estimators_samples_`` would hold all of them at once."""
     for drawn in model._get_estimators_indices():
-        yield drawn[1] if isinstance(drawn, tuple) else drawn
+        if isinstance(drawn, tuple):
+            yield drawn[1]
+        else:
+            yield drawn
 
 
 def with_bags(model: Any, members: list[Any]) -> Any:

@@ -1,7 +1,8 @@
 """scikit-learn's gradient boosting whose gradient is known: classifiers, and Poisson and gamma regressors with histograms.
 
-Formulas: sklearn/_loss/link.py, sklearn/_loss/_loss.pyx.tp; leaves: _update_terminal_regions, sklearn/ensemble/_gb.py, and
-compute_node_value, sklearn/ensemble/_hist_gradient_boosting/splitting.pyx.
+Formulas: sklearn/_loss/link.py, sklearn/_loss/_loss.pyx.tp; leaves: _update_terminal_regions,
+sklearn/ensemble/_gb.py, and compute_node_value,
+sklearn/ensemble/_hist_gradient_boosting/splitting.pyx.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from axil.arrays import FloatArray
 from axil.trees.losses import Logistic, Loss, Softmax, Squared, gamma, poisson
 from axil.trees.residual_losses import Exponential
 
-LIGHTEST = 1e-150  # mean second derivative of a leaf below which its value is zero (_safe_divide, sklearn/ensemble/_gb.py)
+# mean second derivative of a leaf below which its value is zero (_safe_divide,
+# sklearn/ensemble/_gb.py)
+LIGHTEST = 1e-150
 
 
 class StageLoss(Loss):
@@ -64,8 +67,8 @@ class StageSoftmax(StageLoss, Softmax):
         return shares
 
 
-# How close to 0 and 1 shares of classes come in the scores that a histogram fit starts from (fit_intercept_only,
-# sklearn/_loss/loss.py).
+# How close to 0 and 1 shares of classes come in the scores that a histogram fit starts from
+# (fit_intercept_only, sklearn/_loss/loss.py).
 _NEAR_OF_TWO = 10 * float(np.finfo(np.float64).eps)
 _NEAR_OF_SEVERAL = float(np.finfo(np.float64).eps)
 
@@ -74,8 +77,8 @@ _NEAR_OF_SEVERAL = float(np.finfo(np.float64).eps)
 def _near_in_stages() -> float:
     """Return how close to 0 and 1 shares of classes come in the scores that a fit by stages starts from.
 
-    scikit-learn cuts them off at the rounding of float32, from version 1.8 on at that of float64 (_init_raw_predictions,
-    sklearn/ensemble/_gb.py). An unfitted share of zero shows which.
+    scikit-learn cuts them off at the rounding of float32, from version 1.8 on at that of float64
+    (_init_raw_predictions, sklearn/ensemble/_gb.py). An unfitted share of zero shows which.
     """
     from sklearn._loss.loss import HalfBinomialLoss
     from sklearn.ensemble import _gb
@@ -102,7 +105,9 @@ _STOPS = "early stopping, which holds out rows of its own for each output"
 
 def _other_loss(model: Any) -> str:
     known = isinstance(model.loss, str) and (model.loss in _LOSSES or model.loss in PERCENTILES)
-    return "" if known else str(model.loss)
+    if known:
+        return ""
+    return str(model.loss)
 
 
 def _init(model: Any) -> str:
@@ -110,7 +115,9 @@ def _init(model: Any) -> str:
     prior = type(init).__name__ == "DummyClassifier" and init.strategy == "prior"
     if prior or isinstance(init, str):
         return ""
-    return str(init) if fits_init(model) else unknown_init(model)
+    if fits_init(model):
+        return str(init)
+    return unknown_init(model)
 
 
 _FIT = 'Fit with loss "log_loss", "exponential", "poisson", "gamma" or "squared_error".'
@@ -144,18 +151,17 @@ class StagesWithLoss(GradientBoostingAdapter, GradientTrees):
     @property
     def single_output_setting(self) -> str:
         """Return early stopping, which holds rows of each class out."""
-        return (
-            _STOPS if self.classes is not None and self._model.n_iter_no_change is not None else ""
-        )
+        if self.classes is not None and self._model.n_iter_no_change is not None:
+            return _STOPS
+        return ""
 
     def scores(self, X: Any) -> FloatArray:
         """(n, K)."""
         rows = self._rows(X)
-        found = (
-            self._model.predict(rows)
-            if self.classes is None
-            else self._model.decision_function(rows)
-        )
+        if self.classes is None:
+            found = self._model.predict(rows)
+        else:
+            found = self._model.decision_function(rows)
         return np.asarray(found, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
 
     def _start(self) -> tuple[FloatArray, bool]:
@@ -231,7 +237,9 @@ class HistogramsWithLoss(HistGradientBoostingAdapter, GradientTrees):
 
 def _labels(targets: FloatArray) -> FloatArray:
     """(N,): the number of each row's class."""
-    return targets[:, 0] if targets.shape[1] == 1 else targets.argmax(axis=1).astype(float)
+    if targets.shape[1] == 1:
+        return targets[:, 0]
+    return targets.argmax(axis=1).astype(float)
 
 
 def _loss(model: Any, n_outputs: int) -> Loss:

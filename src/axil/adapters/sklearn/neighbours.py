@@ -44,7 +44,9 @@ class NeighboursAdapter(SmootherAdapter):
             return len(self.label_classes.names)
         if self.classes is not None:
             return len(self.classes)
-        return 1 if np.ndim(model._y) == 1 else int(model._y.shape[1])
+        if np.ndim(model._y) == 1:
+            return 1
+        return int(model._y.shape[1])
 
     def _state(self) -> Any:
         return np.asarray(dense(self._model._fit_X)), np.asarray(self._model._y)
@@ -110,7 +112,10 @@ class NeighboursAdapter(SmootherAdapter):
 
     def _neighbours(self, rows: FloatArray) -> tuple[Any, Any]:
         """Return distances and numbers of the neighbours of each row."""
-        find = self._model.radius_neighbors if self._is_radius else self._model.kneighbors
+        if self._is_radius:
+            find = self._model.radius_neighbors
+        else:
+            find = self._model.kneighbors
         try:
             return find(rows)  # type: ignore[no-any-return]
         except ValueError as error:  # for example haversine distances in three dimensions
@@ -126,7 +131,10 @@ class NeighboursAdapter(SmootherAdapter):
         with np.errstate(divide="ignore", invalid="ignore"):
             if rule == "distance":
                 is_same = distance == 0
-                weights = is_same.astype(float) if is_same.any() else 1.0 / distance
+                if is_same.any():
+                    weights = is_same.astype(float)
+                else:
+                    weights = 1.0 / distance
             elif callable(rule):
                 weights = np.asarray(rule(distance), dtype=float)
             else:
@@ -140,7 +148,10 @@ class NeighboursAdapter(SmootherAdapter):
         isolated_rows = [i for i, numbers in enumerate(neighbours) if len(numbers) == 0]
         if isolated_rows:
             is_regressor = self.classes is None and self.label_classes is None
-            predicted = "nan" if is_regressor else "its outlier_label, or nothing,"
+            if is_regressor:
+                predicted = "nan"
+            else:
+                predicted = "its outlier_label, or nothing,"
             raise InputError(
                 f"Row {isolated_rows[0]} of these ({len(isolated_rows)} in all) has no training "
                 f"row within radius={self._model.radius}: the model predicts {predicted} for it, "

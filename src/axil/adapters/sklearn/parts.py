@@ -99,7 +99,10 @@ def bagging_members(model: Any) -> list[Member]:
     members = []
     for i, rows in enumerate(rows_drawn):
         features = np.asarray(model.estimators_features_[i])
-        columns = None if np.array_equal(features, all_features) else features
+        if np.array_equal(features, all_features):
+            columns = None
+        else:
+            columns = features
         member = Member(
             f"estimators_[{i}]",
             model.estimators_[i],
@@ -183,7 +186,9 @@ def _predictor(model: Any) -> Any:
     """Return the model that predicts inside searches and pipelines."""
     model = unwrapped(model)
     last = last_step(model)
-    return model if last is None else last
+    if last is None:
+        return model
+    return last
 
 
 def _require_probabilities(member: Member, n_classes: int) -> None:
@@ -215,7 +220,10 @@ def _n_outputs(model: Any) -> int:
     predictor = _predictor(model)
     n_outputs = getattr(predictor, "n_outputs_", None)
     if n_outputs is None and hasattr(predictor, "coef_") and not hasattr(predictor, "coefs_"):
-        n_outputs = 1 if np.ndim(predictor.coef_) == 1 else len(predictor.coef_)
+        if np.ndim(predictor.coef_) == 1:
+            n_outputs = 1
+        else:
+            n_outputs = len(predictor.coef_)
     return int(n_outputs or 1)
 
 

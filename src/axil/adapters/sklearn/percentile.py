@@ -1,7 +1,7 @@
 """scikit-learn's percentiles: leaf values of absolute_error, quantile and huber, in boosting, trees and forests.
 
-Formulas: fit_intercept_only, sklearn/_loss/loss.py; _weighted_percentile, sklearn/utils/stats.py; sklearn/dummy.py; and
-the criterion MAE, sklearn/tree/_criterion.pyx.
+Formulas: fit_intercept_only, sklearn/_loss/loss.py; _weighted_percentile, sklearn/utils/stats.py;
+sklearn/dummy.py; and the criterion MAE, sklearn/tree/_criterion.pyx.
 """
 
 from __future__ import annotations
@@ -53,11 +53,10 @@ class SklearnPercentile(Ranks):
         is_base: bool = False,
     ) -> Picks:
         """The rows picked."""
-        own = (
-            replace(self, weights=np.ones(len(leaf)))
-            if self.weighs_leaves and not is_base and self.weights is None
-            else self
-        )
+        if self.weighs_leaves and not is_base and self.weights is None:
+            own = replace(self, weights=np.ones(len(leaf)))
+        else:
+            own = self
         return super(SklearnPercentile, own).picks(leaf, residuals, draw, is_base)
 
 
@@ -72,8 +71,8 @@ def share_below(model: Any) -> float:
 class SklearnHuber(SklearnPercentile):
     """The median of a leaf's residuals, and the mean of their distances from it, cut off at delta.
 
-    See HuberLoss, sklearn/_loss/loss.py. Delta is a percentile of the sizes of all residuals that a stage sees: it is held, and
-    so is which rows are beyond it.
+    See HuberLoss, sklearn/_loss/loss.py. Delta is a percentile of the sizes of all residuals that a
+    stage sees: it is held, and so is which rows are beyond it.
     """
 
     quantile: float = 0.9  #: of the sizes of residuals
@@ -94,9 +93,11 @@ class SklearnHuber(SklearnPercentile):
         rows = np.flatnonzero(draw)
         sizes = np.sort(np.abs(residuals if self.sampled else residuals[rows]))
         delta = sizes[replace(self, alpha=self.quantile).weighed(np.ones(len(sizes)))[0]]
-        at, n = np.searchsorted(found.leaves, leaf[rows]), len(found.leaves)
+        at = np.searchsorted(found.leaves, leaf[rows])
+        n = len(found.leaves)
         apart = residuals[rows] - residuals[found.rows[0]][at]
-        beyond, counts = np.abs(apart) > delta, np.bincount(at, minlength=n)
+        beyond = np.abs(apart) > delta
+        counts = np.bincount(at, minlength=n)
         shares = np.stack([(1 + np.bincount(at[beyond], minlength=n)) / counts, np.zeros(n)])
         free = ~beyond & (rows != found.rows[0][at])
         constants = np.bincount(at[beyond], delta * np.sign(apart[beyond]), n) / counts

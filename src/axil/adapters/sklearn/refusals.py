@@ -162,7 +162,9 @@ SEED = "Fit again with an integer random_state."
 
 def _other_loss(model: Any) -> str:
     is_known = isinstance(model.loss, str) and model.loss in ("squared_error", *PERCENTILES)
-    return "" if is_known else str(model.loss)
+    if is_known:
+        return ""
+    return str(model.loss)
 
 
 def fits_init(model: Any) -> bool:
@@ -227,7 +229,9 @@ _CRITERIA = (
 
 def _other_criterion(tree: Any) -> str:
     is_known = isinstance(tree.criterion, str) and tree.criterion in _CRITERIA
-    return "" if is_known else str(tree.criterion)
+    if is_known:
+        return ""
+    return str(tree.criterion)
 
 
 def _monotonic_medians(tree: Any) -> str:
@@ -348,7 +352,9 @@ def _folds_drawn_anew(model: Any) -> str:
     if "GroupsConsumerMixin" in kinds:
         return f"{type(splitter).__name__} by groups"
     draws = hasattr(splitter, "random_state") and bool(getattr(splitter, "shuffle", True))
-    return str(splitter) if draws and _unseeded(splitter) else ""
+    if draws and _unseeded(splitter):
+        return str(splitter)
+    return ""
 
 
 #: Of CalibratedClassifierCV.
@@ -418,7 +424,9 @@ def _l1(model: Any) -> str:
 def _one_by_one(model: Any) -> str:
     has_several_classes = hasattr(model, "coef_") and len(getattr(model, "classes_", ())) > 2
     fits_each_class = getattr(model, "multi_class", None) == "ovr" or _has_binary_solver(model)
-    return "one against the rest" if has_several_classes and fits_each_class else ""
+    if has_several_classes and fits_each_class:
+        return "one against the rest"
+    return ""
 
 
 def _has_binary_solver(model: Any) -> bool:
@@ -435,7 +443,9 @@ def _has_binary_solver(model: Any) -> bool:
 
 def _unpenalised_network(model: Any) -> str:
     is_network = hasattr(model, "coefs_")
-    return str(model.alpha) if is_network and not model.alpha > 0 else ""
+    if is_network and not model.alpha > 0:
+        return str(model.alpha)
+    return ""
 
 
 def _multilabel(model: Any) -> str:
@@ -443,7 +453,9 @@ def _multilabel(model: Any) -> str:
         return "multilabel"
     binarizer = getattr(model, "_label_binarizer", None)
     is_multilabel = binarizer is not None and str(binarizer.y_type_).startswith("multilabel")
-    return "multilabel" if is_multilabel else ""
+    if is_multilabel:
+        return "multilabel"
+    return ""
 
 
 #: Of learners whose predictions have derivatives by the targets.

@@ -60,7 +60,9 @@ class Classifiers:
     @property
     def normalised(self) -> Normalised | None:
         """Return the normalisation of their probabilities; None if there is none."""
-        return None if self.classes is None or len(self.inside) == 1 else Normalised()
+        if self.classes is None or len(self.inside) == 1:
+            return None
+        return Normalised()
 
     def refuse(self, reason: str) -> UnsupportedModelError:
         """Return the error for models that are not read together.
@@ -85,11 +87,16 @@ def classifiers_of(model: Any) -> Classifiers | None:
     None stands for any other object.
     """
     reader = reader_of(model, _READERS)
-    return None if reader is None else reader(model)
+    if reader is None:
+        return None
+    return reader(model)
 
 
 def _one_vs_rest(model: Any) -> Classifiers:
-    names = None if model.multilabel_ else owned(np.asarray(model.classes_))
+    if model.multilabel_:
+        names = None
+    else:
+        names = owned(np.asarray(model.classes_))
     classifiers = Classifiers(model, list(model.estimators_), names)
     if any(type(inside).__name__ == "_ConstantPredictor" for inside in classifiers.inside):
         raise classifiers.refuse("a label that all rows or none have")
@@ -156,7 +163,9 @@ class OfSecond(Around):
 
     def __getattr__(self, name: str) -> Any:
         attribute = super().__getattr__(name)
-        return partial(self._trees, attribute) if name == "trees" else attribute
+        if name == "trees":
+            return partial(self._trees, attribute)
+        return attribute
 
     def check_kept(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> None:
         """Raise unless the training data are what the model itself keeps of them."""
@@ -168,7 +177,10 @@ class OfSecond(Around):
         """Return the trees that ``read_trees`` returns for both classes, of the second alone."""
         fits = []
         for fit in read_trees(replace(rows, targets=_both(rows.targets))):
-            base = None if fit.base is None else fit.base[1:]
+            if fit.base is None:
+                base = None
+            else:
+                base = fit.base[1:]
             values = fit.leaf_values[:, 1:]
             fits.append(replace(fit, leaf_values=values, base=base, base_value=fit.base_value[1:]))
         return fits
@@ -365,10 +377,16 @@ class MemberSampler:
     ) -> NDArray[Any]:
         """Return how often each row was drawn for these trees of one member, (len(trees), N)."""
         member = int(np.searchsorted(self._ends, trees.start, side="right"))
-        first = 0 if member == 0 else int(self._ends[member - 1])
+        if member == 0:
+            first = 0
+        else:
+            first = int(self._ends[member - 1])
         if gradients is not None:
             output = slice(member, member + 1)
-            hessians = None if gradients.hessians is None else gradients.hessians[:, output]
+            if gradients.hessians is None:
+                hessians = None
+            else:
+                hessians = gradients.hessians[:, output]
             gradients = RowGradients(gradients.negative[:, output], hessians)
         return self._samplers[member].draw(
             range(trees.start - first, trees.stop - first), leaves, gradients
@@ -380,7 +398,9 @@ def _joined(fits: list[BoostedFit], ends: NDArray[np.int64]) -> BoostedFit:
 
     def concatenated(name: str) -> Any:
         values = [getattr(fit, name) for fit in fits]
-        return None if any(value is None for value in values) else np.concatenate(values)
+        if any(value is None for value in values):
+            return None
+        return np.concatenate(values)
 
     def concatenated_by_leaf(name: str) -> Any:
         values = [np.broadcast_to(getattr(fit, name), len(fit.leaf_values)) for fit in fits]

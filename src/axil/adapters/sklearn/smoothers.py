@@ -64,7 +64,9 @@ class SmootherAdapter(SklearnAdapter, SmootherModel):
 
     def _count_outputs(self, model: Any) -> int:
         coefficients = np.asarray(model.coef_)
-        return 1 if coefficients.ndim == 1 else len(coefficients)
+        if coefficients.ndim == 1:
+            return 1
+        return len(coefficients)
 
     def _state(self) -> Any:
         """Return the fitted numbers, for the fingerprint."""
@@ -73,7 +75,10 @@ class SmootherAdapter(SklearnAdapter, SmootherModel):
     def _in_single_precision(self) -> bool:
         """Return whether the features came in float32, in which scikit-learn then solves."""
         state = self._state()
-        arrays = state if isinstance(state, tuple) else (state,)
+        if isinstance(state, tuple):
+            arrays = state
+        else:
+            arrays = (state,)
         return any(array.dtype == np.float32 for array in arrays)
 
     def _rounding_of_targets(self) -> float:
@@ -160,7 +165,9 @@ class SmootherAdapter(SklearnAdapter, SmootherModel):
 
 def dense(rows: Any) -> Any:
     """Return rows as an array."""
-    return rows.toarray() if issparse(rows) else rows
+    if issparse(rows):
+        return rows.toarray()
+    return rows
 
 
 def _are_equal(rows: Any, fitted_rows: Any) -> bool:
@@ -176,7 +183,9 @@ def _precision(X: Any) -> type[np.floating[Any]]:
         types = [*X.dtypes]
     else:
         types = [getattr(X, "dtype", None)]
-    return np.float32 if all(kind == np.float32 for kind in types) else np.float64
+    if all(kind == np.float32 for kind in types):
+        return np.float32
+    return np.float64
 
 
 def rounding_of_mean(targets: Any, n_terms: int) -> float:
@@ -192,7 +201,10 @@ def rounding_of_mean(targets: Any, n_terms: int) -> float:
 
 def _solved(fitted: FittedSmoother | list[FittedSmoother], targets: FloatArray) -> FloatArray:
     """Return what the solution itself predicts for the training rows, (N, K)."""
-    smoothers = fitted if isinstance(fitted, list) else [fitted]
+    if isinstance(fitted, list):
+        smoothers = fitted
+    else:
+        smoothers = [fitted]
     columns = np.array_split(targets, len(smoothers), axis=1)
     predictions = [
         smoother.training @ (np.asarray(smoother.solution) @ column)
@@ -221,7 +233,10 @@ class LinearRegressionAdapter(SmootherAdapter):
             return
         centred = self._centred(self._rows(X), weights)
         values = np.linalg.svd(centred, compute_uv=False)[: len(expected)]
-        relative = 1e-3 if np.asarray(expected).dtype == np.float32 else 1e-6
+        if np.asarray(expected).dtype == np.float32:
+            relative = 1e-3
+        else:
+            relative = 1e-6
         slack = relative * float(np.max(expected, initial=0.0))
         if len(values) < len(expected) or not np.all(np.abs(values - expected) <= slack):
             raise ExactnessError(
@@ -251,7 +266,9 @@ class LinearRegressionAdapter(SmootherAdapter):
         for penalty in self._penalties():
             solution = least_squares(used_rows, weights, penalty, intercept)
             smoothers.append(FittedSmoother(features, solution, weighs_squares=True))
-        return smoothers[0] if len(smoothers) == 1 else smoothers
+        if len(smoothers) == 1:
+            return smoothers[0]
+        return smoothers
 
     def _in_used_directions(self, rows: FloatArray, weights: FloatArray | None) -> FloatArray:
         """Return the rows without the directions that scikit-learn dropped as too small (tol)."""
@@ -298,7 +315,10 @@ def alphas_of(model: Any) -> list[float]:
 
     Chosen penalties come before the setting.
     """
-    setting = model.alpha_ if hasattr(model, "alpha_") else model.alpha
+    if hasattr(model, "alpha_"):
+        setting = model.alpha_
+    else:
+        setting = model.alpha
     alphas = np.ravel(setting).astype(np.float64)
     if np.all(alphas == alphas[0]):
         return [float(alphas[0])]
@@ -337,7 +357,10 @@ class RidgeClassifierAdapter(RidgeAdapter):
     def __init__(self, model: Any):
         refuse(RIDGE_CLASSIFIERS, model)
         has_labels = str(model._label_binarizer.y_type_).startswith("multilabel")
-        self.classes = None if has_labels else owned(np.asarray(model.classes_))
+        if has_labels:
+            self.classes = None
+        else:
+            self.classes = owned(np.asarray(model.classes_))
         self.weighs_classes = bool(model.class_weight)
         super().__init__(model)
 
@@ -350,10 +373,15 @@ class RidgeClassifierAdapter(RidgeAdapter):
             return weights
         from sklearn.utils.class_weight import compute_sample_weight
 
-        labels = targets if self.classes is None else self.classes[targets.argmax(axis=1)]
+        if self.classes is None:
+            labels = targets
+        else:
+            labels = self.classes[targets.argmax(axis=1)]
         factors = compute_sample_weight(self._model.class_weight, labels)
         factors = np.asarray(factors, dtype=np.float64)
-        return factors if weights is None else weights * factors
+        if weights is None:
+            return factors
+        return weights * factors
 
     def smoother(self, X: Any, weights: FloatArray | None) -> FittedSmoother | list[FittedSmoother]:
         """Return the map from targets of 0 and 1 to intercept and coefficients."""
@@ -384,7 +412,9 @@ class RidgeClassifierAdapter(RidgeAdapter):
     def decisions(self, shares: FloatArray) -> FloatArray:
         """Return what ``decision_function`` gives where predictions are these shares, (n, K)."""
         decisions = 2.0 * shares - 1.0
-        return decisions[:, 1] if self._has_two_classes else decisions
+        if self._has_two_classes:
+            return decisions[:, 1]
+        return decisions
 
     def _shares(self, decisions: FloatArray) -> FloatArray:
         """Return the shares that decisions stand for, (n, K).
@@ -392,7 +422,9 @@ class RidgeClassifierAdapter(RidgeAdapter):
         The decisions of two classes are those of the second.
         """
         shares = (1.0 + decisions.reshape(len(decisions), -1)) / 2.0
-        return np.hstack([1.0 - shares, shares]) if self._has_two_classes else shares
+        if self._has_two_classes:
+            return np.hstack([1.0 - shares, shares])
+        return shares
 
 
 class KernelAdapter(SmootherAdapter):
@@ -406,7 +438,9 @@ class KernelAdapter(SmootherAdapter):
         self.fitted_rows = int(self._rows_of_fit().shape[0])
 
     def _count_outputs(self, model: Any) -> int:
-        return 1 if np.ndim(self._state()) == 1 else int(self._state().shape[1])
+        if np.ndim(self._state()) == 1:
+            return 1
+        return int(self._state().shape[1])
 
     def _in_single_precision(self) -> bool:
         return bool(self._rows_of_fit().dtype == np.float32)
@@ -436,7 +470,9 @@ class KernelRidgeAdapter(KernelAdapter):
         for penalty in alphas_of(self._model):
             solution = kernel_ridge(gram, weights, penalty)
             smoothers.append(FittedSmoother(features, solution, weighs_squares=True))
-        return smoothers[0] if len(smoothers) == 1 else smoothers
+        if len(smoothers) == 1:
+            return smoothers[0]
+        return smoothers
 
     def _gram(self, X: Any) -> FloatArray:
         """Return the kernel of these rows with themselves, (N, N)."""

@@ -48,9 +48,15 @@ def least_squares(
     -------
     array of shape (p + 1, N)
     """
-    w = np.ones(len(X)) if weights is None else weights
+    if weights is None:
+        w = np.ones(len(X))
+    else:
+        w = weights
     root = np.sqrt(w)[:, None]
-    centre = w @ X / w.sum() if intercept else np.zeros(X.shape[1])
+    if intercept:
+        centre = w @ X / w.sum()
+    else:
+        centre = np.zeros(X.shape[1])
     Z = (X - centre) * root
     if np.ndim(l2):  # one penalty of 1, once each column is divided by the root of its own
         shrink = 1.0 / np.sqrt(l2)
@@ -90,7 +96,10 @@ def kernel_ridge(gram: FloatArray, weights: FloatArray | None, l2: float) -> Flo
     l2 : float
         The penalty.
     """
-    root = np.ones(len(gram)) if weights is None else np.sqrt(weights)
+    if weights is None:
+        root = np.ones(len(gram))
+    else:
+        root = np.sqrt(weights)
     regular = gram * np.outer(root, root) + l2 * np.eye(len(gram))
     try:
         # An ill-conditioned matrix warns; the replay shows whether that matters.
@@ -113,7 +122,9 @@ def condition_number(matrix: FloatArray) -> float:
     It is infinite where rounding has made one negative.
     """
     values = np.linalg.eigvalsh(matrix)
-    return float(values[-1] / values[0]) if values[0] > 0 else float("inf")
+    if values[0] > 0:
+        return float(values[-1] / values[0])
+    return float("inf")
 
 
 @dataclass(frozen=True)
@@ -142,7 +153,10 @@ def _stopped(fit: Unsolved) -> str:
     if solver not in ITERATIVE_SOLVERS:
         return ""
     n_iter = getattr(fit.model, "n_iter_", None)
-    steps = "" if n_iter is None else f", n_iter_={int(np.max(n_iter))}"
+    if n_iter is None:
+        steps = ""
+    else:
+        steps = f", n_iter_={int(np.max(n_iter))}"
     return f"{solver} (tol={fit.model.tol:g}, max_iter={fit.model.max_iter}{steps}, {fit.off})"
 
 
@@ -164,7 +178,9 @@ def _searched_sparse(fit: Unsolved) -> str:
     if not fit.is_sparse or not hasattr(fit.model, "alphas"):
         return ""
     cv = getattr(fit.model, "cv", None)
-    return "" if cv is None else f"{cv} ({fit.off})"
+    if cv is None:
+        return ""
+    return f"{cv} ({fit.off})"
 
 
 def _single(fit: Unsolved) -> str:
@@ -174,9 +190,15 @@ def _single(fit: Unsolved) -> str:
 
 
 def _ill_conditioned(fit: Unsolved) -> str:
-    name = "alpha_" if hasattr(fit.model, "alphas") else "alpha"
+    if hasattr(fit.model, "alphas"):
+        name = "alpha_"
+    else:
+        name = "alpha"
     alpha = getattr(fit.model, name, None)
-    smallest = "" if alpha is None else f" with alpha={np.min(alpha):g}"
+    if alpha is None:
+        smallest = ""
+    else:
+        smallest = f" with alpha={np.min(alpha):g}"
     return f"{fit.condition:.1e}{smallest} ({fit.off})"
 
 
@@ -245,20 +267,31 @@ def run_again(
     """
     from sklearn.base import clone
 
-    y = targets[:, 0] if targets.shape[1] == 1 else targets
+    if targets.shape[1] == 1:
+        y = targets[:, 0]
+    else:
+        y = targets
     if has_chosen_for_each_output(model):
         model = _with_alphas(model)
-    sample_weight = {} if weights is None else {"sample_weight": weights}
+    if weights is None:
+        sample_weight = {}
+    else:
+        sample_weight = {"sample_weight": weights}
     try:
         # The first fit has warned already, for example that it did not converge.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            solver = {"solver": model.solver_} if hasattr(model, "solver_") else {}
+            if hasattr(model, "solver_"):
+                solver = {"solver": model.solver_}
+            else:
+                solver = {}
             settings = chosen(model) or solver
             if seed is not None:
                 settings = {**settings, "random_state": seed}
             refitted = clone(model).set_params(**settings).fit(X, y, **sample_weight)
-            return refitted if _estimated_alike(model, refitted) else None
+            if _estimated_alike(model, refitted):
+                return refitted
+            return None
     # A user's own subclass or kernel may do anything: then there is no such evidence.
     except Exception:
         return None

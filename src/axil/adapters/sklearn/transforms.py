@@ -70,4 +70,7 @@ def _name(transformer: Any) -> str:
     if type(transformer).__name__ != "FunctionTransformer":
         return type(transformer).__name__
     name = str(getattr(transformer.func, "__name__", UNNAMED))
-    return name if name.isidentifier() else UNNAMED  # a lambda has no name
+    # a lambda has no name
+    if name.isidentifier():
+        return name
+    return UNNAMED

@@ -157,7 +157,10 @@ class TreeStack:
         for t, (tree, leaf_nodes) in enumerate(zip(self._trees, self._leaf_nodes)):
             number = np.zeros(tree.node_count, dtype=np.int32)
             number[leaf_nodes] = np.arange(len(leaf_nodes))
-            tree_rows = rows if self._features is None else rows[:, self._features[t]]
+            if self._features is None:
+                tree_rows = rows
+            else:
+                tree_rows = rows[:, self._features[t]]
             leaves[t] = number[tree.apply(tree_rows)]
         return leaves.T
 
@@ -225,10 +228,16 @@ class ForestAdapter(StackAdapter):
 
     def __init__(self, model: Any):
         is_tree = not hasattr(model, "estimators_")
-        self._members: list[Any] = [model] if is_tree else list(model.estimators_)
+        if is_tree:
+            self._members: list[Any] = [model]
+        else:
+            self._members = list(model.estimators_)
         self._is_bagging = hasattr(model, "estimators_features_")
         refuse(TREES, self._members[0])
-        features = list(model.estimators_features_) if self._is_bagging else None
+        if self._is_bagging:
+            features = list(model.estimators_features_)
+        else:
+            features = None
         super().__init__(model, self._members, features)
         self._is_sampled = self._is_bagging or (not is_tree and bool(model.bootstrap))
         # From scikit-learn 1.9 on forests (1.8 on bagging) draw rows with probabilities in
@@ -287,9 +296,15 @@ class ForestAdapter(StackAdapter):
     def _medians(self, rows: TrainingRows, trees: BoostedFit) -> list[BoostedFit]:
         """Return one entry per output of trees whose leaf values are medians."""
         require_rows(rows, "criterion", "absolute_error")
-        weights = rows.weights if trees.row_weights is None else trees.row_weights
+        if trees.row_weights is None:
+            weights = rows.weights
+        else:
+            weights = trees.row_weights
         ranks = SklearnPercentile(0.5, weights, by_draws=True, averages=True)
-        columns = None if self.n_outputs == 1 else np.arange(len(self._members))
+        if self.n_outputs == 1:
+            columns = None
+        else:
+            columns = np.arange(len(self._members))
         return [
             replace(
                 trees,
@@ -329,7 +344,10 @@ class ForestAdapter(StackAdapter):
         constraints = [getattr(member, "monotonic_cst", None) for member in self._members]
         if not any(signs is not None and np.any(signs) for signs in constraints):
             return None
-        direction = 1 if self.classes is None else -1
+        if self.classes is None:
+            direction = 1
+        else:
+            direction = -1
         signs = []
         for constraint in constraints:
             if constraint is None:
@@ -375,7 +393,10 @@ class ForestAdapter(StackAdapter):
         """Return the setting class_weight as far as it counts in the leaves, else None."""
         if self.classes is None and self.label_classes is None:
             return None
-        model = self._members[0] if self._is_bagging else self._model
+        if self._is_bagging:
+            model = self._members[0]
+        else:
+            model = self._model
         setting = getattr(model, "class_weight", None)
         is_drawn_by = self.weights_drawn and not self._is_bagging
         if is_drawn_by and setting != "balanced_subsample":
@@ -408,7 +429,9 @@ class ForestAdapter(StackAdapter):
                 return np.ones(rows.totals.n_rows)
             return None
         stored = self._stored_weights
-        return self._class_weights(rows) if stored is None else stored
+        if stored is None:
+            return self._class_weights(rows)
+        return stored
 
     def _class_weights(self, rows: TrainingRows) -> FloatArray:
         """Return the weights of rows and classes, (N,), as a fit to these rows makes them."""
@@ -460,7 +483,9 @@ class ForestAdapter(StackAdapter):
         if not isinstance(self._class_weight, str) or row_weights is None:
             return None
         counts = self._balanced(rows)
-        return counts if counts.follows(row_weights) else UNKNOWN
+        if counts.follows(row_weights):
+            return counts
+        return UNKNOWN
 
     def counted_weights(self, rows: TrainingRows) -> FloatArray | None:
         """Return what rows (N,) count in the leaves of a fit to them.

@@ -56,13 +56,17 @@ def read(model: Any, inside: Read) -> Model | None:
     ``inside`` reads the models that it consists of.
     """
     reader = reader_of(model, WRAPPERS)
-    return None if reader is None else reader(model, inside)
+    if reader is None:
+        return None
+    return reader(model, inside)
 
 
 def _classes_of(model: Any) -> NDArray[Any] | None:
     """Return the names of a model's classes; None for regressors."""
     classes = getattr(model, "classes_", None)
-    return None if classes is None else owned(np.asarray(classes))
+    if classes is None:
+        return None
+    return owned(np.asarray(classes))
 
 
 def _voting(model: Any, inside: Read) -> SumModel:
@@ -71,7 +75,10 @@ def _voting(model: Any, inside: Read) -> SumModel:
     members = _read_members(inside, voting_members(model))
     classes = _classes_of(model)
     protected = protected_copy(model)
-    predict = protected.predict if classes is None else protected.predict_proba
+    if classes is None:
+        predict = protected.predict
+    else:
+        predict = protected.predict_proba
     return SumModel(predict, members, members[0].model, classes)
 
 
@@ -180,7 +187,10 @@ def _bagging(model: Any, inside: Read) -> SumModel:
                 "Fit with more rows in each bag, or explain the models of estimators_ one by one.",
             )
     protected = protected_for_arrays(model)
-    predict = protected.predict if classes is None else protected.predict_proba
+    if classes is None:
+        predict = protected.predict
+    else:
+        predict = protected.predict_proba
     whole = BaggingModel(predict, members, columns, classes, read=bagged_numbers)
     whole.fitted_rows = int(model._n_samples)
     # From 1.8 on weights decide what is drawn, and nothing else.

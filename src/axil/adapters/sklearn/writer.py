@@ -44,7 +44,10 @@ def _put_stages(model: Any, fit: LeafFit) -> None:
     model.n_iter_no_change = None
     learning_rate = float(model.learning_rate)
     for t, tree in enumerate(model.estimators_.ravel()):
-        factor = float(fit.rates[t]) / learning_rate if learning_rate else 1.0
+        if learning_rate:
+            factor = float(fit.rates[t]) / learning_rate
+        else:
+            factor = 1.0
         _put(tree.tree_, fit, t, factor)
     if not fit.estimated:
         return
@@ -65,7 +68,10 @@ def _put_forest(model: Any, fit: LeafFit) -> None:
         raise UnsupportedQuestionError(
             "refit", "some of its trees were fitted on bags without some class", INSTEAD
         )
-    sizes = [len(names) for names in labels] if isinstance(labels, list) else None
+    if isinstance(labels, list):
+        sizes = [len(names) for names in labels]
+    else:
+        sizes = None
     for t, member in enumerate(members):
         _put(member.tree_, fit, t, sizes=sizes)
     if hasattr(model, "_n_samples"):
@@ -181,8 +187,14 @@ def _posterior(
     model: Any, X: FloatArray, sample_weight: FloatArray | None
 ) -> tuple[FloatArray, FloatArray]:
     """Return the means of the columns and the covariance of the coefficients in use."""
-    w = np.ones(len(X)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-    centre = w @ X / w.sum() if model.fit_intercept else np.zeros(X.shape[1])
+    if sample_weight is None:
+        w = np.ones(len(X))
+    else:
+        w = np.asarray(sample_weight, dtype=np.float64)
+    if model.fit_intercept:
+        centre = w @ X / w.sum()
+    else:
+        centre = np.zeros(X.shape[1])
     precisions = np.broadcast_to(model.lambda_, X.shape[1])
     used = precisions < getattr(model, "threshold_lambda", np.inf)
     centred = (X - centre)[:, used]

@@ -79,7 +79,10 @@ class LeastSquaresAdapter(SmootherModel):
         if X.shape[0] == 0:
             return np.zeros((0, len(self._params)))
         if self._formula is None:
-            dense = X.toarray() if hasattr(X, "toarray") else X
+            if hasattr(X, "toarray"):
+                dense = X.toarray()
+            else:
+                dense = X
             return np.asarray(dense, dtype=np.float64)
         design, _ = self._results._transform_predict_exog(X, transform=True)
         rows = np.asarray(design, dtype=np.float64)
@@ -91,7 +94,10 @@ class LeastSquaresAdapter(SmootherModel):
 
     def predictions(self, X: Any) -> FloatArray:
         """Return what ``predict`` gives, (n, 1)."""
-        rows = X if self._formula is not None else self.coordinates(X)
+        if self._formula is not None:
+            rows = X
+        else:
+            rows = self.coordinates(X)
         return np.asarray(self._results.predict(rows), dtype=np.float64).reshape(-1, 1)
 
     def check_kept(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> None:
@@ -112,7 +118,10 @@ class LeastSquaresAdapter(SmootherModel):
         whitened = np.asarray(self._model.whiten(rows), dtype=np.float64)
         solution = np.linalg.pinv(whitened, rcond=SMALLEST_SINGULAR_VALUE)
         root = self._root(len(rows))
-        solution = solution * root if root.ndim == 1 else solution @ root
+        if root.ndim == 1:
+            solution = solution * root
+        else:
+            solution = solution @ root
         return FittedSmoother(rows, solution, weighs_squares=root.ndim == 1)
 
     def _root(self, n_rows: int) -> FloatArray:

@@ -36,23 +36,31 @@ def fitted_by(results: Any) -> str:
     """
     kinds = type(results.model).__mro__
     names = [kind.__name__ for kind in kinds if kind.__module__.startswith("statsmodels.")]
-    return names[0] if names else kinds[0].__name__
+    if names:
+        return names[0]
+    return kinds[0].__name__
 
 
 def _regularised(results: Any) -> str:
     inner = getattr(results, "_results", results)
     name = type(inner).__name__
-    return name if "Regularized" in name else ""
+    if "Regularized" in name:
+        return name
+    return ""
 
 
 def _other(results: Any) -> str:
     kind = fitted_by(results)
-    return "" if kind in _REGRESSION else kind
+    if kind in _REGRESSION:
+        return ""
+    return kind
 
 
 def _several(results: Any) -> str:
     shape = getattr(results.params, "shape", ())
-    return "" if len(shape) == 1 else str(shape)
+    if len(shape) == 1:
+        return ""
+    return str(shape)
 
 
 REFUSALS: tuple[Refusal[Any], ...] = (

@@ -42,7 +42,8 @@ from axil.arrays import BoolArray, FloatArray, IntArray, LeafArray
 from axil.errors import InputError, UnsupportedModelError
 
 CHECKED_ITERATIONS = 4  # compared with the data before the settings are trusted
-AS_STATED = 1e-5  # of the largest leaf value: a rate that leads to the values of the first tree is taken as stated
+# of the largest leaf value: a rate that leads to the values of the first tree is taken as stated
+AS_STATED = 1e-5
 
 
 def read(
@@ -111,7 +112,8 @@ def _opened(
     booster: Any, estimator: str, custom: str, n_iterations: int = 0, missing: float = np.nan
 ) -> OpenedBooster:
     _require_trees(booster)
-    settings, document = XGBoostSettings.of(booster), parse(booster.save_raw("json"))
+    settings = XGBoostSettings.of(booster)
+    document = parse(booster.save_raw("json"))
     reading = XGBoostReading(settings, document, estimator, custom)
     # A copy, because a booster can be trained further.
     return OpenedBooster(booster.copy(), reading, n_iterations, missing)
@@ -140,7 +142,8 @@ class XGBoostAdapter(TreeModel):
     offset_replaces_base = True  # InitOutPredictions, src/predictor/predictor.cc
 
     def __init__(self, opened_booster: OpenedBooster, leaves_only: bool = False):
-        booster, reading = opened_booster.booster, opened_booster.reading
+        booster = opened_booster.booster
+        reading = opened_booster.reading
         refuse(self.refusals[:1] if leaves_only else self.refusals, reading)
         self._booster = booster
         self._reading = reading
@@ -284,7 +287,9 @@ class XGBoostAdapter(TreeModel):
         if plan.dart is None:
             return None
         factors = drop_factors(self._model, plan, self._n_iterations)
-        return factors if self._drops else None
+        if self._drops:
+            return factors
+        return None
 
     def _entry(
         self,
@@ -434,7 +439,10 @@ class XGBoostAdapter(TreeModel):
     ) -> BoostedFit:
         """Return the entry of one output whose leaf values are percentiles of residuals."""
         places = self._trees_of(output)
-        sampler = Subsample(plan, places) if plan.samples else None
+        if plan.samples:
+            sampler = Subsample(plan, places)
+        else:
+            sampler = None
         rates = self._percentile_rates(rows, places, output, ranks, sampler)
         l2 = [np.zeros(len(self._trees[t].leaves)) for t in places]
         entry = self._entry(places, np.array([output]), rates, l2, rows.totals.weighted)
@@ -448,7 +456,10 @@ class XGBoostAdapter(TreeModel):
         slack = np.nan_to_num(entry.learning_rates, nan=1.0) * residual_errors
         entry = replace(entry, value_slack=np.repeat(slack, entry.n_leaves))
         start = float(entry.base_value[0])
-        estimated_start = start if self._model.base_estimated else None
+        if self._model.base_estimated:
+            estimated_start = start
+        else:
+            estimated_start = None
         return with_base(entry, ranks, rows, estimated_start, 8 * ROUNDING * abs(start))
 
     def _explain_steps(
@@ -506,7 +517,10 @@ class XGBoostAdapter(TreeModel):
             draws = rows.bags[:, place]
         elif sampler is not None:
             draws = sampler.bag(0)
-        start = self._model.base_score if rows.offsets is None else rows.offsets
+        if rows.offsets is None:
+            start = self._model.base_score
+        else:
+            start = rows.offsets
         start = np.broadcast_to(start, rows.targets.shape)[:, output]
         residuals = (rows.targets[:, output] - start).astype(np.float32).astype(np.float64)
         expected = self._stated_rate * ranks.values(leaf, residuals, draws, len(tree.leaves))
@@ -537,7 +551,8 @@ class XGBoostAdapter(TreeModel):
         stated = self._stated_rate
         l2 = self._settings.number("reg_lambda")
         if rows.leaf_totals is None and stated == 0:
-            stated = 1.0  # a schedule ended at 0: the walk goes on by the model's own values, at any rate
+            # a schedule ended at 0: the walk goes on by the model's own values, at any rate
+            stated = 1.0
         rates = np.where([is_silent(tree) for tree in self._trees], 0.0, stated)
         as_stated = rates, [np.where(self._zero(tree), np.inf, l2) for tree in self._trees]
         if not self.settles or rows.leaf_totals is None:

@@ -226,7 +226,9 @@ class Tree:
     @property
     def leaf_hessians(self) -> FloatArray | None:
         """(L,): the weight of each leaf's rows; None where the tree does not keep it."""
-        return None if self.node_hessians is None else self.node_hessians[self.leaves]
+        if self.node_hessians is None:
+            return None
+        return self.node_hessians[self.leaves]
 
     @property
     def has_whole_hessians(self) -> bool:
@@ -315,7 +317,10 @@ class ModelDocument:
         """Return a digest that is equal for a model and for its copies through a file or a pickle."""
         numbers = f"{self.n_outputs} {self.n_parallel} {self.base_score.tolist()}"
         digest = hashlib.sha256(numbers.encode())
-        drop = [] if self.weight_drop is None else self.weight_drop[:n_trees].tolist()
+        if self.weight_drop is None:
+            drop = []
+        else:
+            drop = self.weight_drop[:n_trees].tolist()
         digest.update(f"{self.groups[:n_trees].tolist()} {drop}".encode())
         for tree in self.trees[:n_trees]:
             for key in _DECISIVE:

@@ -93,7 +93,10 @@ class XGBoostDart:
 
     def normalised(self, weights: FloatSingles, dropped: IntArray, n_new: int) -> FloatSingles:
         """Return the trees' weights once n_new trees have been added (Dart::NormalizeTrees)."""
-        n_sharing = n_new if self.shares else 1
+        if self.shares:
+            n_sharing = n_new
+        else:
+            n_sharing = 1
         rate = np.float32(np.float32(self.rate) / n_sharing)
         n_dropped = len(dropped)
         old = np.float32(1)
@@ -255,7 +258,10 @@ def _draws_of_approx(plan: DrawPlan, stream: Stream, first: int) -> list[Draw]:
     """Return the draws of approx: parallel trees share rows, columns of the tree and of levels (src/tree/updater_approx.cc)."""
     if plan.columns is not None:
         stream.words(plan.columns.by_tree)
-    draw = int(stream.words(1)[0]) if plan.samples else None
+    if plan.samples:
+        draw = int(stream.words(1)[0])
+    else:
+        draw = None
     n_levels = 0
     for tree in range(first, first + plan.n_parallel):
         if plan.columns is not None:
@@ -343,6 +349,12 @@ class Subsample:
         if plan.philox:
             return philox_bag(draw, plan.subsample, plan.n_rows)
         if self._powers is None:
-            self._powers = gpu_powers(plan.n_rows) if plan.gpu else powers(plan.n_rows)
-        rows_of_word = gpu_bag if plan.gpu else bag
+            if plan.gpu:
+                self._powers = gpu_powers(plan.n_rows)
+            else:
+                self._powers = powers(plan.n_rows)
+        if plan.gpu:
+            rows_of_word = gpu_bag
+        else:
+            rows_of_word = bag
         return rows_of_word(draw, plan.subsample, self._powers)

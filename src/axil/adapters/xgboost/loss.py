@@ -1,7 +1,7 @@
 """XGBoost models whose gradient is known: logistic, softmax, Poisson, gamma, Tweedie, pseudo-Huber, squared (log) error.
 
-Formulas: src/objective/regression_loss.h, regression_obj.cu, multiclass_obj.cu; leaf values: CalcWeight, src/tree/param.h. All is
-kept in float32 and added in float64.
+Formulas: src/objective/regression_loss.h, regression_obj.cu, multiclass_obj.cu; leaf values:
+CalcWeight, src/tree/param.h. All is kept in float32 and added in float64.
 """
 
 from __future__ import annotations
@@ -95,7 +95,10 @@ def read_with_loss(model: Any, booster: OpenedBooster, objective: Any) -> XGBoos
         adapter = XGBoostWithLoss(booster)
     else:
         adapter = XGBoostWithOwnObjective(custom, booster)
-    adapter.classes = None if adapter.has_labels else getattr(model, "classes_", adapter.classes)
+    if adapter.has_labels:
+        adapter.classes = None
+    else:
+        adapter.classes = getattr(model, "classes_", adapter.classes)
     return adapter
 
 
@@ -107,7 +110,9 @@ def _several_targets(reading: XGBoostReading) -> str:
     has_one_start = len(model.base_score) == 1 and model.base_estimated
     if reading.weighs_classes:
         return f"{model.n_outputs} with scale_pos_weight"
-    return str(model.n_outputs) if has_one_start else ""
+    if has_one_start:
+        return str(model.n_outputs)
+    return ""
 
 
 def _ranked(reading: XGBoostReading) -> str:
@@ -117,7 +122,9 @@ def _ranked(reading: XGBoostReading) -> str:
         and reading.model is not None
         and not reading.model.is_stepped
     )
-    return f"{reading.objective} beside a function of your own" if is_ranked else ""
+    if is_ranked:
+        return f"{reading.objective} beside a function of your own"
+    return ""
 
 
 GRADIENT_REFUSALS = gradient_refusals(
@@ -153,7 +160,8 @@ class XGBoostWithLoss(XGBoostAdapter, GradientTrees):
         self.starts_with_base = self.starts_with_percentile = False
         n_classes = int(self._model.parameters.get("num_class", "0"))
         if self._objective in _CLASSES:
-            self.n_outputs, self.classes = n_classes, np.arange(n_classes)
+            self.n_outputs = n_classes
+            self.classes = np.arange(n_classes)
 
     def scores(self, X: Any, offsets: FloatArray | None = None) -> FloatArray:
         """(n, K): with offsets for base_margin."""
@@ -163,8 +171,10 @@ class XGBoostWithLoss(XGBoostAdapter, GradientTrees):
         """Return all trees; those of one iteration, for several classes or in parallel, see the same scores."""
         plan = plan_of(self._model, self._settings, rows.totals.n_rows)
         l2 = self._settings.number("reg_lambda")
-        n_iterations, rates = self._n_iterations, self._rates_of_trees(l2)
-        omega, factors = None, self._drop_factors(plan)
+        n_iterations = self._n_iterations
+        rates = self._rates_of_trees(l2)
+        omega = None
+        factors = self._drop_factors(plan)
         if factors is not None:
             omega = rates * factors  # 0 for trees that come later
             rates = omega[-1].copy()
@@ -178,12 +188,11 @@ class XGBoostWithLoss(XGBoostAdapter, GradientTrees):
             rows.totals.weighted,
         )
         loss = self._loss(rows)
-        softmax, estimated = (
-            isinstance(loss, Softmax),
-            self._model.base_estimated and loss.name not in _OWN_START,
-        )
+        softmax = isinstance(loss, Softmax)
+        estimated = self._model.base_estimated and loss.name not in _OWN_START
         base = np.broadcast_to(self._model.base_score, (self.n_outputs,)).copy()
-        base = base if softmax else self._link(loss, base)
+        if not softmax:
+            base = self._link(loss, base)
         several = self.n_outputs > 1
         hessians = None
         if (
@@ -192,7 +201,10 @@ class XGBoostWithLoss(XGBoostAdapter, GradientTrees):
             hessians = entry.leaf_weights * (self.n_outputs if self._model.shared else 1)
         outputs = None
         if not self._model.shared:
-            outputs = self._groups if several else np.zeros_like(self._groups)
+            if several:
+                outputs = self._groups
+            else:
+                outputs = np.zeros_like(self._groups)
         initial_shares = None
         if rows.totals.offset:  # the base is that of predictions without base_margin
             initial_shares = np.append(np.zeros(n_iterations), 1.0)
@@ -261,13 +273,16 @@ class XGBoostWithLoss(XGBoostAdapter, GradientTrees):
         """Why there are no derivatives; XGBoost's other starts are one Newton step from 0 of all rows (src/objective)."""
         if loss.pooled:
             return "in every round its gradients are scaled by the residuals of all rows, which axil does not differentiate"
-        return _FROM_ZERO if loss.name in _OWN_START and self._model.base_estimated else ""
+        if loss.name in _OWN_START and self._model.base_estimated:
+            return _FROM_ZERO
+        return ""
 
     def _rates_of_trees(self, l2: float) -> FloatArray:
         """(T,): the rate of the settings; nan, for the replay to find, where a tree of three values and more does not show it.
 
-        So it is in schedules and in models that were loaded from a file, which does not keep the rate. Two values have some rate
-        for any targets: there the gain of a split, which XGBoost keeps, says what it was.
+        So it is in schedules and in models that were loaded from a file, which does not keep the
+        rate. Two values have some rate for any targets: there the gain of a split, which XGBoost
+        keeps, says what it was.
         """
         rate = self._stated_rate
         rates = np.full(self._n_trees, rate)
@@ -289,13 +304,19 @@ class XGBoostWithLoss(XGBoostAdapter, GradientTrees):
     def _shown_rate(self, tree: Tree, l2: float, most: float) -> float:
         """Return the rate that a tree of two values shows, else the stated one; nan where that is zero."""
         shown = np.nan
-        has_alpha, signs = self._settings.number("reg_alpha") > 0, self._settings.monotone_signs
-        # which are in gains; with constraints, be they all 0, XGBoost takes gains from values, without reg_alpha
+        has_alpha = self._settings.number("reg_alpha") > 0
+        signs = self._settings.monotone_signs
+        # which are in gains; with constraints, be they all 0, XGBoost takes gains from values,
+        # without reg_alpha
         bends_gains = has_alpha and (most < np.inf or len(signs) > 0)
         if not (bends_gains or any(signs) or is_clipped(tree, most)):
             shown = rate_of_gain(tree, l2)
-        # Any value is near some rate of few digits times max_delta_step, so there must be another sign of a clip.
-        rate = self._stated_rate if np.isnan(shown) else shown
+        # Any value is near some rate of few digits times max_delta_step, so there must be another
+        # sign of a clip.
+        if np.isnan(shown):
+            rate = self._stated_rate
+        else:
+            rate = shown
         reaches_limit = np.abs(tree.values).max() >= (1 - 1e-5) * rate * most
         if reaches_limit or (np.isnan(shown) and is_clipped(tree, most)):
             shown = rate_of_clip(tree, most)
@@ -307,19 +328,18 @@ class XGBoostWithLoss(XGBoostAdapter, GradientTrees):
     def _lightest(self) -> float:
         """Below which weight XGBoost sets one class of a leaf for all to zero: min_child_weight (CalcWeight, src/tree/param.h).
 
-        Files lose it, but without reg_alpha nothing else leads to zeros. From XGBoost 3.4 on, which has smoothed losses, no value
-        is set to zero; but 3.4 may have saved a model of an older version, which has such zeros.
+        Files lose it, but without reg_alpha nothing else leads to zeros. From XGBoost 3.4 on, which
+        has smoothed losses, no value is set to zero; but 3.4 may have saved a model of an older
+        version, which has such zeros.
         """
         if not self._model.shared or self._objective in _SMOOTHED:
             return 0.0
         has_zeros = any((tree.values == 0).any() for tree in self._trees)
         if self._model.version >= (3, 4) and not has_zeros:
             return 0.0
-        return (
-            self._settings.number("min_child_weight")
-            if self._settings.number("reg_alpha")
-            else np.inf
-        )
+        if self._settings.number("reg_alpha"):
+            return self._settings.number("min_child_weight")
+        return np.inf
 
     def _factors(self, targets: FloatArray) -> FloatArray | None:
         """scale_pos_weight, which weighs rows whose label is exactly 1."""
@@ -367,7 +387,8 @@ class XGBoostWithOwnObjective(XGBoostWithLoss):
 
     def __init__(self, custom: Objective, opened_booster: OpenedBooster):
         super().__init__(opened_booster)
-        # XGBoost estimates a start where the objective is its own, and starts from this number where it is a function.
+        # XGBoost estimates a start where the objective is its own, and starts from this number
+        # where it is a function.
         if self._model.base_estimated and np.any(self._model.base_score != UNESTIMATED):
             raise InputError(
                 f"objective is given, but this XGBoost model was fitted with objective={self._objective}: leave it out."

@@ -1,6 +1,7 @@
 """XGBoost's percentiles: leaf values of reg:absoluteerror and reg:quantileerror, and where their fits start.
 
-Formulas: Quantile and WeightedQuantile, src/common/stats.h, and UpdateTreeLeaf, src/objective/adaptive.cc, up to XGBoost 3.3.
+Formulas: Quantile and WeightedQuantile, src/common/stats.h, and UpdateTreeLeaf,
+src/objective/adaptive.cc, up to XGBoost 3.3.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ class XGBoostPercentile(Ranks):
         """Linear between ranks, of which the first is at 1 / (n + 1)."""
         place = self.alpha * (counts + 1.0)
         rank = np.floor(place).astype(np.int64) - 1
-        low, high = self.alpha <= 1.0 / (counts + 1.0), self.alpha >= counts / (counts + 1.0)
+        low = self.alpha <= 1.0 / (counts + 1.0)
+        high = self.alpha >= counts / (counts + 1.0)
         share = np.where(low | high, 0.0, place - 1.0 - rank)
         return np.where(low, 0, np.where(high, counts - 1, rank)), share
 

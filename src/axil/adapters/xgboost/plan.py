@@ -128,7 +128,10 @@ def _may_split(tree: Tree, settings: XGBoostSettings) -> BoolArray:
 
 def _plans_of_devices(plan: DrawPlan) -> list[DrawPlan]:
     """Return the plan on each device that it may have been carried out on."""
-    plans = [] if plan.gpu else [plan]
+    if plan.gpu:
+        plans = []
+    else:
+        plans = [plan]
     plans.append(replace(plan, gpu=True))
     if plan.columns is not None:
         plans.append(replace(plan, gpu=True, philox=True))
@@ -168,7 +171,10 @@ def drop_factors(model: ModelDocument, plan: DrawPlan, n_iterations: int) -> Flo
     its weight_drop.
     """
     assert plan.dart is not None
-    expected = np.zeros(0) if model.weight_drop is None else model.weight_drop
+    if model.weight_drop is None:
+        expected = np.zeros(0)
+    else:
+        expected = model.weight_drop
     n_trees = int(np.searchsorted(model.iterations, n_iterations))
     table = np.zeros((n_iterations + 1, n_trees))
     weights = np.zeros(0, dtype=np.float32)

@@ -331,7 +331,8 @@ def _refuse_clipped(
 def _require_shown_rates(trees: Sequence[ObservedLeaves], settings: TreeSettings) -> None:
     """Refuse a tree of one leaf that disagrees with its rate, where other trees confirm the data.
 
-    Trees that were pruned after the fit disagree for another reason, which has a refusal of its own.
+    Trees that were pruned after the fit disagree for another reason, which has a refusal of its
+    own.
     """
     if any(tree.tree.pruned for tree in trees):
         return

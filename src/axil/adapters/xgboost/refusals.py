@@ -139,7 +139,9 @@ def _shared_base(reading: XGBoostReading) -> str:
     model = reading.model
     if model is None or model.n_outputs == 1 or len(model.base_score) > 1:
         return ""
-    return "estimated, one number for all outputs" if model.base_estimated else ""
+    if model.base_estimated:
+        return "estimated, one number for all outputs"
+    return ""
 
 
 def _both_strategies(reading: XGBoostReading) -> str:
@@ -351,5 +353,8 @@ _VALUES = (
 def causes(what: str, sampled: bool) -> str:
     """Return the most likely reasons for a disagreement in "counts", "weights" or "values", one per line."""
     first, *rest = {"counts": _COUNTS, "weights": (OTHER_WEIGHTS,)}.get(what, _VALUES)
-    reasons = [first, *_SAMPLED, *rest] if sampled else [first, *rest]
+    if sampled:
+        reasons = [first, *_SAMPLED, *rest]
+    else:
+        reasons = [first, *rest]
     return "\n".join(reasons)

@@ -78,14 +78,18 @@ class BoosterRows(ReadsRows):
 
     def leaves(self, X: Any, begin: int = 0, end: int | None = None) -> LeafArray:
         """Return the leaf of each row in each tree of these iterations, (n, trees), by XGBoost itself."""
-        end = self._n_iterations if end is None else end
+        if end is None:
+            end = self._n_iterations
         first, last = np.searchsorted(self._iterations, (begin, end))
         if X.shape[0] == 0:
             return np.zeros((0, last - first), dtype=np.int32)
         matrix = self.matrix(X)
         # XGBoost gives leaves from the first iteration on only; a slice of the model has its own
         # first.
-        booster = self._booster[begin:end] if begin else self._booster
+        if begin:
+            booster = self._booster[begin:end]
+        else:
+            booster = self._booster
         iterations = (0, end - begin)
         nodes = booster.predict(
             matrix, pred_leaf=True, iteration_range=iterations, validate_features=False
@@ -95,7 +99,10 @@ class BoosterRows(ReadsRows):
 
     def first_leaves(self, X: Any) -> LeafArray:
         """Return the leaf of each row in each tree of the first iteration, (n, trees), by routes where there are any."""
-        table = None if self.routes is None else self.table(X)
+        if self.routes is None:
+            table = None
+        else:
+            table = self.table(X)
         if self.routes is not None and table is not None:
             n_trees = int(np.searchsorted(self._iterations, 1))
             leaves = np.empty((n_trees, X.shape[0]), dtype=np.uint16)
@@ -183,7 +190,10 @@ def _as_pandas(frame: nw.DataFrame[Any], types: list[str] | None) -> Any:
     dtypes = {}
     for name in categorical:
         listed = listed_categories(frame, name)
-        dtypes[name] = "category" if listed is None else pd.CategoricalDtype(listed)
+        if listed is None:
+            dtypes[name] = "category"
+        else:
+            dtypes[name] = pd.CategoricalDtype(listed)
     return table.astype(dtypes)
 
 
@@ -247,7 +257,9 @@ def _numbers(column: Any, categories: Sequence[Any] | None) -> FloatTable | None
         return None
     if categories is not None:
         codes = _codes(column, categories)
-        return None if (codes < 0).any() else codes
+        if (codes < 0).any():
+            return None
+        return codes
     if isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf":
         return np.asarray(column.to_numpy())
     return None

@@ -51,11 +51,15 @@ class XGBoostRule:
         n_splits = np.array([len(tree.splits) for tree in trees], dtype=np.int64)
         starts = np.concatenate([[0], np.cumsum(2 * n_splits + 1)])
         size = int(starts[-1])
-        children, leaf = np.full((size, 2), -1, dtype=np.int64), np.full(size, -1, dtype=np.int64)
-        added, values, signs = np.zeros(size), np.full(size, np.nan), np.zeros(size, dtype=np.int8)
+        children = np.full((size, 2), -1, dtype=np.int64)
+        leaf = np.full(size, -1, dtype=np.int64)
+        added = np.zeros(size)
+        values = np.full(size, np.nan)
+        signs = np.zeros(size, dtype=np.int8)
         n_leaves = 0
         for tree, start, n, own_l2, factor in zip(trees, starts, n_splits, l2, final):
-            splits, leaves = slice(start, start + n), slice(start + n, start + 2 * n + 1)
+            splits = slice(start, start + n)
+            leaves = slice(start + n, start + 2 * n + 1)
             below = tree.children
             children[splits] = start + np.where(below < 0, n + ~below, below)
             leaf[leaves] = np.arange(n_leaves, n_leaves + n + 1)
@@ -79,7 +83,10 @@ class XGBoostRule:
         ``sums`` (L, K) and ``weights`` (L,) are those of the leaves. Nodes without rows, as a refit
         may leave them, bound no others.
         """
-        nodes = self.nodes([tree], 0, [l2], np.ones(1)) if self.signs.any() else None
+        if self.signs.any():
+            nodes = self.nodes([tree], 0, [l2], np.ones(1))
+        else:
+            nodes = None
         if nodes is not None:
             nodes = nodes.emptied(weights == 0)
         plain = NewtonRule(l2, np.ones_like(l2), False, self.l1, self.max_step)

@@ -1,15 +1,16 @@
 """Absolute error and quantiles as XGBoost fits them from 3.4 on: Newton steps of smoothed losses.
 
-Until 3.3 a leaf took a percentile of its rows' residuals (`percentile`). From 3.4 on both losses are smoothed on the scale S
-of the residuals, which XGBoost computes in every round, for each output, over all rows. With r = prediction - target:
+Until 3.3 a leaf took a percentile of its rows' residuals (`percentile`). From 3.4 on both losses
+are smoothed on the scale S of the residuals, which XGBoost computes in every round, for each
+output, over all rows. With r = prediction - target:
 
     S = (sum w sqrt|r| / sum w)^2
     absolute error    g = w r d, h = w d,                      d = S / sqrt(S^2 + r^2)
     quantile alpha    g = w S / 2 (tanh x + 1 - 2 alpha),      x = r / (0.04 S)
                       h = 12.5 w max(tanh(x) / x, 0.0003)
 
-Formulas: src/objective/regression_obj.cu, quantile_obj.cu, src/tree/fit_stump.cc and src/common/stats.h. All is computed in
-float32, sums and their quotients in float64.
+Formulas: src/objective/regression_obj.cu, quantile_obj.cu, src/tree/fit_stump.cc and
+src/common/stats.h. All is computed in float32, sums and their quotients in float64.
 """
 
 from __future__ import annotations

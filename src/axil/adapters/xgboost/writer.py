@@ -20,7 +20,10 @@ from axil.structure.leaves import LeafFit, NodeFit
 def write(model: Any, fits: list[LeafFit]) -> Any:
     """Return a model of the same class with these leaves; the model itself is not touched."""
     is_estimator = hasattr(model, "get_booster")
-    booster = model.get_booster() if is_estimator else model
+    if is_estimator:
+        booster = model.get_booster()
+    else:
+        booster = model
     document = json.loads(bytes(booster.save_raw("json")).decode("utf-8", "surrogateescape"))
     config = json.loads(booster.save_config())
     _write_trees(document, fits)
@@ -82,7 +85,10 @@ def _write_trees(document: dict[str, Any], fits: list[LeafFit]) -> None:
         for t, place in enumerate(fit.columns.tolist()):
             fits_of_tree[place].append((fit, t))
     for place, tree_fits in fits_of_tree.items():
-        drop = 1.0 if model.weight_drop is None else float(model.weight_drop[place])
+        if model.weight_drop is None:
+            drop = 1.0
+        else:
+            drop = float(model.weight_drop[place])
         _write_tree(trees[place], model.trees[place], tree_fits, drop, keeps_steps)
 
 

@@ -1,7 +1,7 @@
 """The kernels on an NVIDIA GPU, through CuPy: loaded when a device is asked for, compiled at first use and kept by CuPy.
 
-Cells and weights stay on the device. States, tables and sums may be arrays of the device, which stay there, or of the host, which
-are copied there and back.
+Cells and weights stay on the device. States, tables and sums may be arrays of the device, which
+stay there, or of the host, which are copied there and back.
 """
 
 from __future__ import annotations
@@ -49,7 +49,10 @@ class CudaTriangle(Triangle):
             found = solve_triangular(
                 self.factor, cp.asarray(right), trans=int(transposed), unit_diagonal=True
             )
-            right[...] = found if not is_host(right) else found.get()
+            if not is_host(right):
+                right[...] = found
+            else:
+                right[...] = found.get()
 
     @within_memory()
     def inverse(self, overwrite: bool) -> Any:
@@ -82,7 +85,10 @@ class Cuda(Backend):
     def top(self, block: Any, first: int, scale: Any, values: FloatArray, rows: Numbers) -> None:
         expect_block(block, first, scale, values, rows)
         if block.size and values.size:
-            scale = None if scale is None else cp.asarray(scale)
+            if scale is None:
+                scale = None
+            else:
+                scale = cp.asarray(scale)
             merge(
                 cp.ascontiguousarray(cp.asarray(block)),
                 first,

@@ -1,7 +1,8 @@
 """Blocks of alike rows on the device, with which the largest weights are found without reading every row.
 
-No row of a block exceeds the sum over trees of the largest entry among the leaves that occur in the block. One level of blocks is
-enough: a GPU computes all their bounds, and opens those that reach the k-th largest so far. See `kernels.bounds`.
+No row of a block exceeds the sum over trees of the largest entry among the leaves that occur in the
+block. One level of blocks is enough: a GPU computes all their bounds, and opens those that reach
+the k-th largest so far. See `kernels.bounds`.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ STEPS = 256  # of a row's place along each axis; with DIMENSIONS axes a number o
 PLACED = 1 << 22  # rows at a time
 NOBODY = (1 << 32) - 1  # the number of no row
 # lists of more than 1 / LISTED of all rows' leaves bound too little, unless they are short
-LISTED, LEAST_LISTED = 16, 4096
-MOST_LEAVES, MOST_TREES = (
-    1 << 18,
-    (1 << 16) - 1,
-)  # of which lists are made: a bit per leaf is shared memory
+LISTED = 16
+LEAST_LISTED = 4096
+# of which lists are made: a bit per leaf is shared memory
+MOST_LEAVES = 1 << 18
+MOST_TREES = (1 << 16) - 1
 OPENED = 4  # times the look-ups that cores may take, which are dearer, a query may take
 BOUND_BYTES = 1 << 30  # of bounds held at a time
 
@@ -57,13 +58,12 @@ class CudaBlocks:
         if not 0 < n_trees <= MOST_TREES or widest > MOST_LEAVES:
             return None
         order = along_curve(rows, run)
-        cells, n_blocks = cp.empty_like(rows.cells), -(-n // BLOCK_ROWS)
+        cells = cp.empty_like(rows.cells)
+        n_blocks = -(-n // BLOCK_ROWS)
         run("take_rows", (blocks(n, THREADS), n_trees), (THREADS,), rows.cells, n, order, n, cells)
         counts = cp.empty(n_blocks * n_trees, dtype=cp.uint32)
-        common, shared = (
-            ((n_blocks, n_trees), (BLOCK_ROWS,), cells, n, n_trees, starts, counts),
-            4 * -(-widest // 32),
-        )
+        common = ((n_blocks, n_trees), (BLOCK_ROWS,), cells, n, n_trees, starts, counts)
+        shared = 4 * -(-widest // 32)
         run("list_leaves", *common, None, None, shared=shared)
         ends = cp.cumsum(counts, dtype=cp.int64)
         total = int(ends[-1].get())
@@ -91,14 +91,17 @@ class CudaBlocks:
         factors = [None if of is None else self._largest(of) for of in (weights, scale)]
         step = max(1, BOUND_BYTES // (8 * n_blocks))
         for first in range(0, len(constant), step):
-            own, part = constant[first : first + step], slice(first, first + step)
-            entries, columns = cp.ascontiguousarray(table[:, part]), len(own)
+            own = constant[first : first + step]
+            part = slice(first, first + step)
+            entries = cp.ascontiguousarray(table[:, part])
+            columns = len(own)
             bounds = cp.empty((columns, n_blocks))
             read = (self.lists, self.ends, n_trees, n_blocks, entries, columns, own, *factors)
             self.run(
                 "bound_blocks", (blocks(n_blocks), -(-columns // 32)), (32, WARPS), *read, bounds
             )
-            found, at = cp.empty((columns, k)), cp.empty((columns, k), dtype=cp.uint32)
+            found = cp.empty((columns, k))
+            at = cp.empty((columns, k), dtype=cp.uint32)
             ended = cp.empty(columns, dtype=cp.uint8)
             of_rows = (self.cells, n, n_trees, self.starts, self.order, n_blocks, bounds)
             asked = (cp.ascontiguousarray(entries.T), own, weights, scale, k)
@@ -153,11 +156,13 @@ def along_curve(rows: Any, run: Callable[..., None]) -> Any:
         seen,
     )
     some = CpuRows(seen.get(), rows.starts, None, rows.n_threads)
-    axes, own = axes_of(some), np.empty((len(sampled), DIMENSIONS))
+    axes = axes_of(some)
+    own = np.empty((len(sampled), DIMENSIONS))
     some.read_out(axes, np.zeros(DIMENSIONS), None, 0, own)
     low = own.min(axis=0)
     step = (STEPS - 1) / (float((own.max(axis=0) - low).max()) or 1.0)
-    table, constant = cp.asarray(step * axes), cp.asarray(-step * low)
+    table = cp.asarray(step * axes)
+    constant = cp.asarray(-step * low)
     numbers = cp.empty(n, dtype=cp.uint64)
     for first in range(0, n, PLACED):
         part = numbers[first : first + PLACED]

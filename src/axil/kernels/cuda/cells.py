@@ -35,10 +35,14 @@ COPIES: dict[int, Copy] = {}  # of read-only arrays of the host, as long as thos
 
 def copy_of(cells: Cells) -> Copy:
     """Cells on the device; the same copy for an array that nobody can change: replay and weights go over the same rows."""
-    found = None if cells.flags.writeable else COPIES.get(id(cells))
+    if cells.flags.writeable:
+        found = None
+    else:
+        found = COPIES.get(id(cells))
     if found is not None:
         return found
-    needed, free = cells.size * (cells.dtype.itemsize + 4), free_bytes()
+    needed = cells.size * (cells.dtype.itemsize + 4)
+    free = free_bytes()
     if needed > free:
         raise InputError(
             f"The leaf numbers of {cells.shape[1]} rows in {len(cells)} trees, sorted and as they are, take {in_words(needed)} "
@@ -51,10 +55,9 @@ def copy_of(cells: Cells) -> Copy:
     return made
 
 
-BUILD, BUILD_ROWS = (
-    0.6,
-    4e6,
-)  # 0.6 + 4e6 / rows times as many queries as on cores pay for blocks of alike rows
+# 0.6 + 4e6 / rows times as many queries as on cores pay for blocks of alike rows
+BUILD = 0.6
+BUILD_ROWS = 4e6
 SHARED_LEAVES = 1024  # of trees that share a pass
 SHARED_MEMORY = 8  # the part of all memory, as a divisor, that their co-occurrences may take
 
@@ -79,18 +82,24 @@ class KeptCells(Rows):
     def __init__(self, cells: Cells, starts: Numbers, weights: FloatArray | None, n_threads: int):
         expect_cells(cells, starts)
         expect_weights("weights", weights, cells.shape[1])
-        self.weights, self.n_threads = weights, n_threads
-        self.n_rows, self.n_cells = int(cells.shape[1]), int(starts[-1])
+        self.weights = weights
+        self.n_threads = n_threads
+        self.n_rows = int(cells.shape[1])
+        self.n_cells = int(starts[-1])
         if self.n_rows > ROWS_AT_MOST:
             raise InputError(
                 f'{self.n_rows} training rows; a GPU takes {ROWS_AT_MOST}. Use device="cpu".'
             )
         self.every = np.arange(len(cells))
         self.starts = np.array(starts)
-        self._starts, self._trees = cp.asarray(self.starts), cp.arange(len(cells), dtype=cp.int32)
+        self._starts = cp.asarray(self.starts)
+        self._trees = cp.arange(len(cells), dtype=cp.int32)
         self._copy = copy_of(cells)
         self.cells = self._copy.cells
-        self._weights = None if weights is None else cp.asarray(weights)
+        if weights is None:
+            self._weights = None
+        else:
+            self._weights = cp.asarray(weights)
         self._kept, self._bounded = Cache(), Bounded(BUILD + BUILD_ROWS / max(self.n_rows, 1))
         self.shared_leaves = min(
             SHARED_LEAVES, total_bytes() // SHARED_MEMORY // (8 * max(self.n_cells, 1))
@@ -124,7 +133,9 @@ class KeptCells(Rows):
     def _rows_put(table: Any) -> Any:
         """A table on the device; its rows may lie apart there."""
         table = cp.asarray(table)
-        return table if table.strides[1] == table.itemsize else cp.ascontiguousarray(table)
+        if table.strides[1] == table.itemsize:
+            return table
+        return cp.ascontiguousarray(table)
 
     def _numbers(self, trees: Numbers) -> Any:
         """Tree numbers on the device, which has those of neighbours already."""
@@ -154,7 +165,8 @@ class KeptCells(Rows):
 
     def narrow(self, number: int, rows: SortedRows) -> None:
         """Keeps one of the trees alone, whose rows are sorted already."""
-        self.cells, self._trees = self.cells[number : number + 1], self._trees[:1]
+        self.cells = self.cells[number : number + 1]
+        self._trees = self._trees[:1]
         self.starts = self.starts[number : number + 2] - self.starts[number]
         self.every, self.n_cells, self._starts = (
             np.arange(1),

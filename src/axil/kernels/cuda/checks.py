@@ -84,7 +84,10 @@ def expect_places(values: Any, rows: Any, columns: int, scale: Any, n_rows: int)
 
 
 def _expect_largest(values: Any, rows: Any, columns: int) -> None:
-    k = values.shape[1] if getattr(values, "ndim", 0) == 2 else 0
+    if getattr(values, "ndim", 0) == 2:
+        k = values.shape[1]
+    else:
+        k = 0
     expect_output("values", values, (columns, k))
     expect_output("rows", rows, (columns, k), np.int64)
 
@@ -104,6 +107,6 @@ def expect_block(block: Any, first: int, scale: Any, values: Any, rows: Any) -> 
 
 
 def _kind(array: Any) -> str:
-    return (
-        f"{array.dtype} {tuple(array.shape)}" if hasattr(array, "dtype") else type(array).__name__
-    )
+    if hasattr(array, "dtype"):
+        return f"{array.dtype} {tuple(array.shape)}"
+    return type(array).__name__

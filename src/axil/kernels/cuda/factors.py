@@ -31,7 +31,8 @@ class PutProgram:
     """A program on the device; see `Program`."""
 
     rounds: Any  #: (R + 1, 2)
-    terms: Any  #: (M, 5) tree, output, place, where its table begins, and whether it is the first of its place
+    #: (M, 5) tree, output, place, where its table begins, and whether it is the first of its place
+    terms: Any
     scales: Any
     moves: Any  #: (Q, 3) tree, output, and where its table begins
     steps: Any
@@ -42,7 +43,9 @@ class PutProgram:
     @classmethod
     def of(cls, program: Program, sizes: Numbers, n_rows: int) -> PutProgram:
         """Copies a program for trees of these sizes once it is known to stay within them."""
-        terms, moves, rounds = program.terms, program.moves, program.rounds
+        terms = program.terms
+        moves = program.moves
+        rounds = program.rounds
         for name, array, columns in (
             ("rounds", rounds, 2),
             ("terms", terms, 3),
@@ -108,7 +111,11 @@ class CudaFactors(KeptCells):
         put: PutProgram = kept.get(self.starts.tobytes(), make)
         if put.outputs > outputs or put.places.max(initial=-1) >= len(out):
             raise ValueError("the program has an output or a place that state or out does not have")
-        moved, made = self._put(state), cp.empty(out.shape) if is_host(out) else out
+        moved = self._put(state)
+        if is_host(out):
+            made = cp.empty(out.shape)
+        else:
+            made = out
         left = np.setdiff1d(np.arange(len(out)), put.places)
         if len(left):
             made[cp.asarray(left)] = 0.0
@@ -152,7 +159,8 @@ class CudaFactors(KeptCells):
         self, factors: Any, codes: Any, first: int, sums: Any, trees: Numbers | None = None
     ) -> None:
         own = self.some(trees)
-        rows, groups = len(codes), sums.shape[1]
+        rows = len(codes)
+        groups = sums.shape[1]
         expect("factors", factors, (len(own.trees), rows))
         expect("codes", codes, (rows,), np.int64)
         expect_rows(first, rows, self.n_rows)
@@ -174,4 +182,7 @@ class CudaFactors(KeptCells):
         grid = (len(own.trees), n_chunks)
         self._run("factor_sums", grid, (32,), *read, groups, first, rows, chunk, partial_sums)
         found = partial_sums.sum(axis=0)
-        sums += found if not is_host(sums) else found.get()
+        if not is_host(sums):
+            sums += found
+        else:
+            sums += found.get()

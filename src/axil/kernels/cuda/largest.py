@@ -21,7 +21,8 @@ def merge(
 ) -> None:
     """Merge a block (rows, S) on the device into the k largest of every column, (S, k) on the host; see `Backend.top`.
 
-    The k-th largest of the largest entries of many sets of rows bounds what can be among the k largest: few entries reach it.
+    The k-th largest of the largest entries of many sets of rows bounds what can be among the k
+    largest: few entries reach it.
     """
     n, columns = block.shape
     k, lanes = values.shape[1], lanes_of(columns)
@@ -77,12 +78,14 @@ def keep(
     at: Numbers, seen: FloatArray, scale: Any, which: Numbers, values: FloatArray, rows: Numbers
 ) -> None:
     """Sort entries of rows ``at``, -1 for none, and those kept before by size, equal ones by row; keep the first k of each."""
-    at, seen = (
-        np.concatenate([rows[which], at], axis=1),
-        np.concatenate([values[which], seen], axis=1),
-    )
+    at = np.concatenate([rows[which], at], axis=1)
+    seen = np.concatenate([values[which], seen], axis=1)
     free = at < 0
-    factor = 1.0 if scale is None else scale[cp.asarray(np.where(free, 0, at))].get()
+    if scale is None:
+        factor = 1.0
+    else:
+        factor = scale[cp.asarray(np.where(free, 0, at))].get()
     order = np.lexsort((at, np.where(free, 1.0, -np.abs(factor * seen))))[:, : values.shape[1]]
-    taken, found = np.take_along_axis(at, order, axis=1), np.take_along_axis(seen, order, axis=1)
+    taken = np.take_along_axis(at, order, axis=1)
+    found = np.take_along_axis(seen, order, axis=1)
     rows[which], values[which] = taken, np.where(taken < 0, 0.0, found)

@@ -84,7 +84,10 @@ def launch(
 @contextmanager
 def filled(out: Any) -> Iterator[Any]:
     """An array of the device to be filled for ``out``: itself, or one that is copied into it in the end."""
-    made = cp.empty(out.shape) if is_host(out) else out
+    if is_host(out):
+        made = cp.empty(out.shape)
+    else:
+        made = out
     yield made
     if is_host(out):
         to_host(made, out)

@@ -30,21 +30,24 @@ def assign(
     out: Cells,
 ) -> bool:
     """See `Backend.assign`. Routes come from `adapters.routes.make_routes` and are trusted."""
-    n_rows, n_columns, n_views, n_trees = len(values), len(columns) - 1, len(views), len(starts) - 1
+    n_rows = len(values)
+    n_columns = len(columns) - 1
+    n_views = len(views)
+    n_trees = len(starts) - 1
     if out.shape != (n_trees, n_rows):
         raise ValueError(f"out must be (trees, rows), {(n_trees, n_rows)}; it is {out.shape}")
     view_starts = np.searchsorted(views[:, 0], np.arange(n_columns + 1))
     tests = [cp.asarray(part) for part in (columns, thresholds, view_starts, views, outcomes)]
-    on_device, infinite = cp.asarray(nodes), cp.zeros(1, dtype=cp.uint32)
-    begins, cell = cp.asarray(starts), out.dtype.name
+    on_device = cp.asarray(nodes)
+    infinite = cp.zeros(1, dtype=cp.uint32)
+    begins = cp.asarray(starts)
+    cell = out.dtype.name
     step = max(1, CODE_BYTES // (2 * max(n_views, 1)))
     for first in range(0, n_rows, step):
         part = cp.asarray(values[first : first + step])
         rows = len(part)
-        codes, found = (
-            cp.empty((n_views, rows), dtype=cp.uint16),
-            cp.empty((n_trees, rows), dtype=out.dtype),
-        )
+        codes = cp.empty((n_views, rows), dtype=cp.uint16)
+        found = cp.empty((n_trees, rows), dtype=out.dtype)
         steps = tuple(stride // part.itemsize for stride in part.strides)
         grid = blocks(rows, THREADS)
         if n_columns:

@@ -71,10 +71,8 @@ class SortedRows:
                     ).get()
                 continue
             counted = cp.empty((own.stop - own.start, n_chunks), dtype=cp.uint32)
-            common, grid = (
-                (cells, n, first, CHUNK, n_chunks, on_device, counted),
-                (n_chunks, last - first),
-            )
+            common = (cells, n, first, CHUNK, n_chunks, on_device, counted)
+            grid = (n_chunks, last - first)
             run("count_cells", grid, (32,), *common, shared=4 * widest)
             ends = cp.cumsum(counted, dtype=cp.int64)
             run("scatter_rows", grid, (32,), *common, ends, order, shared=4 * widest)
@@ -110,15 +108,18 @@ class SortedRows:
 
     def alone(self, t: int) -> SortedRows:
         """The rows of one tree, without a copy of their order."""
-        own, starts = self.trees[t], self.starts[t : t + 2] - self.starts[t]
-        order, first = self.order[t : t + 1], own.first - cp.uint32(own.begin)
+        own = self.trees[t]
+        starts = self.starts[t : t + 2] - self.starts[t]
+        order = self.order[t : t + 1]
+        first = own.first - cp.uint32(own.begin)
         counts = self.counts[self.starts[t] : self.starts[t + 1]]
         return SortedRows(
             order, own.segments, own.cells, first, starts, np.array([0, own.n_segments]), counts
         )
 
     def _tree(self, t: int) -> SortedTree:
-        a, b = int(self.begins[t]), int(self.begins[t + 1])
+        a = int(self.begins[t])
+        b = int(self.begins[t + 1])
         first = self.first[int(self.starts[t]) : int(self.starts[t + 1]) + 1]
         return SortedTree(
             self.order[t], self.segments[a + t : b + t + 1], self.cells[a:b], first, a

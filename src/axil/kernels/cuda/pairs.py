@@ -77,7 +77,10 @@ class Pairs(KeptCells):
             return None, 1.0
         w = self._put(weights)
         total = float(cp.abs(w).sum())
-        unit = 2.0 ** (np.ceil(np.log2(total)) - 62) if total > 0 else 1.0
+        if total > 0:
+            unit = 2.0 ** (np.ceil(np.log2(total)) - 62)
+        else:
+            unit = 1.0
         return cp.rint(w / unit).astype(cp.int64).view(cp.uint64), float(unit)
 
     @within_memory()

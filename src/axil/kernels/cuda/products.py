@@ -43,8 +43,12 @@ class CellSums(KeptCells):
         if not columns:
             return
         on_device = self._put(state)
-        a, g, table = self._put(apply_weights), self._put(gather_weights), self._put(table)
-        lanes, trees, n_apply = lanes_of(columns), self._numbers(apply), len(apply)
+        a = self._put(apply_weights)
+        g = self._put(gather_weights)
+        table = self._put(table)
+        lanes = lanes_of(columns)
+        trees = self._numbers(apply)
+        n_apply = len(apply)
         if not len(gather) and n_apply:
             grid = (blocks(self.n_rows, WARPS * 32 // lanes), -(-columns // lanes))
             read = (self.cells, self.n_rows, columns, lanes, trees, n_apply, self._starts, table, a)
@@ -61,9 +65,13 @@ class CellSums(KeptCells):
         """Sums over the cells of neighbouring trees; the trees applied are so on the way to the first sums."""
         columns, (trees, n_apply, table, a) = state.shape[1], applied
         sorted_trees = self.sorted.trees[run[0] : run[-1] + 1]
-        begin, end = sorted_trees[0].begin, sorted_trees[-1].begin + sorted_trees[-1].n_segments
+        begin = sorted_trees[0].begin
+        end = sorted_trees[-1].begin + sorted_trees[-1].n_segments
         parts = cp.empty((end - begin, columns))
-        wide = columns // WIDE if columns % WIDE == 0 else 0
+        if columns % WIDE == 0:
+            wide = columns // WIDE
+        else:
+            wide = 0
         for own in sorted_trees:
             gathered = (
                 own.order,
@@ -74,7 +82,10 @@ class CellSums(KeptCells):
                 parts[own.begin - begin :],
             )
             if wide and n_apply <= MOST_APPLIED:
-                pairs = 2 if wide % 2 == 0 else 1
+                if wide % 2 == 0:
+                    pairs = 2
+                else:
+                    pairs = 1
                 read = (self.cells, self.n_rows, columns, trees, self._starts, table, a)
                 grid = (blocks(own.n_segments), wide // pairs)
                 self._run(f"gather_wide_{pairs}_{n_apply}", grid, (32, WARPS), *read, *gathered)
@@ -94,14 +105,18 @@ class CellSums(KeptCells):
                 self._run("gather_segments", grid, (32, WARPS), *several, *gathered)
             n_apply = 0
         cells = slice(int(self.starts[run[0]]), int(self.starts[run[-1] + 1]))
-        found = sums[cells] if not is_host(sums) else cp.empty((cells.stop - cells.start, columns))
+        if not is_host(sums):
+            found = sums[cells]
+        else:
+            found = cp.empty((cells.stop - cells.start, columns))
         self._combine(self.sorted.first[cells.start : cells.stop + 1], begin, parts, lanes, found)
         if is_host(sums):
             found.get(out=sums[cells])
 
     def _combine(self, first: Any, begin: int, parts: Any, lanes: int, found: Any) -> None:
         """Sums over the segments of cells, whose numbers ``first`` has."""
-        columns, n_cells = parts.shape[1], len(first) - 1
+        columns = parts.shape[1]
+        n_cells = len(first) - 1
         grid = (max(1, min(n_cells, MOST_BLOCKS)), -(-columns // lanes))
         self._run(
             "combine_segments",
@@ -119,7 +134,10 @@ class CellSums(KeptCells):
     def leaf_sums(self, v: Any, weights: Any) -> Any:
         """The sums of v over the rows of each cell, on the device where v is there."""
         sums = (np if is_host(v) else cp).empty((self.n_cells, v.shape[1]))
-        state = cp.array(v, order="C") if is_host(v) else v
+        if is_host(v):
+            state = cp.array(v, order="C")
+        else:
+            state = v
         self.sweep(state, self.every[:0], sums, None, self.every, sums, weights)
         return sums
 
@@ -141,10 +159,14 @@ class CellSums(KeptCells):
         expect_output("score", score, (self.n_rows,))
         for name, table in (("sums", sums), ("counts", counts)):
             expect_output(name, table, (self.n_cells,))
-        found, own_score = cp.empty(self.n_cells), cp.array(score)
-        v, y, w = self._put(values), self._put(targets), self._put(weights)
+        found = cp.empty(self.n_cells)
+        own_score = cp.array(score)
+        v = self._put(values)
+        y = self._put(targets)
+        w = self._put(weights)
         for t in range(self.n_trees):
-            own, cells = self.sorted.trees[t], slice(int(self.starts[t]), int(self.starts[t + 1]))
+            own = self.sorted.trees[t]
+            cells = slice(int(self.starts[t]), int(self.starts[t + 1]))
             parts = cp.empty((own.n_segments, 1))
             read = (
                 own.order,
@@ -168,4 +190,6 @@ class CellSums(KeptCells):
 
 def neighbours(numbers: Numbers) -> list[Numbers]:
     """Runs of tree numbers that follow each other."""
-    return np.split(numbers, np.flatnonzero(np.diff(numbers) != 1) + 1) if len(numbers) else []
+    if len(numbers):
+        return np.split(numbers, np.flatnonzero(np.diff(numbers) != 1) + 1)
+    return []

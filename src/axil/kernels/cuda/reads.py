@@ -35,7 +35,9 @@ from axil.kernels.cuda.launch import (
 from axil.machine.blocks import spans
 
 # columns, threads and rows of a block that shares a tile; as in kernels.cu
-TILE, TILE_THREADS, TILE_ROWS = 16, 512, 1024
+TILE = 16
+TILE_THREADS = 512
+TILE_ROWS = 1024
 COUNTED = 16  # queries whose shared leaves a thread counts; as in kernels.cu
 FEW_COLUMNS = 4  # below which a tile does not pay
 READ_BYTES = 1 << 32  # of a read-out that is summed up or searched on the device, at most
@@ -122,12 +124,10 @@ class ReadOuts(KeptCells):
         self._expect_read(table, constant, weights, columns)
         expect("values", values, (self.n_rows, *getattr(values, "shape", ())[1:]))
         expect_output("out", out, (2, columns, values.shape[1]))
-        table, constant, w, v = (
-            self._rows_put(table),
-            self._put(constant),
-            self._put(weights),
-            self._put(values),
-        )
+        table = self._rows_put(table)
+        constant = self._put(constant)
+        w = self._put(weights)
+        v = self._put(values)
         for part, block in self._in_blocks(table, constant, w):
             out[0, part] = (cp.abs(block).T @ v).get()
             block *= block
@@ -155,10 +155,8 @@ class ReadOuts(KeptCells):
         expect_places(values, rows, columns, scale, self.n_rows)
         if not self.n_rows or not columns or not values.shape[1]:
             return
-        asked, factors = (
-            (self._rows_put(table), self._put(constant)),
-            (self._put(weights), self._put(scale)),
-        )
+        asked = (self._rows_put(table), self._put(constant))
+        factors = (self._put(weights), self._put(scale))
         self._bounded.top(
             CudaBlocks.search, self._top_rows, self.cells.size, *asked, factors, values, rows
         )
@@ -213,7 +211,8 @@ class ReadOuts(KeptCells):
             raise ValueError("rows must be free, all -1")
         if not self.n_rows or not columns or not values.shape[1]:
             return
-        asked, weights = cp.asarray(queries).T, self._put(weights)
+        asked = cp.asarray(queries).T
+        weights = self._put(weights)
         for part in spans(columns, self._columns_at_once()):
             block = cp.empty((self.n_rows, part.stop - part.start))
             self._match(cp.ascontiguousarray(asked[:, part]), weights, 0, block)

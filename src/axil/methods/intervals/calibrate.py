@@ -26,9 +26,10 @@ from axil.weights.forest import Forest
 
 MOST_ROWS = 5000  # calibration rows: more would change the coverage by less than half a percent
 METHODS = ("leaves", "exact")
-# Rows of a leaf below which the leaf says nothing of a training row's error: its splits followed the row's own target, so that
-# the few rows beside the row have errors like its own, and the rows around a new row have not. The number was chosen on made-up
-# data; without it 90 % intervals around a model with leaves of two rows held 74 % (tests/methods/intervals/test_calibrate.py).
+# Rows of a leaf below which the leaf says nothing of a training row's error: its splits followed
+# the row's own target, so that the few rows beside the row have errors like its own, and the rows
+# around a new row have not. The number was chosen on made-up data; without it 90 % intervals around
+# a model with leaves of two rows held 74 % (tests/methods/intervals/test_calibrate.py).
 CROWD = 20
 ALIKE = "the same features and the same target"
 HARM = "Errors of rows that the model was fitted on are too small, and so would be the intervals"
@@ -59,12 +60,14 @@ class Calibrate(Question):
         lost, and coverage is near what is asked for without a proof. ``calibrate()``: a forest with bootstrap, likewise from the
         trees that were fitted without each row, for nothing.
 
-        The local scale of errors comes from errors of the training rows: out of fold where given, out of bag in forests, else
-        those of the fit. The promise does not depend on them, but the width does. Of more than 5,000 calibration rows 5,000 are
-        drawn, always the same ones: the coverage of all rows to come is then nearly always within 0.01 of the one asked for.
+        The local scale of errors comes from errors of the training rows: out of fold where given,
+        out of bag in forests, else those of the fit. The promise does not depend on them, but the
+        width does. Of more than 5,000 calibration rows 5,000 are drawn, always the same ones: the
+        coverage of all rows to come is then nearly always within 0.01 of the one asked for.
 
-        Calibration rows that equal training rows in all features and in the target, more of them than training rows equal one
-        another, are rows of the fit. Where most are, this is an error; where fewer are, they are left out with a warning.
+        Calibration rows that equal training rows in all features and in the target, more of them
+        than training rows equal one another, are rows of the fit. Where most are, this is an error;
+        where fewer are, they are left out with a warning.
 
         Parameters
         ----------
@@ -73,20 +76,23 @@ class Calibrate(Question):
         y_cal : array of shape (n,) or (n, K), optional
             Their targets, given as ``y_train`` was.
         out_of_fold : array of shape (n_train,) or (n_train, K), optional
-            Predictions of the training rows by fits without them, given as ``y_train`` was. Together with ``X_cal`` they only
-            make the local scale.
+            Predictions of the training rows by fits without them, given as ``y_train`` was.
+            Together with ``X_cal`` they only make the local scale.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the calibration rows, as in `Explainer.explain`.
 
         groups : array of shape (n,) or str, optional
-            A label for each row of X_cal, or for each training row where there is no X_cal; or the name of a column of the
-            features. Intervals then hold with the probability asked for within each group, from the calibration rows of that
-            group alone: at least 9 for 90 %, and about 100 for widths that are not wider than they need be.
+            A label for each row of X_cal, or for each training row where there is no X_cal; or the
+            name of a column of the features. Intervals then hold with the probability asked for
+            within each group, from the calibration rows of that group alone: at least 9 for 90 %,
+            and about 100 for widths that are not wider than they need be.
         method : "leaves" or "exact", default "leaves"
-            How boosted trees tell the errors nearby; other models always use their weights. "leaves": the training rows in the
-            leaves of the row to predict, with the errors of the fit; O(T) per prediction. With ``out_of_fold`` alone only in
-            leaves of 20 rows or more: splits of smaller ones follow single targets. "exact": the training rows by their
-            weights, with the errors of `leave_one_out`; O(T N) per prediction, intervals about 3 % shorter.
+            How boosted trees tell the errors nearby; other models always use their weights.
+            "leaves": the training rows in the leaves of the row to predict, with the errors of the
+            fit; O(T) per prediction. With ``out_of_fold`` alone only in leaves of 20 rows or more:
+            splits of smaller ones follow single targets. "exact": the training rows by their
+            weights, with the errors of `leave_one_out`; O(T N) per prediction, intervals about 3 %
+            shorter.
 
         Examples
         --------
@@ -107,14 +113,20 @@ class Calibrate(Question):
                 "Calibrate its probabilities instead, such as with sklearn.calibration.",
             )
         if (X_cal is None) != (y_cal is None):
-            missing = "X_cal" if X_cal is None else "y_cal"
+            if X_cal is None:
+                missing = "X_cal"
+            else:
+                missing = "y_cal"
             raise InputError(f"{missing} is missing: calibration rows take both X_cal and y_cal.")
         if X_cal is None and init_score is not None:
             raise InputError(
                 "init_score is for the rows of X_cal, and there are none. Leave it out."
             )
         method = inputs.as_choice(method, METHODS, "method")
-        folds = None if out_of_fold is None else proven.folds(out_of_fold)
+        if out_of_fold is None:
+            folds = None
+        else:
+            folds = proven.folds(out_of_fold)
         if X_cal is not None:
             return held_out(proven, X_cal, y_cal, folds, init_score, groups, method)
         proven.capabilities.require("calibrate without X_cal and y_cal")
@@ -125,11 +137,9 @@ class Calibrate(Question):
                 "out_of_fold=cross_val_predict(model, X_train, y_train)."
             )
         grouped = CalibrationGroups.of(groups, proven.features, proven, proven.shape[0], "training")
-        return (
-            from_folds(proven, folds, grouped, method)
-            if folds is not None
-            else from_bags(proven, grouped)
-        )
+        if folds is not None:
+            return from_folds(proven, folds, grouped, method)
+        return from_bags(proven, grouped)
 
 
 def held_out(
@@ -144,11 +154,18 @@ def held_out(
     rows = calibration_rows(n, grouped)
     truth = model.on_scale(inputs.as_table(y, n, model.shape[1], "y_cal", "calibration"), "y_cal")
     held, own = equal_rows(model, inputs.take_rows(queries.rows, rows), truth[rows])
-    alike = ALIKE if model.features is not None else ALIKE_TARGET
+    if model.features is not None:
+        alike = ALIKE
+    else:
+        alike = ALIKE_TARGET
     rows = rows[~rows_of_the_fit(held, own, "calibration", alike, HARM, INSTEAD)]
     if len(rows) < n:
-        offsets = None if init_score is None else queries.offsets.values[rows]
-        queries, truth = model.queries(inputs.take_rows(queries.rows, rows), offsets), truth[rows]
+        if init_score is None:
+            offsets = None
+        else:
+            offsets = queries.offsets.values[rows]
+        queries = model.queries(inputs.take_rows(queries.rows, rows), offsets)
+        truth = truth[rows]
     errors, source = model.training_errors(folds, training_errors, method)
     known = Surroundings.of(model, errors, source, method)
     local = around(model, known, queries)
@@ -195,7 +212,8 @@ def from_bags(proven: ExactModel, grouped: CalibrationGroups | None) -> Predicti
         raise InputError(
             "Every tree of this forest was fitted on every row, so none is out of bag. Pass X_cal and y_cal."
         )
-    parts, step = [], proven.budget.batch_size(proven.bytes_per_query(WEIGHTS))
+    parts = []
+    step = proven.budget.batch_size(proven.bytes_per_query(WEIGHTS))
     for first in track(range(0, len(rows), step), "intervals"):
         some = rows[first : first + step]
         answers = [
@@ -233,11 +251,13 @@ def calibration_rows(n: int, grouped: CalibrationGroups | None) -> IntArray:
 def equal_rows(model: Any, X: Any, truth: FloatArray) -> tuple[IntArray, tuple[int, int]]:
     """How many training rows equal each of these rows, in features and targets, and `twins_among` some training rows.
 
-    Rows of weight zero took no part in the fit. Of an explainer without features the targets alone are compared, and only where
-    no two training rows share one: else equal targets say little.
+    Rows of weight zero took no part in the fit. Of an explainer without features the targets alone
+    are compared, and only where no two training rows share one: else equal targets say little.
     """
-    features, shards = model.features, model.shards
-    X = np.empty((len(truth), 0)) if features is None else X
+    features = model.features
+    shards = model.shards
+    if features is None:
+        X = np.empty((len(truth), 0))
     single = inputs.is_single(X) or (
         features is not None and inputs.is_single(getattr(features, "_meta", features))
     )
@@ -258,13 +278,16 @@ def equal_rows(model: Any, X: Any, truth: FloatArray) -> tuple[IntArray, tuple[i
 
 def keys_of(shard: Any, single: bool, X: Any) -> Keys:
     """The keys of `inputs.row_keys` of the rows of a shard that took part in the fit; without features X, of targets alone."""
-    X = np.empty((len(shard.targets), 0)) if X is None else X
+    if X is None:
+        X = np.empty((len(shard.targets), 0))
     found: Keys = inputs.row_keys(X, shard.targets, single)[shard.row_weights != 0]
     return found
 
 
 def _taken(grouped: CalibrationGroups | None, rows: IntArray) -> CalibrationGroups | None:
-    return None if grouped is None else grouped[rows]
+    if grouped is None:
+        return None
+    return grouped[rows]
 
 
 def _some(rows: IntArray, grouped: CalibrationGroups | None = None) -> IntArray:

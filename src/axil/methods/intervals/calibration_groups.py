@@ -38,7 +38,8 @@ class CalibrationGroups:
 
     def of_queries(self, queries: QueryBatch, given: Any) -> IntArray:
         """(m,): the place of each query's label among the names; refuses those that no calibration row has."""
-        n, known = len(queries), queries.adapter.feature_names
+        n = len(queries)
+        known = queries.adapter.feature_names
         if given is None and self.column is None:
             raise InputError(
                 f"calibrate was given a label for each calibration row, so these {n} rows need theirs. Pass groups= to interval, "

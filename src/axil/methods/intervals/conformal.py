@@ -1,25 +1,29 @@
 """Conformal: the distribution of a new row's error, from those of calibration rows, by full conformal prediction.
 
-Each row has an error r, a size s > 0 and features f, where s and f come from its query and the training data alone. Errors are
-compared on a logarithmic scale, on which a ridge follows the features:
+Each row has an error r, a size s > 0 and features f, where s and f come from its query and the
+training data alone. Errors are compared on a logarithmic scale, on which a ridge follows the
+features:
 
     z = log(|r| / s + SOFTENED),    z ~ f b,    |b|^2 penalised by fixed numbers
 
-The ridge is fitted to the n calibration rows *and* to the new row with a candidate error, so that all n + 1 rows are treated
-alike; a row's score is what the ridge leaves over of its z. With A = F'F + penalty of the calibration rows, e what their own
-ridge leaves over, g = f A^-1 f and u_i = f_i A^-1 f, row i scores at least as much as the new row exactly where
+The ridge is fitted to the n calibration rows *and* to the new row with a candidate error, so that
+all n + 1 rows are treated alike; a row's score is what the ridge leaves over of its z. With A = F'F
++ penalty of the calibration rows, e what their own ridge leaves over, g = f A^-1 f and u_i = f_i
+A^-1 f, row i scores at least as much as the new row exactly where
 
     z <= f b + e_i (1 + g) / (1 + u_i)                      (where 1 + u_i > 0)
 
-So every calibration row puts one `atom` on the new row's error, with the sign of its own. If the rows are exchangeable, the true
-error is at any of the n + 1 places among the n atoms with the same probability: whatever the model, the features and n, and no
-calibration row is set aside. The penalty is fixed, because one that the calibration rows choose would break the symmetry.
+So every calibration row puts one `atom` on the new row's error, with the sign of its own. If the
+rows are exchangeable, the true error is at any of the n + 1 places among the n atoms with the same
+probability: whatever the model, the features and n, and no calibration row is set aside. The
+penalty is fixed, because one that the calibration rows choose would break the symmetry.
 
-An interval needs the atoms at two places in their order alone, and |u_i|^2 <= g_i g tells which rows these can be of, some dozens
-of thousands; only they are looked at (`Conformal.at_places`).
+An interval needs the atoms at two places in their order alone, and |u_i|^2 <= g_i g tells which
+rows these can be of, some dozens of thousands; only they are looked at (`Conformal.at_places`).
 
-Where 1 + u_i <= 0 the comparison turns round: the row is above the new one from some error on, or always. Its atom then goes
-where it makes an interval longer: of a positive error to infinity for an upper end and to zero for a lower one.
+Where 1 + u_i <= 0 the comparison turns round: the row is above the new one from some error on, or
+always. Its atom then goes where it makes an interval longer: of a positive error to infinity for an
+upper end and to zero for a lower one.
 """
 
 from __future__ import annotations
@@ -59,10 +63,8 @@ class Conformal:
     @cached_property
     def _fit(self) -> tuple[FloatArray, FloatArray]:
         """(p + 1,) coefficients of the calibration rows' own ridge, and (n,) what it leaves over."""
-        design, z = (
-            _with_intercept(self.features),
-            np.log(np.abs(self.errors) / self.sizes + SOFTENED),
-        )
+        design = _with_intercept(self.features)
+        z = np.log(np.abs(self.errors) / self.sizes + SOFTENED)
         b = self._inverse @ (design.T @ z)
         return b, z - design @ b
 
@@ -93,11 +95,12 @@ class Conformal:
         least, most = np.sort(left / np.array([[1 + reach], [max(1 - reach, 1e-300)]]), axis=0)
         found = np.empty((len(features), len(places)))
         for p, place in enumerate(places):
-            first, last = (
-                np.searchsorted(most, least[place]),
-                np.searchsorted(least, most[place], "right"),
-            )
-            some = slice(0, None) if reach >= 1 else slice(first, last)
+            first = np.searchsorted(most, least[place])
+            last = np.searchsorted(least, most[place], "right")
+            if reach >= 1:
+                some = slice(0, None)
+            else:
+                some = slice(first, last)
             here = self._left_of(features, design[some], left[some])
             found[:, p] = np.partition(here, place - some.start, axis=1)[:, place - some.start]
         return self._magnitudes(features, sizes, found)
@@ -138,7 +141,8 @@ class Conformal:
     def bounds(self, features: FloatArray, sizes: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(m, n) twice: the atoms from the lowest up, for lower ends and for upper ends; see the module."""
         found = self.drawn(features, sizes)
-        nowhere, signs = np.isinf(found), np.sign(self.errors)
+        nowhere = np.isinf(found)
+        signs = np.sign(self.errors)
         lower, upper = (np.where(nowhere & (signs == away), 0.0, found) for away in (1.0, -1.0))
         return np.sort(lower, axis=1), np.sort(upper, axis=1)
 
@@ -168,4 +172,6 @@ def order_of(share: float, n: int) -> int:
 def least_rows(share: float) -> int:
     """The fewest calibration rows with an atom that another error is at or below with at least this probability."""
     n = max(1, math.ceil(round(share / (1.0 - share), 9)))
-    return n if order_of(share, n) <= n else n + 1
+    if order_of(share, n) <= n:
+        return n
+    return n + 1

@@ -41,7 +41,7 @@ class Distribution:
         """How many calibration rows there are."""
         return len(self._rows[0].errors)
 
-    # -- questions ------------------------------------------------------------------------------------------------------
+    # -- questions ---------------------------------------------------------------------------------
 
     def interval(
         self,
@@ -67,12 +67,14 @@ class Distribution:
         coverage : float, default 0.9
             The probability that an interval is to hold its target with, between 0 and 1.
         symmetric : bool, default True
-            As far below the prediction as above, on the scale of the fit. False: cuts the same share off at either end, which is
-            narrower where errors are skewed, and needs twice as many calibration rows.
+            As far below the prediction as above, on the scale of the fit. False: cuts the same
+            share off at either end, which is narrower where errors are skewed, and needs twice as
+            many calibration rows.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `Explainer.explain`.
         groups : array of shape (n,), optional
-            Labels of the rows of X, where `calibrate` was given labels; a column that it was given is read from X.
+            Labels of the rows of X, where `calibrate` was given labels; a column that it was given
+            is read from X.
 
         Examples
         --------
@@ -97,8 +99,8 @@ class Distribution:
     def quantiles(self, X: Any, q: Any, init_score: Any = None, groups: Any = None) -> FloatArray:
         """(n, Q), or (n, Q, K): the numbers that targets are at or below with these probabilities.
 
-        Quantiles above one half are rounded up to the next calibration row, those below it down, so that a target is beyond
-        one with at most the probability that it names.
+        Quantiles above one half are rounded up to the next calibration row, those below it down, so
+        that a target is beyond one with at most the probability that it names.
 
         Parameters
         ----------
@@ -109,10 +111,14 @@ class Distribution:
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `Explainer.explain`.
         groups : array of shape (n,), optional
-            Labels of the rows of X, where `calibrate` was given labels; a column that it was given is read from X.
+            Labels of the rows of X, where `calibrate` was given labels; a column that it was given
+            is read from X.
         """
         wanted = _as_probabilities(q)
-        rising = wanted if self._rising else 1.0 - wanted
+        if self._rising:
+            rising = wanted
+        else:
+            rising = 1.0 - wanted
 
         def ends(one: Distribution, local: Local, _: Any) -> FloatArray:
             for share in wanted:
@@ -128,7 +134,8 @@ class Distribution:
                 ]
             )
             below = np.where(rising == 0.5, n + 1 - above, above)
-            lower, upper = one._atoms(local, Conformal.lower), one._atoms(local, Conformal.upper)
+            lower = one._atoms(local, Conformal.lower)
+            upper = one._atoms(local, Conformal.upper)
             highest = np.where((rising >= 0.5)[:, None], upper[:, above - 1], lower[:, above - 1])
             lowest = np.where((rising > 0.5)[:, None], upper[:, below - 1], lower[:, below - 1])
             return (highest + lowest) / 2
@@ -147,13 +154,16 @@ class Distribution:
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `Explainer.explain`.
         groups : array of shape (n,), optional
-            Labels of the rows of X, where `calibrate` was given labels; a column that it was given is read from X.
+            Labels of the rows of X, where `calibrate` was given labels; a column that it was given
+            is read from X.
         """
         queries = self._model.queries(X, init_score)
         at = self._shown(self._targets(y, queries))
 
         def rank(one: Distribution, local: Local, some: Any) -> FloatArray:
-            n, atoms, value = one.n_calibration, one._atoms(local), at[some][:, None, :]
+            n = one.n_calibration
+            atoms = one._atoms(local)
+            value = at[some][:, None, :]
             return np.asarray(
                 ((atoms < value).sum(axis=1) + (atoms <= value).sum(axis=1) + 1.0) / (2 * (n + 1))
             )
@@ -170,7 +180,8 @@ class Distribution:
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `Explainer.explain`.
         groups : array of shape (n,), optional
-            Labels of the rows of X, where `calibrate` was given labels; a column that it was given is read from X.
+            Labels of the rows of X, where `calibrate` was given labels; a column that it was given
+            is read from X.
         """
         return self._reduced(
             X, init_score, lambda one, local, _: one._atoms(local).std(axis=1), groups=groups
@@ -179,7 +190,8 @@ class Distribution:
     def predict(self, X: Any, return_std: bool = False, init_score: Any = None) -> Any:
         """(n,) or (n, K): the model's predictions; with ``return_std=True`` a pair, of these and `std`.
 
-        So that what expects a regressor with standard deviations, such as conformity scores of other libraries, takes this.
+        So that what expects a regressor with standard deviations, such as conformity scores of
+        other libraries, takes this.
 
         Parameters
         ----------
@@ -192,8 +204,11 @@ class Distribution:
         """
         queries = self._model.queries(X, init_score)
         made = self._shown(self._model.predicted(queries))
-        made = made[:, 0] if self._model.outputs is None else made
-        return (made, self.std(queries)) if inputs.as_flag(return_std, "return_std") else made
+        if self._model.outputs is None:
+            made = made[:, 0]
+        if inputs.as_flag(return_std, "return_std"):
+            return (made, self.std(queries))
+        return made
 
     def sample(
         self,
@@ -205,7 +220,8 @@ class Distribution:
     ) -> FloatArray:
         """(rows, n), or (rows, n, K): targets drawn from the predictive distribution of each row of X.
 
-        A draw takes the errors of one calibration row for all outputs, so that they depend on each other as these errors do.
+        A draw takes the errors of one calibration row for all outputs, so that they depend on each
+        other as these errors do.
 
         Parameters
         ----------
@@ -218,12 +234,14 @@ class Distribution:
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `Explainer.explain`.
         groups : array of shape (n,), optional
-            Labels of the rows of X, where `calibrate` was given labels; a column that it was given is read from X.
+            Labels of the rows of X, where `calibrate` was given labels; a column that it was given
+            is read from X.
         """
         n = inputs.as_count(n, "n")
-        seed = (
-            None if random_state is None else inputs.as_count(random_state, "random_state", least=0)
-        )
+        if random_state is None:
+            seed = None
+        else:
+            seed = inputs.as_count(random_state, "random_state", least=0)
         draws = np.random.default_rng(seed)
 
         def drawn(one: Distribution, local: Local, _: Any) -> FloatArray:
@@ -247,7 +265,8 @@ class Distribution:
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `Explainer.explain`.
         groups : array of shape (n,), optional
-            Labels of the rows of X, where `calibrate` was given labels; a column that it was given is read from X.
+            Labels of the rows of X, where `calibrate` was given labels; a column that it was given
+            is read from X.
         """
         queries = self._model.queries(X, init_score)
         truth = self._shown(self._targets(y, queries))
@@ -261,13 +280,14 @@ class Distribution:
 
         return self._reduced(queries, None, score, groups=groups)
 
-    # -- the distribution -----------------------------------------------------------------------------------------------
+    # -- the distribution --------------------------------------------------------------------------
 
     def _interval(
         self, queries: QueryBatch, coverage: Any, symmetric: Any, groups: Any = None
     ) -> dict[str, FloatArray]:
         """The columns of `interval`, each (n, K)."""
-        c, symmetric = _as_probability(coverage, "coverage"), inputs.as_flag(symmetric, "symmetric")
+        c = _as_probability(coverage, "coverage")
+        symmetric = inputs.as_flag(symmetric, "symmetric")
         members = self._members(queries, groups)
         for one, _ in members:
             one._require(c if symmetric else (1.0 + c) / 2, coverage, "coverage")
@@ -280,7 +300,10 @@ class Distribution:
             ends[0][rows], ends[1][rows], scale[rows] = one._ends(local[rows], c, symmetric)
             alarms[rows] = one._alarms(local[rows])
         seen = [self._shown(local.predictions + end) for end in ends]
-        lower, upper = seen if self._rising else seen[::-1]
+        if self._rising:
+            lower, upper = seen
+        else:
+            lower, upper = seen[::-1]
         return {
             "prediction": self._shown(local.predictions),
             "lower": lower,
@@ -291,12 +314,11 @@ class Distribution:
 
     def _ends(self, local: Local, coverage: float, symmetric: bool) -> FloatArray:
         """(3, n, K): the errors, lower and upper, that intervals go to, and the size that half of the errors stay below."""
-        n, found = self.n_calibration, np.empty((3, *local.predictions.shape))
-        middle, inner, outer = (
-            (n - 1) // 2,
-            order_of(coverage, n),
-            order_of((1.0 + coverage) / 2, n),
-        )
+        n = self.n_calibration
+        found = np.empty((3, *local.predictions.shape))
+        middle = (n - 1) // 2
+        inner = order_of(coverage, n)
+        outer = order_of((1.0 + coverage) / 2, n)
         for k, rows in enumerate(self._rows):
             alike = np.argsort(rows.reaches(local.features[:, k]), kind="stable")
             for some in (alike[part] for part in self._some(len(alike))):
@@ -334,25 +356,38 @@ class Distribution:
     ) -> FloatArray:
         """The results of ``reduce`` for all of X.
 
-        It takes the distribution of a group, all that is known around some queries of it, and which these are.
+        It takes the distribution of a group, all that is known around some queries of it, and which
+        these are.
 
         ``lines``: how many results each query has, if not one, and ``what`` they are.
         """
-        queries = X if isinstance(X, QueryBatch) else self._model.queries(X, init_score)
-        n, k, of_each = len(queries), len(self._rows), lines or 1
-        working = COPIES * max(of_each, self.n_calibration) if n else 0  # of a single query
+        if isinstance(X, QueryBatch):
+            queries = X
+        else:
+            queries = self._model.queries(X, init_score)
+        n = len(queries)
+        k = len(self._rows)
+        of_each = lines or 1
+        # of a single query
+        if n:
+            working = COPIES * max(of_each, self.n_calibration)
+        else:
+            working = 0
         self._model.budget.require(
             8 * k * (n * of_each + working),
             f"{n} x {of_each} {what}",
             "Ask for fewer at a time: for fewer rows of X, or fewer numbers for each. Or raise memory_limit.",
         )
-        members, local = self._members(queries, groups), around(self._model, self._around, queries)
+        members = self._members(queries, groups)
+        local = around(self._model, self._around, queries)
         found = np.empty((n, k) if lines is None else (n, lines, k))
         for one, rows in members:
             for part in one._some(len(rows), of_each):
                 some = rows[part]
                 found[some] = reduce(one, local[some], some)
-        return found[..., 0] if self._model.outputs is None else found
+        if self._model.outputs is None:
+            return found[..., 0]
+        return found
 
     def _members(self, queries: QueryBatch, given: Any) -> list[tuple[Distribution, IntArray]]:
         """The distribution of each group of calibration rows that some queries are in, and which queries these are."""
@@ -362,7 +397,8 @@ class Distribution:
                     "groups was given, and calibrate was given none. Leave it out, or calibrate with groups=."
                 )
             return [(self, np.arange(len(queries)))]
-        known, codes = self._groups, self._groups.of_queries(queries, given)
+        known = self._groups
+        codes = self._groups.of_queries(queries, given)
         return [(self._of_group(known, g), np.flatnonzero(codes == g)) for g in np.unique(codes)]
 
     def _of_group(self, known: CalibrationGroups, g: int) -> Distribution:
@@ -391,7 +427,8 @@ class Distribution:
         return spans(n, step)
 
     def _require(self, share: float, given: Any, what: str) -> None:
-        n, needed = self.n_calibration, least_rows(share)
+        n = self.n_calibration
+        needed = least_rows(share)
         if n < needed:
             there = f"there are {n}. Calibrate with more rows"
             if self._group is not None:
@@ -415,7 +452,8 @@ class Distribution:
         """Whether what people read keeps the order of the scale of the fit."""
         if self._model.scale.is_identity:
             return True
-        t, seen = self._model.targets[:, 0], self._model.shown[:, 0]
+        t = self._model.targets[:, 0]
+        seen = self._model.shown[:, 0]
         return bool(seen[t.argmax()] >= seen[t.argmin()])
 
     def _targets(self, y: Any, queries: QueryBatch) -> FloatArray:

@@ -1,16 +1,19 @@
 """Local: how large errors are around a query, from its weights and the training rows alone.
 
-With k the weights of the query, r the errors of the training rows and y their targets, `Surroundings` takes from one read-out
+With k the weights of the query, r the errors of the training rows and y their targets,
+`Surroundings` takes from one read-out
 
     sum |k|,  sum |k| |r|,  sum |k| y,  sum |k| y^2     and the same under k^2
 
-and makes logarithms of them: the errors nearby under |k| and under k^2, the spread of the targets under both, the effective size,
-and where the prediction lies between the lowest and the highest target. None of these knows a calibration row. Sizes of errors,
-not their squares: a few wrong targets would make most of a sum of squares.
+and makes logarithms of them: the errors nearby under |k| and under k^2, the spread of the targets
+under both, the effective size, and where the prediction lies between the lowest and the highest
+target. None of these knows a calibration row. Sizes of errors, not their squares: a few wrong
+targets would make most of a sum of squares.
 
-Of boosted trees the rows that share the query's leaves stand in for the weights, unless exact ones are asked for: in tree t every
-row of its leaf counts 1 / n in place of |k|, and 1 / n^2 in place of k^2, n the rows of the leaf. These sums are looked up in a
-table by leaf, O(T) per query, where weights take O(T N).
+Of boosted trees the rows that share the query's leaves stand in for the weights, unless exact ones
+are asked for: in tree t every row of its leaf counts 1 / n in place of |k|, and 1 / n^2 in place of
+k^2, n the rows of the leaf. These sums are looked up in a table by leaf, O(T) per query, where
+weights take O(T N).
 """
 
 from __future__ import annotations
@@ -38,12 +41,13 @@ NEARBY = (
     0.375  # the power of each of the two errors nearby in the size that errors are compared with
 )
 PENALTY = 8.0  # of the squared coefficients; logarithms are natural ones
-AT_EDGE = 0.1  # of the targets' standard deviation: within it predictions count as at the lowest or highest target
-SMALL = 0.1  # of the usual error of a training row: added to sizes nearby, so that their logarithms have an end
-SMALLEST, LARGEST = (
-    1e-140,
-    1e140,
-)  # distances of targets from their mean of which double precision holds the squares
+# of the targets' standard deviation: within it predictions count as at the lowest or highest target
+AT_EDGE = 0.1
+# of the usual error of a training row: added to sizes nearby, so that their logarithms have an end
+SMALL = 0.1
+# distances of targets from their mean of which double precision holds the squares
+SMALLEST = 1e-140
+LARGEST = 1e140
 LEAST = 1e-6  # of the targets' standard deviation: the same, where no error is known
 
 NAMES = (
@@ -149,7 +153,8 @@ class Known(RowTotals):
 def known_of(shard: Any, _: Any, errors: FloatArray) -> Known:
     """Totals of the rows of a shard, with errors (rows, K)."""
     with np.errstate(over="ignore", invalid="ignore"):  # sizes that `Usual` refuses
-        there, y = np.isfinite(errors), shard.targets
+        there = np.isfinite(errors)
+        y = shard.targets
         sizes = np.abs(np.where(there, errors, 0.0)).sum(axis=0)
         ends = y.min(axis=0, initial=np.inf), y.max(axis=0, initial=-np.inf)
         return Known(
@@ -172,7 +177,8 @@ def values_of(
 ) -> list[FloatArray]:
     """(rows, 1 + 3 m) for each group of m outputs: the values whose moments are taken."""
     filling, means, output_groups = usual
-    known, y = filled(errors, filling), shard.targets - means
+    known = filled(errors, filling)
+    y = shard.targets - means
     return [moment_values(known[:, outputs], y[:, outputs]) for outputs in output_groups]
 
 
@@ -197,7 +203,9 @@ class Surroundings:
     errors: Sequence[
         Any
     ]  #: per shard (rows, K) targets less predictions that did not see them; nan: not known
-    source: str  #: where these are from: "out-of-fold", "out-of-bag", "folds", "leave-one-out", "leverage" or "fit"
+    #: where these are from: "out-of-fold", "out-of-bag", "folds", "leave-one-out", "leverage" or
+    #: "fit"
+    source: str
     filling: FloatArray  #: (K,) an error of usual size
     usual: Usual
     values: Sequence[
@@ -213,14 +221,18 @@ class Surroundings:
         shards = model.shards
         found: Known = shards.total(known_of, None, errors)
         with np.errstate(over="ignore", invalid="ignore"):  # sizes that `Usual` refuses
-            filling, means = found.errors / np.maximum(found.known, 1), found.targets / found.rows
+            filling = found.errors / np.maximum(found.known, 1)
+            means = found.targets / found.rows
             averages = shards.total(spread_of, (filling, means), errors) / found.rows
             spread = np.sqrt(averages[2])
         spread = np.where(spread > 0, spread, 1.0)
         usual = Usual(means, spread, found.lowest - means, found.highest - means, averages)
         values = shards.each(values_of, (filling, means, model.output_groups()), errors)
         leaves = method == "leaves" and model.structures is not None
-        by_leaf = shards.total(leaf_sums_of, model.n_threads, values) if leaves else None
+        if leaves:
+            by_leaf = shards.total(leaf_sums_of, model.n_threads, values)
+        else:
+            by_leaf = None
         return cls(errors, source, filling, usual, values, by_leaf)
 
     def of_large_leaves(self, least: int) -> Surroundings:
@@ -252,7 +264,8 @@ class Own:
     def left_out(self, engine: int, moments: FloatArray, values: FloatArray) -> FloatArray:
         """(2, n, M): the moments from an engine without the rows' own weights."""
         assert self.weights is not None
-        mine, weights = values[self.rows], self.weights[:, engine]
+        mine = values[self.rows]
+        weights = self.weights[:, engine]
         left = moments - np.stack([np.abs(weights), np.square(weights)])[:, :, None] * mine
         more_than_rounding = left[..., 0] > 1e-9 * moments[..., 0]
         left[..., 0] = np.where(more_than_rounding, left[..., 0], 0.0)
@@ -272,19 +285,26 @@ def around(
     """
     if known.by_leaf is not None:
         return _around_leaves(model, known, known.by_leaf, queries, own, instead)
-    n, k, parts, first = len(queries), model.shape[1], [], 0
+    n = len(queries)
+    k = model.shape[1]
+    parts = []
+    first = 0
     table = bytes_of(n, k * (len(NAMES) + 3))
     size = model.budget.batch_size(model.bytes_per_query(WEIGHTS) + 64 * (1 + 3 * k), table)
     for batch, found in answer(
         model.ready(WEIGHTS, len(queries)), queries, WEIGHTS, Moments(), size, known.values
     ):
         some = slice(first, first + len(batch))
-        first, sums = some.stop, found.sums
+        first = some.stop
+        sums = found.sums
         if own is not None:
             sums = [
                 own[some].left_out(e, *pair) for e, pair in enumerate(zip(sums, known.values[0]))
             ]
-        made = found.predictions if instead is None else instead[some]
+        if instead is None:
+            made = found.predictions
+        else:
+            made = instead[some]
         parts.append(known.usual.local(sums, model.output_groups(), made))
     return joined(parts)
 
@@ -298,16 +318,24 @@ def _around_leaves(
     instead: FloatArray | None,
 ) -> Local:
     """All that is known around the queries, from sums over the rows of their leaves."""
-    parts, structures = [], model.structures
+    parts = []
+    structures = model.structures
     bounds = np.cumsum([0, *(structure.total_leaves for structure in structures)])
     size = model.budget.batch_size(8 * (sum(s.n_trees for s in structures) + 4 * by_leaf.shape[1]))
     for start, batch in model.batches(queries, size, "intervals", even_empty=True):
-        some, sums = slice(start, start + len(batch)), []
+        some = slice(start, start + len(batch))
+        sums = []
         for e, structure in enumerate(structures):
-            mine = None if own is None else known.values[0][e][own.rows[some]]
+            if own is None:
+                mine = None
+            else:
+                mine = known.values[0][e][own.rows[some]]
             met = own_leaves(structure, batch.coordinates) + structure.starts[:-1]
             sums.append(leaf_moments(by_leaf[bounds[e] : bounds[e + 1]], met, mine))
-        made = model.predicted(batch) if instead is None else instead[some]
+        if instead is None:
+            made = model.predicted(batch)
+        else:
+            made = instead[some]
         parts.append(known.usual.local(sums, model.output_groups(), made))
     return joined(parts)
 

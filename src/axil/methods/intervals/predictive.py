@@ -18,11 +18,13 @@ ON_PAGE = 10  # rows per prediction that make its interval wide
 class Predictive(Distribution, page.Shown):
     """The distribution of the target of each row of X around the model's prediction; made by `Explainer.calibrate`.
 
-    Every calibration row puts its own error, moved to the scale of errors around the query, on the prediction: the predictive
-    distribution is these `n_calibration` numbers, each as likely as any other. The local scale comes from the training rows in
-    the leaves of the query, or by its weights from those that the prediction rests on: their errors and targets, how many these
-    are, and where the prediction lies among the targets. How it follows them is fitted to the calibration rows and the query
-    together (full conformal prediction), so that all are treated alike.
+    Every calibration row puts its own error, moved to the scale of errors around the query, on the
+    prediction: the predictive distribution is these `n_calibration` numbers, each as likely as any
+    other. The local scale comes from the training rows in the leaves of the query, or by its
+    weights from those that the prediction rests on: their errors and targets, how many these are,
+    and where the prediction lies among the targets. How it follows them is fitted to the
+    calibration rows and the query together (full conformal prediction), so that all are treated
+    alike.
 
     **Promised**: the interval of coverage c holds the target with probability at least c, whatever the model. Without ties it
     does so with probability at most c + 1 / (n + 1), or c + 2 / (n + 1) with ``symmetric=False``. The calibration rows must be
@@ -31,14 +33,16 @@ class Predictive(Distribution, page.Shown):
     `calibrate` was given groups; see `axil.plots.coverage`. From out-of-fold or out-of-bag predictions (``source``) the promise
     is not exact, as those are of other fits.
 
-    Of a model fitted to transformed targets all results are in the targets' own units, by the inverse, which keeps coverage.
+    Of a model fitted to transformed targets all results are in the targets' own units, by the
+    inverse, which keeps coverage.
     """
 
     @property
     def training_errors(self) -> str:
         """Where the errors of the training rows are from that make the local scale.
 
-        "out-of-fold", "out-of-bag", "folds", "leave-one-out", or where these are not to be had "leverage" or "fit".
+        "out-of-fold", "out-of-bag", "folds", "leave-one-out", or where these are not to be had
+        "leverage" or "fit".
         """
         return self._around.source
 
@@ -51,10 +55,10 @@ class Predictive(Distribution, page.Shown):
     def why(self, X: Any, k: int = 10, init_score: Any = None) -> Any:
         """The training rows whose errors make each interval wide: the k largest parts of ``sum_j |k_j r_j|``.
 
-        A frame with the columns query, rank, row, weight, error, share, and output if there are several. ``error``: r_j, what
-        the target of the row is above a prediction that did not see it (`training_errors`), on the scale of the fit. ``share``:
-        of the row in the sum.
-        Streamed: never holds an (n, n_train) array.
+        A frame with the columns query, rank, row, weight, error, share, and output if there are
+        several. ``error``: r_j, what the target of the row is above a prediction that did not see
+        it (`training_errors`), on the scale of the fit. ``share``: of the row in the sum. Streamed:
+        never holds an (n, n_train) array.
 
         Parameters
         ----------
@@ -111,7 +115,8 @@ class Predictive(Distribution, page.Shown):
         >>> page.startswith("<!DOCTYPE html>")
         True
         """
-        place, proven = page.as_target(path), self._model
+        place = page.as_target(path)
+        proven = self._model
         proven.capabilities.require("to_html of intervals")
         queries = proven.queries(X, init_score)
         asked = Asked(proven, queries)

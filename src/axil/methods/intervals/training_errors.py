@@ -22,11 +22,12 @@ def training_errors(
 ) -> tuple[FloatArray, str]:
     """(N, K): targets less predictions of the training rows, nan where nothing is known of a row; and where these are from.
 
-    They are from out-of-fold predictions (N, K), else out of bag, else without each row, else from leverages, else from the fit.
+    They are from out-of-fold predictions (N, K), else out of bag, else without each row, else from
+    leverages, else from the fit.
 
-    By "leaves" those of boosted trees are from the fit at once, and where fits without each row take longer than those by folds
-    they are from the latter. Intervals hold their coverage with any of these: errors that are nearer to those of new rows make
-    them narrower.
+    By "leaves" those of boosted trees are from the fit at once, and where fits without each row
+    take longer than those by folds they are from the latter. Intervals hold their coverage with any
+    of these: errors that are nearer to those of new rows make them narrower.
     """
     if out_of_fold is not None:
         return proven.targets - out_of_fold, "out-of-fold"
@@ -73,10 +74,12 @@ def out_of_bag(proven: ExactModel) -> FloatArray:
 
 
 def _out_of_bag(proven: ExactModel) -> FloatArray:
-    rows, parts = np.arange(len(proven.targets)), []
+    rows = np.arange(len(proven.targets))
+    parts = []
     for engine, targets in proven.by_output(proven.targets):
         assert isinstance(engine, Forest)
-        step, found = proven.budget.batch_size(engine.memory.per_query), np.empty_like(targets)
+        step = proven.budget.batch_size(engine.memory.per_query)
+        found = np.empty_like(targets)
         for first in track(range(0, len(rows), step), "out of bag"):
             some = rows[first : first + step]
             answer, held = engine.out_of_bag(some)

@@ -28,8 +28,12 @@ class Widest(Reduction[Best]):
         best = TopRows(self.k, n_threads=self.n_threads).of(
             shard, effects, np.abs(filled(column, self.filling))
         )
-        rows, outputs = best.columns["position"] - shard.start, np.arange(effects.shape[1])[:, None]
-        own = column[rows, outputs] if len(column) else np.zeros(rows.shape)
+        rows = best.columns["position"] - shard.start
+        outputs = np.arange(effects.shape[1])[:, None]
+        if len(column):
+            own = column[rows, outputs]
+        else:
+            own = np.zeros(rows.shape)
         return replace(best, columns=best.columns | {"error": own})
 
 

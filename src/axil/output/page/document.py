@@ -1,7 +1,7 @@
 """Turn a summary into one HTML page, write it, or show it in a notebook.
 
-The summary is compressed JSON in base64, so no text of the data ever stands in the markup. The page's script shows it as
-text only.
+The summary is compressed JSON in base64, so no text of the data ever stands in the markup. The
+page's script shows it as text only.
 """
 
 from __future__ import annotations
@@ -82,8 +82,14 @@ def _preview_rows(sums: WeightedSums) -> list[list[object]]:
     """Return the lines of a preview, one per prediction and output."""
     largest_by_output = sums.largest(N_PREVIEWED)
     predictions = sums.shown_predictions.reshape(len(sums), len(largest_by_output))
-    outputs = None if sums.outputs is None else labels(sums.outputs)
-    means = None if sums.account is None else sums.account.means
+    if sums.outputs is None:
+        outputs = None
+    else:
+        outputs = labels(sums.outputs)
+    if sums.account is None:
+        means = None
+    else:
+        means = sums.account.means
     lines: list[list[object]] = []
     for i, query in enumerate(labels(sums.query_index)):
         for k, largest in enumerate(largest_by_output):
@@ -135,7 +141,8 @@ class Shown:
     def show(self, X: Any, height: int = HEIGHT, **options: Any) -> Page:
         """Show the page of `to_html` within a notebook, where this is the last line of a cell.
 
-        Nothing is printed, written or opened. Outside of notebooks write the page to a file instead: ``to_html(X, path)``.
+        Nothing is printed, written or opened. Outside of notebooks write the page to a file
+        instead: ``to_html(X, path)``.
 
         Parameters
         ----------

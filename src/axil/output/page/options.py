@@ -47,7 +47,10 @@ class About:
         if sums.classes is not None:
             codes = one_hot(self.y, self.n, sums.classes, "y", "explained").argmax(axis=1)
             return np.asarray(codes[:, None], dtype=np.float64)
-        n_outputs = 1 if sums.outputs is None else len(sums.outputs)
+        if sums.outputs is None:
+            n_outputs = 1
+        else:
+            n_outputs = len(sums.outputs)
         targets = as_table(self.y, self.n, n_outputs, "y", "explained")
         readable = sums.scale.inverse(sums.scale.forward(targets))
         is_finite = np.isfinite(readable)
@@ -134,8 +137,14 @@ def as_options(
     for name in words.keys() - {"title", "unit", "target"}:
         raise TypeError(f"to_html() got an unexpected keyword argument {name!r}")
     lines = {name: as_words(text, name) for name, text in words.items()}
-    noise = None if sigma is None else as_sizes(sigma, shape[1], "sigma")
-    spread = None if refits is None else spread_of(refits, n, shape[1])
+    if sigma is None:
+        noise = None
+    else:
+        noise = as_sizes(sigma, shape[1], "sigma")
+    if refits is None:
+        spread = None
+    else:
+        spread = spread_of(refits, n, shape[1])
     return Options(
         k=as_count(k, "k"),
         groups=groups,

@@ -49,9 +49,9 @@ GROUP_NUMBERS: tuple[str, ...] = (
 def summarise(parts: Iterable[WeightedSums], options: Options) -> dict[str, Any]:
     """Return the summary of predictions that come in one or more batches.
 
-    It holds k rows of each prediction, and never needs the weights of more than one batch. It also has the sum of all
-    other rows, so that rows, remainder and intercept still sum to the prediction. There are K outputs in S sets of weights;
-    S is 1 where outputs share their weights.
+    It holds k rows of each prediction, and never needs the weights of more than one batch. It also
+    has the sum of all other rows, so that rows, remainder and intercept still sum to the
+    prediction. There are K outputs in S sets of weights; S is 1 where outputs share their weights.
     """
     summary = Summary(options)
     for sums in parts:
@@ -197,7 +197,10 @@ class Summary:
         features = []
         for batches in zip(*self._query_features):
             # the column of a single batch is not copied, so that its type stays
-            column = batches[0] if len(batches) == 1 else np.concatenate(batches)
+            if len(batches) == 1:
+                column = batches[0]
+            else:
+                column = np.concatenate(batches)
             features.append(cells(column, digits))
         return {"labels": labels(joined["labels"]), "features": features}
 
@@ -225,7 +228,8 @@ class Summary:
 
         Those that the page's verification adds up have every digit.
         """
-        sums, options = self.sums, self.options
+        sums = self.sums
+        options = self.options
         summary: dict[str, Any] = {
             name: joined[name].T.tolist() for name in ("predictions", "intercepts", "totals")
         }
@@ -242,7 +246,10 @@ class Summary:
         summary["means_of_scores"] = None
         if "means" in joined:
             summary["means_of_scores"] = [numbers(column) for column in joined["means"].T]
-        names = NUMBERS if options.groups is None else NUMBERS + GROUP_NUMBERS
+        if options.groups is None:
+            names = NUMBERS
+        else:
+            names = NUMBERS + GROUP_NUMBERS
         return summary | {name: nested(joined[name]) for name in names}
 
 
@@ -251,7 +258,8 @@ def _actual_values(
 ) -> dict[str, Any]:
     """Return the actual values, and how far the predictions (n, K) are from them.
 
-    This is the median error of each output, which a few wrong values do not move, or the number of correct classes.
+    This is the median error of each output, which a few wrong values do not move, or the number of
+    correct classes.
     """
     if sums.classes is not None:
         predicted = predictions.argmax(axis=1)
@@ -280,7 +288,8 @@ def _map(places: Places, rows: IntArray, weights: FloatArray) -> dict[str, Any]:
     n, n_sets, k = rows.shape
     queries = np.repeat(np.arange(n), n_sets)
     drawings = sheets(places, queries, rows.reshape(n * n_sets, k), weights.reshape(n * n_sets, k))
-    distances, bar_texts = [], []
+    distances = []
+    bar_texts = []
     for s in range(n_sets):
         away = drawings.away[s::n_sets].ravel()
         bars = drawings.bar[s::n_sets, 1]
@@ -302,8 +311,14 @@ def _map(places: Places, rows: IntArray, weights: FloatArray) -> dict[str, Any]:
 def _batch_numbers(sums: WeightedSums, options: Options) -> dict[str, Any]:
     """Return arrays (n, ...) of the predictions of one batch."""
     n = len(sums)
-    n_outputs = 1 if sums.outputs is None else len(sums.outputs)
-    n_sets = n_outputs if sums.weights.ndim == 3 else 1
+    if sums.outputs is None:
+        n_outputs = 1
+    else:
+        n_outputs = len(sums.outputs)
+    if sums.weights.ndim == 3:
+        n_sets = n_outputs
+    else:
+        n_sets = 1
     predictions = sums.predictions.reshape(n, n_outputs)
     intercepts = sums.intercepts.reshape(n, n_outputs)
     largest_by_output = sums.largest(options.k)
@@ -360,7 +375,10 @@ def _group_numbers(
     codes, names = groups
     shape = (len(sums), n_outputs, len(names))
     columns = sums.group_columns(codes, names)
-    weight_name = "contribution" if sums.additive else "weight"
+    if sums.additive:
+        weight_name = "contribution"
+    else:
+        weight_name = "weight"
     weights = columns[weight_name].reshape(shape)[:, :n_sets]
     contributions = columns[sums.scale.label("contribution")].reshape(shape)
     order = np.argsort(-np.abs(weights), axis=2, kind="stable")

@@ -25,7 +25,9 @@ def number(value: float, digits: int = DIGITS) -> int | float | str | None:
         return int(value)
     rounded = float(f"{value:.{digits}g}")
     if abs(rounded) == np.inf:
-        return "∞" if value > 0 else "−∞"
+        if value > 0:
+            return "∞"
+        return "−∞"
     if abs(rounded) < EXACT_INTEGERS and rounded == int(rounded):
         return int(rounded)
     return rounded
@@ -105,7 +107,10 @@ def _duration(days: int, nanoseconds: int, has_time: bool) -> str:
         if fraction % 1000 == 0:
             decimals = f".{fraction // 1000:06d}"
     time = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{decimals}"
-    sign = "+" if days < 0 else ""
+    if days < 0:
+        sign = "+"
+    else:
+        sign = ""
     return f"{days} days {sign}{time}"
 
 
