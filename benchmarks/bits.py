@@ -1,4 +1,4 @@
-"""How far answers to the same question differ by the number of rows asked about at a time, and after `prepare`."""
+"""How far answers to the same question differ by the number of rows asked about at a time, and after `precompute`."""
 
 import numpy as np
 from lightgbm import LGBMRegressor
@@ -16,10 +16,10 @@ def main() -> None:
     model = LGBMRegressor(n_estimators=TREES, num_leaves=LEAVES, verbose=-1).fit(X, y)
     explainer = axil.Explainer(model, X, y)
     whole = explainer(X[:QUERIES])
-    prepared = axil.Explainer(model, X, y).prepare()(X[:QUERIES])
+    prepared = axil.Explainer(model, X, y).precompute()(X[:QUERIES])
     for what, weights, predictions in (
         ("one by one", *_one_by_one(explainer, X)),
-        ("after prepare()", prepared.weights, prepared.predictions),
+        ("after precompute()", prepared.weights, prepared.predictions),
         ("again", explainer(X[:QUERIES]).weights, explainer(X[:QUERIES]).predictions),
     ):
         of_weights = np.abs(weights - whole.weights).max() / np.abs(whole.weights).max()

@@ -73,7 +73,7 @@ def main():
         }
         explanation = ours(queries[:4])
     alone, built = timed(lambda: axil.Explainer(model, X, y, n_threads=a.workers))
-    _, prepared = timed(alone.prepare)
+    _, prepared = timed(alone.precompute)
     expected, asked = timed(lambda: alone.top(queries, 10))
     found |= {
         "alone_construct_s": built,

@@ -227,7 +227,7 @@ def public(report: Report, n_rows: int, threads: int) -> None:
     y.setflags(write=False)
     queries = np.ascontiguousarray(X[:10])
     some = lightgbm.train(settings, lightgbm.Dataset(X[:20_000], y[:20_000]), 100)
-    small = Explainer(some, X[:20_000], y[:20_000], device="cuda").prepare()
+    small = Explainer(some, X[:20_000], y[:20_000], device="cuda").precompute()
     small(queries)  # compiles and loads
     left_out(Report(), "a first call that compiles", small, queries)
     copies(report, X, y, 100)
@@ -242,7 +242,7 @@ def public(report: Report, n_rows: int, threads: int) -> None:
         )
         report.add(f"{name}: model to explainer, proof included", made - start)
         report.add(f"{name}: ten explanations", end - made)
-        explainer.prepare()
+        explainer.precompute()
         for n, what in ((1_000, ", first"), (100_000, ""), (1_000, "")):
             asked = np.ascontiguousarray(X[:n])
             start = time.perf_counter()

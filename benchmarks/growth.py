@@ -60,7 +60,7 @@ def measure(rows, trees, leaves, queries, matrix):
         explainer(new)
     whole = time.perf_counter() - start
     found = {"setup": setup, "explained": whole, "peak": resident("VmHWM") - before}
-    explainer.prepare()
+    explainer.precompute()
     found["prepared"] = seconds(lambda: explainer(few), 3)
     if matrix:
         found["matrix"] = seconds(lambda: axil.Explainer(model, X, y).matrix(), 2)

@@ -94,8 +94,11 @@ def measured(n, trees, repeats):
         "without(row, ten rows), two classes",
         milliseconds(lambda: of_classes.without(row, range(10)), 2),
     )
-    yield "prepare", milliseconds(lambda: axil.Explainer(model, X, y, n_threads=1).prepare(), 1)
-    explainer.prepare()
+    yield (
+        "precompute",
+        milliseconds(lambda: axil.Explainer(model, X, y, n_threads=1).precompute(), 1),
+    )
+    explainer.precompute()
     yield "top(row, k=5), prepared", milliseconds(lambda: explainer.top(row, k=5), repeats)
     many = friedman(100, seed=3)[0]
     yield (

@@ -86,7 +86,7 @@ def measure(n, threads):
 
     start = time.perf_counter()
     trees = trees.prepared()
-    yield line(n, "prepare", time.perf_counter() - start, None)
+    yield line(n, "precompute", time.perf_counter() - start, None)
     apart = f"{np.abs(trees.weight_rows(queries).dense() - expected).max():.0e}"
     yield line(
         n,
@@ -97,7 +97,7 @@ def measure(n, threads):
     )
     read_out = seconds(lambda: trees.weight_rows(more).dense())
     yield line(n, "prepared 100", read_out, 10 * baseline)
-    ready = explainer.prepare()
+    ready = explainer.precompute()
     yield line(n, "explain 10", seconds(lambda: ready(few), 9), baseline)
     yield intervals(n, ready, model.predict(X), many, read_out)
     yield line(n, "top 10 of 100", seconds(lambda: ready.top(many, 10)), 10 * baseline)

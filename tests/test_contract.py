@@ -122,7 +122,7 @@ def test_engines_agree_with_the_dense_recursion(library, name):
         dense_weights(output.structure, output.leaves)[0]
         for output in outputs_of(explainer, case.X_new)[:n_engines]
     ]
-    prepared = copy.deepcopy(explainer).prepare()
+    prepared = copy.deepcopy(explainer).precompute()
     for either in (explainer, prepared):
         weights = by_output(either(case.X_new).weights)
         for weights_of_output, expected_of_output in zip(weights, expected):

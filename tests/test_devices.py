@@ -140,7 +140,7 @@ def test_the_same_answers_from_a_device(fitted, name, device, monkeypatch):
     queries = X[:300] + 0.01
     for ready in (False, True):
         if ready:
-            cpu.prepare(), gpu.prepare()
+            cpu.precompute(), gpu.precompute()
         np.testing.assert_allclose(gpu(queries).weights, cpu(queries).weights, **CLOSE)
         np.testing.assert_array_equal(gpu(queries).weights, gpu(queries).weights)  # the same bits
         top = [one.top(queries, k=5) for one in (gpu, cpu)]

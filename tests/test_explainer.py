@@ -49,7 +49,7 @@ def test_streamed_top_is_the_top_of_the_weights(case, monkeypatch):
     streamed = explainer.top(case.X_new, 7, by="contribution")
     pd.testing.assert_frame_equal(streamed, expected)
     pd.testing.assert_frame_equal(
-        explainer.prepare().top(case.X_new, 7, by="contribution"), expected, rtol=1e-10
+        explainer.precompute().top(case.X_new, 7, by="contribution"), expected, rtol=1e-10
     )
 
 
@@ -194,7 +194,7 @@ def test_a_result_beyond_the_memory_limit_is_refused_by_name(case):
         with pytest.raises(InputError, match=r"memory_limit.*explainer\.top.*explainer\.iter"):
             ask()
     with pytest.raises(InputError, match="The leaf matrix"):
-        explainer.prepare()
+        explainer.precompute()
     with pytest.raises(InputError, match=r"The table of .* memory_limit\. Ask for fewer rows"):
         explainer.top(case.X, 2)
     assert len(explainer.top(case.X[:50], 2)) == 2 * 50

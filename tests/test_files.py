@@ -480,7 +480,7 @@ ANSWERS = {
     "index": lambda explainer, X: explainer.index,
     "repr": lambda explainer, X: repr(explainer),
     "pickle": lambda explainer, X: pickle.dumps(explainer),
-    "prepare": lambda explainer, X: explainer.prepare(),
+    "precompute": lambda explainer, X: explainer.precompute(),
 }
 
 

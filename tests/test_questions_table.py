@@ -122,7 +122,7 @@ QUESTIONS = {
     "weight_derivatives": lambda e, place, y, path: e.weight_derivatives(X_NEW),
     "matrix": lambda e, place, y, path: e.matrix(),
     "operator": lambda e, place, y, path: e.operator,
-    "prepare": lambda e, place, y, path: e.prepare(),
+    "precompute": lambda e, place, y, path: e.precompute(),
     "to_html": lambda e, place, y, path: e.to_html(X_NEW),
     "report": lambda e, place, y, path: e.report(X_NEW, path / "report"),
     "write": lambda e, place, y, path: e.write(X_NEW, path / "written.parquet"),
@@ -151,7 +151,7 @@ WEIGHTED = {
     "budget",
     "leverage",
 }
-WEIGHTED |= {"degrees_of_freedom", "standard_error", "calibrate", "matrix", "prepare", "report"}
+WEIGHTED |= {"degrees_of_freedom", "standard_error", "calibrate", "matrix", "precompute", "report"}
 STEPS = {name for name in QUESTIONS if name.startswith("removal")} | {
     "what_if",
     "without",

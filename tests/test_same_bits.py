@@ -30,7 +30,7 @@ def made(library, name, prepared=False, n_threads=2):
     explainer = axil.Explainer(
         case.model, case.X, case.y, case.sample_weight, offsets_of(case), n_threads=n_threads
     )
-    return explainer.prepare() if prepared else explainer
+    return explainer.precompute() if prepared else explainer
 
 
 def rows_of(case, n=20):

@@ -330,14 +330,14 @@ class Explainer(
         """Findings of the replay; None with ``verify=False``."""
         return self._model.verification
 
-    def prepare(self) -> Explainer:
-        """Build the leaf matrix now, so that every later query is fast; see docs/scaling.md.
+    def precompute(self) -> Explainer:
+        """Build the leaf matrix now, so that every later call is fast; see docs/scaling.md.
 
-        A request builds it by itself where that takes less time than sweeps. From this call on
-        every request is answered there, so that a row has the same bits alone and in any request. A
-        file that `save` writes later is loaded prepared.
+        Without this call axil builds the leaf matrix when that costs less than backward passes.
+        After it, every call uses the leaf matrix, so a row's result is bit-identical in any batch.
+        A file that `save` writes afterwards is loaded with its leaf matrix built.
         """
-        self._model.capabilities.require("prepare")
+        self._model.capabilities.require("precompute")
         self._model = self._model.prepared()
         return self
 
@@ -401,8 +401,8 @@ def load(
     arrays, as the constructor does, and every leaf value must be the model's. Every answer is
     compared with the model's predictions besides. That labels and targets are those of the fit only
     the training data could prove, or a signature: with ``key``. With ``X_train`` its labels and
-    leaves must be those of the file. With ``X_train``, and of an explainer that was prepared, the
-    replay is part of loading.
+    leaves must be those of the file. With ``X_train``, and for an explainer that was precomputed,
+    the replay is part of loading.
 
     Parameters
     ----------

@@ -100,7 +100,7 @@ NO_COMMAND = {
     "derivatives": "an array of all training rows and classes, for programs",
     "weight_derivatives": "an array of all training rows, for programs",
     "matrix": "an array of training rows by training rows, for programs",
-    "prepare": "for an explainer that is asked again and again",
+    "precompute": "for an explainer that is asked again and again",
     "save": "for an explainer that is asked again and again",
     "show": "for notebooks",
 }

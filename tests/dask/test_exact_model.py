@@ -70,7 +70,7 @@ def test_unverified_explainers_prepare_on_their_own(model, whole):
     np.testing.assert_allclose(
         explainer(QUERIES).weights, whole(QUERIES).weights, rtol=0, atol=1e-14
     )
-    assert explainer.prepare() is explainer
+    assert explainer.precompute() is explainer
     assert "not verified" in repr(explainer)
 
 

@@ -135,7 +135,7 @@ def test_supports_agrees_and_every_question_is_answered_or_refused(
         "pushes": (X_NEW,),
     }
     rows |= {
-        "prepare": (),
+        "precompute": (),
         "matrix": (),
         "loo_curve": (),
         "calibrate": (X_NEW, y[:5]),

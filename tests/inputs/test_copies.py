@@ -105,7 +105,7 @@ def answers(explainer: axil.Explainer, kind: str, X: object) -> list[object]:
 
 def settled(explainer: axil.Explainer, kind: str, X: object) -> list[object]:
     """The answers once all is prepared that later questions use: it is made when it pays, and rounds otherwise."""
-    explainer.prepare()
+    explainer.precompute()
     answers(explainer, kind, X)
     return answers(explainer, kind, X)
 

@@ -252,7 +252,7 @@ def explained(monkeypatch: pytest.MonkeyPatch, build: float, **machine: Any) -> 
         "objective": "regression",
     }
     model = lgb.train(settings, lgb.Dataset(X, y, weight=weights), 20)
-    return axil.Explainer(model, X, y, sample_weight=weights, **machine).prepare(), rng.random(
+    return axil.Explainer(model, X, y, sample_weight=weights, **machine).precompute(), rng.random(
         (50, 4)
     )
 

@@ -113,7 +113,7 @@ for step in ("set up", "explain", "iter", "top", "group", "prepared"):
     elif step == "group":
         explainer.group(X[:300], np.arange(n) % 7)
     else:
-        explainer.prepare().top(X[:1000], 5)
+        explainer.precompute().top(X[:1000], 5)
     print(step, resident("VmHWM") - before)
 """
 

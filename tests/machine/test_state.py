@@ -95,7 +95,7 @@ def answers(explainer, X):
 
 
 ACTIONS = {
-    "prepare": lambda e, X: e.prepare(),
+    "precompute": lambda e, X: e.precompute(),
     "leverage": lambda e, X: e.leverage(),
     "standard error": lambda e, X: e.standard_error(X[:2]),
     "top": lambda e, X: e.top(X[:40], 3),
@@ -154,7 +154,7 @@ def test_an_exception_at_any_line_breaks_nothing(action, error, blocks):
     """Every third line of the first 60, then ever fewer: the later ones are those of loops."""
     whole, X = small()
     threads = [info["num_threads"] for info in threadpool_info() if info["user_api"] == "blas"]
-    prepared = answers(copy.deepcopy(whole).prepare(), X)
+    prepared = answers(copy.deepcopy(whole).precompute(), X)
     expected, k, stopped = answers(copy.deepcopy(whole), X), 1, 0
     while True:
         explainer = copy.deepcopy(whole)
@@ -272,7 +272,7 @@ def test_copies_have_what_is_kept_and_locks_of_their_own(dumped, blocks):
     )
     for found, wanted in zip(answers(other, X), expected):
         np.testing.assert_array_equal(found, wanted)
-    assert verified_model(other.prepare()).engines[0].leaf_matrix is not None
+    assert verified_model(other.precompute()).engines[0].leaf_matrix is not None
 
 
 def test_a_value_is_made_by_one_thread_and_never_seen_half():

@@ -48,7 +48,7 @@ def test_combinations_are_sums_over_rows(library, name):
 def test_sweeps_and_leaf_matrix_agree(prepared):
     explainer = axil.Explainer(lgb.LGBMRegressor(**QUIET, reg_alpha=0.5).fit(X, Y), X, Y)
     if prepared:
-        explainer.prepare()
+        explainer.precompute()
     assert_sums(explainer.aggregate(NEW, mixture(len(NEW))), explainer(NEW), mixture(len(NEW)))
 
 

@@ -103,7 +103,7 @@ QUESTIONS = {
     "operator": lambda e: e.operator,
     "derivatives": lambda e: e.derivatives(NEW, *([] if e.outputs is None else [e.outputs[0]])),
     "weight_derivatives": lambda e: e.weight_derivatives(NEW),
-    "prepare": lambda e: e.prepare(),
+    "precompute": lambda e: e.precompute(),
     "report": lambda e: e.report(NEW, "nowhere/at/all"),
     "save": lambda e: e.save("nowhere/at/all.npz"),
 }

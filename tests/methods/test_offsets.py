@@ -73,7 +73,7 @@ def test_a_margin_takes_the_place_of_the_base(name: str, prepared: bool) -> None
     m = margins(y)
     expected = model.get_booster().predict(xgboost.DMatrix(ASKED, base_margin=m))
     if prepared:
-        explainer.prepare()
+        explainer.precompute()
     explanation = explainer(ASKED, init_score=m)
     np.testing.assert_allclose(explanation.predictions, expected, **SAME)
     np.testing.assert_allclose(explainer(ASKED).predictions, model.predict(ASKED), **SAME)

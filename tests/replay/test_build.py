@@ -176,7 +176,7 @@ def test_targets_beyond_the_librarys_range(model):
 def test_every_explanation_is_checked_again(model):
     explainer = axil.Explainer(model, X, Y)
     verified_model(explainer).adapter.predictions = lambda X: model.predict(X)[:, None] + 0.01
-    for ask in (explainer, explainer.top, explainer.prepare().top):
+    for ask in (explainer, explainer.top, explainer.precompute().top):
         with pytest.raises(ExactnessError, match="prediction of row"):
             ask(X.head(2))
 

@@ -78,7 +78,7 @@ def test_it_does_not_change():
     before = verified_model(explainer)
     with pytest.raises(FrozenInstanceError):
         before.targets = None
-    explainer.prepare()
+    explainer.precompute()
     assert before.engines[0].leaf_matrix is None
     assert verified_model(explainer).engines[0].leaf_matrix is not None
     assert verified_model(explainer).kept is before.kept

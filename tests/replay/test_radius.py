@@ -41,7 +41,7 @@ def test_weights_and_intercept_are_the_prediction(name):
     assert held.radius > 0
     assert (held.shift == 0) == (held.moved + held.clipped == 0)
     expected = case.model.predict(case.X_new)
-    for one in (explainer, explainer.prepare()):
+    for one in (explainer, explainer.precompute()):
         explanation = one(case.X_new)
         assert explanation.exact
         # Targets and residuals are float32 in LightGBM, so predictions differ by that.

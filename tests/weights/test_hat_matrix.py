@@ -80,7 +80,9 @@ def test_models(library, name):
 
 def test_results_do_not_depend_on_the_thread_count():
     case = case_of("lightgbm", "regressor")
-    one, three = (axil.Explainer(case.model, case.X, case.y, n_threads=n).prepare() for n in (1, 3))
+    one, three = (
+        axil.Explainer(case.model, case.X, case.y, n_threads=n).precompute() for n in (1, 3)
+    )
     for engine, other in zip(verified_model(one).engines, verified_model(three).engines):
         for own in (hat_matrix.leverage_in_leaf_matrix, hat_matrix.squares_in_leaf_matrix):
             np.testing.assert_array_equal(

@@ -112,7 +112,7 @@ _WITHOUT_WEIGHTS: dict[str, Refusal] = {
         REFIT,
     ),
     **_each(("reach", "matrix"), NO_WEIGHTS, DERIVED),
-    "prepare": (
+    "precompute": (
         "the leaf matrix is made of exact weights, which this model does not have",
         "Leave the call out.",
     ),
