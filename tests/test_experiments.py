@@ -284,12 +284,12 @@ def test_linear_leaves_have_weights(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_leave_one_out_errors_by_trees_are_compared_with_cross_validation(monkeypatch, capsys):
     monkeypatch.syspath_prepend(str(EXPERIMENTS))
-    import loo_curve
+    import leave_one_out_curve
 
-    monkeypatch.setattr(loo_curve, "TREES", 30)
-    monkeypatch.setitem(loo_curve.SETTINGS, "n_estimators", 30)
-    monkeypatch.setattr(sys, "argv", ["loo_curve.py", "--quick"])
-    loo_curve.main()
+    monkeypatch.setattr(leave_one_out_curve, "TREES", 30)
+    monkeypatch.setitem(leave_one_out_curve.SETTINGS, "n_estimators", 30)
+    monkeypatch.setattr(sys, "argv", ["leave_one_out_curve.py", "--quick"])
+    leave_one_out_curve.main()
     printed = capsys.readouterr().out.splitlines()
     head, *lines = (
         [cell.strip() for cell in line.strip("|").split("|")] for line in [printed[2], *printed[4:]]

@@ -109,7 +109,7 @@ QUESTIONS = {
     "removal(groups=)": lambda e, place, y, path: e.removal(X_NEW, groups=labels(place, GROUPS)),
     "pushes": lambda e, place, y, path: e.pushes(X_NEW),
     "leave_one_out": lambda e, place, y, path: e.leave_one_out(),
-    "loo_curve": lambda e, place, y, path: e.loo_curve(),
+    "leave_one_out_curve": lambda e, place, y, path: e.leave_one_out_curve(),
     "audit": lambda e, place, y, path: e.audit(),
     "blame": lambda e, place, y, path: e.blame(X_NEW, y),
     "shapley": lambda e, place, y, path: e.shapley(X_NEW, y),
@@ -146,7 +146,7 @@ WEIGHTED = {
     "reach",
     "removal(greedy=True)",
     "leave_one_out",
-    "loo_curve",
+    "leave_one_out_curve",
     "shapley",
     "budget",
     "leverage",
@@ -164,7 +164,7 @@ PARTS = {
     "what_if",
     "reach",
     "removal(greedy=True)",
-    "loo_curve",
+    "leave_one_out_curve",
     "audit",
     "blame",
     "shapley",
@@ -187,9 +187,10 @@ ACCOUNT = {name for name in QUESTIONS if name.startswith("removal")} | {
 }
 REFUSED = {
     ("boosting", "memory"): LINEAR,
-    ("forest", "memory"): LINEAR | {"similar(tree_weights=)", "loo_curve", "calibrate", "report"},
+    ("forest", "memory"): LINEAR
+    | {"similar(tree_weights=)", "leave_one_out_curve", "calibrate", "report"},
     ("ridge", "memory"): LINEAR
-    | {"similar(tree_weights=)", "removal(by='pushes')", "pushes", "loo_curve", "save"},
+    | {"similar(tree_weights=)", "removal(by='pushes')", "pushes", "leave_one_out_curve", "save"},
     ("two classes", "memory"): WEIGHTED,
     ("three classes", "memory"): WEIGHTED,
     ("counts", "memory"): WEIGHTED,

@@ -440,10 +440,10 @@ def test_deletions_are_in_prices_and_their_errors_on_the_scale_of_the_fit(homes)
     np.testing.assert_allclose(left_out["residual"], left_out["target"] - left_out["prediction"])
     pd.testing.assert_frame_equal(by_hand.leave_one_out(), left_out, rtol=1e-9)
     model, logs_explainer = logs_of(homes)
-    curve, plain = logs_explainer.loo_curve(), axil.Explainer(model, X, np.log(prices))
+    curve, plain = logs_explainer.leave_one_out_curve(), axil.Explainer(model, X, np.log(prices))
     assert list(curve.columns) == ["trees", "error (log)", "training_error (log)"]
-    np.testing.assert_array_equal(curve["error (log)"], plain.loo_curve()["error"])
-    assert "mean squared error (log)" in axil.plots.loo_curve(curve).get_ylabel()
+    np.testing.assert_array_equal(curve["error (log)"], plain.leave_one_out_curve()["error"])
+    assert "mean squared error (log)" in axil.plots.leave_one_out_curve(curve).get_ylabel()
 
 
 def test_shapley_values_are_of_errors_on_the_scale_of_the_fit(homes):

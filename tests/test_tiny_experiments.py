@@ -67,7 +67,7 @@ RUNS = {
     "label_noise": TinyRun(("--quick",), {"CleanLearning": None, "REPETITIONS": 1}, slow=True),
     "label_noise_classes": TinyRun(("--quick",), slow=True),
     "linear_leaves": TinyRun(("--only", "diabetes", "--data", DATA), results=("linear_leaves",)),
-    "loo_curve": TinyRun(
+    "leave_one_out_curve": TinyRun(
         ("--quick",), {"TREES": 10, "FOLDS": 3, "SETTINGS": FEW_TREES | {"n_estimators": 10}}
     ),
     "ordinary_classifiers": TinyRun(

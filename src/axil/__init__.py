@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from axil.forecasts.forecast import forecast
     from axil.methods.intervals.predictive import Predictive
     from axil.replay.checks import Verification
+    from axil.retraining import Stability, stability
     from axil.shared_leaves import novelty, similarity
-    from axil.stability import Stability, refits
     from axil.support import Support, supports
 
 __version__ = "0.1.0"
@@ -49,8 +49,8 @@ __all__ = [
     "forecast",
     "load",
     "novelty",
-    "refits",
     "similarity",
+    "stability",
     "supports",
 ]
 
@@ -60,14 +60,14 @@ _LAZY_NAMES = {
     "Explainer": "explainer",
     "Explanation": "explanation",
     "Predictive": "methods.intervals.predictive",
-    "Stability": "stability",
+    "Stability": "retraining",
     "Support": "support",
     "Verification": "replay.checks",
     "compare": "comparison",
     "forecast": "forecasts.forecast",
     "load": "explainer",
     "novelty": "shared_leaves",
-    "refits": "stability",
+    "stability": "retraining",
     "similarity": "shared_leaves",
     "supports": "support",
 }  # public names out of submodules, likewise

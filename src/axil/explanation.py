@@ -171,7 +171,8 @@ class Explanation(Arrays):
         sigma : float or array of shape (K,), optional
             The noise of the targets, for standard errors.
         **options : keyword arguments
-            ``k``, ``columns``, ``map``, ``y``, ``title``, ``unit``, ``target`` and ``refits``, as in `Explainer.to_html`.
+            ``k``, ``columns``, ``map``, ``y``, ``title``, ``unit``, ``target`` and ``stability``,
+            as in `Explainer.to_html`.
         """
         place = page.as_target(path)
         shape = len(self.targets), 1 if self.outputs is None else len(self.outputs)

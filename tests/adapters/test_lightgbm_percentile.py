@@ -157,7 +157,7 @@ def test_deletions_of_single_rows_are_fits_without_them(settings: dict[str, Any]
     with pytest.raises(axil.UnsupportedQuestionError, match="jumps from row to row"):
         explainer.removal(case.X_new, method="first-order")
     with pytest.raises(axil.UnsupportedQuestionError, match="percentiles, the first of which"):
-        explainer.loo_curve()
+        explainer.leave_one_out_curve()
     chosen = explainer.removal(case.X_new[:1], k=2, greedy=True)
     best = np.abs(effects[0]).argmax()
     assert chosen["row"][0] == best

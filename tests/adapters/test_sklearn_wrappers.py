@@ -349,8 +349,8 @@ def test_leaving_rows_out_of_sums():
         np.testing.assert_allclose(left_out["prediction"][row], after, rtol=0, atol=1e-9 * SIZE)
     with pytest.raises(axil.UnsupportedQuestionError, match=r"leave_one_out.*copies of rows"):
         explain(CASES["bagging pipelines"]()).leave_one_out()
-    with pytest.raises(axil.UnsupportedQuestionError, match="loo_curve"):
-        explain(CASES["voting"]()).loo_curve()
+    with pytest.raises(axil.UnsupportedQuestionError, match="leave_one_out_curve"):
+        explain(CASES["voting"]()).leave_one_out_curve()
 
 
 def test_pushes_and_greedy_sets_of_sums_of_trees():

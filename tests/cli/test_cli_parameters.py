@@ -1,4 +1,4 @@
-"""Options that parameters of several questions share: settings of pages, sums, classes, groups, refits and files of weights."""
+"""Options of several commands: pages, sums, classes, groups, stability and files of weights."""
 
 import io
 import json
@@ -160,10 +160,10 @@ def test_weights_of_refits(run):
 
 def test_refits(run, fails):
     joblib.dump(lightgbm_model().fit(X, Y), "estimator.joblib")
-    words = f"refits estimator.joblib --trust {PLAIN} --query query.csv --n 3 --random-state 5"
+    words = f"stability estimator.joblib --trust {PLAIN} --query query.csv --n 3 --random-state 5"
     code, out, err = run(f"{words} --format csv --coverage 0.5")
     assert code == 0, err
-    expected = axil.refits(lightgbm_model(), X, Y, ASKED, 3, random_state=5)
+    expected = axil.stability(lightgbm_model(), X, Y, ASKED, 3, random_state=5)
     pd.testing.assert_frame_equal(
         pd.read_csv(io.StringIO(out)),
         expected.table(0.5),
@@ -177,10 +177,12 @@ def test_refits(run, fails):
         "not the settings",
         ".skops or .joblib",
     )
-    page = f"explain estimator.joblib --trust {PLAIN} --query query.csv --out page.html --refits 3"
+    page = (
+        f"explain estimator.joblib --trust {PLAIN} --query query.csv --out page.html --stability 3"
+    )
     assert run(page)[0] == 0
     code, _, err = run(
-        f"report estimator.joblib --trust {PLAIN} --query query.csv --out retrained --refits 3"
+        f"report estimator.joblib --trust {PLAIN} --query query.csv --out retrained --stability 3"
     )
     assert code == 0, err
 

@@ -46,7 +46,7 @@ ASKED = {
         VALIDATION[FEATURES], VALIDATION["y"], "others", TRAIN["city"].to_numpy()
     ),
     "leave-one-out --top 150": lambda e: e.leave_one_out(),
-    "loo-curve": lambda e: e.loo_curve(),
+    "leave-one-out-curve": lambda e: e.leave_one_out_curve(),
     "budget --query query.csv --line 150 --ranges 20 --groups city": lambda e: e.budget(
         QUERY[FEATURES], 150.0, 20.0, TRAIN["city"].to_numpy()
     ),

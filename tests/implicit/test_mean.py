@@ -137,7 +137,7 @@ def test_supports_agrees_and_every_question_is_answered_or_refused(
     rows |= {
         "precompute": (),
         "matrix": (),
-        "loo_curve": (),
+        "leave_one_out_curve": (),
         "calibrate": (X_NEW, y[:5]),
         "standard_error": (X_NEW,),
     }

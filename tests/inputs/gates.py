@@ -171,7 +171,16 @@ KINDS = {
     "to_html.sigma": "page sizes",
     **dict.fromkeys(("title", "unit", "to_html.target"), "words"),
     **dict.fromkeys(
-        ("interval", "refits", "coefficients", "aggregate.by", "drop", "add", "asof", "suspects"),
+        (
+            "interval",
+            "stability",
+            "coefficients",
+            "aggregate.by",
+            "drop",
+            "add",
+            "asof",
+            "suspects",
+        ),
         "object",
     ),
     **dict.fromkeys(("refit.targets", "refit.sample_weight", "others"), "object"),
@@ -267,7 +276,7 @@ def drawings():
             "curves": frames["removal"],
             "values": frames["leverage"],
             "groups": None,
-            "frame": e.loo_curve(),
+            "frame": e.leave_one_out_curve(),
         }
         needed["dates"] = np.arange(N)
         if name in ("fan", "coverage", "calibration"):

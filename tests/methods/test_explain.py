@@ -90,7 +90,7 @@ QUESTIONS = {
     "removal": lambda e: e.removal(NEW, k=2),
     "pushes": lambda e: e.pushes(NEW),
     "leave_one_out": lambda e: e.leave_one_out(),
-    "loo_curve": lambda e: e.loo_curve(),
+    "leave_one_out_curve": lambda e: e.leave_one_out_curve(),
     "audit": lambda e: e.audit(),
     "blame": lambda e: e.blame(NEW, np.arange(len(NEW)) % 2),
     "shapley": lambda e: e.shapley(NEW, np.arange(len(NEW)) % 2),

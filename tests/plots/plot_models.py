@@ -161,7 +161,7 @@ DRAWN = {
     "blame": lambda ax: plots.blame(blame_frame(), 8, by="gradient", ax=ax),
     "removal": lambda ax: plots.removal(removal_curves(), ax=ax),
     "leverage": lambda ax: plots.leverage(explainer().leverage(), ax=ax),
-    "loo_curve": lambda ax: plots.loo_curve(error_curve(), ax=ax),
+    "leave_one_out_curve": lambda ax: plots.leave_one_out_curve(error_curve(), ax=ax),
     "timeline": lambda ax: plots.timeline(explanation(), quarters(), query=2, ax=ax),
     "fan": lambda ax: plots.fan(
         {"90 %": intervals(), "50 %": intervals(0.4)}, true_targets(), ax=ax

@@ -108,8 +108,8 @@ def test_concentration_counts_as_the_table_does():
 
 
 def test_errors_by_trees_are_those_of_the_frame():
-    frame = boosted().loo_curve()
-    ax = plots.loo_curve(frame)
+    frame = boosted().leave_one_out_curve()
+    ax = plots.leave_one_out_curve(frame)
     assert [text.get_text() for text in ax.get_legend().get_texts()] == [
         "without the row",
         "with all rows",
@@ -117,9 +117,9 @@ def test_errors_by_trees_are_those_of_the_frame():
     for line, column in zip(ax.lines, ("error", "training_error")):
         np.testing.assert_array_equal(line.get_ydata(), frame[column])
     several = frame.assign(output="a")
-    assert plots.loo_curve(several, output="a").get_title("left").startswith("Output a")
+    assert plots.leave_one_out_curve(several, output="a").get_title("left").startswith("Output a")
     with pytest.raises(InputError, match="output is 'b'; expected one of"):
-        plots.loo_curve(several, output="b")
+        plots.leave_one_out_curve(several, output="b")
 
 
 def test_removal_draws_what_without_gives():

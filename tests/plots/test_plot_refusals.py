@@ -92,7 +92,10 @@ BAD = {
     "group by": (lambda: plots.group(explanation(), years(), by="size"), "by is 'size'"),
     "group array": (lambda: plots.group(np.ones(3)), "The table is a ndarray"),
     "blame by": (lambda: plots.blame(blame_frame(), by="size"), "by is 'size'"),
-    "no errors by trees": (lambda: plots.loo_curve([1.0, 2.0]), "explainer.loo_curve"),
+    "no errors by trees": (
+        lambda: plots.leave_one_out_curve([1.0, 2.0]),
+        "explainer.leave_one_out_curve",
+    ),
     "no audit": (lambda: plots.audit([1.0, 2.0]), "explainer.audit"),
     "another frame than an audit": (lambda: plots.audit(blame_frame()), "explainer.audit"),
     "an empty audit": (lambda: plots.audit(suspects().head(0)), "at least one row"),

@@ -666,9 +666,9 @@ def test_cells_and_amounts():
 
 def test_pages_say_how_far_retraining_moves_an_estimate(tmp_path):
     model = LGBMRegressor(**QUICK)
-    found = axil.refits(model, X, Y, NEW, 4)
+    found = axil.stability(model, X, Y, NEW, 4)
     explainer = axil.Explainer(model.fit(X, Y), X, Y)
-    explainer.report(NEW, tmp_path / "report", refits=found, unit="$")
+    explainer.report(NEW, tmp_path / "report", stability=found, unit="$")
     pages = sorted((tmp_path / "report").rglob("h15*.html"))
     share = found.std[0] / model.predict(NEW)[0]
     text = next(page for page in pages if page.stem == "h150").read_text(encoding="utf-8")
@@ -677,5 +677,7 @@ def test_pages_say_how_far_retraining_moves_an_estimate(tmp_path):
         text,
     )
     assert f"{100 * share:.1f}" in text or f"{100 * share:.0f}" in text
-    with pytest.raises(InputError, match="refits has 12 predictions; expected those of the 3 rows"):
-        explainer.report(NEW.head(3), tmp_path / "other", refits=found)
+    with pytest.raises(
+        InputError, match="stability has 12 predictions; expected those of the 3 rows"
+    ):
+        explainer.report(NEW.head(3), tmp_path / "other", stability=found)

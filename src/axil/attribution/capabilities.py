@@ -117,7 +117,7 @@ _WITHOUT_WEIGHTS: dict[str, Refusal] = {
         "Leave the call out.",
     ),
     **_each(
-        ("leave_one_out", "loo_curve", "removal(greedy=True)"),
+        ("leave_one_out", "leave_one_out_curve", "removal(greedy=True)"),
         NO_WEIGHTS,
         "Ask explainer.removal(X, k=10), or explainer.without(X, rows) for a set of rows.",
     ),
@@ -137,7 +137,7 @@ _DERIVATIVE: dict[str, Refusal] = {
     "refit": ("it has no splits to keep", "Fit its model to the new rows."),
     "what_if": ("other targets move the optimum, and only its derivatives are at hand", DERIVED),
     **_each(
-        ("removal", "without", "leave_one_out", "loo_curve", "removal(greedy=True)"),
+        ("removal", "without", "leave_one_out", "leave_one_out_curve", "removal(greedy=True)"),
         "a fit without some rows has another optimum, and only derivatives of this one are at hand",
         "Minus a row's weight times explainer.weight_derivatives(X) is the first-order effect of leaving it out.",
     ),
@@ -182,7 +182,7 @@ _PARTITIONS: dict[str, Refusal] = {
         "labels are ranked over all training rows in memory",
         "Sort explainer.leave_one_out() by its residuals, or use training rows in memory.",
     ),
-    "loo_curve": (
+    "leave_one_out_curve": (
         "errors after every number of trees are not summed over partitions",
         "explainer.leave_one_out() has the errors after all trees; for the curve use training rows in memory.",
     ),
@@ -205,7 +205,7 @@ _BY_KIND = {Kind.EXACT: _EXACT, Kind.ADDITIVE: _WITHOUT_WEIGHTS, Kind.DERIVATIVE
 _BY_LOCATION = {Location.MEMORY: dict[str, Refusal](), Location.PARTITIONS: _PARTITIONS}
 _BY_BOTH = {
     (Kind.ADDITIVE, Location.PARTITIONS): {
-        **_each(("leave_one_out", "loo_curve"), NO_WEIGHTS, REFIT),
+        **_each(("leave_one_out", "leave_one_out_curve"), NO_WEIGHTS, REFIT),
         **_each(
             ("removal", "removal(greedy=True)", "without", "what_if", "reach", "matrix", "audit"),
             ELSEWHERE,
@@ -225,7 +225,7 @@ MISSING_TARGETS = _each(
             "budget",
             "calibrate",
             "calibrate without X_cal and y_cal",
-            "loo_curve",
+            "leave_one_out_curve",
             "refit",
             "report",
         ),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from axil import adapters, comparison, stability
+from axil import adapters, comparison, retraining
 from axil.adapters import files
 from axil.cli import printed
 from axil.cli.options import refuse
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 TOP = 10  # training rows per prediction
 ROWS = 20  # of a table about training rows
 COVERAGE = 0.9
-FILE_PARAMETERS = ("estimator", "y", "X_new", "sample_weight")  # of `refits`, which files have
+FILE_PARAMETERS = ("estimator", "y", "X_new", "sample_weight")  # of `stability`, which files have
 
 SUPPORT_TEXTS = {
     "exact": "exact weights",
@@ -292,12 +292,12 @@ def write(request: Request) -> None:
     request.output.say([subject.verification, f"{n_predictions} by {n_train} are in {path}"])
 
 
-def refits(request: Request) -> None:
+def stability(request: Request) -> None:
     """Print how far predictions move when the model is fitted again, splits and all."""
     output = request.output
-    refitted = request.refits(**request.parameters(stability.refits, FILE_PARAMETERS))
+    refitted = request.stability(**request.parameters(retraining.stability, FILE_PARAMETERS))
     title = repr(refitted).removeprefix("<axil.Stability: ").removesuffix(">")
-    table = refitted.table(**request.parameters(stability.Stability.table))
+    table = refitted.table(**request.parameters(retraining.Stability.table))
     output.give([table], AnswerText(request.subject.verification, title))
 
 

@@ -28,8 +28,8 @@ from axil.comparison import Comparison
 from axil.explainer import Explainer
 from axil.kernels.choose import DEVICES
 from axil.methods.intervals.predictive import Predictive
+from axil.retraining import Stability
 from axil.scale import INVERSES
-from axil.stability import Stability
 
 Option = tuple[str, dict[str, Any]]  #: its name, with dashes in front, and arguments of argparse
 
@@ -322,7 +322,9 @@ COMMANDS = (
     _question(
         "leave-one-out", "predictions of the training rows without each of them", has_top=True
     ),
-    _question("loo-curve", "the error without each training row itself, by the number of trees"),
+    _question(
+        "leave-one-out-curve", "the error without each training row itself, by the number of trees"
+    ),
     _question("leverage", "the weight of each training row in its own prediction", has_top=True),
     _question("degrees-of-freedom", "how many free parameters the fit is worth"),
     Command(
@@ -369,11 +371,11 @@ COMMANDS = (
         ),
     ),
     Command(
-        "refits",
+        "stability",
         "how far retraining moves these predictions",
-        answers.refits,
+        answers.stability,
         query="the rows to predict",
-        parameters=((axil.refits, answers.FILE_PARAMETERS), (Stability.table, ())),
+        parameters=((axil.stability, answers.FILE_PARAMETERS), (Stability.table, ())),
     ),
     Command(
         "write",

@@ -62,7 +62,7 @@ targets that changed, rows that were added, removed or kept, and new splits. Row
     "write": """\
 Writes the weights of all training rows in the prediction of each row of the query file, batch by batch; of a model that has
 pushes, these. A Parquet file has a line per prediction, a zarr folder an array.""",
-    "refits": """\
+    "stability": """\
 Fits the model again in earnest, splits and all, and prints how far the predictions of the query file scatter. A change that
 without or what-if finds and that is smaller than this scatter will not show in a retrained model. MODEL must hold the
 estimator with its settings: a .skops file, or a pickle with --trust.""",

@@ -92,7 +92,7 @@ SETTINGS: dict[str, ArgparseSettings] = {
     "names": {"metavar": "A=TEXT,...", "help": "what columns are called on the pages"},
     "map": {"metavar": "LAT,LON[,miles]"},
     "y": {"action": "store_true", "help": "the query file has targets too: show them"},
-    "refits": {
+    "stability": {
         "type": int,
         "metavar": "N",
         "help": "fit N times in earnest, and say how far that moves predictions",
@@ -110,7 +110,7 @@ CONVERTERS: dict[str, Callable[[Any, Request], object]] = {
     "map": lambda text, _: comma_separated(text),
     "search": lambda text, _: comma_separated(text),
     "y": lambda _, request: request.rows.target,
-    "refits": lambda n, request: request.refits(n=n),
+    "stability": lambda n, request: request.stability(n=n),
 }
 
 

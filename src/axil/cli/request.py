@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from axil import adapters, stability
+from axil import adapters, retraining
 from axil.adapters import files
 from axil.arrays import FloatArray
 from axil.cli.data import FileRows, Note, Roles, class_names, read_rows_like, read_training_rows
@@ -190,20 +190,20 @@ class Request:
                 rows_by_name[name] = rows
         return rows_by_name
 
-    def refits(self, **settings: Any) -> stability.Stability:
+    def stability(self, **settings: Any) -> retraining.Stability:
         """Refit the model in the file, which must hold its settings."""
         subject = self.subject
         training = subject.training
         if not files.has_settings(subject.path):
             raise InputError(
                 f"{subject.path} has the trees of a model, and not the settings that a new fit "
-                "would need. For refits give the estimator itself, as a .skops or .joblib file."
+                "would need. For stability give the estimator itself, as a .skops or .joblib file."
             )
         if training.offset is not None:
             raise InputError(
-                "Refits take no offsets. Leave refits out, or fit the model without --offset."
+                "Refits take no offsets. Leave stability out, or fit the model without --offset."
             )
-        return stability.refits(
+        return retraining.stability(
             subject.explainer.model,
             training.features,
             training.target,

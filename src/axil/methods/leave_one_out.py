@@ -69,7 +69,7 @@ class LeaveOneOut(Question):
         note = model.note(note_on(columns["alone"], model.deletion_note()))
         return tables.note(tables.make(columns, model.backend), note)
 
-    def loo_curve(self) -> Any:
+    def leave_one_out_curve(self) -> Any:
         """The mean squared leave-one-out error after every number of trees, from 0 (the base alone) to all of them.
 
         A frame with the columns trees, error, training_error, and output if there are several. ``error`` is that of
@@ -87,16 +87,16 @@ class LeaveOneOut(Question):
         >>> from axil import Explainer
         >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
         >>> explainer = Explainer(LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y), X, y)
-        >>> curve = explainer.loo_curve()
+        >>> curve = explainer.leave_one_out_curve()
         >>> len(curve), bool((curve["error"] > curve["training_error"]).all())
         (21, True)
         """
         model = self._model
-        model.capabilities.require("loo_curve")
+        model.capabilities.require("leave_one_out_curve")
         known = _curves(model)
         if known is None:
             raise UnsupportedQuestionError(
-                "loo_curve",
+                "leave_one_out_curve",
                 "the trees of this model are not fitted one after the other to what those before leave over (a forest, DART, "
                 "model shrinkage, no trees at all, or percentiles, the first of which is the start), so its first trees are no "
                 "model by themselves",
@@ -104,7 +104,7 @@ class LeaveOneOut(Question):
             )
         if not any(curve.rows for curve in known):
             raise UnsupportedQuestionError(
-                "loo_curve",
+                "leave_one_out_curve",
                 "every training row is alone in one of its leaves, so none has a prediction without itself",
                 "Fit with larger leaves.",
             )

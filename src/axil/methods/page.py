@@ -35,7 +35,7 @@ class Pages(Question, page.Shown):
         unit: str | None = None,
         target: str | None = None,
         interval: Predictive | None = None,
-        refits: Any = None,
+        stability: Any = None,
     ) -> str | None:
         """One self-contained page to choose a prediction on and see the k rows that made most of it; its text without a path.
 
@@ -77,8 +77,8 @@ class Pages(Question, page.Shown):
         interval : Predictive, optional
             What `calibrate` of this explainer returned: the page then shows 90 % prediction intervals; for another coverage see
             `Predictive.to_html`.
-        refits : Stability, optional
-            What `axil.refits` returned for the rows of X: the page then says how far retraining
+        stability : Stability, optional
+            What `axil.stability` returned for the rows of X: the page then says how far retraining
             alone moves each prediction.
 
         Examples
@@ -102,7 +102,7 @@ class Pages(Question, page.Shown):
             "unit": unit,
             "target": target,
         }
-        options["refits"] = refits
+        options["stability"] = stability
         if interval is not None:
             if not is_of(interval, self._model):
                 raise InputError(

@@ -81,7 +81,8 @@ def warn_of_splits(share: float) -> None:
     if share > MOST_SHARE:
         warn(
             f"The rows deleted hold {100 * share:.0f} % of the weight of the fit. The answer keeps the splits that they helped "
-            "to choose; a retrained model would have others and may predict something else. axil.refits shows how far retraining "
+            "to choose; a retrained model would have others and may predict something else. "
+            "axil.stability shows how far retraining "
             "moves predictions.",
             SplitsWarning,
         )

@@ -12,7 +12,7 @@ prediction are called derivatives.
 """
 
 from axil.plots.bar_plots import blame, group, weights
-from axil.plots.curve_plots import concentration, leverage, loo_curve, removal
+from axil.plots.curve_plots import concentration, leave_one_out_curve, leverage, removal
 from axil.plots.heat_map import matrix
 from axil.plots.interval_plots import calibration, coverage, fan
 from axil.plots.overall_plots import overall
@@ -28,8 +28,8 @@ __all__ = [
     "coverage",
     "fan",
     "group",
+    "leave_one_out_curve",
     "leverage",
-    "loo_curve",
     "matrix",
     "overall",
     "removal",

@@ -192,16 +192,16 @@ def _changes_without(
     return np.array(changes), head
 
 
-def loo_curve(frame: Any, *, output: Any = None, ax: Axes | None = None) -> Axes:
+def leave_one_out_curve(frame: Any, *, output: Any = None, ax: Axes | None = None) -> Axes:
     """Plot the leave-one-out error and the training error after every number of trees.
 
-    ``frame`` is what ``explainer.loo_curve()`` returns. The plot does not mark the lowest error,
-    which is no rule for when to stop.
+    ``frame`` is what ``explainer.leave_one_out_curve()`` returns. The plot does not mark the lowest
+    error, which is no rule for when to stop.
     """
     error, scale = labelled(frame, "error")
     training_error, _ = labelled(frame, "training_error")
     needed = ("trees", error, training_error)
-    lines, output_name = one_output(frame, output, needed, "explainer.loo_curve()")
+    lines, output_name = one_output(frame, output, needed, "explainer.leave_one_out_curve()")
     ax = canvas.new_axes(ax)
     curves = ((error, "without the row"), (training_error, "with all rows"))
     for i, (column, label) in enumerate(curves):

@@ -47,7 +47,7 @@ from axil.weights.residuals import FittedValues
 from axil.weights.rows_left import estimates_rows, mixes
 from axil.weights.smoother import Smoother
 
-DELETIONS = ("without", "removal", "leave_one_out", "loo_curve", "audit", "calibrate")
+DELETIONS = ("without", "removal", "leave_one_out", "leave_one_out_curve", "audit", "calibrate")
 ESTIMATED_COUNTS = (
     "Leaves of this model are smoothed by numbers of rows that the library estimated from bins of feature values, "
     "which the model does not keep. Without some rows they are estimated by weight, as far off as with all rows: "

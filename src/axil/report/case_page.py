@@ -108,9 +108,9 @@ def _interval(cases: Cases, i: int, words: Words) -> tuple[str, str] | None:
 
 def _retraining(cases: Cases, i: int, words: Words) -> str:
     """Return how far retraining moves the estimate, or "" where no refits are known."""
-    if cases.extras.refits is None:
+    if cases.extras.stability is None:
         return ""
-    spread = cases.extras.refits[cases.positions[i]]
+    spread = cases.extras.stability[cases.positions[i]]
     return f"{words.amount(spread, cases.values[i])}{_share_of(spread, cases.values[i])}"
 
 

@@ -30,7 +30,7 @@ class Extras:
     dates: AnyArray | None  #: (n,) the dates of the estimates
     places: Places | None  #: for maps
     suspects: BoolArray | None  #: (N,) training rows to mark
-    refits: FloatArray | None = None  #: (n,) how far real refits move the estimates
+    stability: FloatArray | None = None  #: (n,) how far real refits move the estimates
 
     @property
     def names(self) -> list[str]:

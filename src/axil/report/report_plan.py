@@ -72,7 +72,7 @@ class Plan:
             "map": places and fingerprint(places.training, places.queries, places.unit),
             "dates": _fingerprint_of(extras.dates),
             "suspects": _fingerprint_of(extras.suspects),
-            "refits": _fingerprint_of(extras.refits),
+            "stability": _fingerprint_of(extras.stability),
             "interval": interval,
             "k": self.choice.k,
             "sign": self.sign,

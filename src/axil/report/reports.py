@@ -64,7 +64,7 @@ class Reports(Question):
         map: Any = None,
         interval: Predictive | None = None,
         coverage: float | None = None,
-        refits: Any = None,
+        stability: Any = None,
         by: str | None = None,
         among: Any = None,
         distinct: Any = None,
@@ -124,9 +124,9 @@ class Reports(Question):
         coverage : float, default 0.9
             The probability that an interval is to hold its target with; only together with
             ``interval``.
-        refits : Stability, optional
-            What `axil.refits` returned for the rows of X: pages then say how far retraining alone
-            moves the estimate.
+        stability : Stability, optional
+            What `axil.stability` returned for the rows of X: pages then say how far retraining
+            alone moves the estimate.
         by : "leaves" or "weights", optional
             Which rows are listed, as in `similar`: those that are most like the query, or those
             that count most for it.
@@ -184,9 +184,9 @@ class Reports(Question):
         rules = Rules(among, distinct, within, asof, suspected.dropped)
         choice, allowed = model.choice(known, k, rules)
         extras = extras_of(known, columns, rules, map, suspected.marked, model.shape[0])
-        if refits is not None:
-            spread, _ = spread_of(refits, len(asked), 1)
-            extras = replace(extras, refits=spread[:, 0])
+        if stability is not None:
+            spread, _ = spread_of(stability, len(asked), 1)
+            extras = replace(extras, stability=spread[:, 0])
         search_columns = known.chosen([] if search is None else search, "search")
         labels = page_labels(asked.queries.rows)
         level, coverage_words = _checked_coverage(asked, interval, coverage)

@@ -104,7 +104,7 @@ class Options:
     intervals: Intervals | None = None  #: shown in place of standard errors
     places: Places | None = None  #: of all predictions and training rows, for a map
     #: (n, K) the standard deviation of real refits, and a description of the refits
-    refits: tuple[FloatArray, str] | None = None
+    stability: tuple[FloatArray, str] | None = None
 
 
 def as_options(
@@ -118,7 +118,7 @@ def as_options(
     columns: Any = None,
     map: Any = None,
     y: Any = None,
-    refits: Any = None,
+    stability: Any = None,
     **words: Any,
 ) -> Options:
     """Check the options of a page; see `Explainer.to_html`. Actual values are read with the first predictions.
@@ -141,10 +141,10 @@ def as_options(
         noise = None
     else:
         noise = as_sizes(sigma, shape[1], "sigma")
-    if refits is None:
+    if stability is None:
         spread = None
     else:
-        spread = spread_of(refits, n, shape[1])
+        spread = spread_of(stability, n, shape[1])
     return Options(
         k=as_count(k, "k"),
         groups=groups,
@@ -152,7 +152,7 @@ def as_options(
         sigma=noise,
         about=About(**lines, y=y, n=n),
         places=None if map is None else _places(map, context),
-        refits=spread,
+        stability=spread,
     )
 
 
@@ -165,24 +165,25 @@ def _places(map: Any, context: Context | None) -> Places | None:
     return site_map.as_places(map, columns_of(context.X_train, context.X, context.names()))
 
 
-def spread_of(refits: Any, n: int, n_outputs: int) -> tuple[FloatArray, str]:
-    """Check the result of `axil.refits`, and return its standard deviations, (n, K), and its description.
+def spread_of(stability: Any, n: int, n_outputs: int) -> tuple[FloatArray, str]:
+    """Return the standard deviations, (n, K), and the description of an `axil.stability` result.
 
     A model of two classes with one score has those of the second class.
     """
-    if not hasattr(refits, "std") or not hasattr(refits, "predictions"):
+    if not hasattr(stability, "std") or not hasattr(stability, "predictions"):
         raise InputError(
-            f"refits is {shown(refits)}; expected what axil.refits returned for these rows."
+            f"stability is {shown(stability)}; expected what axil.stability returned for these "
+            "rows."
         )
-    spread = refits.std.reshape(len(refits.query_index), -1)
+    spread = stability.std.reshape(len(stability.query_index), -1)
     if len(spread) != n:
         raise InputError(
-            f"refits has {len(spread)} predictions; expected those of the {n} rows of X."
+            f"stability has {len(spread)} predictions; expected those of the {n} rows of X."
         )
     if spread.shape[1] == 2 and n_outputs == 1:
         spread = spread[:, 1:]
     if spread.shape[1] != n_outputs:
         raise InputError(
-            f"refits has {spread.shape[1]} outputs; expected the {n_outputs} of this explainer."
+            f"stability has {spread.shape[1]} outputs; expected the {n_outputs} of this explainer."
         )
-    return spread, refits.described
+    return spread, stability.described

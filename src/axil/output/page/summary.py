@@ -167,10 +167,10 @@ class Summary:
     def _about_options(self, joined: dict[str, Any]) -> dict[str, Any]:
         """Return the content that the user asked for."""
         options = self.options
-        refits = None
-        if options.refits is not None:
-            spread, description = options.refits
-            refits = {"std": nested(spread), "words": description}
+        stability = None
+        if options.stability is not None:
+            spread, description = options.stability
+            stability = {"std": nested(spread), "words": description}
         intervals = None
         if options.intervals is not None:
             intervals = _intervals(options.intervals, joined["wide_rows"])
@@ -185,7 +185,7 @@ class Summary:
             "features": [self._feature_names[i] for i in self._chosen],
             "features_left_out": n_left_out,
             "about_sigma": options.about_sigma,
-            "refits": refits,
+            "stability": stability,
             "intervals": intervals,
             **options.about.words(),
             "actual": actual,

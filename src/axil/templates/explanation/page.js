@@ -170,10 +170,10 @@ function start(data) {
       const error = data.standard_errors[output][i], said = data.about_sigma === null ? "" : `; ${data.about_sigma}`;
       cards.push(card("Standard error" + ofFit, format(error, decimalsOf([error], 3)), `from noise in training targets alone; real errors are larger${said}`));
     }
-    if (data.refits !== null) {
-      const moved = data.refits.std[output][i], whole = Math.abs((means ?? shown)[output][i]), part = whole > 0 ? moved / whole : null;
+    if (data.stability !== null) {
+      const moved = data.stability.std[output][i], whole = Math.abs((means ?? shown)[output][i]), part = whole > 0 ? moved / whole : null;
       const text = classes ? `± ${probability(moved)}` : part !== null && part < 10 ? `± ${percent(part)}` : `± ${unit(price(moved))}`;
-      cards.push(card("Retraining alone moves this by", text, `${classes || part === null ? "" : `± ${unit(price(moved))}, `}the standard deviation of ${data.refits.words}`, "wide"));
+      cards.push(card("Retraining alone moves this by", text, `${classes || part === null ? "" : `± ${unit(price(moved))}, `}the standard deviation of ${data.stability.words}`, "wide"));
     }
     const needed = data.shares.map((_, s) => own(data.needed)[i * data.shares.length + s]);
     cards.push(

@@ -1,4 +1,4 @@
-"""Stability: how far predictions move when a model is fitted again in earnest, splits and all."""
+"""Retraining: how far predictions move when a model is fitted again, with new splits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_SEED = 2**31 - 1
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Stability:
-    """Predictions of real refits of one estimator; made by `axil.refits`."""
+    """Predictions of real refits of one estimator; made by `axil.stability`."""
 
     predictions: FloatArray  #: (refits, n) or (refits, n, K); of classes probabilities
     query_index: NDArray[Any]  #: (n,) the labels of the rows predicted
@@ -72,7 +72,7 @@ class Stability:
         return tables.make(columns, self.backend)
 
 
-def refits(
+def stability(
     estimator: Any,
     X: Any,
     y: Any,
@@ -121,7 +121,8 @@ def refits(
     >>> from lightgbm import LGBMRegressor
     >>> from sklearn.datasets import load_diabetes
     >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
-    >>> stability = axil.refits(LGBMRegressor(n_estimators=20, verbose=-1), X[:300], y[:300], X[300:303], 5)
+    >>> model = LGBMRegressor(n_estimators=20, verbose=-1)
+    >>> stability = axil.stability(model, X[:300], y[:300], X[300:303], 5)
     >>> stability
     <axil.Stability: LGBMRegressor, 5 refits to drawn rows, 3 predictions>
     >>> list(stability.table().columns)

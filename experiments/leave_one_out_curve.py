@@ -1,9 +1,11 @@
 """Is the minimum of the leave-one-out error after every number of trees where that of ten-fold cross-validation is?
 
-    python experiments/loo_curve.py --data FOLDER     # the paper's data sets, some minutes
-    python experiments/loo_curve.py --quick           # two small ones, ten seconds
+    python experiments/leave_one_out_curve.py --data FOLDER     # the paper's data sets, some
+    minutes python experiments/leave_one_out_curve.py --quick           # two small ones, ten
+    seconds
 
-Up to 1,000 rows of each data set and a LightGBM model of 200 trees. `Explainer.loo_curve` comes from that one fit, structure held
+Up to 1,000 rows of each data set and a LightGBM model of 200 trees. `Explainer.leave_one_out_curve`
+comes from that one fit, structure held
 fixed; cross-validation refits ten times on nine tenths of the rows. "trees": where each curve is lowest, from 1 on. "costs": the
 error of cross-validation at the number of trees that leave-one-out chooses, or at all trees, over its lowest. "error": the
 leave-one-out error, over that of cross-validation, at the latter's choice. "seconds" on this machine, fit and proof included.
@@ -36,7 +38,7 @@ SETTINGS = {
 def left_out_curve(X: np.ndarray, y: np.ndarray) -> np.ndarray:
     """(TREES + 1,): from one fit."""
     explainer = axil.Explainer(lgb.LGBMRegressor(**SETTINGS).fit(X, y), X, y)
-    curve = explainer.loo_curve()
+    curve = explainer.leave_one_out_curve()
     return np.interp(
         np.arange(TREES + 1), curve["trees"], curve["error"]
     )  # LightGBM stops where it finds no more splits
@@ -100,7 +102,7 @@ def main() -> None:
         print(name, flush=True)
     print("\n".join(markdown(lines)))
     if not given.quick:
-        write_csv("loo_curve", lines, command("loo_curve", given.data))
+        write_csv("leave_one_out_curve", lines, command("leave_one_out_curve", given.data))
 
 
 if __name__ == "__main__":
