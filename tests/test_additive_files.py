@@ -69,7 +69,7 @@ def test_draws_that_were_given_are_kept(classes, tmp_path):
         for _ in range(1 if classes == 2 else classes):
             bags.append(np.asarray(mask, dtype=float))
             state.randint(np.iinfo(np.int32).max)  # the seed of a tree
-    before = axil.Explainer(model, X, labels, bags=np.stack(bags, axis=1))
+    before = axil.Explainer(model, X, labels, in_bag=np.stack(bags, axis=1))
     after = again(before, tmp_path / "drawn", model)
     assert_same(after, before)
     assert_same(axil.load(tmp_path / "drawn", model, X_train=X), before)
@@ -87,7 +87,7 @@ def test_draws_that_were_given_are_kept(classes, tmp_path):
 )
 def test_draws_of_a_damaged_file(damage, tmp_path):
     model = GradientBoostingClassifier(n_estimators=4, random_state=0).fit(X, BINARY)
-    axil.Explainer(model, X, BINARY, bags=np.ones((N, 4))).save(tmp_path / "drawn.npz")
+    axil.Explainer(model, X, BINARY, in_bag=np.ones((N, 4))).save(tmp_path / "drawn.npz")
     with np.load(tmp_path / "drawn.npz") as stored:
         arrays = dict(stored)
     rewritten(arrays, tmp_path / "drawn.npz", bags=damage(arrays["bags"]))

@@ -67,8 +67,8 @@ _LAZY_NAMES = {
     "forecast": "forecasts.forecast",
     "load": "explainer",
     "novelty": "shared_leaves",
-    "stability": "retraining",
     "similarity": "shared_leaves",
+    "stability": "retraining",
     "supports": "support",
 }  # public names out of submodules, likewise
 

@@ -102,14 +102,15 @@ class Explainer(
         Their targets, or classes, as the fit got them: prices for a model that takes logarithms
         itself (TransformedTargetRegressor, LightGBM's reg_sqrt), logarithms where you took them;
         nan for targets that CatBoost's MultiRMSEWithMissingValues went without. With X_train in a
-        Dask collection, so are y_train, sample_weight, init_score and bags, in the same partitions.
+        Dask collection, so are y_train, sample_weight, init_score and in_bag, in the same
+        partitions.
     sample_weight : array of shape (n_train,), optional
         The weights of the fit.
     init_score : array of shape (n_train,) or (n_train, K), optional
         The offsets of the fit, such as logarithms of exposures: XGBoost's base_margin, CatBoost's
         baseline.
-    bags : array of shape (n_train, n_trees), optional
-        How often each row was drawn for each tree, where the model does not say it.
+    in_bag : array of shape (n_train, n_trees), optional
+        How often each tree drew each row, for sampled fits that axil cannot draw again.
     inverse_func : callable, optional
         For targets that you transformed before the fit: the function that undoes it, such as
         ``np.exp`` for logarithms. It takes arrays, keeps the order of the targets or reverses it.
@@ -166,7 +167,7 @@ class Explainer(
         y_train: Any,
         sample_weight: Any = None,
         init_score: Any = None,
-        bags: Any = None,
+        in_bag: Any = None,
         *,
         inverse_func: Any = None,
         output: str = "raw",
@@ -207,14 +208,14 @@ class Explainer(
                     )
             refuse_gpu(device)
             limits = limits_of(1 if n_threads is None else n_threads, memory_limit)
-            given_rows = X_train, y_train, sample_weight, init_score, bags
+            given_rows = X_train, y_train, sample_weight, init_score, in_bag
             super().__init__(on_workers(model, *given_rows, client, limits, verify))
             return
         named = {
             "y_train": y_train,
             "sample_weight": sample_weight,
             "init_score": init_score,
-            "bags": bags,
+            "in_bag": in_bag,
         }
         for name, value in named.items():
             if hasattr(value, "__dask_graph__"):
@@ -233,7 +234,13 @@ class Explainer(
         }
         rows = X_train, y_train, sample_weight, init_score
         given = FitInputs(
-            model, *rows, **fit, bags=bags, index=index, limits=limits_of(**machine), verify=verify
+            model,
+            *rows,
+            **fit,
+            in_bag=in_bag,
+            index=index,
+            limits=limits_of(**machine),
+            verify=verify,
         )
         super().__init__(make_verified_model(given))
         self._made = Made.of(model, *rows[1:], fit | machine | {"verify": verify}, type(self))

@@ -151,7 +151,7 @@ def stability(
     if callable(getattr(estimator, "predict_proba", None)):
         classes = np.unique(inputs.as_array(y, "y"))
     results = []
-    for _ in track(range(n), "refits"):
+    for _ in track(range(n), "stability"):
         rows = np.arange(n_train)
         if method == "bootstrap":
             rows = rng.integers(0, n_train, n_train)

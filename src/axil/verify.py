@@ -34,7 +34,9 @@ from axil.replay.exact_model import ExactModel
 from axil.replay.verified_model import InMemory
 from axil.scale import fitted_targets
 
-_NO_BAGS = "bags are draws of rows for trees, and this model has none. Leave it out."
+_NO_BAGS = (
+    "in_bag counts how often each tree drew each row, and this model has no trees. Leave it out."
+)
 _NO_INVERSE = (
     "inverse_func is for targets that you transformed and weights make predictions of; this model's score has a "
     "link of its own. Leave it out."
@@ -106,7 +108,7 @@ def exact_model(adapter: Model, given: FitInputs) -> ExactModel:
     fitted = fitted_targets(adapter.scale, given.inverse_func, targets, given.y)
     weights = inputs.as_weights(given.sample_weight, n_rows)
     offsets = inputs.as_offsets(given.init_score, n_rows, adapter.n_outputs, "training")
-    bags = inputs.as_bags(given.bags, n_rows)
+    bags = inputs.as_bags(given.in_bag, n_rows)
     labels = inputs.row_index(given.index, X, adapter.feature_names, n_rows)
     if limits.device == "auto":
         limits = settled(limits, n_rows * _number_of_trees(adapter, X))
@@ -141,7 +143,7 @@ def _without_weights(given: FitInputs, adapter: Model | None) -> InMemory:
         return several
     require_raw_output(given)
     model = in_order_of_labels(_differentiated, given)
-    if given.bags is not None:
+    if given.in_bag is not None:
         raise InputError(_NO_BAGS)
     features = inputs.as_features(given.X, model, "X_train")
     labels = frozen(

@@ -188,7 +188,7 @@ def test_bags_that_were_recorded() -> None:
         bag, sampler = sampler.attempt(False, None)
         sampler = sampler.grown()
         bags.append(bag)
-    again = axil.Explainer(case.model, case.X, case.y, bags=np.stack(bags, axis=1).astype(float))
+    again = axil.Explainer(case.model, case.X, case.y, in_bag=np.stack(bags, axis=1).astype(float))
     np.testing.assert_array_equal(again(case.X_new).weights, drawn(case.X_new).weights)
 
 

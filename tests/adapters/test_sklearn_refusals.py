@@ -81,7 +81,7 @@ def test_draws_without_a_seed_are_refused_unless_recorded(seed: Any) -> None:
     refused = read(boosted(subsample=0.5, random_state=seed).model).refused_draws
     assert refused.setting == "random_state"
     assert "subsample=0.5" in refused.value
-    assert "bags=" in str(refused)
+    assert "in_bag=" in str(refused)
 
 
 def test_seeds_do_not_matter_where_nothing_is_drawn() -> None:

@@ -409,7 +409,7 @@ def test_such_an_explainer_is_not_saved_and_takes_no_offsets(tmp_path):
     with pytest.raises(axil.UnsupportedQuestionError, match="several models is not saved"):
         explain(case).save(tmp_path / "file.npz")
     assert not list(tmp_path.iterdir())
-    with pytest.raises(axil.InputError, match="neither init_score nor bags"):
+    with pytest.raises(axil.InputError, match="neither init_score nor in_bag"):
         axil.Explainer(case.model, case.X, case.y, init_score=case.y)
     shifted = explain(case).explain(case.X_new, init_score=np.ones(len(case.X_new)))
     np.testing.assert_allclose(

@@ -20,14 +20,14 @@ def test_recorded_draws(model):
     s = verified_model(whole).engines[0].structure
     bags = s.draws[s.cells // s.n_leaves[:, None]].T
     parts = [partitioned(values) for values in (X, Y, WEIGHTS)]
-    with pytest.raises(axil.UnsupportedModelError, match=r"LightGBM bagging.*bags="):
+    with pytest.raises(axil.UnsupportedModelError, match=r"LightGBM bagging.*in_bag="):
         axil.Explainer(bagged, *parts)
-    explainer = axil.Explainer(bagged, *parts, bags=partitioned(bags))
+    explainer = axil.Explainer(bagged, *parts, in_bag=partitioned(bags))
     np.testing.assert_allclose(
         explainer(QUERIES).weights, whole(QUERIES).weights, rtol=0, atol=1e-14
     )
     with pytest.raises(axil.ExactnessError, match="row count"):
-        axil.Explainer(bagged, *parts, bags=partitioned(bags[::-1]))
+        axil.Explainer(bagged, *parts, in_bag=partitioned(bags[::-1]))
 
 
 WRONG = {

@@ -87,7 +87,7 @@ def test_out_of_bag():
     whole = axil.Explainer(forest, FIT, Y[:250])
     s = verified_model(whole).engines[0].structure
     bags = s.draws[s.cells // s.n_leaves[:, None]].T
-    explainer = axil.Explainer(forest, *map(partitioned, (FIT, Y[:250])), bags=partitioned(bags))
+    explainer = axil.Explainer(forest, *map(partitioned, (FIT, Y[:250])), in_bag=partitioned(bags))
     same(explainer.calibrate(CAL, Y[250:380]), whole.calibrate(CAL, Y[250:380]))
 
 

@@ -166,7 +166,7 @@ KINDS = {
     "folder": "path",  # tests/report
     "query": "position",
     "which": "which",
-    "bags": "bags",
+    "in_bag": "bags",
     "sigma": "sizes",
     "to_html.sigma": "page sizes",
     **dict.fromkeys(("title", "unit", "to_html.target"), "words"),

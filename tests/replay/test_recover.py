@@ -32,7 +32,7 @@ def test_replayed_bags_can_be_recorded_and_given_back(bagged):
     bags = bags_of(explainer)
     assert set(np.unique(bags)) == {0.0, 1.0}
     assert 0.5 < bags.mean() < 0.7
-    again = axil.Explainer(bagged, X, Y, bags=bags)
+    again = axil.Explainer(bagged, X, Y, in_bag=bags)
     np.testing.assert_array_equal(again(X[:5]).weights, explainer(X[:5]).weights)
 
 
@@ -40,17 +40,17 @@ def test_a_bag_that_is_wrong_is_never_used(bagged):
     bags = bags_of(axil.Explainer(bagged, X, Y))
     bags[:, 7] = bags[::-1, 7]
     with pytest.raises(ExactnessError, match="could not be replayed") as caught:
-        axil.Explainer(bagged, X, Y, bags=bags)
+        axil.Explainer(bagged, X, Y, in_bag=bags)
     assert caught.value.tree == 7
-    with pytest.raises(ExactnessError, match=r"could not be replayed .* pass them as bags="):
-        axil.Explainer(bagged, X, Y, bags=np.ones_like(bags))
+    with pytest.raises(ExactnessError, match=r"could not be replayed .* pass them as in_bag="):
+        axil.Explainer(bagged, X, Y, in_bag=np.ones_like(bags))
 
 
 def test_a_replay_that_misses_names_the_sampler_and_the_tree(bagged):
     order = np.random.default_rng(0).permutation(
         len(Y)
     )  # the same rows, but LightGBM draws them by their position
-    with pytest.raises(ExactnessError, match=r"LightGBM bagging.*pass them as bags=") as caught:
+    with pytest.raises(ExactnessError, match=r"LightGBM bagging.*pass them as in_bag=") as caught:
         axil.Explainer(bagged, X[order], Y[order])
     assert caught.value.tree == 0
 
@@ -64,22 +64,22 @@ def test_a_sampler_that_cannot_be_replayed_takes_recorded_bags():
         axil.Explainer(model, X, Y)
     seeded = GradientBoostingRegressor(n_estimators=6, subsample=0.5, random_state=5).fit(X, Y)
     bags = bags_of(axil.Explainer(seeded, X, Y))
-    explained = axil.Explainer(model, X, Y, bags=bags)
+    explained = axil.Explainer(model, X, Y, in_bag=bags)
     np.testing.assert_allclose(explained(X[:9]).predictions, model.predict(X[:9]), atol=1e-9)
 
 
 @pytest.mark.parametrize(
     ("bags", "message"),
     [
-        (np.ones((499, 12)), r"bags has shape \(499, 12\)"),
-        (np.ones((500, 11)), "bags has 11 columns; expected one for each of the 12 trees"),
+        (np.ones((499, 12)), r"in_bag has shape \(499, 12\)"),
+        (np.ones((500, 11)), "in_bag has 11 columns; expected one for each of the 12 trees"),
         (-np.ones((500, 12)), "negative"),
         ("often", "not numeric|shape"),
     ],
 )
 def test_bad_bags(bagged, bags, message):
     with pytest.raises(InputError, match=message):
-        axil.Explainer(bagged, X, Y, bags=bags)
+        axil.Explainer(bagged, X, Y, in_bag=bags)
 
 
 def test_out_of_bag_rows_have_no_weight_in_their_tree():
@@ -152,16 +152,16 @@ def test_held_out_rows_have_weight_zero():
     assert (~weights.any(axis=0)).sum() == 50
 
 
-@pytest.mark.parametrize("extra", [{"init_score": Y}, {"bags": np.ones((500, 1))}])
+@pytest.mark.parametrize("extra", [{"init_score": Y}, {"in_bag": np.ones((500, 1))}])
 def test_a_smoother_takes_neither_offsets_nor_bags(extra):
     from sklearn.linear_model import Ridge
 
-    with pytest.raises(InputError, match="neither init_score nor bags"):
+    with pytest.raises(InputError, match="neither init_score nor in_bag"):
         axil.Explainer(Ridge().fit(X, Y), X, Y, **extra)
 
 
 def test_rows_all_drawn_twice_weigh_as_rows_drawn_once():
     model = lgb.train(QUIET, lgb.Dataset(X, Y), 4)
     once = axil.Explainer(model, X, Y)(X[:5]).weights
-    twice = axil.Explainer(model, X, Y, bags=np.full((500, 4), 2.0), verify=False)(X[:5]).weights
+    twice = axil.Explainer(model, X, Y, in_bag=np.full((500, 4), 2.0), verify=False)(X[:5]).weights
     np.testing.assert_allclose(twice, once, rtol=0, atol=1e-14)

@@ -27,13 +27,13 @@ def compact(bags: FloatArray) -> NDArray[Any]:
 class RecordedBags:
     """The columns of a table (N, T) of draw counts or multiplicities."""
 
-    name = "bags="
+    name = "in_bag="
     needs_gradients = False
 
     def __init__(self, bags: FloatArray, n_trees: int):
         if bags.shape[1] != n_trees:
             raise InputError(
-                f"bags has {bags.shape[1]} columns; expected one for each of the {n_trees} trees."
+                f"in_bag has {bags.shape[1]} columns; expected one for each of the {n_trees} trees."
             )
         self.bags = bags
         self.dtype = compact(bags).dtype.type  #: that holds the draws

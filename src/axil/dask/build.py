@@ -21,7 +21,7 @@ def build(
     y: Any,
     sample_weight: Any,
     init_score: Any,
-    bags: Any,
+    in_bag: Any,
     client: Any,
     limits: Limits,
     verify: bool,
@@ -40,14 +40,16 @@ def build(
             "training rows in memory."
         ) from reading.not_exact
     if adapter.kind is Kind.ADDITIVE:
-        if bags is not None:
+        if in_bag is not None:
             raise InputError(
-                "bags are draws of rows for models whose predictions are weighted sums. Leave it out."
+                "in_bag counts how often each tree drew each row, and this model is not a weighted "
+                "sum of "
+                "training targets. Leave it out."
             )
         data = Collections.of(X, y, sample_weight, init_score)
         return AdditiveBuilder(adapter, X, data, cluster, limits, verify).build()
     _refuse_transform(adapter)
-    data = Collections.of(X, y, sample_weight, init_score, bags)
+    data = Collections.of(X, y, sample_weight, init_score, in_bag)
     return ExactBuilder(adapter, X, data, cluster, limits, verify).build()
 
 

@@ -194,7 +194,8 @@ def _refuse_sampled(fitted: list[BoostedFit], recorded: bool) -> None:
             sampler.name,
             "on a cluster each machine draws from its own rows, in an order that no model records, so the draws cannot be "
             "replayed on partitions",
-            "Fit without it, use training rows in memory in the order of the fit, or pass recorded draws as bags=.",
+            "Fit without it, use training rows in memory in the order of the fit, or pass recorded "
+            "draws as in_bag=.",
         )
 
 

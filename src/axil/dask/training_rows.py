@@ -102,7 +102,7 @@ class Collections:
             "y": y,
             "sample_weight": sample_weight,
             "init_score": init_score,
-            "bags": bags,
+            "in_bag": bags,
         }
         nothing: list[Any] = [None] * len(parts)
         aligned = [

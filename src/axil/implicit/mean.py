@@ -196,7 +196,7 @@ def read(given: FitInputs, prove: Callable[[FitInputs], InMemory]) -> MeanModel 
 
 def _refuse_settings(given: FitInputs, parts: Any) -> None:
     """Raise for arguments that are of one model alone."""
-    for name in ("loss", "objective", "bags", "init_score", "inverse_func"):
+    for name in ("loss", "objective", "in_bag", "init_score", "inverse_func"):
         if getattr(given, name) is not None:
             raise InputError(f"A model of several others takes no {name}: leave it out.")
     if given.output != "raw" and parts.calibration is not None:

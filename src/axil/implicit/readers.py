@@ -33,7 +33,7 @@ class FitInputs:
     output: str = "raw"  #: of `OUTPUTS`: scores, or what a link makes of them
     loss: Any = None  #: that a torch module was trained with
     objective: Any = None  #: the user's own, of boosted trees
-    bags: Any = None  #: how often rows were drawn for each tree, where that was recorded
+    in_bag: Any = None  #: how often each tree drew each row, where that was recorded
     _: KW_ONLY
     inverse_func: Any = None  #: from transformed targets to their own units
     index: Any = None  #: the labels of the rows

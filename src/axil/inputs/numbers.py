@@ -271,12 +271,13 @@ def as_bags(values: Any, n_rows: int) -> FloatArray | None:
     """(N, T) draw counts, finite and not negative; None if none were given."""
     if values is None:
         return None
-    bags = as_numbers(values, "bags", "a table of draw counts, one row per training row")
+    bags = as_numbers(values, "in_bag", "a table of draw counts, one row per training row")
     if bags.ndim != 2 or len(bags) != n_rows:
-        raise InputError(f"bags has shape {bags.shape}; expected ({n_rows}, number of trees).")
+        raise InputError(f"in_bag has shape {bags.shape}; expected ({n_rows}, number of trees).")
     if not (np.isfinite(bags).all() and (bags >= 0).all()):
         raise InputError(
-            "bags holds numbers that are negative or not finite; expected how often each row was drawn."
+            "in_bag holds numbers that are negative or not finite; expected how often each row was "
+            "drawn."
         )
     return bags
 

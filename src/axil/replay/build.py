@@ -106,7 +106,7 @@ def _prove(
     if model.form in (Form.SUM, Form.RESIDUAL):
         if rows.offsets is not None or rows.bags is not None:
             raise InputError(
-                "A model of several others takes neither init_score nor bags: leave them out."
+                "A model of several others takes neither init_score nor in_bag: leave them out."
             )
         inside = partial(_prove, limits=limits, check=check)
         if model.form is Form.RESIDUAL:
@@ -118,7 +118,8 @@ def _prove(
     if model.form is Form.SMOOTHER:
         if rows.offsets is not None or rows.bags is not None:
             raise InputError(
-                f"This {model.library} model is a linear smoother: it takes neither init_score nor bags. Leave them out."
+                f"This {model.library} model is a linear smoother: it takes neither init_score nor "
+                "in_bag. Leave them out."
             )
         return _prove_smoother(cast(SmootherModel, model), rows, check)
     return _prove_trees(cast(Adapter, model), rows, limits, check)

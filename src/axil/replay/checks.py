@@ -264,7 +264,7 @@ def check_counts(adapter: Adapter, trees: BoostedFit, walked: Replay) -> None:
         before = (
             f"The rows drawn for this tree could not be replayed ({trees.sampler.name}): rows are drawn by their "
             "position, so they "
-            "must come in the order of the fit. If you recorded the draws, pass them as bags=.\n"
+            "must come in the order of the fit. If you recorded the draws, pass them as in_bag=.\n"
         )
     if trees.leaf_counts is not None:
         n_fitted = int(trees.leaf_counts[: trees.n_leaves[0]].sum())

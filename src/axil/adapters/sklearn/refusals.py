@@ -293,7 +293,7 @@ DRAWS: tuple[Refusal[Any], ...] = (
         "random_state",
         _unseeded_subsample,
         "linear in the targets, but which rows each tree was fitted on cannot be drawn again",
-        f"{SEED[:-1]}, or pass the draws as bags=.",
+        f"{SEED[:-1]}, or pass the draws as in_bag=.",
     ),
 )
 
