@@ -1,4 +1,4 @@
-"""The way that a request takes by itself, beside both ways: sweeps, and the leaf matrix with all that is built for it.
+"""The way that a request takes by itself, beside both ways: backward passes, and the leaf matrix with all that is built for it.
 
     python benchmarks/ways.py --rows 10000 100000 --trees 100 500
 
@@ -55,7 +55,7 @@ def measure(structure, model, X, way, threads):
     """Processor seconds of one request that takes this way, by an engine of its own."""
     fresh = BoostedTrees(structure, Cpu(threads))
     start = time.process_time()
-    engine = fresh._in_space(fresh.inverse_pays(len(X))) if way == "the leaf matrix" else fresh
+    engine = fresh._in_space(fresh.inverse_pays(len(X))) if way == "leaf matrix" else fresh
     engine.prepared = lambda *_: engine  # it stays in this way
     axil.Explainer._of(lambda: replace(model, engines=[engine])).top(X, 10)
     return time.process_time() - start
@@ -84,19 +84,19 @@ def main():
         grown = axil.Explainer(fit(X, y, trees=n_trees), X, y, n_threads=threads)
         for n in arguments.rows:
             structure, model = explainer_of(grown, n, threads)
-            runs = {"sweeps": [], "the leaf matrix": []}
+            runs = {"sweeps": [], "leaf matrix": []}
             for n_queries in arguments.queries:
                 asked, trees = friedman(n_queries, seed=2)[0], BoostedTrees(structure, Cpu(threads))
                 swept, *spaces = (
                     trees.backend.costs.visit_seconds * visits
                     for visits in trees._visits(n_queries)
                 )
-                ways = {"sweeps": swept, "the leaf matrix": min(spaces)}
+                ways = {"sweeps": swept, "leaf matrix": min(spaces)}
                 if 2 * trees.memory.preparation > model.budget.available // 2:
-                    ways["the leaf matrix"] = np.inf
+                    ways["leaf matrix"] = np.inf
                 chosen = (
-                    "the leaf matrix"
-                    if ways["the leaf matrix"] < np.inf and trees.prepare_pays(n_queries)
+                    "leaf matrix"
+                    if ways["leaf matrix"] < np.inf and trees.prepare_pays(n_queries)
                     else "sweeps"
                 )
                 cell = {}
@@ -112,7 +112,7 @@ def main():
                         and (time_of := extended(runs[way], n_queries)) is not None
                     ):
                         cell[way] = time_of
-                only = ways["the leaf matrix"] == np.inf
+                only = ways["leaf matrix"] == np.inf
                 over = (
                     1.0
                     if only

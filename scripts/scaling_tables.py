@@ -79,7 +79,7 @@ def growth():
 def ways():
     """The seconds of both ways with 1,000,000 rows and 100 trees, and how the choices fared at all sizes."""
     lines, run = read("ways.csv")
-    known = [float(line["over"]) for line in lines if line["sweeps"] and line["the leaf matrix"]]
+    known = [float(line["over"]) for line in lines if line["sweeps"] and line["leaf matrix"]]
     shown = [
         line
         for line in lines
@@ -89,11 +89,11 @@ def ways():
     said = f"Of {len(known)} requests {better} took the better way; at worst one took {max(known):g} times the other."
     if better == len(known):
         guessed = sum(
-            bool(line["not run"]) for line in lines if line["sweeps"] and line["the leaf matrix"]
+            bool(line["not run"]) for line in lines if line["sweeps"] and line["leaf matrix"]
         )
         said = f"All of {len(known)} requests took the better way, {guessed} of them by estimate."
     head = ["queries, 1,000,000 rows", *(f"{int(line['queries']):,}" for line in shown)]
-    both = [[way, *(digits(line[way]) for line in shown)] for way in ("sweeps", "the leaf matrix")]
+    both = [[way, *(digits(line[way]) for line in shown)] for way in ("sweeps", "leaf matrix")]
     return table(head, both), f"{said} {run}"
 
 

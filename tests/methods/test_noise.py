@@ -73,7 +73,7 @@ def test_repeated_estimates_of_leverages_have_no_bias_and_scatter_as_they_say(mo
         monkeypatch.setattr(np.random, "default_rng", lambda _, seed=seed: real(seed))
         found.append(leverage._of_engine(engine, n))
         with monkeypatch.context() as without:
-            without.setattr(type(engine), "likeness", lambda self, v: None)
+            without.setattr(type(engine), "approximate_matvec", lambda self, v: None)
             plain.append(leverage._of_engine(engine, n)[1])
     values, errors = np.array(found).swapaxes(0, 1)
     off = (values - explainer.leverage()) / errors

@@ -4,7 +4,7 @@ Leverages are estimated where their exact work is too much.
 
 For a vector z of random signs the mean of ``z_j (K z)_j`` is ``K[j, j]``, and its variance the sum
 of the other squared weights of row j (Hutchinson's estimate, row by row). Most of that variance is
-taken away by a matrix B that is close to K and whose diagonal is known (`Engine.likeness`): the
+taken away by a matrix B that is close to K and whose diagonal is known (`Engine.approximate_matvec`): the
 mean of
 
     z_j (K z)_j - c (z_j (B z)_j - B[j, j])
