@@ -96,12 +96,13 @@ fuzz: .venv/test ## 5,000 random models of every library: exact or refused; answ
 tuned: .venv/test ## 200 models as tuners set them: how many are exact, and what refuses the others
 	$(BIN)/python experiments/tuned.py --jobs 2 $(if $(DATA),--data $(DATA))
 
-lint: .venv/lint ## Style, types and layers: ruff, the budgets of style, mypy, import-linter
+lint: .venv/lint ## Style, types and layers: ruff, the budgets of style, mypy, import-linter, what type checkers make of user code
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python scripts/style_budgets.py
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/typing
 
 format: .venv/lint ## Format code, and Python in Markdown, as make lint wants it
 	$(BIN)/ruff check --fix .

@@ -144,7 +144,7 @@ def test_trees_may_be_weighted() -> None:
     model, weights = boosted("quantile"), np.array([5.0, 0, 1, 0.1, 0.3, 2])
     right = expected(model.predict(X, pred_leaf=True), weights)
     np.testing.assert_allclose(axil.similarity(model, X, tree_weights=weights), right, rtol=1e-14)
-    found, rows = axil.similarity(model, X, X, 5, tree_weights=weights, n_threads=2)
+    found, rows = axil.similarity(model, X, X, k=5, tree_weights=weights, n_threads=2)
     np.testing.assert_allclose(found, -np.sort(-right, axis=1)[:, :5], rtol=1e-14)
     assert (np.take_along_axis(right, rows, axis=1) == found).mean() > 0.9
 
@@ -152,7 +152,7 @@ def test_trees_may_be_weighted() -> None:
 def test_pipelines_frames_and_the_same_bits_for_any_thread_count() -> None:
     frame = pd.DataFrame(X, columns=list("abcd"))
     model = make_pipeline(StandardScaler(), RandomForestRegressor(**FEW)).fit(frame, Y)
-    one, three = (axil.similarity(model, frame, frame, 4, n_threads=n) for n in (1, 3))
+    one, three = (axil.similarity(model, frame, frame, k=4, n_threads=n) for n in (1, 3))
     for a, b in zip(one, three):
         np.testing.assert_array_equal(a, b)
     np.testing.assert_array_equal(one[0][:, 0], 1.0)

@@ -1,4 +1,7 @@
-"""Errors and warnings of axil. Every message says what was found, what was expected and what to do next."""
+"""Errors and warnings of axil.
+
+Every message says what was found, what was expected and what to do next.
+"""
 
 from __future__ import annotations
 
@@ -14,65 +17,82 @@ LONGEST = 4000  # characters of a message
 LONGEST_VALUE = 80  # characters of a value in it
 
 
-def shown(value: Any, most: int = LONGEST_VALUE) -> str:
-    """A value, or the text of an error, as a message quotes it: on one line, the middle of a long one left out."""
+def shown(value: object, most: int = LONGEST_VALUE) -> str:
+    """Return a value, or the text of an error, as a message quotes it.
+
+    The text is on one line. The middle of a text of more than ``most`` characters is left out.
+    """
     if isinstance(value, (np.datetime64, np.timedelta64)):
         return date_text(value)
-    # 3, not np.int64(3)
     if isinstance(value, np.generic):
-        value = value.item()
+        value = value.item()  # 3, not np.int64(3)
     try:
-        text = " ".join((str(value) if isinstance(value, BaseException) else repr(value)).split())
-    except (
-        Exception
-    ):  # a whole number of thousands of digits has no text, nor has an object that refuses
+        if isinstance(value, BaseException):
+            text = str(value)
+        else:
+            text = repr(value)
+    except Exception:
+        # A whole number of thousands of digits has no text, nor has an object that refuses.
         return f"a {type(value).__name__}"
-    return shortened(text.encode("utf-8", "backslashreplace").decode(), most)
+    line = " ".join(text.split())
+    return shortened(line.encode("utf-8", "backslashreplace").decode(), most)
 
 
 def date_text(value: np.datetime64 | np.timedelta64) -> str:
-    """Return a date as 2011-06-01, with the time of day where there is one, or a span of time such as 5 days."""
+    """Return a date as 2011-06-01, with the time of day if there is one, or a span as 5 days."""
     if isinstance(value, np.timedelta64):
         return str(value)
     return str(np.datetime_as_string(value, unit="auto")).replace("T", " ")
 
 
 def shortened(text: str, most: int) -> str:
-    """The text, or its beginning and its end where it is longer than ``most`` characters."""
+    """Return the text, or its beginning and its end if it has more than ``most`` characters."""
     if len(text) <= most:
         return text
-    left = most // 2
-    return f"{text[:left]}... ({len(text) - 2 * left} characters) ...{text[-left:]}"
+    n_shown = most // 2
+    return f"{text[:n_shown]}... ({len(text) - 2 * n_shown} characters) ...{text[-n_shown:]}"
 
 
-def counted(n: int, thing: str, form: str = "") -> str:
-    """A number of things, which is one thing where the number is one: "1 row", "12 rows"; ``form`` is that of the number."""
-    return f"{n:{form}} {thing}{'' if n == 1 else 's'}"
+def counted(n: int, noun: str, form: str = "") -> str:
+    """Return a number with its noun, in the singular or plural: "1 row", "12 rows".
+
+    ``form`` is the format of the number.
+    """
+    if n == 1:
+        plural = ""
+    else:
+        plural = "s"
+    return f"{n:{form}} {noun}{plural}"
 
 
-def meant(name: Any, known: Iterable[Any]) -> str:
-    """A question for the end of a message, with the known name that is nearest to this one; "" where none is near."""
+def suggestion(name: object, valid_names: Iterable[Any]) -> str:
+    """Return " Did you mean ...?" with the valid name most like this one; "" if none is like it."""
     if not isinstance(name, str) or len(name) > LONGEST_VALUE:
         return ""
-    near = get_close_matches(name, [one for one in known if isinstance(one, str)], n=1)
-    if near:
-        return f" Did you mean {shown(near[0])}?"
+    candidates = [valid_name for valid_name in valid_names if isinstance(valid_name, str)]
+    matches = get_close_matches(name, candidates, n=1)
+    if matches:
+        return f" Did you mean {shown(matches[0])}?"
     return ""
 
 
 class AxilError(Exception):
-    """The base of every error that axil raises on purpose. Its message stays short, whatever values are in it."""
+    """The base of every error that axil raises on purpose.
 
-    _arguments: tuple[Any, ...] | None = (
-        None  # that the message was made of, where it is not the only one
-    )
+    Its message stays short, whatever values are in it.
+    """
+
+    #: what the message was made of; None where that is the message itself
+    _arguments: tuple[Any, ...] | None = None
 
     def __init__(self, message: str = ""):
         super().__init__(shortened(message, LONGEST))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Makes the exception picklable: the default would pass the message for all arguments."""
-        return type(self), self.args if self._arguments is None else self._arguments
+        """Make the exception picklable: the default would pass the message for all arguments."""
+        if self._arguments is None:
+            return type(self), self.args
+        return type(self), self._arguments
 
 
 class InputError(AxilError, ValueError):
@@ -80,24 +100,33 @@ class InputError(AxilError, ValueError):
 
 
 class ApproximationWarning(UserWarning):
-    """An answer that is not exact: a derivative of a fit that stopped early, noise estimated from random vectors, or targets
-    moved beyond the pattern that weights hold fixed."""
+    """An answer that is not exact.
+
+    It may be a derivative of a fit that stopped early, noise estimated from random vectors, or the
+    effect of targets that move beyond the active set of the fit.
+    """
 
 
 class SplitsWarning(UserWarning):
-    """An answer that keeps splits which a retrained model is not likely to have."""
+    """An answer with the tree structure fixed, where a retrained model likely has other splits."""
 
 
 class CostWarning(UserWarning):
-    """Work that begins now and takes long; the message says how long, and what does without."""
+    """Work that begins now and takes long.
+
+    The message says how long, and which call is cheaper.
+    """
 
 
 class UnseenCategoryWarning(UserWarning):
-    """Rows to explain with a category that no training row has; the message says what the library does with it."""
+    """Rows to explain with a category that no training row has.
+
+    The message says what the library does with it.
+    """
 
 
 def warn(message: str, category: type[Warning]) -> None:
-    """Warn at the line of the user's that asked: the first one outside axil, however deep the work is that warns."""
+    """Warn at the line of the user's code that called axil, however deep the call stack is."""
     frame = currentframe()
     level = 1
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "axil":
@@ -106,25 +135,40 @@ def warn(message: str, category: type[Warning]) -> None:
     warnings.warn(message, category, stacklevel=level)
 
 
+#: The end of a refusal of exact weights, for a model that `axil.Explainer` takes all the same.
 OTHERWISE = """
-No exact weights can exist for it as it is; for pushes that add up to its score, or derivatives, write:
+No exact weights can exist for it as it is; for contributions that add up to its score, or derivatives, write:
     explainer = axil.Explainer(model, X_train, y_train)
     print(explainer.top(X))"""
 
 
+#: What exact weights need, by the condition of the linear leaf-update criterion.
 NEEDED = {
     "(i)": "a first prediction that is linear in the targets",
     "(ii)": "residuals and fitted values that are linear in the targets",
-}  # by condition
+}
 
 
 class UnsupportedModelError(AxilError):
-    """A model whose predictions are not linear in the training targets, or a setting axil does not read yet.
+    """A model whose predictions are not linear in the training targets, or that axil cannot read.
 
-    ``setting`` is the name of the setting as its library spells it, and ``value`` what the model has there.
-    ``condition`` is the part of the linear leaf-update criterion that it breaks: (i) the first prediction is linear in the
-    targets, (ii) residuals are linear in the targets and leaf values linear in the residuals.
-    ``derivative`` says whether `axil.Explainer` takes it all the same: its score adds up from pushes, or has a derivative.
+    Parameters
+    ----------
+    setting : str
+        The name of the setting in the way, as its library spells it.
+    value : object
+        Its value in the model.
+    reason : str
+        Why axil refuses it.
+    instead : str
+        What to do about it, in a sentence.
+    condition : str, optional
+        The part of the linear leaf-update criterion that the setting breaks: "(i)", the first
+        prediction is linear in the targets, or "(ii)", residuals are linear in the targets and leaf
+        values linear in the residuals.
+    derivative : bool, default False
+        Whether `axil.Explainer` also accepts the model, and returns score contributions or
+        derivatives instead of weights.
     """
 
     def __init__(
@@ -146,26 +190,41 @@ class UnsupportedModelError(AxilError):
         needed = ""
         if condition is not None:
             meaning = NEEDED.get(condition, "predictions that are linear in the targets")
-            needed = f" Exact weights need {meaning} (condition {condition} of the linear leaf-update criterion)."
-        super().__init__(
-            f"{_subject(setting, value, condition)}: {reason}.{needed} {instead}{OTHERWISE if derivative else ''}"
-        )
+            needed = (
+                f" Exact weights need {meaning} (condition {condition} of the linear leaf-update "
+                "criterion)."
+            )
+        otherwise = ""
+        if derivative:
+            otherwise = OTHERWISE
+        subject = _subject(setting, value, condition)
+        super().__init__(f"{subject}: {reason}.{needed} {instead}{otherwise}")
 
 
 def _subject(setting: str, value: object, condition: str | None) -> str:
-    """The subject of a refusal: a setting, or a whole class of models."""
-    whole, _, name = setting.rpartition(".")
+    """Return the beginning of a refusal, which names a setting or a class of models."""
+    owner, _, name = setting.rpartition(".")
     if name != "class":
         return f"This model has {setting}={value!s}"
-    return f"{f'Its {whole}' if whole else 'This model'}, of class {value!s}, " + (
-        "is not read" if condition is None else "has no exact weights"
-    )
+    subject = "This model"
+    if owner:
+        subject = f"Its {owner}"
+    if condition is None:
+        return f"{subject}, of class {value!s}, is not read"
+    return f"{subject}, of class {value!s}, has no exact weights"
 
 
 class UnsupportedQuestionError(AxilError):
-    """A question that has no answer for this model or these data, where others have.
+    """A method that has no answer for this model or these data.
 
-    ``question`` names it as it was asked, ``reason`` says why there is no answer and ``instead`` what to ask.
+    Parameters
+    ----------
+    question : str
+        The name of the method, as the user called it.
+    reason : str
+        Why there is no answer.
+    instead : str
+        What to call instead, in a sentence.
     """
 
     def __init__(self, question: str, reason: str, instead: str):
@@ -176,28 +235,39 @@ class UnsupportedQuestionError(AxilError):
         super().__init__(f"{question} has no answer here: {reason}. {instead}")
 
 
-ALIKE = 1e-3  # of a number: below it two that are printed look the same
+#: Two numbers that differ by less than this share of their size may look the same when printed.
+ALIKE = 1e-3
 
 
 class ExactnessError(AxilError):
-    """The fitted model and a replay of its fit on the data given disagree.
+    """The fitted model disagrees with a replay of its fit on the training data.
 
-    ``what`` names the quantity, ``tree`` and ``leaf`` the first place (None where there is no one place),
-    ``found`` the replayed value, ``expected`` the model's and ``cause`` the likely reasons, one per line, the most likely first.
+    Parameters
+    ----------
+    quantity : str
+        What was compared, such as "row count".
+    replayed : float
+        Its value in the replay.
+    expected : float
+        Its value in the model.
+    cause : str
+        The likely reasons, one per line, the most likely first.
+    tree, leaf : int, optional
+        The first place where they disagree; None if there is no single place.
     """
 
     def __init__(
         self,
-        what: str,
-        found: float,
+        quantity: str,
+        replayed: float,
         expected: float,
         cause: str,
         tree: int | None = None,
         leaf: int | None = None,
     ):
-        self._arguments = (what, found, expected, cause, tree, leaf)
-        self.what = what
-        self.found = found
+        self._arguments = (quantity, replayed, expected, cause, tree, leaf)
+        self.quantity = quantity
+        self.replayed = replayed
         self.expected = expected
         self.cause = cause
         self.tree = tree
@@ -208,26 +278,32 @@ class ExactnessError(AxilError):
             place = f" of tree {tree}"
         else:
             place = f" of leaf {leaf} in tree {tree}"
-        distance = abs(found - expected)
-        # never 1e+03, of rows above all
-        if distance < 1000:
-            size = f"{distance:.3g}"
-        else:
-            size = f"{distance:.0f}"
-        if distance <= ALIKE * abs(expected):
-            apart = f" (apart by {size})"
-        else:
-            apart = ""
-        reasons = cause.strip().splitlines()
-        if len(reasons) < 2:
-            listed = cause
-        else:
-            listed = "\n".join(["Reasons, the most likely first:", *(f"- {r}" for r in reasons)])
         super().__init__(
-            f"The {what}{place} does not agree with the fitted model: the data given lead to {found:.10g}, "
-            f"the model has {expected:.10g}{apart}. {listed}"
+            f"The {quantity}{place} does not agree with the fitted model: the data given lead to "
+            f"{replayed:.10g}, the model has {expected:.10g}{_distance(replayed, expected)}. "
+            f"{_listed(cause)}"
         )
 
     def because(self, cause: str) -> ExactnessError:
-        """This error with another cause."""
-        return ExactnessError(self.what, self.found, self.expected, cause, self.tree, self.leaf)
+        """Return this error with another cause."""
+        return ExactnessError(
+            self.quantity, self.replayed, self.expected, cause, self.tree, self.leaf
+        )
+
+
+def _distance(replayed: float, expected: float) -> str:
+    """Return how far apart two numbers are that look alike when printed; "" for others."""
+    distance = abs(replayed - expected)
+    if not distance <= ALIKE * abs(expected):
+        return ""
+    if distance < 1000:
+        return f" (apart by {distance:.3g})"
+    return f" (apart by {distance:.0f})"  # never 1e+03, above all for numbers of rows
+
+
+def _listed(cause: str) -> str:
+    """Return the cause, or a list of several."""
+    reasons = cause.strip().splitlines()
+    if len(reasons) < 2:
+        return cause
+    return "\n".join(["Reasons, the most likely first:", *(f"- {reason}" for reason in reasons)])

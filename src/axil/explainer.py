@@ -9,6 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from axil import files, inputs
+from axil.aliases import ArrayLike, Device, ForeignModel, PathLike, TableLike
 from axil.arrays import FloatArray
 from axil.errors import InputError, counted, shown
 from axil.implicit.readers import OUTPUTS, FitInputs
@@ -388,16 +389,16 @@ def _check_labels(file: archive.Archive, X_train: Any, index: Any) -> None:
 
 
 def load(
-    path: Any,
-    model: Any,
+    path: PathLike,
+    model: ForeignModel,
     n_threads: int | None = None,
     memory_limit: int | str | None = None,
-    X_train: Any = None,
-    inverse_func: Any = None,
+    X_train: TableLike | None = None,
+    inverse_func: Callable[[Any], Any] | None = None,
     *,
-    index: Any = None,
-    objective: Any = None,
-    device: str = "cpu",
+    index: ArrayLike | str | None = None,
+    objective: Callable[..., Any] | None = None,
+    device: Device = "cpu",
     key: bytes | None = None,
 ) -> Explainer:
     """An explainer that ``save`` wrote, for the same fitted model; ``X_train`` only for ``similar``.

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters.estimators import clone, seeds_of
+from axil.aliases import ArrayLike, DataFrame, ForeignModel, TableLike
 from axil.arrays import FloatArray, IntArray
 from axil.errors import ApproximationWarning, InputError, counted, shown, warn
 from axil.inputs.copies import frozen
 from axil.machine.progress import track
 from axil.output import tables
 
-METHODS = {"bootstrap": "to drawn rows", "seed": "with other seeds"}
+RefitMethod: TypeAlias = Literal["bootstrap", "seed"]
+METHODS: dict[RefitMethod, str] = {"bootstrap": "to drawn rows", "seed": "with other seeds"}
 MAX_SEED = 2**31 - 1
 
 
@@ -27,7 +29,7 @@ class Stability:
     predictions: FloatArray  #: (refits, n) or (refits, n, K); of classes probabilities
     query_index: NDArray[Any]  #: (n,) the labels of the rows predicted
     outputs: NDArray[Any] | None  #: (K,) classes, or numbers of the outputs; None for one output
-    method: str  #: "bootstrap" or "seed"
+    method: RefitMethod
     estimator: str  #: the name of its class
     backend: str  #: the frame library that tables are made with
 
@@ -50,7 +52,7 @@ class Stability:
         """Return the standard deviation over refits, (n,) or (n, K)."""
         return np.asarray(self.predictions.std(axis=0, ddof=1))
 
-    def table(self, coverage: float = 0.9) -> Any:
+    def table(self, coverage: float = 0.9) -> DataFrame:
         """Return the spread of each prediction, with a line per query, and output if there are several.
 
         The columns are query, output, mean, std, lower and upper.
@@ -73,14 +75,14 @@ class Stability:
 
 
 def stability(
-    estimator: Any,
-    X: Any,
-    y: Any,
-    X_new: Any,
+    estimator: ForeignModel,
+    X: TableLike,
+    y: ArrayLike,
+    X_new: TableLike,
     n: int = 20,
     *,
-    method: str = "bootstrap",
-    sample_weight: Any = None,
+    method: RefitMethod = "bootstrap",
+    sample_weight: ArrayLike | None = None,
     random_state: int = 0,
 ) -> Stability:
     """Fit an estimator n times in earnest, and return how far its predictions of X_new scatter.
@@ -131,13 +133,13 @@ def stability(
     n = inputs.as_count(n, "n", least=2)
     method = inputs.as_choice(method, tuple(METHODS), "method")
     _check_estimator(estimator)
-    X = _with_shape(X)
-    X_new = _with_shape(X_new)
-    y = inputs.on_host(y, "y")
-    n_train = X.shape[0]
-    if len(y) != n_train:
+    training_rows = _with_shape(X)
+    new_rows = _with_shape(X_new)
+    targets = inputs.on_host(y, "y")
+    n_train = training_rows.shape[0]
+    if len(targets) != n_train:
         raise InputError(
-            f"y has {len(y)} rows; X has {n_train}. Expected a target for each row of X."
+            f"y has {len(targets)} rows; X has {n_train}. Expected a target for each row of X."
         )
     weights = inputs.as_weights(sample_weight, n_train)
     seeds = seeds_of(estimator)
@@ -149,7 +151,7 @@ def stability(
     rng = np.random.default_rng(inputs.as_count(random_state, "random_state", least=0))
     classes = None
     if callable(getattr(estimator, "predict_proba", None)):
-        classes = np.unique(inputs.as_array(y, "y"))
+        classes = np.unique(inputs.as_array(targets, "y"))
     results = []
     for _ in track(range(n), "stability"):
         rows = np.arange(n_train)
@@ -163,8 +165,10 @@ def stability(
             row_weights = {}
         else:
             row_weights = {"sample_weight": weights[rows]}
-        refitted.fit(inputs.take_rows(X, rows), _targets_at(y, rows), **row_weights)
-        results.append(_predictions(refitted, X_new, classes))
+        refitted.fit(
+            inputs.take_rows(training_rows, rows), _targets_at(targets, rows), **row_weights
+        )
+        results.append(_predictions(refitted, new_rows, classes))
     predictions = np.stack(results)
     if method == "seed" and not np.ptp(predictions, axis=0).any():
         warn(
@@ -177,11 +181,11 @@ def stability(
         outputs = np.arange(predictions.shape[2])
     return Stability(
         frozen(predictions),
-        inputs.row_labels(X_new),
+        inputs.row_labels(new_rows),
         outputs,
         method,
         name,
-        inputs.backend_of(X_new),
+        inputs.backend_of(new_rows),
     )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from axil import adapters, inputs
+from axil.aliases import ArrayLike, Device, ForeignModel, TableLike
 from axil.arrays import BoolArray, FloatArray
 from axil.errors import InputError, UnsupportedModelError, UnsupportedQuestionError
 from axil.inputs.columns import occurrences
@@ -27,16 +28,44 @@ HARM = "Rows of the fit lie inside the boxes that they made, so that every other
 FEWER_ROWS = "Pass fewer rows at a time, ask for the k largest alone, or raise memory_limit."
 
 
+@overload
 def similarity(
-    model: Any,
-    X: Any,
-    other: Any = None,
-    k: int | None = None,
+    model: ForeignModel,
+    X: TableLike,
+    other: TableLike | None = None,
     *,
-    tree_weights: Any = None,
+    k: None = None,
+    tree_weights: ArrayLike | None = None,
     n_threads: int | None = None,
     memory_limit: int | str | None = None,
-    device: str = "cpu",
+    device: Device = "cpu",
+) -> FloatArray: ...
+
+
+@overload
+def similarity(
+    model: ForeignModel,
+    X: TableLike,
+    other: TableLike | None = None,
+    *,
+    k: int,
+    tree_weights: ArrayLike | None = None,
+    n_threads: int | None = None,
+    memory_limit: int | str | None = None,
+    device: Device = "cpu",
+) -> tuple[FloatArray, NDArray[np.int64]]: ...
+
+
+def similarity(
+    model: ForeignModel,
+    X: TableLike,
+    other: TableLike | None = None,
+    *,
+    k: int | None = None,
+    tree_weights: ArrayLike | None = None,
+    n_threads: int | None = None,
+    memory_limit: int | str | None = None,
+    device: Device = "cpu",
 ) -> FloatArray | tuple[FloatArray, NDArray[np.int64]]:
     """Return the share of a model's trees in which rows of X and rows of ``other`` share a leaf.
 
@@ -112,10 +141,10 @@ def similarity(
 
 
 def novelty(
-    model: Any,
-    X: Any,
-    X_train: Any,
-    held_out: Any = None,
+    model: ForeignModel,
+    X: TableLike,
+    X_train: TableLike,
+    held_out: TableLike | None = None,
     *,
     n_threads: int | None = None,
     memory_limit: int | str | None = None,

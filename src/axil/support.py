@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
 from axil import adapters
 from axil.adapters import parts_of
 from axil.adapters.pipeline import last_step
 from axil.adapters.searches import unwrapped
 from axil.adapters.sklearn.refusals import refuse_learners
+from axil.aliases import ForeignModel, ModelKind
 from axil.errors import UnsupportedModelError
 
 
@@ -18,7 +19,8 @@ from axil.errors import UnsupportedModelError
 class Support:
     """The kind of answers that axil has for a model, and the reason."""
 
-    kind: str  #: as in `Explainer.kind`; "no" where axil does not read the model
+    #: as in `Explainer.kind`; "no" where axil does not read the model
+    kind: ModelKind | Literal["no"]
     setting: str | None  #: what stands in the way of exact weights, as the library spells it
     reason: str  #: a few sentences; the first says what axil answers, or why it cannot
 
@@ -35,7 +37,7 @@ class Support:
         return f"axil.Support: {self.kind}\n{self.reason}"
 
 
-def supports(model: Any) -> Support:
+def supports(model: ForeignModel) -> Support:
     """Return which kind of answers `Explainer` has for a fitted model, and why not exact weights.
 
     No data is needed.
@@ -79,7 +81,7 @@ def supports(model: Any) -> Support:
     )
 
 
-def _without_adapter(model: Any) -> Support:
+def _without_adapter(model: ForeignModel) -> Support:
     """Return the support of an object that axil has no adapter for."""
     if "torch" in sys.modules and isinstance(model, sys.modules["torch"].nn.Module):
         return Support(
@@ -92,7 +94,7 @@ def _without_adapter(model: Any) -> Support:
     return Support("no", getattr(error, "setting", None), str(error))
 
 
-def _with_derivatives(model: Any, error: UnsupportedModelError) -> Support:
+def _with_derivatives(model: ForeignModel, error: UnsupportedModelError) -> Support:
     """Return the support of a model without weights and, as a whole, without boosted trees.
 
     Raise for a model without derivatives.
@@ -108,7 +110,7 @@ def _with_derivatives(model: Any, error: UnsupportedModelError) -> Support:
     )
 
 
-def _of_members(model: Any, error: UnsupportedModelError) -> Support | None:
+def _of_members(model: ForeignModel, error: UnsupportedModelError) -> Support | None:
     """Return the support of a model of several others, by theirs; None for other models."""
     estimator = unwrapped(model)
     last = last_step(estimator)
@@ -132,7 +134,7 @@ def _of_members(model: Any, error: UnsupportedModelError) -> Support | None:
     )
 
 
-def _support(kind: str, error: UnsupportedModelError, answer: str) -> Support:
+def _support(kind: ModelKind, error: UnsupportedModelError, answer: str) -> Support:
     """Return what axil answers, and what stands in the way of exact weights."""
     reason = (
         f"axil.Explainer(model, X_train, y_train) {answer} It has no exact weights "

@@ -53,7 +53,7 @@ def test_wrong_data_raise_the_same_error_as_on_one_machine(model, what):
     assert [getattr(over.value, name) for name in names] == [
         getattr(alone.value, name) for name in names
     ]
-    assert over.value.found == pytest.approx(alone.value.found, rel=1e-12)
+    assert over.value.replayed == pytest.approx(alone.value.replayed, rel=1e-12)
 
 
 def test_a_map_that_misses_the_predictions_is_noticed(model, monkeypatch):

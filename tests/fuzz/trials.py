@@ -192,8 +192,8 @@ def cause(trial: Trial, error: axil.ExactnessError) -> str:
     offsets = 0.0 if trial.offsets is None else float(np.abs(trial.offsets).max())
     numbers = trial.y.dtype.kind == "f"
     largest = max(float(np.abs(trial.y).max()) if numbers else 1.0, offsets, trial.base)
-    values = error.what.startswith(("value", "prediction"))
-    if values and abs(error.found - error.expected) <= 5e-6 * largest:
+    values = error.quantity.startswith(("value", "prediction"))
+    if values and abs(error.replayed - error.expected) <= 5e-6 * largest:
         return "rounded"
     return "disagreed"
 

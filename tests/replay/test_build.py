@@ -57,7 +57,7 @@ def test_rows_may_come_in_any_order_together(model):
 def test_a_shortened_training_set(model):
     with pytest.raises(ExactnessError, match="fitted on 442 rows") as caught:
         axil.Explainer(model, X.iloc[:-1], Y[:-1])
-    assert (caught.value.found, caught.value.expected) == (441, 442)
+    assert (caught.value.replayed, caught.value.expected) == (441, 442)
 
 
 def test_other_features(model):
@@ -65,14 +65,14 @@ def test_other_features(model):
     other["bmi"] = other["bmi"].to_numpy()[::-1]
     with pytest.raises(ExactnessError, match="not the rows and columns") as caught:
         axil.Explainer(model, other, Y)
-    assert caught.value.what == "row count"
+    assert caught.value.quantity == "row count"
     assert caught.value.tree == 0
 
 
 def test_shuffled_targets(model):
     with pytest.raises(ExactnessError, match="in another order") as caught:
         axil.Explainer(model, X, np.random.default_rng(0).permutation(Y))
-    assert (caught.value.what, caught.value.tree, caught.value.leaf) == ("value", 0, 0)
+    assert (caught.value.quantity, caught.value.tree, caught.value.leaf) == ("value", 0, 0)
 
 
 @pytest.mark.parametrize(("size", "message"), [(1e-3, "single ones differ"), (1.0, "mean differs")])
@@ -113,7 +113,7 @@ def test_one_wrong_target_among_many_rows():
 def test_missing_weights(weighted):
     with pytest.raises(ExactnessError, match="sample_weight") as caught:
         axil.Explainer(weighted, X, Y)
-    assert caught.value.what == "sample weight"
+    assert caught.value.quantity == "sample weight"
 
 
 def test_wrong_weights(weighted):

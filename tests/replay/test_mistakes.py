@@ -176,7 +176,7 @@ def test_numbers_are_those_of_the_model() -> None:
         for v in model.booster_.model_to_string().split("leaf_value=")[1].split("\n")[0].split()
     ]
     assert any(abs(error.value.expected - v) < 1e-9 for v in leaves)
-    assert Y.min() < error.value.found < Y.max()
+    assert Y.min() < error.value.replayed < Y.max()
 
 
 def test_columns_too_many_are_named() -> None:

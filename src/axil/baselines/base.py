@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from axil import inputs
+from axil.aliases import ArrayLike, TableLike
 from axil.arrays import FloatArray
 from axil.baselines.classifier import ClassQueries, FittedClassifier
 from axil.contributions.additive_model import AdditiveModel
@@ -81,7 +82,9 @@ class Baseline(ABC):
         """Return the name of the baseline."""
         return type(self).__name__
 
-    def scores(self, X: Any, y: Any = None, init_score: Any = None) -> FloatArray:
+    def scores(
+        self, X: TableLike, y: ArrayLike | None = None, init_score: ArrayLike | None = None
+    ) -> FloatArray:
         """Score every training row for every row of X with its target y; 8 * n * n_train bytes.
 
         Parameters
@@ -117,7 +120,7 @@ class Baseline(ABC):
         self._require_memory(len(queries))
         return self._scores(queries.without_offsets(), targets)
 
-    def _targets(self, y: Any, queries: QueryBatch) -> FloatArray:
+    def _targets(self, y: ArrayLike, queries: QueryBatch) -> FloatArray:
         """Return the targets of explained rows, (n, K), less their offsets."""
         model = self.proven
         coding = inputs.coding_of(model.adapter)

@@ -13,7 +13,7 @@ from axil.cli.options import refuse
 from axil.cli.request import Request
 from axil.cli.rows import comma_separated, marked_rows, number_or_word
 from axil.cli.screen import table_lines, visible
-from axil.errors import InputError, counted, meant, shown
+from axil.errors import InputError, counted, shown, suggestion
 from axil.explainer import Explainer
 from axil.machine.blocks import spans
 from axil.methods.question import verified_model
@@ -190,7 +190,7 @@ def _require_columns(request: Request, names: list[str]) -> None:
         if name not in known_names:
             raise InputError(
                 f"The options name {shown(name)}, which neither {training.path} nor {queries.path} "
-                f"has. {training.columns_sentence}{meant(name, known_names)}"
+                f"has. {training.columns_sentence}{suggestion(name, known_names)}"
             )
 
 

@@ -11,7 +11,7 @@ from axil.adapters import Model
 from axil.arrays import FloatArray
 from axil.cli.screen import visible
 from axil.cli.table_files import read_table
-from axil.errors import LONGEST_VALUE, InputError, meant, shortened, shown
+from axil.errors import LONGEST_VALUE, InputError, shortened, shown, suggestion
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,7 +85,7 @@ class FileRows:
         if name not in self.other_columns:
             raise InputError(
                 f"{option} names {shown(name)}, which is no column. {self.columns_sentence}"
-                f"{meant(name, self.column_names)}"
+                f"{suggestion(name, self.column_names)}"
             )
         return self.other_columns[name]
 
@@ -464,7 +464,7 @@ def _column_names(frame: pd.DataFrame, text: str | None, path: str, option: str)
 
 def _require_column(frame: pd.DataFrame, name: str, path: str, option: str) -> None:
     if name not in frame.columns:
-        hint = meant(name, frame.columns) or f" Name one of its columns with {option}."
+        hint = suggestion(name, frame.columns) or f" Name one of its columns with {option}."
         raise InputError(
             f"{path} has no column {shown(name)} ({option}); it has {some(frame.columns)}.{hint}"
         )

@@ -203,6 +203,7 @@ class Request:
             raise InputError(
                 "Refits take no offsets. Leave stability out, or fit the model without --offset."
             )
+        assert training.target is not None  # a model was verified with them
         return retraining.stability(
             subject.explainer.model,
             training.features,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.cli.data import FileRows, as_dates, as_marks, some
-from axil.errors import InputError, meant, shown
+from axil.errors import InputError, shown, suggestion
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,7 +60,7 @@ def labelled_rows(training: FileRows, text: str, option: str) -> list[Label]:
         if word not in label_by_text:
             raise InputError(
                 f"{training.path} has no row labelled {shown(word)} ({option}); its labels are "
-                f"{some(list(label_by_text))}.{meant(word, label_by_text)} Labels are those of "
+                f"{some(list(label_by_text))}.{suggestion(word, label_by_text)} Labels are those of "
                 "--index, or the numbers of the rows from 0."
             )
     return [label_by_text[word] for word in texts]
@@ -214,7 +214,7 @@ def marked_rows(training: FileRows, text: str, option: str) -> BoolArray:
         raise InputError(
             f"{option} is {shown(text)}; expected a column of true and false, or a comparison such "
             f"as year>=2023. {training.columns_sentence}"
-            f"{meant(test[1] if test else text, frame.columns)}"
+            f"{suggestion(test[1] if test else text, frame.columns)}"
         )
     name, sign, value = test.groups()
     marks = _compared(frame[name], sign, value, training.path, option).to_numpy()

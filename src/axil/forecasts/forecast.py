@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
+from axil.aliases import ArrayLike, DataFrame, ForeignModel, Series
 from axil.arrays import FloatArray
 from axil.errors import ExactnessError, InputError, UnsupportedQuestionError
 from axil.explainer import Explainer
@@ -21,11 +22,11 @@ TOLERANCE = 1e-6
 
 
 def forecast(
-    forecaster: Any,
-    data: Any,
+    forecaster: ForeignModel,
+    data: DataFrame | Series,
     h: int = 12,
     *,
-    exog: Any = None,
+    exog: DataFrame | None = None,
     model: str | None = None,
     **settings: Any,
 ) -> Forecast:
@@ -204,7 +205,7 @@ class Forecast:
         """
         return self._constants
 
-    def table(self) -> Any:
+    def table(self) -> DataFrame:
         """Return the forecasts, with a line for each.
 
         The columns are series, date, step, forecast, base, and how many features of the step are
@@ -226,7 +227,7 @@ class Forecast:
         }
         return needed_pandas("A forecast").DataFrame(columns)
 
-    def top(self, k: int = 10) -> Any:
+    def top(self, k: int = 10) -> DataFrame:
         """Return the k dates of largest weight in each forecast.
 
         The columns are series, date and step of the forecast, then those of the training row.
@@ -234,7 +235,7 @@ class Forecast:
         table = self.explain().top(k)
         return self._with_dates(table.drop(columns="prediction"), table["query"])
 
-    def group(self, groups: Any = "year") -> Any:
+    def group(self, groups: str | ArrayLike = "year") -> DataFrame:
         """Return how much of each forecast comes from each group of dates.
 
         Groups are "year", "month" or "series", or your own labels of the training rows.
@@ -244,7 +245,7 @@ class Forecast:
         table = self.explain().group(groups)
         return self._with_dates(table, table["query"])
 
-    def path(self) -> Any:
+    def path(self) -> DataFrame:
         """Return the features of each step that are forecasts, or follow from them, with their values.
 
         All answers hold them fixed.
@@ -282,7 +283,7 @@ class Forecast:
             f'groups is {name!r}; expected "year", "month", "series", or a label for each row.'
         )
 
-    def _with_dates(self, table: Any, names: Any) -> Any:
+    def _with_dates(self, table: DataFrame, names: Series) -> DataFrame:
         """Return the table with series, date and step of each forecast in the place of its name."""
         forecasts = self.table()
         forecasts.index = self._forecast_names

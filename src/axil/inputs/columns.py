@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.arrays import FloatArray, IntArray
-from axil.errors import InputError, meant, shown
+from axil.errors import InputError, shown, suggestion
 from axil.inputs.codes import is_missing, numbered
 from axil.inputs.labels import as_labels, position_of, refuse_other_order
 from axil.inputs.numbers import is_sparse, is_whole
@@ -55,7 +55,7 @@ def chosen_columns(columns: Any, names: list[str], what: str = "columns") -> lis
         if place is None:
             raise InputError(
                 f"{what} names {shown(column)}; expected names such as {shown(names[0])}, or positions below {len(names)}."
-                f"{meant(column, names)}"
+                f"{suggestion(column, names)}"
             )
         found.append(place)
     return found
@@ -112,7 +112,7 @@ def row_values(
             table = f"the {rows} rows"
         raise InputError(
             f"{what} is {shown(given)}, which is no column of {table}; expected one of "
-            f"{shown(names[:5], 200)}, or a value for each {rows} row.{meant(given, names)}"
+            f"{shown(names[:5], 200)}, or a value for each {rows} row.{suggestion(given, names)}"
         )
     return feature_columns(features, np.arange(features.shape[0]), [names.index(given)])[0]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from importlib import import_module
 from numbers import Real
-from typing import Any
+from typing import Any, TypeVar
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -18,6 +18,8 @@ from axil.arrays import FloatArray
 from axil.errors import InputError, shown
 from axil.inputs.libraries import as_native, loaded_pandas
 from axil.machine.arrays import is_away
+
+Choice = TypeVar("Choice", bound=str)
 
 MOST_COUNTED = 2**63 - 1
 MOST_THREADS = 2**31 - 1  # a C int, which kernels take
@@ -374,14 +376,13 @@ def as_flag(value: Any, what: str) -> bool:
     return bool(value)
 
 
-def as_choice(value: Any, choices: tuple[str, ...], what: str) -> str:
-    """One of a few words."""
-    if not isinstance(value, str) or value not in choices:
-        words = [f'"{choice}"' for choice in choices]
-        raise InputError(
-            f"{what} is {shown(value)}; expected {', '.join(words[:-1])} or {words[-1]}."
-        )
-    return str(value)
+def as_choice(value: object, choices: tuple[Choice, ...], what: str) -> Choice:
+    """Return the one of several words that the user passed."""
+    for choice in choices:
+        if isinstance(value, str) and value == choice:
+            return choice
+    words = [f'"{choice}"' for choice in choices]
+    raise InputError(f"{what} is {shown(value)}; expected {', '.join(words[:-1])} or {words[-1]}.")
 
 
 def as_bytes(value: Any) -> int:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.arrays import AnyArray, BoolArray, IntArray
-from axil.errors import AxilError, InputError, meant, shown
+from axil.errors import AxilError, InputError, shown, suggestion
 from axil.output.shown_columns import Columns
 from axil.reductions.choice import Allowed, Choice, packed
 
@@ -245,7 +245,7 @@ def _date(asof: Any, known: Columns) -> AnyArray:
             value = np.datetime64(asof)
         except ValueError:
             raise InputError(
-                f"asof is {shown(asof)}; {expected}.{meant(asof, known.names)}{known.hint}"
+                f"asof is {shown(asof)}; {expected}.{suggestion(asof, known.names)}{known.hint}"
             ) from None
     try:
         point = inputs.as_points(np.array([value], dtype=object), "asof")

@@ -158,5 +158,5 @@ def naming(member: Member) -> Iterator[None]:
     except ExactnessError as error:
         cause = f"This is about {member.name}, one of the models inside.\n{error.cause}"
         raise ExactnessError(
-            error.what, error.found, error.expected, cause, error.tree, error.leaf
+            error.quantity, error.replayed, error.expected, cause, error.tree, error.leaf
         ) from None

@@ -99,7 +99,7 @@ def _changes(
                 f"with inverse_func={TRANSFORMS[name][1]} answers are in the units of your y_train.",
                 replace(rows, targets=targets),
             )
-    if error.what not in ("value", "mean of the targets"):
+    if error.quantity not in ("value", "mean of the targets"):
         for how, scaled in _scaled(rows.X):
             yield (
                 f"With every column scaled to {how} the data agree: the model was fitted on scaled columns. Pass X_train as it "

@@ -11,7 +11,7 @@ import numpy as np
 
 from axil import inputs
 from axil.arrays import AnyArray, BoolArray, FloatArray
-from axil.errors import InputError, UnsupportedQuestionError, meant, shown
+from axil.errors import InputError, UnsupportedQuestionError, shown, suggestion
 from axil.methods.intervals.predictive import Predictive
 from axil.methods.question import Asked
 from axil.output import site_map
@@ -154,7 +154,7 @@ def check_names(words: Words, known: Columns) -> None:
         if name not in known.names:
             raise InputError(
                 f"names has {shown(name)}, which is no column; expected such as {shown(known.names[0])}."
-                f"{meant(name, known.names)}{known.hint}"
+                f"{suggestion(name, known.names)}{known.hint}"
             )
 
 

@@ -1,0 +1,41 @@
+"""Calls as a user writes them. Type checkers accept all of them and infer the asserted types."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+from lightgbm import LGBMRegressor
+from numpy.typing import NDArray
+from scipy import sparse
+from typing_extensions import assert_type
+
+import axil
+from axil import baselines
+
+X = pd.DataFrame({"area": [80.0, 120.0, 95.0]})
+y = pd.Series([1.0, 2.0, 1.5])
+matrix = np.array([[80.0], [120.0], [95.0]])
+model = LGBMRegressor().fit(X, y)
+
+# Tables of every library, and targets of every kind
+assert_type(axil.similarity(model, X), NDArray[np.float64])
+assert_type(axil.similarity(model, pl.DataFrame(X)), NDArray[np.float64])
+assert_type(axil.similarity(model, pa.table({"area": [80.0]})), NDArray[np.float64])
+assert_type(axil.similarity(model, matrix, matrix.tolist()), NDArray[np.float64])
+assert_type(axil.similarity(model, sparse.csr_array(matrix), device="auto"), NDArray[np.float64])
+assert_type(axil.novelty(model, X, X, held_out=X), NDArray[np.float64])
+
+# With k there are two arrays
+assert_type(
+    axil.similarity(model, X, X, k=2, tree_weights=[1.0, 2.0]),
+    tuple[NDArray[np.float64], NDArray[np.int64]],
+)
+
+support = axil.supports(model)
+assert_type(support, axil.Support)
+assert_type(support.exact, bool)
+
+explainer = axil.load("explainer.npz", model, X_train=X, device="cpu")
+assert_type(explainer, axil.Explainer)
+assert_type(baselines.BoostIn(explainer).scores(X, y), NDArray[np.float64])
+assert_type(baselines.Random(explainer, seed=1).scores(matrix), NDArray[np.float64])
