@@ -400,8 +400,15 @@ def random_structure(
 
 def bent_tree(trees, t, sums, leaf_weights):
     """(L_t, K): the values of tree t of `BoostedFit` that have nodes, before the rate; the second of two classes is the rest."""
-    start = trees.n_leaves[:t].sum()
-    padded = np.zeros((2, len(trees.l2)))
-    padded[:, start : start + trees.n_leaves[t]] = sums[:, 0], leaf_weights
-    first = bent_values(trees.l2, trees.l1, trees.max_step, trees.nodes, t, *padded)[0]
+    start = trees.table.n_leaves[:t].sum()
+    padded = np.zeros((2, len(trees.leaf_rule.l2)))
+    padded[:, start : start + trees.table.n_leaves[t]] = sums[:, 0], leaf_weights
+    first = bent_values(
+        trees.leaf_rule.l2,
+        trees.leaf_rule.l1,
+        trees.leaf_rule.max_step,
+        trees.leaf_rule.nodes,
+        t,
+        *padded,
+    )[0]
     return np.stack([first, 1.0 - first][: sums.shape[1]], axis=1)

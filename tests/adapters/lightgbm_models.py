@@ -535,7 +535,7 @@ def coefficients(trees: BoostedFit) -> Coefficients:
     """Those given, or the ones that plain boosting has: rates after the fact, nan where the model does not state them."""
     if trees.schedule.coefficients is not None:
         return trees.schedule.coefficients
-    T = len(trees.n_leaves)
+    T = len(trees.table.n_leaves)
     return Coefficients(np.tril(np.tile(trees.learning_rates, (T + 1, 1)), -1), np.ones(T + 1))
 
 
@@ -550,7 +550,7 @@ def replay(
     y = as_float32(case.y)
     w = np.ones_like(y) if case.sample_weight is None else as_float32(case.sample_weight)
     offsets = np.zeros_like(y) if case.init_score is None else case.init_score
-    table, T = coefficients(trees), len(trees.n_leaves)
+    table, T = coefficients(trees), len(trees.table.n_leaves)
     v: list[
         Array
     ] = []  # per tree, (N,): each row's leaf value before the rate, from the model's own leaf values
@@ -558,13 +558,13 @@ def replay(
     def score(t: int) -> Array:
         return (
             offsets
-            + table.beta[t] * trees.base_value
+            + table.beta[t] * trees.initial.values
             + sum(table.omega[t, s] * v[s] for s in range(t))
         )
 
     counts, weights, values = [], [], []
     start = 0
-    for t, n in enumerate(trees.n_leaves):
+    for t, n in enumerate(trees.table.n_leaves):
         own, leaf = slice(start, start + n), leaves[:, t]
         residuals = y - score(t)
         drawn = (
@@ -575,12 +575,19 @@ def replay(
         counts.append(np.bincount(leaf, drawn > 0, n))
         weights.append(np.bincount(leaf, as_float32(w * drawn), n))
         sums = np.bincount(leaf, as_float32(as_float32(w * as_float32(residuals)) * drawn), n)
-        u = sums / (weights[-1] + trees.l2[own])
-        if trees.nodes is not None:
-            padded = np.zeros((2, len(trees.l2)))
+        u = sums / (weights[-1] + trees.leaf_rule.l2[own])
+        if trees.leaf_rule.nodes is not None:
+            padded = np.zeros((2, len(trees.leaf_rule.l2)))
             padded[:, own] = sums, weights[-1]
-            u = bent_values(trees.l2, trees.l1, trees.max_step, trees.nodes, t, *padded)[0]
-        final = trees.leaf_values[own, 0]
+            u = bent_values(
+                trees.leaf_rule.l2,
+                trees.leaf_rule.l1,
+                trees.leaf_rule.max_step,
+                trees.leaf_rule.nodes,
+                t,
+                *padded,
+            )[0]
+        final = trees.table.leaf_values[own, 0]
         if np.isnan(table.omega[T, t]):
             table.omega[t + 1 :, t] = final @ u / (u @ u)
         rate = table.omega[T, t]

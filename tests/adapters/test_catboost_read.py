@@ -73,8 +73,8 @@ def settle(case: Case, trees: BoostedFit, leaves: NDArray[Any]) -> BoostedFit:
     )
     pairs = zip(
         *(
-            np.split(v, np.cumsum(trees.n_leaves)[:-1])
-            for v in (replay(case, once, leaves, True)[2], trees.leaf_values)
+            np.split(v, np.cumsum(trees.table.n_leaves)[:-1])
+            for v in (replay(case, once, leaves, True)[2], trees.table.leaf_values)
         )
     )
     fitted = np.array([np.sum(u * v) / (np.sum(u * u) or 1.0) for u, v in pairs])
@@ -85,13 +85,18 @@ def settle(case: Case, trees: BoostedFit, leaves: NDArray[Any]) -> BoostedFit:
 
 def leaf_values(trees: BoostedFit, own: slice, S: Array, W: Array) -> Array:
     """(L, K): as BoostedFit defines them, before the rate."""
-    l2, steps = trees.l2[own], np.broadcast_to(trees.steps, trees.l2.shape)[own]
+    l2, steps = (
+        trees.leaf_rule.l2[own],
+        np.broadcast_to(trees.leaf_rule.steps, trees.leaf_rule.l2.shape)[own],
+    )
     with np.errstate(divide="ignore", invalid="ignore"):
         after = np.where(np.isinf(l2), 0, (1 - (l2 / (W + l2)) ** steps) / W)
         found = np.where(steps == 1, 1 / (W + l2), after)[:, None] * S
-    for first, last in pairwise(trees.chains.starts if trees.chains is not None else ()):
-        chain = trees.chains.order[first:last] - own.start
-        if last - first > 1 and own.start <= trees.chains.order[first] < own.stop:
+    for first, last in pairwise(
+        trees.leaf_rule.chains.starts if trees.leaf_rule.chains is not None else ()
+    ):
+        chain = trees.leaf_rule.chains.order[first:last] - own.start
+        if last - first > 1 and own.start <= trees.leaf_rule.chains.order[first] < own.stop:
             found[chain, 0] = isotonic_regression(found[chain, 0], sample_weight=(W + l2)[chain])
     return found
 
@@ -117,11 +122,17 @@ def replay(
     omega, beta = tables(trees)
     shift = np.zeros((len(y), 1)) if offsets is None else offsets[:, None]
     mean = np.average(y, axis=0, weights=w)
-    base = trees.base_value if forced else mean if trees.base is None else trees.base
+    base = (
+        trees.initial.values
+        if forced
+        else mean
+        if trees.initial.follows_targets
+        else trees.initial.constants
+    )
     found: list[Array] = []  # values before the rate of each tree, leaf by leaf
     counts, sums = [], []
     start = 0
-    for t, n in enumerate(trees.n_leaves):
+    for t, n in enumerate(trees.table.n_leaves):
         own, leaf = slice(start, start + n), leaves[:, t]
         residual = (
             y
@@ -134,7 +145,7 @@ def replay(
         S = np.stack([np.bincount(leaf, w * r, n) for r in residual.T], axis=1)
         u = leaf_values(trees, own, S, W)
         sums.append((W, u))
-        found.append(trees.leaf_values[own] / omega[-1, t] if forced else u)
+        found.append(trees.table.leaf_values[own] / omega[-1, t] if forced else u)
         start += n
     values = np.concatenate([omega[-1, t] * u for t, (_, u) in enumerate(sums)])
     asked = leaves if trees.placement is None else adapter_of(case.model).leaves(case.X)
@@ -146,7 +157,7 @@ def fitted_leaves(case: Case, adapter: Any, trees: BoostedFit) -> NDArray[Any]:
     """(N, T): the leaves that training rows had in the fit."""
     if trees.placement is None:
         return adapter.leaves(case.X)
-    found = np.empty((len(trees.n_leaves), len(case.y)), dtype=np.uint16)
+    found = np.empty((len(trees.table.n_leaves), len(case.y)), dtype=np.uint16)
     trees.placement.assign(found, 1)
     return found.T
 
@@ -165,15 +176,17 @@ def test_replay_meets_every_leaf(name: str) -> None:
     counts, weights, values, forced = replay(case, trees, leaves, forced=True)
     predictions = predict(case, case.X)
     scale = np.abs(predictions).max() or 1.0
-    assert trees.leaf_values.shape == (trees.n_leaves.sum(), adapter.n_outputs)
-    assert (trees.leaf_counts is None) == (case.sample_weight is not None)
-    if trees.leaf_counts is not None:
-        np.testing.assert_array_equal(counts, trees.leaf_counts)
-    assert (trees.recorded_by is not None) == (name == "encoded Lossguide weighted")
-    if trees.recorded_by is None:
-        np.testing.assert_allclose(weights, trees.leaf_weights, rtol=0, atol=1e-14 * weights.sum())
+    assert trees.table.leaf_values.shape == (trees.table.n_leaves.sum(), adapter.n_outputs)
+    assert (trees.table.leaf_counts is None) == (case.sample_weight is not None)
+    if trees.table.leaf_counts is not None:
+        np.testing.assert_array_equal(counts, trees.table.leaf_counts)
+    assert (trees.weights.recorded_by is not None) == (name == "encoded Lossguide weighted")
+    if trees.weights.recorded_by is None:
+        np.testing.assert_allclose(
+            weights, trees.table.leaf_weights, rtol=0, atol=1e-14 * weights.sum()
+        )
     np.testing.assert_allclose(
-        values, trees.leaf_values, rtol=0, atol=adapter.leaf_tolerance * scale
+        values, trees.table.leaf_values, rtol=0, atol=adapter.leaf_tolerance * scale
     )
     np.testing.assert_allclose(forced, predictions, rtol=0, atol=1e-14 * scale)
     np.testing.assert_array_equal(adapter.predictions(case.X), predictions)
@@ -186,8 +199,8 @@ def test_leaf_values_add_up_to_new_predictions(name: str) -> None:
     case = CASES[name]()
     adapter = adapter_of(case.model)
     trees = read_trees(case, adapter)
-    starts = np.cumsum(trees.n_leaves) - trees.n_leaves
-    summed = tables(trees)[1][-1] * trees.base_value + trees.leaf_values[
+    starts = np.cumsum(trees.table.n_leaves) - trees.table.n_leaves
+    summed = tables(trees)[1][-1] * trees.initial.values + trees.table.leaf_values[
         starts + adapter.leaves(case.X_new)
     ].sum(axis=1)
     predictions = predict(case, case.X_new)
@@ -218,14 +231,14 @@ def test_base(name: str, estimated: bool) -> None:
     case = CASES[name]()
     trees = read_trees(case, adapter_of(case.model))
     if estimated:
-        assert trees.base is None
+        assert trees.initial.follows_targets
         y, weights, _ = parts(case)
         np.testing.assert_allclose(
-            trees.base_value, np.average(y, axis=0, weights=weights), rtol=6e-8
+            trees.initial.values, np.average(y, axis=0, weights=weights), rtol=6e-8
         )
     else:
-        np.testing.assert_array_equal(trees.base, np.zeros_like(trees.base_value))
-        np.testing.assert_array_equal(trees.base_value, np.zeros_like(trees.base_value))
+        np.testing.assert_array_equal(trees.initial.constants, np.zeros_like(trees.initial.values))
+        np.testing.assert_array_equal(trees.initial.values, np.zeros_like(trees.initial.values))
 
 
 def test_rates_and_l2() -> None:
@@ -236,13 +249,15 @@ def test_rates_and_l2() -> None:
     assert len(set(rates)) == 1
     assert 0 < rates[0] <= 0.5
     assert set(read_case("loaded").learning_rates) == {float(np.float32(1 / 3))}
-    np.testing.assert_array_equal(read_case("loaded").l2, read_case("pickled").l2)
-    filled = read_case("l2_leaf_reg=0.123").l2
+    np.testing.assert_array_equal(
+        read_case("loaded").leaf_rule.l2, read_case("pickled").leaf_rule.l2
+    )
+    filled = read_case("l2_leaf_reg=0.123").leaf_rule.l2
     mean_weight = as_float32(table().weight).mean()
     np.testing.assert_allclose(
         filled[np.isfinite(filled)], np.float32(0.123) * mean_weight, rtol=1e-14
     )
-    assert np.isinf(read_case("defaults").l2).any()  # empty leaves of symmetric trees
+    assert np.isinf(read_case("defaults").leaf_rule.l2).any()  # empty leaves of symmetric trees
 
 
 def test_a_continued_model_tells_the_settings_of_each_fit() -> None:
@@ -251,8 +266,8 @@ def test_a_continued_model_tells_the_settings_of_each_fit() -> None:
     np.testing.assert_array_equal(
         trees.learning_rates, np.float32([0.11] * 8 + [0.3] * 3).astype(float)
     )
-    first = slice(0, int(trees.n_leaves[:8].sum()))
-    assert set(trees.l2[first]) - {np.inf} == {7.0}
+    first = slice(0, int(trees.table.n_leaves[:8].sum()))
+    assert set(trees.leaf_rule.l2[first]) - {np.inf} == {7.0}
     case = CASES["continued twice"]()
     trees = read_trees(case, adapter_of(case.model))
     np.testing.assert_array_equal(
@@ -448,10 +463,10 @@ def disagreement(case: Case, adapter: CatBoostAdapter) -> tuple[float, float]:
     leaves = adapter.leaves(case.X)
     trees = settle(case, read_trees(case, adapter), leaves)
     _, weights, values, _ = replay(case, trees, leaves, forced=True)
-    assert trees.leaf_weights is not None
+    assert trees.table.leaf_weights is not None
     tolerance = adapter.leaf_tolerance * np.abs(adapter.predictions(case.X)).max()
-    return float(np.abs(weights - trees.leaf_weights).max()), float(
-        np.abs(values - trees.leaf_values).max()
+    return float(np.abs(weights - trees.table.leaf_weights).max()), float(
+        np.abs(values - trees.table.leaf_values).max()
     ) / tolerance
 
 

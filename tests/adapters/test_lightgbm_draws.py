@@ -52,11 +52,13 @@ def check(case: Case) -> None:
     counts, weights, values, score = replay(case, trees, adapter.leaves(case.X))
     predictions = case.model.predict(case.X)
     scale = np.abs(predictions).max() or 1.0
-    np.testing.assert_array_equal(counts, trees.leaf_counts)
-    if trees.leaf_weights is not None:
-        np.testing.assert_allclose(weights, trees.leaf_weights, rtol=0, atol=1e-14 * weights.sum())
+    np.testing.assert_array_equal(counts, trees.table.leaf_counts)
+    if trees.table.leaf_weights is not None:
+        np.testing.assert_allclose(
+            weights, trees.table.leaf_weights, rtol=0, atol=1e-14 * weights.sum()
+        )
     np.testing.assert_allclose(
-        values, trees.leaf_values[:, 0], rtol=0, atol=adapter.leaf_tolerance * scale
+        values, trees.table.leaf_values[:, 0], rtol=0, atol=adapter.leaf_tolerance * scale
     )
     np.testing.assert_allclose(score, predictions, rtol=0, atol=1e-14 * scale)
 
@@ -306,7 +308,7 @@ def test_rows_in_another_order_show(how: dict[str, Any]) -> None:
     trees = read_trees(other, adapter)
     with np.errstate(invalid="ignore"):  # leaves without rows
         counts = replay(other, trees, adapter.leaves(other.X))[0]
-    assert (counts != trees.leaf_counts).any()
+    assert (counts != trees.table.leaf_counts).any()
 
 
 def plain_rule(n_leaves: int) -> NewtonRule:

@@ -45,11 +45,13 @@ def test_replay_meets_every_leaf(name: str) -> None:
     predictions = case.model.predict(case.X)
     scale = np.abs(predictions).max() or 1.0
     offsets = 0 if case.init_score is None else case.init_score
-    np.testing.assert_array_equal(counts, trees.leaf_counts)
-    if trees.leaf_weights is not None:  # sums in float64, in another order
-        np.testing.assert_allclose(weights, trees.leaf_weights, rtol=0, atol=1e-14 * weights.sum())
+    np.testing.assert_array_equal(counts, trees.table.leaf_counts)
+    if trees.table.leaf_weights is not None:  # sums in float64, in another order
+        np.testing.assert_allclose(
+            weights, trees.table.leaf_weights, rtol=0, atol=1e-14 * weights.sum()
+        )
     np.testing.assert_allclose(
-        values, trees.leaf_values[:, 0], rtol=0, atol=adapter.leaf_tolerance * scale
+        values, trees.table.leaf_values[:, 0], rtol=0, atol=adapter.leaf_tolerance * scale
     )
     np.testing.assert_allclose(score - offsets, predictions, rtol=0, atol=1e-14 * scale)
     np.testing.assert_array_equal(adapter.predictions(case.X), predictions[:, None])
@@ -60,9 +62,9 @@ def test_leaf_values_add_up_to_new_predictions(name: str) -> None:
     case = CASES[name]()
     adapter = read(case.model)
     trees = read_trees(case, adapter)
-    starts = np.cumsum(trees.n_leaves) - trees.n_leaves
+    starts = np.cumsum(trees.table.n_leaves) - trees.table.n_leaves
     beta = 1.0 if trees.schedule.coefficients is None else trees.schedule.coefficients.beta[-1]
-    summed = beta * trees.base_value + trees.leaf_values[
+    summed = beta * trees.initial.values + trees.table.leaf_values[
         starts + adapter.leaves(case.X_new), 0
     ].sum(axis=1)
     predictions = case.model.predict(case.X_new)
@@ -92,9 +94,13 @@ def test_leaf_values_add_up_to_new_predictions(name: str) -> None:
 def test_base(name: str, base: float | None) -> None:
     case = CASES[name]()
     trees = read_trees(case, read(case.model))
-    assert trees.base is None if base is None else trees.base == np.array([base])
+    assert (
+        trees.initial.follows_targets
+        if base is None
+        else trees.initial.constants == np.array([base])
+    )
     if base is None:
-        assert trees.base_value[0] == pytest.approx(np.mean(case.y), rel=1e-6, abs=1e-7)
+        assert trees.initial.values[0] == pytest.approx(np.mean(case.y), rel=1e-6, abs=1e-7)
 
 
 def test_rates() -> None:
@@ -114,13 +120,13 @@ def test_rates() -> None:
 
 def test_l2_keeps_the_digits_that_text_loses() -> None:
     exact, text = CASES["lambda_l2=0.1234567"](), CASES["lambda_l2=0.1234567 loaded"]()
-    assert set(read_trees(exact, read(exact.model)).l2) == {0.1234567}
-    assert set(read_trees(text, read(text.model)).l2) == {0.123457}
+    assert set(read_trees(exact, read(exact.model)).leaf_rule.l2) == {0.1234567}
+    assert set(read_trees(text, read(text.model)).leaf_rule.l2) == {0.123457}
     assert read(exact.model).leaf_tolerance == 1e-10
     assert 1e-10 < read(text.model).leaf_tolerance < 1e-6
     assert "six digits" in read(text.model).causes("values")
     copy = pickle.loads(pickle.dumps(exact.model))
-    assert set(read_trees(exact, read(copy)).l2) == {0.1234567}
+    assert set(read_trees(exact, read(copy)).leaf_rule.l2) == {0.1234567}
 
 
 def test_cat_l2_only_below_splits_that_group_categories() -> None:
@@ -132,7 +138,9 @@ def test_cat_l2_only_below_splits_that_group_categories() -> None:
     if VERSION >= (4, 2):  # LightGBM 4.1 aborts on quantised gradients
         expected_by_name["quantized renewed weighted categorical"] = {0.0}
     for name, expected in expected_by_name.items():
-        assert set(read_trees(CASES[name](), read(CASES[name]().model)).l2) == expected, name
+        assert set(read_trees(CASES[name](), read(CASES[name]().model)).leaf_rule.l2) == expected, (
+            name
+        )
 
 
 def test_best_iteration() -> None:
@@ -140,7 +148,7 @@ def test_best_iteration() -> None:
     adapter, best = read(case.model), case.model.best_iteration
     assert 0 < best < case.model.num_trees()
     assert adapter.leaves(case.X).shape == (len(case.y), best)
-    assert len(read_trees(case, adapter).n_leaves) == best
+    assert len(read_trees(case, adapter).table.n_leaves) == best
     truncated = lgb.Booster(model_str=case.model.model_to_string())
     whole = lgb.Booster(
         model_str=case.model.model_to_string(num_iteration=-1)
@@ -326,7 +334,7 @@ def test_mistakes_show() -> None:
         Case(case.model, case.X, case.y, case.sample_weight, np.full(len(y), 1e-3), case.X_new),
     ):
         values = replay(wrong, read_trees(wrong, adapter), adapter.leaves(case.X))[2]
-        assert np.abs(values - trees.leaf_values[:, 0]).max() > slack
+        assert np.abs(values - trees.table.leaf_values[:, 0]).max() > slack
 
 
 def test_a_leaf_of_zero_does_not_take_any_targets() -> None:

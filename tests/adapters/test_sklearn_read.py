@@ -73,20 +73,22 @@ def replay(
     Each tree is fitted to what the model's own trees leave over, or where ``own`` is set to what the replayed ones do, in
     float64: the linear map that axil explains.
     """
-    y, leaves, n_trees = case.targets, adapter.leaves(case.X), len(trees.n_leaves)
-    w = trees.row_weights if trees.row_weights is not None else case.sample_weight
+    y, leaves, n_trees = case.targets, adapter.leaves(case.X), len(trees.table.n_leaves)
+    w = trees.weights.row_weights if trees.weights.row_weights is not None else case.sample_weight
     w = np.ones(len(y)) if w is None else w
-    w = w if trees.held_out is None else np.where(trees.held_out, 0.0, w)
+    w = w if trees.weights.held_out is None else np.where(trees.weights.held_out, 0.0, w)
     base = (
-        trees.base_value if not own or trees.base is not None else np.average(y, axis=0, weights=w)
+        trees.initial.values
+        if not own or not trees.initial.follows_targets
+        else np.average(y, axis=0, weights=w)
     )
     omega, beta = np.tril(np.tile(trees.learning_rates, (n_trees + 1, 1)), -1), np.ones(n_trees + 1)
     if trees.schedule.coefficients is not None:
         omega, beta = trees.schedule.coefficients.omega, trees.schedule.coefficients.beta
-    starts = np.concatenate([[0], np.cumsum(trees.n_leaves)])
+    starts = np.concatenate([[0], np.cumsum(trees.table.n_leaves)])
     counts, weights, values, steps = [], [], [], []
     precision = np.float64 if own else adapter.residual_precision
-    for t, n in enumerate(trees.n_leaves):
+    for t, n in enumerate(trees.table.n_leaves):
         leaf = leaves[:, t]
         before = sum(
             (omega[t, s] * steps[s] for s in np.flatnonzero(omega[t])),
@@ -98,16 +100,18 @@ def replay(
             if trees.sampler is None
             else drawn_rows(trees.sampler, t, leaf, residuals)
         )
-        taken = draw > 0 if trees.held_out is None else (draw > 0) & ~trees.held_out
+        taken = draw > 0 if trees.weights.held_out is None else (draw > 0) & ~trees.weights.held_out
         counts.append(np.bincount(leaf[taken], minlength=n))
         weights.append(np.bincount(leaf, w * draw, n))
         products = ((w * draw)[:, None] * residuals).astype(precision).astype(np.float64)
         sums = np.stack([np.bincount(leaf, column, n) for column in products.T], axis=1)
-        v = sums / (weights[-1] + trees.l2[starts[t] : starts[t + 1]])[:, None]
-        v = v if trees.nodes is None else bent_tree(trees, t, sums, weights[-1])
+        v = sums / (weights[-1] + trees.leaf_rule.l2[starts[t] : starts[t + 1]])[:, None]
+        v = v if trees.leaf_rule.nodes is None else bent_tree(trees, t, sums, weights[-1])
         values.append(omega[-1, t] * v)
         fitted = (
-            trees.leaf_values[starts[t] : starts[t + 1]] / omega[-1, t] if omega[-1, t] else 0 * v
+            trees.table.leaf_values[starts[t] : starts[t + 1]] / omega[-1, t]
+            if omega[-1, t]
+            else 0 * v
         )
         steps.append((v if own else fitted)[leaf])
     predictions = sum(
@@ -124,17 +128,19 @@ def test_replay_meets_every_leaf(name: str) -> None:
     counts, weights, values, predictions = replay(case, adapter, trees)
     expected = predict(case, case.X)
     scale = np.abs(expected).max()
-    assert trees.leaf_counts is not None or trees.leaf_weights is not None
-    if trees.leaf_counts is not None:
-        np.testing.assert_array_equal(counts, trees.leaf_counts)
-    if trees.leaf_weights is not None:  # sums in float64, in another order
-        np.testing.assert_allclose(weights, trees.leaf_weights, rtol=0, atol=1e-14 * weights.sum())
+    assert trees.table.leaf_counts is not None or trees.table.leaf_weights is not None
+    if trees.table.leaf_counts is not None:
+        np.testing.assert_array_equal(counts, trees.table.leaf_counts)
+    if trees.table.leaf_weights is not None:  # sums in float64, in another order
+        np.testing.assert_allclose(
+            weights, trees.table.leaf_weights, rtol=0, atol=1e-14 * weights.sum()
+        )
     # float64 sums in any order, relative to what is summed
     slack = (
-        adapter.leaf_tolerance * np.abs(trees.leaf_values).max()
+        adapter.leaf_tolerance * np.abs(trees.table.leaf_values).max()
         + 1e-14 * np.abs(case.targets).max()
     )
-    np.testing.assert_allclose(values, trees.leaf_values, rtol=0, atol=slack)
+    np.testing.assert_allclose(values, trees.table.leaf_values, rtol=0, atol=slack)
     np.testing.assert_allclose(predictions, expected, rtol=0, atol=1e-14 * scale)
     np.testing.assert_array_equal(adapter.predictions(case.X), expected)
 
@@ -155,11 +161,11 @@ def test_leaf_values_add_up_to_new_predictions(name: str) -> None:
     case = CASES[name]()
     adapter = read(case.model)
     trees = read_trees(case, adapter)
-    starts = np.cumsum(trees.n_leaves) - trees.n_leaves
+    starts = np.cumsum(trees.table.n_leaves) - trees.table.n_leaves
     leaves = adapter.leaves(case.X_new)
     assert leaves.min() >= 0
-    assert np.all(leaves.max(axis=0) < trees.n_leaves)
-    summed = trees.base_value + trees.leaf_values[starts + leaves].sum(axis=1)
+    assert np.all(leaves.max(axis=0) < trees.table.n_leaves)
+    summed = trees.initial.values + trees.table.leaf_values[starts + leaves].sum(axis=1)
     expected = predict(case, case.X_new)
     np.testing.assert_allclose(summed, expected, rtol=0, atol=1e-14 * np.abs(expected).max())
 
@@ -195,7 +201,11 @@ def test_one_wrong_target_shows(name: str) -> None:
     case = CASES[name]()
     adapter = read(case.model)
     trees = read_trees(case, adapter)
-    held = np.zeros(len(case.y), dtype=bool) if trees.held_out is None else trees.held_out
+    held = (
+        np.zeros(len(case.y), dtype=bool)
+        if trees.weights.held_out is None
+        else trees.weights.held_out
+    )
     drawn = (
         ~held
         if trees.sampler is None
@@ -205,13 +215,13 @@ def test_one_wrong_target_shows(name: str) -> None:
     wrong = one_off(case, row)
     values = replay(wrong, adapter, read_trees(wrong, adapter))[2]
     slack = (
-        adapter.leaf_tolerance * np.abs(trees.leaf_values).max()
+        adapter.leaf_tolerance * np.abs(trees.table.leaf_values).max()
         + 1e-12 * np.abs(predict(case, case.X)).max()
     )
-    assert np.abs(values - trees.leaf_values).max() > 10 * slack
+    assert np.abs(values - trees.table.leaf_values).max() > 10 * slack
     if held.any():  # a target that took no part does not matter
         values = replay(one_off(case, int(np.flatnonzero(held)[3])), adapter, trees)[2]
-        np.testing.assert_allclose(values, trees.leaf_values, rtol=0, atol=slack)
+        np.testing.assert_allclose(values, trees.table.leaf_values, rtol=0, atol=slack)
 
 
 def test_wrong_weights_and_rows_show() -> None:
@@ -225,7 +235,7 @@ def test_wrong_weights_and_rows_show() -> None:
         weight[3] *= 1.001
         wrong = replace(case, sample_weight=weight)
         found = replay(wrong, adapter, read_trees(wrong, adapter))[1]
-        assert np.abs(found - right.leaf_weights).max() > 1e-4
+        assert np.abs(found - right.table.leaf_weights).max() > 1e-4
     case = forest("RandomForestRegressor")
     assert read(case.model).fitted_rows == len(case.y)
     with pytest.raises(InputError, match="no offsets"):
@@ -241,14 +251,16 @@ def test_bases() -> None:
     }.items():
         case = CASES[f"stages {name}"]()
         trees = read_trees(case, read(case.model))
-        assert trees.base == base if base is not None else trees.base is None
+        assert (
+            trees.initial.constants == base if base is not None else trees.initial.follows_targets
+        )
     case = CASES["hist early stopping"]()
     trees = read_trees(case, read(case.model))
-    assert trees.base is None
-    assert trees.held_out is not None
-    assert trees.held_out.sum() == 30
-    assert trees.base_value[0] == pytest.approx(
-        np.average(case.y, weights=~trees.held_out), rel=1e-14
+    assert trees.initial.follows_targets
+    assert trees.weights.held_out is not None
+    assert trees.weights.held_out.sum() == 30
+    assert trees.initial.values[0] == pytest.approx(
+        np.average(case.y, weights=~trees.weights.held_out), rel=1e-14
     )
 
 
@@ -261,9 +273,9 @@ def test_rows_given_to_stop_early_by_are_no_split() -> None:
         pytest.skip("X_val is of later versions")
     case = Case(model, data.X, data.y, None, data.X_new)
     trees = read_trees(case, read(model))
-    assert trees.held_out is None
+    assert trees.weights.held_out is None
     np.testing.assert_allclose(
-        replay(case, read(model), trees)[2], trees.leaf_values, rtol=0, atol=1e-10
+        replay(case, read(model), trees)[2], trees.table.leaf_values, rtol=0, atol=1e-10
     )
 
 
@@ -301,7 +313,7 @@ def test_fingerprint_survives_pickle_and_nothing_is_changed(name: str) -> None:
     assert (again.feature_names, again.n_features) == (adapter.feature_names, adapter.n_features)
     np.testing.assert_array_equal(again.leaves(case.X), adapter.leaves(case.X))
     np.testing.assert_array_equal(
-        read_trees(case, again).leaf_values, read_trees(case, adapter).leaf_values
+        read_trees(case, again).table.leaf_values, read_trees(case, adapter).table.leaf_values
     )
     others = {
         read(make().model).fingerprint
@@ -415,7 +427,7 @@ def test_categories_in_frames_of_all_kinds() -> None:
 def test_no_rows_and_one(name: str, convert: Any) -> None:
     case = CASES[name]()
     adapter = read(case.model)
-    n_trees = len(read_trees(case, adapter).n_leaves)
+    n_trees = len(read_trees(case, adapter).table.n_leaves)
     assert adapter.leaves(convert(case.X[:0])).shape == (0, n_trees)
     assert adapter.predictions(convert(case.X[:0])).shape == (0, adapter.n_outputs)
     assert adapter.leaves(convert(case.X[:1])).shape == (1, n_trees)
@@ -436,7 +448,7 @@ def test_subclasses_are_read_like_their_parents() -> None:
     case = fit(Own(n_estimators=3, random_state=0))
     trees = read_trees(case, read(case.model))
     np.testing.assert_allclose(
-        replay(case, read(case.model), trees)[2], trees.leaf_values, rtol=1e-12
+        replay(case, read(case.model), trees)[2], trees.table.leaf_values, rtol=1e-12
     )
 
 

@@ -67,7 +67,7 @@ def margins(case: Case) -> Array:
 
 def outputs_of(trees: BoostedFit, which: int) -> slice:
     """The outputs that an entry serves."""
-    return slice(which, which + trees.leaf_values.shape[1])
+    return slice(which, which + trees.table.leaf_values.shape[1])
 
 
 def replay(
@@ -78,22 +78,22 @@ def replay(
     As the contract defines them: coefficients, draws, l2; rounded as XGBoost rounds.
     """
     w = np.ones(len(targets)) if case.sample_weight is None else as_float32(case.sample_weight)
-    T, starts = len(trees.n_leaves), np.cumsum(trees.n_leaves) - trees.n_leaves
+    T, starts = len(trees.table.n_leaves), np.cumsum(trees.table.n_leaves) - trees.table.n_leaves
     omega = np.tril(np.ones((T + 1, T)), -1) * trees.learning_rates
     beta = np.ones(T + 1)
     if trees.schedule.coefficients is not None:
         omega, beta = trees.schedule.coefficients.omega, trees.schedule.coefficients.beta
-    added = [trees.leaf_values[starts[t] + leaves[:, t]] for t in range(T)]
+    added = [trees.table.leaf_values[starts[t] + leaves[:, t]] for t in range(T)]
 
     def score(t: int) -> Array:
-        total = as_float32(beta[t] * trees.base_value + offsets + np.zeros_like(targets))
+        total = as_float32(beta[t] * trees.initial.values + offsets + np.zeros_like(targets))
         for s in np.flatnonzero(omega[t]):
             total = as_float32(total + as_float32(omega[t, s] / omega[T, s] * added[s]))
         return total
 
     counts, weights, values = [], [], []
     running, plain = score(0), trees.schedule.coefficients is None
-    for t, n in enumerate(trees.n_leaves):
+    for t, n in enumerate(trees.table.n_leaves):
         own, leaf = slice(starts[t], starts[t] + n), leaves[:, t]
         residual = as_float32(targets - (running if plain else score(t)))
         draw = (
@@ -106,10 +106,11 @@ def replay(
         sums = np.stack(
             [np.bincount(leaf, draw * as_float32(w * r), n) for r in residual.T], axis=1
         )
-        whole = weights[-1] + trees.l2[own]
+        whole = weights[-1] + trees.leaf_rule.l2[own]
         v = sums * np.divide(1.0, whole, out=np.zeros(n), where=whole > 0)[:, None]
         values.append(
-            omega[T, t] * (v if trees.nodes is None else bent_tree(trees, t, sums, weights[-1]))
+            omega[T, t]
+            * (v if trees.leaf_rule.nodes is None else bent_tree(trees, t, sums, weights[-1]))
         )
         running = as_float32(running + added[t])
     predictions = (running if plain else score(T)) - offsets
@@ -126,17 +127,17 @@ def test_replay_meets_every_leaf(name: str) -> None:
     output_groups = 0
     for trees in read_trees(case, adapter):
         own = outputs_of(trees, output_groups)
-        columns = slice(None) if trees.columns is None else trees.columns
+        columns = slice(None) if trees.table.columns is None else trees.table.columns
         targets, offsets = two_columns(as_float32(case.y))[:, own], margins(case)[:, own]
         counts, weights, values, found = replay(case, trees, leaves[:, columns], targets, offsets)
-        if trees.leaf_counts is not None:
-            np.testing.assert_array_equal(counts, trees.leaf_counts)
-        if trees.leaf_weights is not None:  # kept in float32
+        if trees.table.leaf_counts is not None:
+            np.testing.assert_array_equal(counts, trees.table.leaf_counts)
+        if trees.table.leaf_weights is not None:  # kept in float32
             np.testing.assert_allclose(
-                weights, trees.leaf_weights, rtol=1e-5, atol=1e-6 * weights.max()
+                weights, trees.table.leaf_weights, rtol=1e-5, atol=1e-6 * weights.max()
             )
-        slack = adapter.leaf_tolerance * np.abs(trees.leaf_values).max() + 1e-12 * scale
-        np.testing.assert_allclose(values, trees.leaf_values, rtol=0, atol=slack)
+        slack = adapter.leaf_tolerance * np.abs(trees.table.leaf_values).max() + 1e-12 * scale
+        np.testing.assert_allclose(values, trees.table.leaf_values, rtol=0, atol=slack)
         # base_margin is added first and rounds the sum
         np.testing.assert_allclose(found, predictions[:, own], rtol=0, atol=1e-6 * (scale + offset))
         output_groups = own.stop
@@ -151,9 +152,11 @@ def test_leaf_values_add_up_to_new_predictions(name: str) -> None:
     leaves, predictions = adapter.leaves(case.X_new), case.predict(case.X_new)
     parts = []
     for trees in read_trees(case, adapter):
-        starts = np.cumsum(trees.n_leaves) - trees.n_leaves
-        columns = slice(None) if trees.columns is None else trees.columns
-        parts.append(trees.base_value + trees.leaf_values[starts + leaves[:, columns]].sum(axis=1))
+        starts = np.cumsum(trees.table.n_leaves) - trees.table.n_leaves
+        columns = slice(None) if trees.table.columns is None else trees.table.columns
+        parts.append(
+            trees.initial.values + trees.table.leaf_values[starts + leaves[:, columns]].sum(axis=1)
+        )
     atol = 1e-6 * (np.abs(predictions).max() or 1.0)
     np.testing.assert_allclose(np.concatenate(parts, axis=1), predictions, rtol=0, atol=atol)
 
@@ -171,7 +174,7 @@ def test_the_linear_map_alone_arrives_at_the_predictions(name: str) -> None:
     output_groups = 0
     for trees in read_trees(case, adapter):
         own = outputs_of(trees, output_groups)
-        columns = slice(None) if trees.columns is None else trees.columns
+        columns = slice(None) if trees.table.columns is None else trees.table.columns
         found = linear_map(case, trees, leaves[:, columns], targets[:, own], margins(case)[:, own])
         scale = max(
             np.abs(predictions[:, own]).max(),
@@ -187,21 +190,27 @@ def linear_map(
     case: Case, trees: BoostedFit, leaves: NDArray[Any], targets: Array, offsets: Array
 ) -> Array:
     w = np.ones(len(targets)) if case.sample_weight is None else as_float32(case.sample_weight)
-    T, starts = len(trees.n_leaves), np.cumsum(trees.n_leaves) - trees.n_leaves
+    T, starts = len(trees.table.n_leaves), np.cumsum(trees.table.n_leaves) - trees.table.n_leaves
     omega, beta = np.tril(np.ones((T + 1, T)), -1) * trees.learning_rates, np.ones(T + 1)
     if trees.schedule.coefficients is not None:
         omega, beta = trees.schedule.coefficients.omega, trees.schedule.coefficients.beta
-    base = np.average(targets, axis=0, weights=w) if trees.base is None else trees.base
+    base = (
+        np.average(targets, axis=0, weights=w)
+        if trees.initial.follows_targets
+        else trees.initial.constants
+    )
     values = np.zeros((T, *targets.shape))  # of each tree at each row, before the rate
-    for t, n in enumerate(trees.n_leaves):
+    for t, n in enumerate(trees.table.n_leaves):
         leaf = leaves[:, t]
         residual = targets - offsets - beta[t] * base - np.tensordot(omega[t], values, 1)
         draw = w if trees.sampler is None else w * drawn_rows(trees.sampler, t, leaf, residual)
         weights = np.bincount(leaf, draw, n)
-        whole = weights + trees.l2[starts[t] : starts[t] + n]
+        whole = weights + trees.leaf_rule.l2[starts[t] : starts[t] + n]
         sums = np.stack([np.bincount(leaf, draw * r, n) for r in residual.T], axis=1)
         v = sums * np.divide(1.0, whole, out=np.zeros(n), where=whole > 0)[:, None]
-        values[t] = (v if trees.nodes is None else bent_tree(trees, t, sums, weights))[leaf]
+        values[t] = (v if trees.leaf_rule.nodes is None else bent_tree(trees, t, sums, weights))[
+            leaf
+        ]
     return np.asarray(beta[T] * base + np.tensordot(omega[T], values, 1))
 
 
@@ -225,13 +234,13 @@ def test_base(name: str, base: float | None) -> None:
     case = CASES[name]()
     for trees in read_trees(case, adapter_of(case.model)):
         if base is None:
-            assert trees.base is None
-            assert trees.base_value == pytest.approx(
+            assert trees.initial.follows_targets
+            assert trees.initial.values == pytest.approx(
                 np.average(case.y, weights=case.sample_weight), rel=1e-6
             )
         else:
-            assert trees.base == pytest.approx(base)
-            assert trees.base_value == pytest.approx(base)
+            assert trees.initial.constants == pytest.approx(base)
+            assert trees.initial.values == pytest.approx(base)
 
 
 def test_a_fit_with_base_margin_does_not_start_from_the_base() -> None:
@@ -267,7 +276,7 @@ def test_rates_and_lambda_are_those_of_the_fit(name: str, rate: float, l2: float
     case = CASES[name]()
     for trees in read_trees(case, adapter_of(case.model)):
         assert set(trees.learning_rates) == {float(np.float32(rate))}
-        np.testing.assert_allclose(trees.l2, l2, rtol=1e-7)
+        np.testing.assert_allclose(trees.leaf_rule.l2, l2, rtol=1e-7)
 
 
 @pytest.mark.parametrize("name", ["rate schedule", "rate schedule loaded", "rate schedule stumps"])
@@ -345,11 +354,11 @@ def test_best_iteration() -> None:
 def test_leaves_set_to_zero_have_infinite_l2() -> None:
     keeps = VERSION >= (3, 4)  # from there on a light root keeps its value, and no leaf is light
     case = CASES["min_child_weight=1000"]()
-    assert (np.isinf(read_trees(case, adapter_of(case.model))[0].l2) != keeps).all()
+    assert (np.isinf(read_trees(case, adapter_of(case.model))[0].leaf_rule.l2) != keeps).all()
     case = CASES["targets zero"]()
-    assert not np.isinf(read_trees(case, adapter_of(case.model))[0].l2).any()
+    assert not np.isinf(read_trees(case, adapter_of(case.model))[0].leaf_rule.l2).any()
     case = booster(with_targets(np.zeros_like), min_child_weight=1000)
-    assert (np.isinf(read_trees(case, adapter_of(case.model))[0].l2) != keeps).all()
+    assert (np.isinf(read_trees(case, adapter_of(case.model))[0].leaf_rule.l2) != keeps).all()
     for name in (
         ()
         if OLD or keeps
@@ -357,8 +366,8 @@ def test_leaves_set_to_zero_have_infinite_l2() -> None:
     ):
         case = CASES[name]()
         trees = read_trees(case, adapter_of(case.model))[0]
-        assert 0 < np.isinf(trees.l2).sum() < len(trees.l2) / 2
-        assert not trees.leaf_values[np.isinf(trees.l2)].any()
+        assert 0 < np.isinf(trees.leaf_rule.l2).sum() < len(trees.leaf_rule.l2) / 2
+        assert not trees.table.leaf_values[np.isinf(trees.leaf_rule.l2)].any()
 
 
 # -- models as they come ----------------------------------------------------------------------------------------------
@@ -419,7 +428,7 @@ def test_a_loaded_regressor(tmp_path: Any) -> None:
     again.load_model(tmp_path / "model.json")
     trees = read_trees(case, adapter_of(again))[0]
     assert set(trees.learning_rates) == {float(np.float32(0.2))}
-    assert set(trees.l2) == {3.0}
+    assert set(trees.leaf_rule.l2) == {3.0}
 
 
 # -- rows as they come ------------------------------------------------------------------------------------------------
@@ -563,7 +572,7 @@ def test_mistakes_show(name: str) -> None:
     case = CASES[name]()
     adapter = adapter_of(case.model)
     leaves = adapter.leaves(case.X)
-    expected = read_trees(case, adapter)[0].leaf_values
+    expected = read_trees(case, adapter)[0].table.leaf_values
     y, weights = (
         case.y.copy(),
         np.ones(len(case.y)) if case.sample_weight is None else case.sample_weight.copy(),
@@ -581,7 +590,7 @@ def test_mistakes_show(name: str) -> None:
             wrong, trees, leaves, two_columns(as_float32(wrong.y)), margins(wrong)
         )
         apart = np.abs(values - expected).max() > 10 * slack
-        assert apart or not np.allclose(found_weights, trees.leaf_weights, rtol=1e-5)
+        assert apart or not np.allclose(found_weights, trees.table.leaf_weights, rtol=1e-5)
 
 
 def test_a_wrong_target_shows_in_the_predictions() -> None:

@@ -290,7 +290,7 @@ def test_poisson_models_from_files_keep_their_step(settings, ending, tmp_path):
     again = xgb.XGBRegressor()
     again.load_model(tmp_path / f"model.{ending}")
     expected = axil.Explainer(model, X, COUNTS, init_score=OFFSETS)
-    assert verified_model(expected).boosting.walked.fit.max_step == pytest.approx(
+    assert verified_model(expected).boosting.walked.fit.leaf_rule.max_step == pytest.approx(
         settings.get("max_delta_step", 0.7)
     )
     for loaded in (again, xgb.Booster(model_file=tmp_path / f"model.{ending}")):

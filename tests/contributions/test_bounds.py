@@ -196,23 +196,33 @@ class Fit:
         walked = verified_model(explainer).boosting.walked
         trees = walked.fit
         y = own.y.astype(float) if y is None else y
-        base = trees.base_value[0]
-        if trees.base is None and isinstance(own.model, xgb.XGBModel) and VERSION < (3, 1):
+        base = trees.initial.values[0]
+        if (
+            trees.initial.follows_targets
+            and isinstance(own.model, xgb.XGBModel)
+            and VERSION < (3, 1)
+        ):
             base = newton_step(y, w, own.slopes)
-        elif trees.base is None:
+        elif trees.initial.follows_targets:
             base = own.link(np.average(y, weights=w))
         rates = [coefficient for one in walked.rounds for _, coefficient in one.changes]
         self.leaves, self.rates, self.values, self.pulls = walked.leaves, rates, [], []
         F, self.base = np.full(N, base), base
-        starts = np.append(0, np.cumsum(trees.n_leaves))
+        starts = np.append(0, np.cumsum(trees.table.n_leaves))
         for t, leaf in enumerate(self.leaves):
             g, h = own.slopes(y, F)
             sums, bends = np.zeros(starts[-1]), np.zeros(starts[-1])
             place = slice(starts[t], starts[t + 1])
             sums[place], bends[place] = (
-                np.bincount(leaf, w * each, trees.n_leaves[t]) for each in (-g, h)
+                np.bincount(leaf, w * each, trees.table.n_leaves[t]) for each in (-g, h)
             )
-            rule = trees.l2, trees.l1, trees.max_step, trees.nodes, t
+            rule = (
+                trees.leaf_rule.l2,
+                trees.leaf_rule.l1,
+                trees.leaf_rule.max_step,
+                trees.leaf_rule.nodes,
+                t,
+            )
             values = bent_values(*rule, sums, bends)[0]
             self.values.append(values)
             self.pulls.append((rule, sums, bends, place, -w * g))
@@ -337,14 +347,16 @@ def test_no_push_is_larger_than_the_terms_of_the_leaf_values(name):
     own, explainer = case(name)
     walked, found = verified_model(explainer).boosting.walked, explainer(NEW)
     trees = walked.fit
-    F, most = np.full(N, trees.base_value[0]), np.zeros(N)
+    F, most = np.full(N, trees.initial.values[0]), np.zeros(N)
     for t, leaf in enumerate(walked.leaves):
         g, h = own.slopes(own.y, F)
         place = slice(walked.starts[t], walked.starts[t + 1])
-        denominators = np.bincount(leaf, W * h, len(trees.l2[place])) + trees.l2[place]
+        denominators = (
+            np.bincount(leaf, W * h, len(trees.leaf_rule.l2[place])) + trees.leaf_rule.l2[place]
+        )
         (rate,) = {coefficient for _, coefficient in walked.rounds[t].changes}
         most += rate * W * np.abs(g) / denominators[leaf]
-        F = F + trees.leaf_values[place, 0][leaf]
+        F = F + trees.table.leaf_values[place, 0][leaf]
     assert (np.abs(found.contributions) <= (1 + 1e-3) * most + 1e-12).all()
     if not isinstance(own.model, lgb.LGBMModel | xgb.XGBModel):
         return

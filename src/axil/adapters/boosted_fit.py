@@ -205,106 +205,65 @@ class Schedule:
 
 
 @dataclass(frozen=True)
-class BoostedFit:
-    """Statements of a fitted model about T trees that serve K outputs. Leaves are stacked, tree after tree, L in all.
-
-    With S the sum over a leaf's rows of weight * draw * negative gradient and H that of weight * draw * hessian, the leaf's
-    value before the learning rate is ``S / (H + l2)``. After ``steps`` Newton steps of squared error it is
-    ``(1 - (l2 / (H + l2)) ** steps) * S / H``. A leaf that the library sets to zero has l2 = inf. ``l1``, ``max_step``,
-    ``nodes`` and ``chains`` change values further: see `axil.structure`; with squared error they take K = 1.
-    """
+class TreeTable:
+    """The leaves of T trees, as the model records them. Leaves are stacked, tree after tree, L in all."""
 
     n_leaves: NDArray[np.int64]  #: (T,)
     #: (L, K), or (L, 1) where each tree serves one output: what each leaf adds to a prediction,
     #: learning rates included
     leaf_values: FloatArray
-    leaf_counts: (
-        NDArray[np.int64] | None
-    )  #: (L,) rows in each leaf that were drawn, by the model's own account
-    leaf_weights: FloatArray | None  #: (L,) their total weight * draw, where the model says
-    l2: FloatArray  #: (L,) what regularisation adds to the leaf's denominator
-    schedule: Schedule
-    #: (K,) the constants that scores start from; None: the link of the weighted means of the
-    #: targets
-    base: FloatArray | None
-    base_value: FloatArray  #: (K,) that start as numbers
-    loss: Loss = Squared()  # noqa: RUF009 - a frozen value
-    l1: float = 0.0  #: by how much a sum is moved towards zero
-    max_step: float = np.inf  #: the largest |value| of a leaf before the learning rate
-    #: where H is less than this, a value of exactly zero is the library's doing, not that of the
-    #: data; inf: not known
-    min_hessian: float = 0.0
-    nodes: Nodes | None = (
-        None  #: where leaf values depend on more than their own rows, or inner nodes are evidence
-    )
-    #: the nodes of averaged trees, whose values leaves without rows have; None: they have the
-    #: values of their roots
-    ancestors: Ancestors | None = None
-    chains: Chains | None = None  #: along which values must rise
-    smoothing: Smoothing | None = (
-        None  #: what finds ``own`` of the nodes, tree by tree, from the sums of their leaves
-    )
-    steps: int | FloatArray = 1  #: Newton steps, of all leaves or (L,) of each
-    l2_by_weight: bool = False  #: whether l2 is in proportion to the mean weight of all rows
-    #: (N,) the weights whose mean l2 is in proportion to, where rows have no weight for want of a
-    #: target; None: ``row_weights``
-    scaling_weights: FloatArray | None = None
-    row_weights: FloatArray | None = (
-        None  #: (N,) weights that the fit used in place of the sample weights
-    )
-    leaf_factors: FloatArray | None = (
-        None  #: (N,) what multiplies row weights in leaves, but not in the initial scores
-    )
-    #: how ``row_weights``, or the draws, follow from the labels of the rows; None: they do not
-    class_counts: ClassCounts | None = None
-    held_out: BoolArray | None = None  #: (N,) rows that took no part in the fit (early stopping)
-    sampler: Sampler | None = None
-    #: where a leaf's value is a percentile of its drawn rows' residuals; there is no regularisation
-    #: then
-    ranks: Ranks | None = None
-    cut: Cut | None = None  #: where residuals are cut off before they are added up; takes K = 1
-    based: bool = False  #: whether the first tree is the base: see `Adapter.starts_with_base`
-    #: whether trees are averaged, so that a leaf without rows takes the value of a node above it
-    averages: bool = False
-    #: (L,) what the library adds to the values as it prints them: a base in the first tree's
-    printed_shift: FloatArray | float = 0.0
-    #: (L,) how far sums in single precision, in an order that is not known, leave values off
-    value_slack: FloatArray | float = 0.0
-    #: (L,) sums of row weight times hessian over each leaf's rows, and over its outputs where these
-    #: share trees, as the library recorded them; None: it did not
+    #: (L,) sampled rows of each leaf, as the model counts them; None: it does not
+    leaf_counts: NDArray[np.int64] | None = None
+    #: (L,) sums of weight * sample count over the rows of each leaf; None: not recorded
+    leaf_weights: FloatArray | None = None
+    #: (L,) sums of weight * hessian over the rows of each leaf, and over its outputs where these
+    #: share trees; None: not recorded
     leaf_hessians: FloatArray | None = None
-    score_precision: type[np.floating[Any]] = (
-        np.float64
-    )  #: in which the library keeps the scores of its training rows
-    #: why trees may disagree with the data of the last fit; it is asked with those (T,) that agree
-    explain_mismatch: Callable[[BoolArray], UnsupportedModelError | None] | None = None
-    columns: NDArray[np.int64] | None = (
-        None  #: (T,) which columns of `Adapter.leaves` these trees are; None: all
-    )
-    #: (N,) what ``leaf_weights`` are sums of where the library recorded others than the rows' own
-    recorded_by: FloatArray | None = None
-    placement: Placement | None = (
-        None  #: None: training rows had the leaves that `Adapter.assign` gives them
-    )
-    #: why the initial scores do not follow the targets in a replay; empty: they do, or are
-    #: constants
-    initial_held: str = ""
-    no_derivative: str = ""  #: why there are no derivatives by the targets; empty: there are
-
-    @property
-    def learning_rates(self) -> FloatArray:
-        """(T,): see `Schedule`."""
-        return self.schedule.learning_rates
-
-    @property
-    def initial(self) -> FloatArray:
-        """(K,): where the scores of predictions start, offsets apart."""
-        return np.asarray(self.schedule.shares_of_initial[-1] * self.base_value)
+    #: (L,) what the library adds to the values as it prints them: an initial prediction in the
+    #: leaves of the first tree
+    printed_shift: FloatArray | float = 0.0
+    #: (L,) rounding error of values that are sums in single precision in an unknown order
+    value_slack: FloatArray | float = 0.0
+    #: (T,) the columns of `Adapter.leaves` that belong to these trees; None: all
+    columns: NDArray[np.int64] | None = None
 
     @property
     def starts(self) -> NDArray[np.int64]:
-        """(T + 1,): where each tree's leaves begin among all."""
+        """(T + 1,): the position of each tree's first leaf among all leaves."""
         return np.concatenate([[0], np.cumsum(self.n_leaves)]).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class LeafRule:
+    """How a leaf value follows from the rows of the leaf.
+
+    With S the sum over a leaf's rows of weight * sample count * negative gradient and H that of
+    weight * sample count * hessian, the leaf's value before the learning rate is ``S / (H + l2)``.
+    After ``steps`` Newton steps of squared error it is ``(1 - (l2 / (H + l2)) ** steps) * S / H``.
+    A leaf that the library sets to zero has l2 = inf. ``l1``, ``max_step``, ``nodes`` and
+    ``chains`` change values further: see `axil.structure`. With squared error they take K = 1.
+    """
+
+    l2: FloatArray  #: (L,) what regularisation adds to the denominator of each leaf
+    l2_by_weight: bool = False  #: whether l2 is in proportion to the mean weight of all rows
+    l1: float = 0.0  #: by how much a sum is moved towards zero
+    max_step: float = np.inf  #: the largest |value| of a leaf before the learning rate
+    #: the library sets a leaf with a smaller H to zero; inf: any zero may be of this kind
+    min_hessian: float = 0.0
+    steps: int | FloatArray = 1  #: Newton steps, of all leaves or (L,) of each
+    #: where leaf values depend on more than their own rows, or inner nodes are evidence
+    nodes: Nodes | None = None
+    #: finds the shares of the nodes' own values, tree by tree, from the sums of the leaves
+    smoothing: Smoothing | None = None
+    chains: Chains | None = None  #: the chains of leaves along which values must rise
+    #: the percentile of residuals that is a leaf's value; there is no regularisation then
+    ranks: Ranks | None = None
+    cut: Cut | None = None  #: where residuals are cut off before they are added up; takes K = 1
+    #: whether trees are averaged, so that a leaf without rows takes the value of a node above it
+    averages: bool = False
+    #: the nodes of averaged trees, whose values leaves without rows have; None: they have the
+    #: values of their roots
+    ancestors: Ancestors | None = None
 
     @cached_property
     def coupling_rule(self) -> NodeRule | IsotonicRule | None:
@@ -322,9 +281,79 @@ class BoostedFit:
             return rule
         return None
 
+
+@dataclass(frozen=True)
+class InitialPrediction:
+    """The scores that a fit starts from, before the first tree and without offsets."""
+
+    values: FloatArray  #: (K,)
+    #: whether they are the link of the weighted means of the targets, so that other targets lead
+    #: to other values; else they are constants
+    follows_targets: bool = False
+    #: why the values follow the targets in a way that a replay does not compute; empty: they do not
+    fixed_reason: str = ""
+    #: whether the first tree, of a single leaf, is the initial prediction, a percentile of the
+    #: targets; ``values`` are then added to it. See `Model.has_initial_tree`
+    is_first_tree: bool = False
+
     @property
-    def draw_type(self) -> type[np.generic] | None:
-        """The type that holds how often, or with what factor, rows are drawn; None: all rows, always."""
+    def constants(self) -> FloatArray | None:
+        """(K,): the values where they are constants; None where they follow the targets."""
+        if self.follows_targets:
+            return None
+        return np.asarray(self.values, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class WeightRule:
+    """The weights of the training rows in the fit, where they are not the sample weights."""
+
+    row_weights: FloatArray | None = None  #: (N,) in place of the sample weights
+    #: (N,) factors of the row weights in leaves, which do not reach the initial prediction
+    leaf_factors: FloatArray | None = None
+    #: how ``row_weights``, or the sample counts, follow from the labels of the rows; None: they do
+    #: not
+    class_counts: ClassCounts | None = None
+    held_out: BoolArray | None = None  #: (N,) rows that took no part in the fit (early stopping)
+    #: (N,) the weights whose mean l2 is in proportion to, where rows have no weight for want of a
+    #: target; None: ``row_weights``
+    scaling_weights: FloatArray | None = None
+    #: (N,) what ``leaf_weights`` are sums of; None: of the weights of the fit
+    recorded_by: FloatArray | None = None
+
+
+@dataclass(frozen=True)
+class BoostedFit:
+    """Statements of a fitted model about T trees that serve K outputs."""
+
+    table: TreeTable
+    leaf_rule: LeafRule
+    schedule: Schedule
+    initial: InitialPrediction
+    loss: Loss = Squared()  # noqa: RUF009 - a frozen value
+    weights: WeightRule = WeightRule()
+    sampler: Sampler | None = None  #: None: all rows count once in every tree
+    #: None: training rows had the leaves that `Adapter.assign` gives them
+    placement: Placement | None = None
+    #: precision in which the library keeps the scores of its training rows
+    score_precision: type[np.floating[Any]] = np.float64
+    #: returns why trees may disagree with the data of the last fit, from those (T,) that agree
+    explain_mismatch: Callable[[BoolArray], UnsupportedModelError | None] | None = None
+    no_derivative: str = ""  #: why there are no derivatives by the targets; empty: there are
+
+    @property
+    def learning_rates(self) -> FloatArray:
+        """(T,): see `Schedule`."""
+        return self.schedule.learning_rates
+
+    @property
+    def initial_scores(self) -> FloatArray:
+        """(K,): the scores that predictions start from, without offsets."""
+        return np.asarray(self.schedule.shares_of_initial[-1] * self.initial.values)
+
+    @property
+    def sample_type(self) -> type[np.generic] | None:
+        """The type that holds sample counts, or the factors of sampled rows; None: no rows are sampled."""
         if self.sampler is None:
             return None
         return self.sampler.dtype

@@ -13,7 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from axil.adapters.boosted_fit import BoostedFit, Placement, RowGradients, Sampler, Schedule
+from axil.adapters.boosted_fit import (
+    BoostedFit,
+    InitialPrediction,
+    LeafRule,
+    Placement,
+    RowGradients,
+    Sampler,
+    Schedule,
+    TreeTable,
+    WeightRule,
+)
 from axil.adapters.boundary import ReadsRows
 from axil.adapters.linear_steps import LinearSteps
 from axil.adapters.routes import Routes, Ways
@@ -34,7 +44,9 @@ __all__ = [
     "FittedSmoother",
     "Form",
     "GradientTrees",
+    "InitialPrediction",
     "Kind",
+    "LeafRule",
     "LeafTotals",
     "Model",
     "Nodes",
@@ -47,6 +59,8 @@ __all__ = [
     "Totals",
     "TrainingRows",
     "TreeModel",
+    "TreeTable",
+    "WeightRule",
 ]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from axil.adapters.boosted_fit import BoostedFit, Schedule
+from axil.adapters.boosted_fit import BoostedFit, InitialPrediction, Schedule
 from axil.adapters.contract import Coefficients, TrainingRows
 from axil.errors import UnsupportedModelError
 from axil.structure import Ranks
@@ -32,7 +32,7 @@ def with_base(
     nothing.
     """
     c = trees.schedule.coefficients
-    size = len(trees.n_leaves)
+    size = len(trees.table.n_leaves)
     if start is None:
         rate = 0.0
     else:
@@ -48,29 +48,45 @@ def with_base(
     def before(first: float, rest: Any) -> Any:
         if rest is None:
             return None
-        return np.concatenate([[first], np.broadcast_to(rest, len(trees.leaf_values))])
+        return np.concatenate([[first], np.broadcast_to(rest, len(trees.table.leaf_values))])
 
     doubt = trees.explain_mismatch
     n_rows = rows.totals.n_rows
     weight = rows.totals.weight
-    if trees.held_out is not None:
-        n_rows -= int(trees.held_out.sum())
-        weight = float(n_rows if rows.weights is None else rows.weights[~trees.held_out].sum())
+    if trees.weights.held_out is not None:
+        n_rows -= int(trees.weights.held_out.sum())
+        weight = float(
+            n_rows if rows.weights is None else rows.weights[~trees.weights.held_out].sum()
+        )
     return replace(
         trees,
-        n_leaves=np.append(1, trees.n_leaves),
-        leaf_values=np.concatenate([[[0.0 if start is None else rate * start]], trees.leaf_values]),
-        leaf_counts=None if trees.leaf_counts is None else np.append(n_rows, trees.leaf_counts),
-        leaf_weights=before(weight, trees.leaf_weights),
-        l2=np.zeros(1 + len(trees.leaf_values)),
+        table=replace(
+            trees.table,
+            n_leaves=np.append(1, trees.table.n_leaves),
+            leaf_values=np.concatenate(
+                [[[0.0 if start is None else rate * start]], trees.table.leaf_values]
+            ),
+            leaf_counts=None
+            if trees.table.leaf_counts is None
+            else np.append(n_rows, trees.table.leaf_counts),
+            leaf_weights=before(weight, trees.table.leaf_weights),
+            printed_shift=before(0.0, trees.table.printed_shift),
+            value_slack=before(slack, trees.table.value_slack),
+            columns=None if trees.table.columns is None else np.append(0, 1 + trees.table.columns),
+        ),
+        leaf_rule=replace(
+            trees.leaf_rule,
+            l2=np.zeros(1 + len(trees.table.leaf_values)),
+            ranks=ranks,
+            ancestors=None
+            if trees.leaf_rule.ancestors is None
+            else trees.leaf_rule.ancestors.after_a_leaf(),
+        ),
+        initial=InitialPrediction(
+            follows_targets=start is None and trees.initial.follows_targets,
+            values=trees.initial.values if start is None else np.zeros(1),
+            is_first_tree=True,
+        ),
         schedule=Schedule.one_by_one(np.append(rate, trees.learning_rates), c),
-        base=trees.base if start is None else np.zeros(1),
-        base_value=trees.base_value if start is None else np.zeros(1),
-        printed_shift=before(0.0, trees.printed_shift),
-        value_slack=before(slack, trees.value_slack),
         explain_mismatch=None if doubt is None else lambda agree: doubt(agree[1:]),
-        ranks=ranks,
-        based=True,
-        ancestors=None if trees.ancestors is None else trees.ancestors.after_a_leaf(),
-        columns=None if trees.columns is None else np.append(0, 1 + trees.columns),
     )

@@ -59,7 +59,7 @@ class FittedClassifier:
                 "The model was fitted with DART, which drops trees and puts them back smaller; the baselines are defined for "
                 "trees that are added one after the other. Ask axil.Explainer, which takes DART."
             )
-        if fit.coupling_rule is not None:
+        if fit.leaf_rule.coupling_rule is not None:
             raise InputError(
                 "The model was fitted with monotone constraints or path_smooth, which lead leaves by those of other rows; the "
                 "baselines are defined for leaves of their own rows. Ask axil.Explainer, which takes both."
@@ -92,7 +92,7 @@ class FittedClassifier:
     @property
     def row_weights(self) -> FloatArray:
         """Return the weights of the rows in the loss, (N,)."""
-        factors = self.walked.fit.leaf_factors
+        factors = self.walked.fit.weights.leaf_factors
         if factors is None:
             return self.walked.weights
         return self.walked.weights * factors

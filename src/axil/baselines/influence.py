@@ -154,7 +154,7 @@ class LeafInfluence(TreeBaseline):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.classifier is not None:
-            newton_steps = int(np.max(self.classifier.walked.fit.steps))
+            newton_steps = int(np.max(self.classifier.walked.fit.leaf_rule.steps))
         else:
             newton_steps = cast(Adapter, self.proven.adapter).leaf_steps
         if newton_steps > 1:

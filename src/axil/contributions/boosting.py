@@ -95,8 +95,8 @@ def read(given: FitInputs, adapter: GradientTrees) -> Boosting:
 
 def _require_memory(fit: BoostedFit, targets: FloatArray, limits: Limits) -> None:
     """Raise where the sampled rows of all trees, or the gradients of a user's own objective, need too much memory."""
-    if fit.draw_type is not None:
-        size = np.dtype(fit.draw_type).itemsize * len(targets) * len(fit.n_leaves)
+    if fit.sample_type is not None:
+        size = np.dtype(fit.sample_type).itemsize * len(targets) * len(fit.table.n_leaves)
         limits.budget.require(size, "The draws of all trees", "Raise memory_limit.")
     if fit.loss.recorded:
         size = 4 * targets.size * (int(fit.schedule.rounds[-1]) + 1)
@@ -138,9 +138,9 @@ class Boosting:
         (fit,) = adapter.trees(rows)
         fit = with_rows(fit, weights, bags)
         fit.loss.check(targets)
-        limits = settled(limits, len(targets) * len(fit.n_leaves))
+        limits = settled(limits, len(targets) * len(fit.table.n_leaves))
         _require_memory(fit, targets, limits)
-        leaves = frozen(training_leaves(adapter, rows, fit.n_leaves, limits, fit.placement))
+        leaves = frozen(training_leaves(adapter, rows, fit.table.n_leaves, limits, fit.placement))
         self.walked = walk(adapter, fit, leaves, targets, offsets, verify, limits.n_threads)
         self.adapter = adapter
         self.loss = fit.loss
@@ -185,13 +185,13 @@ class Boosting:
         }
         if rounding_error is not None:
             details["rounding_error"] = rounding_error
-        recorded = {"leaf counts": fit.leaf_counts, "leaf hessians": fit.leaf_hessians}
+        recorded = {"leaf counts": fit.table.leaf_counts, "leaf hessians": fit.table.leaf_hessians}
         held = None
         if fit.placement is not None:
-            held = Held.encoded(int(fit.n_leaves.sum()), fit.placement)
+            held = Held.encoded(int(fit.table.n_leaves.sum()), fit.placement)
         return Verification(
             n_rows=len(self.targets),
-            n_trees=len(fit.n_leaves),
+            n_trees=len(fit.table.n_leaves),
             max_error=score_error,
             leaf_error=self.walked.leaf_error,
             tolerance=self.adapter.gradient_tolerance,
@@ -350,7 +350,7 @@ class Boosting:
         self.loss.check(targets, "targets", whole=False)
         self.loss.check(targets[self.walked.weights > 0], "targets")  # which the fit starts from
         (fit,) = self.adapter.trees(replace(self.rows, targets=targets))
-        remaining = self.label_weights.with_targets(self.walked, targets, fit.leaf_factors)
+        remaining = self.label_weights.with_targets(self.walked, targets, fit.weights.leaf_factors)
         return refit(self.walked, targets, fit.loss, remaining, self._n_threads)
 
     def leaf_fit(self, change: Change) -> tuple[LeafFit, FloatArray | None]:
@@ -374,7 +374,7 @@ class Boosting:
             by_class = class_weights.weights_of_classes(
                 adapter, change.targets, change.weights, count=True
             )
-        rows = RefitRows.of(change, adapter, weights, walked.fit.n_leaves, self.limits)
+        rows = RefitRows.of(change, adapter, weights, walked.fit.table.n_leaves, self.limits)
         self.loss.check(rows.targets, "targets")
         training_rows = TrainingRows(change.X, rows.targets, rows.weights, rows.offsets)
         leaves = rows.leaves(walked.leaves)
@@ -423,16 +423,16 @@ class Boosting:
 
     def _require_start(self, question: str) -> None:
         """Raise where the fit, or its start, does not follow its rows in a replay."""
-        if self.walked.fit.smoothing is not None:
+        if self.walked.fit.leaf_rule.smoothing is not None:
             raise UnsupportedQuestionError(
                 question,
                 "leaf values are smoothed by row counts that LightGBM estimates, which are not estimated again",
                 "Fit with path_smooth=0.",
             )
-        if self.walked.fit.initial_held:
+        if self.walked.fit.initial.fixed_reason:
             raise UnsupportedQuestionError(
                 question,
-                f"{self.walked.fit.initial_held}, which is not computed again",
+                f"{self.walked.fit.initial.fixed_reason}, which is not computed again",
                 "Fit with a constant start, such as base_score=0 or boost_from_average=False.",
             )
 

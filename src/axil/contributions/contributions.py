@@ -218,10 +218,10 @@ class Contributions(Factors):
         largest = max(float(np.abs(w.score).max()), float(np.abs(self.base).max()))
         scale = np.maximum(terms, largest)
         scale[scale == 0] = 1.0
-        error = np.abs(found - w.fit.leaf_values) / scale
+        error = np.abs(found - w.fit.table.leaf_values) / scale
         worst = np.unravel_index(int(error.argmax()), error.shape)
         if not error[worst] <= EXACT:
-            expected = float(w.fit.leaf_values[worst])
+            expected = float(w.fit.table.leaf_values[worst])
             raise ExactnessError(
                 "sum of the pushes in a leaf", float(found[worst]), expected, CHANGED
             )
@@ -235,7 +235,7 @@ class Contributions(Factors):
     def _leaf_sums(self) -> tuple[FloatArray, FloatArray]:
         """(L, 1), or (L, K) where outputs share trees: what all rows put into each leaf, and its terms; one walk."""
         w = self.walked
-        made = np.zeros((2, *w.fit.leaf_values.shape))
+        made = np.zeros((2, *w.fit.table.leaf_values.shape))
         n_terms = sum(len(own) for own in self.trees)
         program = self._program
         in_core = program is not None and self.backend.xp is np and len(program.terms) == n_terms
@@ -316,7 +316,7 @@ def sizes_of(
 def ordinary_size(fit: BoostedFit, base: FloatArray, leaf_sizes: FloatArray) -> float:
     """The size of a score in an ordinary leaf of every tree, for the output whose is the largest."""
     typical: FloatArray = np.abs(base)  # a new array
-    for t, own in enumerate(np.split(leaf_sizes, np.cumsum(fit.n_leaves)[:-1])):
+    for t, own in enumerate(np.split(leaf_sizes, np.cumsum(fit.table.n_leaves)[:-1])):
         ordinary = np.sort(own, axis=0)[(len(own) - 1) // 2]
         outputs = fit.schedule.outputs_served(t)
         typical[outputs] += ordinary

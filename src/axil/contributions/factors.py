@@ -74,7 +74,7 @@ class Factors:
     @cached_property
     def starts(self) -> list[NDArray[np.int64]]:
         """For each output (T_k + 1,): where the leaves of each of its trees begin among all of these."""
-        n_leaves = self.walked.fit.n_leaves
+        n_leaves = self.walked.fit.table.n_leaves
         return [np.append(0, np.cumsum(n_leaves[own])) for own in self.trees]
 
     @cached_property
@@ -225,9 +225,9 @@ class Factors:
     def _counted(self, rows: slice) -> FloatArray:
         """(rows,): what multiplies gradients in every tree."""
         w = self.walked
-        if w.fit.leaf_factors is None:
+        if w.fit.weights.leaf_factors is None:
             return w.weights[rows]
-        return w.weights[rows] * w.fit.leaf_factors[rows]
+        return w.weights[rows] * w.fit.weights.leaf_factors[rows]
 
     def _given(self, rows: slice) -> tuple[Any, Any, Any]:
         """Intercepts, slopes and first states of these rows, (K, rows) each, as the kernel takes them: the states may change."""

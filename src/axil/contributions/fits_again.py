@@ -99,8 +99,8 @@ class _Copies:
         else:
             counted = weights
         trees = walked.fit
-        self.base = np.tile(trees.base_value, (self.n_copies, 1))
-        if trees.base is None:
+        self.base = np.tile(trees.initial.values, (self.n_copies, 1))
+        if trees.initial.follows_targets:
             with np.errstate(
                 divide="ignore"
             ):  # the logarithm of a mean that is 0 without these rows
@@ -118,7 +118,7 @@ class _Copies:
         # 0 where offsets stand in for the base, which may be infinite by now
         share = float(walked.fit.schedule.shares_of_initial[0])
         if share:
-            moved = share * (self.base - trees.base_value)
+            moved = share * (self.base - trees.initial.values)
         else:
             moved = np.zeros_like(self.base)
         self.score = score + np.repeat(moved, len(targets), axis=0)
@@ -126,7 +126,7 @@ class _Copies:
     def run(self, states: ExponentialScores | None) -> FitsAgain | None:
         """Walk through all rounds, in the core where there are states; None where one of these leaves the range of numbers."""
         w, n_copies = self.walked, self.n_copies
-        values = np.zeros((n_copies, *w.fit.leaf_values.shape))
+        values = np.zeros((n_copies, *w.fit.table.leaf_values.shape))
         made: dict[int, FloatArray] = {}  # (C, L_t) what each stage adds
         moves: list[Move] = []
         for one in track(w.rounds, "refit"):
@@ -161,7 +161,7 @@ class _Copies:
 
     def _leaves(self, t: int) -> Rows:
         """(C * N,): leaves of tree t, those of each copy after those of the copies before."""
-        firsts = int(self.walked.fit.n_leaves[t]) * np.arange(self.n_copies)
+        firsts = int(self.walked.fit.table.n_leaves[t]) * np.arange(self.n_copies)
         return np.asarray((firsts[:, None] + self.walked.leaves[t].astype(np.intp)).ravel())
 
     def _steps(self, one: Round) -> list[Step]:
@@ -180,7 +180,7 @@ class _Copies:
             t = int(w.stage_tree[stage])
             k = int(w.stage_output[stage])
             counted = self._counted(t)
-            n = self.n_copies * int(w.fit.n_leaves[t])
+            n = self.n_copies * int(w.fit.table.n_leaves[t])
             g, h = (np.broadcast_to(each, self.targets.shape)[:, k] for each in slopes)
             G, H = (
                 np.asarray(np.bincount(leaves[t], counted * each, n), dtype=np.float64)
@@ -221,12 +221,12 @@ class _Copies:
     def _step(self, t: int, k: int, G: FloatArray, H: FloatArray) -> Step:
         """The step of tree t for output k from sums (C * L_t,) of gradients and hessians."""
         w = self.walked
-        if w.fit.averages:
+        if w.fit.leaf_rule.averages:
             require_rows_in_leaves(int((H == 0).sum()))
-        step = leaf_step(G, H, self._l2(t, k, H), w.fit.l1, w.fit.max_step)
-        if w.fit.coupling_rule is None:
+        step = leaf_step(G, H, self._l2(t, k, H), w.fit.leaf_rule.l1, w.fit.leaf_rule.max_step)
+        if w.fit.leaf_rule.coupling_rule is None:
             return step
-        return replace(step, value=self._bounded(w.fit.coupling_rule, t, G, H))
+        return replace(step, value=self._bounded(w.fit.leaf_rule.coupling_rule, t, G, H))
 
     def _bounded(
         self, bounds: NodeRule | IsotonicRule, t: int, G: FloatArray, H: FloatArray
@@ -248,7 +248,7 @@ class _Copies:
         """Return what regularisation adds to the sums H of second derivatives, (C * L_t,); inf where a leaf is set to zero."""
         w = self.walked
         own = slice(int(w.starts[t]), int(w.starts[t + 1]))
-        l2 = np.outer(self.l2_factors, w.fit.l2[own])
+        l2 = np.outer(self.l2_factors, w.fit.leaf_rule.l2[own])
         if H is not None and w.zeroed is not None:
             column = w.fit.schedule.column(k)
             l2 = np.where(w.zeroed_again(own, column, H.reshape(l2.shape)), np.inf, l2)

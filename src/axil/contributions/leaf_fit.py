@@ -39,7 +39,7 @@ def leaf_fit(
     weights = np.ones(len(targets)) if rows.weights is None else rows.weights
     if not weights.any():
         raise InputError("No row of any weight is left to fit again; keep some.")
-    base, estimated = fit.base_value, fit.base is None
+    base, estimated = fit.initial.values, fit.initial.follows_targets
     counted = weights * start_factors(fit, len(targets))
     if estimated:
         base = np.asarray(fit.loss.start_of(targets, counted), dtype=np.float64)
@@ -49,12 +49,14 @@ def leaf_fit(
     )
     fit = replace(
         fit,
-        l2=NewtonRule(fit.l2, np.ones_like(fit.l2)).reached(empty).l2,
-        leaf_values=np.zeros_like(fit.leaf_values),
+        leaf_rule=replace(
+            fit.leaf_rule,
+            l2=NewtonRule(fit.leaf_rule.l2, np.ones_like(fit.leaf_rule.l2)).reached(empty).l2,
+        ),
+        table=replace(fit.table, leaf_values=np.zeros_like(fit.table.leaf_values)),
+        initial=replace(fit.initial, values=base),
+        weights=replace(fit.weights, row_weights=rows.weights, held_out=None),
         schedule=replace(fit.schedule, learning_rates=_rates(walked)),
-        base_value=base,
-        row_weights=rows.weights,
-        held_out=None,
         sampler=None if drawn is None else RecordedBags(drawn.T.astype(np.float64), len(leaves)),
     )
     with row_blocks(len(targets), n_threads) as each:
@@ -72,16 +74,22 @@ def leaf_fit(
             walk.drawn = np.zeros(leaves.shape, dtype=drawn.dtype)
         walk.run(check=False)
     draws = np.broadcast_to(1.0, leaves.shape) if drawn is None else drawn
-    parts = list(zip(leaves, draws, fit.n_leaves.tolist()))
+    parts = list(zip(leaves, draws, fit.table.n_leaves.tolist()))
     counts = np.concatenate([np.bincount(leaf, own > 0, n) for leaf, own, n in parts])
-    if fit.averages:
+    if fit.leaf_rule.averages:
         require_rows_in_leaves(int(((counts == 0) & ~empty).sum()))
     heavy = np.concatenate([np.bincount(leaf, weights * own, n) for leaf, own, n in parts])
-    rule = NewtonRule(fit.l2, np.ones_like(fit.l2), False, fit.l1, fit.max_step)
-    if fit.coupling_rule is not None:
-        rule = fit.coupling_rule.emptied(heavy == 0)
+    rule = NewtonRule(
+        fit.leaf_rule.l2,
+        np.ones_like(fit.leaf_rule.l2),
+        False,
+        fit.leaf_rule.l1,
+        fit.leaf_rule.max_step,
+    )
+    if fit.leaf_rule.coupling_rule is not None:
+        rule = fit.leaf_rule.coupling_rule.emptied(heavy == 0)
     return LeafFit(
-        n_leaves=fit.n_leaves,
+        n_leaves=fit.table.n_leaves,
         columns=np.arange(len(leaves)),
         rates=fit.learning_rates,
         raw=walk.replayed,
@@ -116,8 +124,8 @@ class _StageRefit(GradientWalk):
 
     def run(self, check: bool) -> ReplayedStages:
         self.pulls, self.bent = (
-            np.zeros_like(self.fit.leaf_values),
-            np.zeros_like(self.fit.leaf_values),
+            np.zeros_like(self.fit.table.leaf_values),
+            np.zeros_like(self.fit.table.leaf_values),
         )
         return super().run(check)
 
@@ -143,4 +151,4 @@ class _StageRefit(GradientWalk):
     def _close(self, trees: range) -> None:
         for t in trees:
             place = slice(self.starts[t], self.starts[t + 1])
-            self.fit.leaf_values[place] = self.fit.learning_rates[t] * self.replayed[place]
+            self.fit.table.leaf_values[place] = self.fit.learning_rates[t] * self.replayed[place]

@@ -135,7 +135,7 @@ class LabelWeights:
         ratio = np.divide(after, before, out=np.zeros_like(after), where=before != 0)
         weights = walked.weights * ratio
         l2_factors = np.ones(1)
-        if walked.fit.l2_by_weight:
+        if walked.fit.leaf_rule.l2_by_weight:
             l2_factors[0] = weights.mean() / walked.weights.mean()
         return RemainingRows(weights[None], remaining.factors, l2_factors)
 
@@ -143,7 +143,7 @@ class LabelWeights:
         """Return the rows of fits without these, one for each of C sets."""
         weights = np.tile(walked.weights, (len(gone), 1))
         l2_factors = np.ones(len(gone))
-        factors = walked.fit.leaf_factors
+        factors = walked.fit.weights.leaf_factors
         if factors is None and self._balances_labels:  # as many rows of each label
             factors = np.ones(len(walked.weights))
         if factors is None:
@@ -164,6 +164,6 @@ class LabelWeights:
                 weights[fit] *= changed
             if every is not None and self._balances_labels:
                 every[fit] = self.factors(present)
-            if walked.fit.l2_by_weight and present.any():
+            if walked.fit.leaf_rule.l2_by_weight and present.any():
                 l2_factors[fit] = weights[fit].sum() / present.sum() / before
         return RemainingRows(weights, every, l2_factors)

@@ -72,10 +72,10 @@ class Reverse:
         self.seeds = np.ascontiguousarray(seeds.transpose(2, 1, 0).reshape(n_scores, n_outputs * n))
         self.P = [self.xp.zeros((self.n_rows, n_outputs * n)) for _ in range(n_scores)]
         self.y, self.weights = self.xp.asarray(walked.targets), self.xp.asarray(walked.weights)
-        if walked.fit.leaf_factors is None:
+        if walked.fit.weights.leaf_factors is None:
             self.factors = None
         else:
-            self.factors = self.xp.asarray(walked.fit.leaf_factors)
+            self.factors = self.xp.asarray(walked.fit.weights.leaf_factors)
         self.score = self.xp.array(walked.score)
         self.a: dict[
             int, Any
@@ -139,19 +139,22 @@ class Reverse:
 
         def take(stage: int, slopes: Any) -> None:
             self._put(out, stage, slopes.g, slopes.h, None)
-            if w.fit.l2_by_weight:
+            if w.fit.leaf_rule.l2_by_weight:
                 own = slice(w.starts[w.stage_tree[stage]], w.starts[w.stage_tree[stage] + 1])
                 # l2 is in proportion to the mean weight: with the weight of any row it grows by l2
                 # / (sum of weights)
-                growth = np.where(np.isfinite(w.fit.l2[own]), w.fit.l2[own], 0.0) / w.weights.sum()
+                growth = (
+                    np.where(np.isfinite(w.fit.leaf_rule.l2[own]), w.fit.leaf_rule.l2[own], 0.0)
+                    / w.weights.sum()
+                )
                 by_l2[:] += self.xp.asarray(growth * w.steps[stage].by_l2) @ self.a[stage]
 
         start = self._run(take) @ w.start_slopes()
         factors = w.start_factors
         pull = factors[:, None] * (w.targets - w.means) / (w.weights @ factors)
-        if w.fit.held_out is not None:
-            pull[w.fit.held_out] = 0.0
-            out[self.xp.asarray(w.fit.held_out)] = 0.0
+        if w.fit.weights.held_out is not None:
+            pull[w.fit.weights.held_out] = 0.0
+            out[self.xp.asarray(w.fit.weights.held_out)] = 0.0
         out += self.xp.asarray(pull) @ self.xp.asarray(start.T)
         return out, by_l2
 
@@ -207,7 +210,7 @@ class Reverse:
             t = int(w.stage_tree[stage])
             k = int(w.stage_output[stage])
             if (t, k) not in gathered:
-                sums = self.xp.empty((int(w.fit.n_leaves[t]), self.n_outputs * self.n))
+                sums = self.xp.empty((int(w.fit.table.n_leaves[t]), self.n_outputs * self.n))
                 self._sweep(t, self.P[k], NONE, sums, None, ALL)
                 self._asked(t, k, sums)
                 gathered[t, k] = sums

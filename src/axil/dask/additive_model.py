@@ -56,7 +56,7 @@ class PartitionedAdditiveModel(PartitionedModel):
 
     @property
     def trees(self) -> tuple[NDArray[np.int64], list[Any]]:
-        return self.training_rows.walked.fit.n_leaves, [slice(None)]
+        return self.training_rows.walked.fit.table.n_leaves, [slice(None)]
 
     @property
     def scored(self) -> Any:
@@ -87,7 +87,7 @@ class PartitionedAdditiveModel(PartitionedModel):
 
     def _starts(self, queries: QueryBatch) -> FloatArray:
         """Return where scores start, (n, K)."""
-        base = self.training_rows.walked.fit.base_value
+        base = self.training_rows.walked.fit.initial.values
         starts: FloatArray = queries.offsets.base * base + queries.offsets.values
         return starts
 
@@ -117,7 +117,7 @@ class PartitionedAdditiveModel(PartitionedModel):
             queries = batch
         starts = self._starts(queries)
         leaves = queries.coordinates
-        sizes = sizes_of(fit, fit.base_value, training_rows.leaf_sizes, leaves)
+        sizes = sizes_of(fit, fit.initial.values, training_rows.leaf_sizes, leaves)
         sizes += np.abs(queries.offsets.values)
         as_added = leaf_scores(fit, leaves, starts, rounded=True)
         tolerance = self.adapter.gradient_tolerance

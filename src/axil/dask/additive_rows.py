@@ -105,22 +105,22 @@ class GradientSums(RowTotals):
         cls, rows: AdditivePartition, fit: BoostedFit, in_fit: BoolArray, miss: Miss
     ) -> GradientSums:
         """Walk the rows through the fit with the model's own leaf values; ``in_fit`` (n,) are not held out."""
-        starts = fit.starts
-        gradients, hessians, sizes = (np.zeros_like(fit.leaf_values) for _ in range(3))
+        starts = fit.table.starts
+        gradients, hessians, sizes = (np.zeros_like(fit.table.leaf_values) for _ in range(3))
         counts = np.zeros(int(starts[-1]), dtype=np.int64)
         score = (rows.score + np.zeros_like(rows.rounded)).astype(fit.score_precision)
         for trees in fit.schedule.trees_of_rounds:
             g, h = fit.loss.seen(rows.rounded, score, rows.weights)
             for t in trees:
                 leaf = rows.leaves[t]
-                n_leaves = int(fit.n_leaves[t])
+                n_leaves = int(fit.table.n_leaves[t])
                 leaves = slice(starts[t], starts[t + 1])
                 counts[leaves] = np.bincount(leaf[in_fit], minlength=n_leaves)
                 for column, k in enumerate(fit.schedule.outputs_of(t, score.shape[1])):
                     gradients[leaves, column] = np.bincount(leaf, g[:, k], n_leaves)
                     hessians[leaves, column] = np.bincount(leaf, h[:, k], n_leaves)
                     sizes[leaves, column] = np.bincount(leaf, np.abs(g[:, k]), n_leaves)
-                    values = fit.leaf_values[leaves, column].astype(score.dtype, copy=False)
+                    values = fit.table.leaf_values[leaves, column].astype(score.dtype, copy=False)
                     score[:, k] += values[leaf]
         largest = float(np.abs(score).max(initial=0.0))
         return cls(counts, gradients, hessians, sizes, largest, lost_beside(rows.score), miss)
@@ -137,8 +137,8 @@ def walk_partition(
     X, labels = place.read(X, observed, shared.adapter)
     n_rows = len(observed.targets)
     limits = Limits(shared.n_threads, Budget(None))  # of this worker
-    leaves = assign_leaves(shared.adapter, X, n_rows, fit.n_leaves, limits)
-    start = fit.schedule.shares_of_initial[0] * fit.base_value
+    leaves = assign_leaves(shared.adapter, X, n_rows, fit.table.n_leaves, limits)
+    start = fit.schedule.shares_of_initial[0] * fit.initial.values
     if observed.offsets is not None:
         start = start + observed.offsets
     rows = AdditivePartition(

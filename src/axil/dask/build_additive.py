@@ -57,12 +57,12 @@ class AdditiveBuilder(Builder):
         (fit,) = self.adapter.trees(TrainingRows(None, targets, weights, offsets))
         fit.loss.check(targets)
         _refuse(fit)
-        row_weights = with_rows(fit, weights, None).row_weights
+        row_weights = with_rows(fit, weights, None).weights.row_weights
         if row_weights is None:
             row_weights = np.ones(n_rows)
-        if fit.leaf_factors is not None:
-            row_weights = row_weights * fit.leaf_factors
-        return [replace(fit, row_weights=row_weights)], sizes
+        if fit.weights.leaf_factors is not None:
+            row_weights = row_weights * fit.weights.leaf_factors
+        return [replace(fit, weights=replace(fit.weights, row_weights=row_weights))], sizes
 
     def _gathered(self, parts: list[Any]) -> FloatArray | None:
         """Return the numbers of all partitions, in this process; None where there are none."""
@@ -99,24 +99,25 @@ class AdditiveBuilder(Builder):
         """Return the part of the fit that holds for all partitions alike."""
         return replace(
             fit,
-            row_weights=None,
-            held_out=None,
+            weights=replace(fit.weights, row_weights=None, held_out=None, leaf_factors=None),
+            initial=replace(fit.initial, follows_targets=False),
             sampler=None,
-            base=fit.base_value,
-            leaf_factors=None,
         )
 
     def _stages(self, fit: BoostedFit, sums: GradientSums) -> ReplayedStages:
         """Return the walk of all rows from their sums: one row per leaf stands for all that are in it, tree by tree."""
-        width = int(fit.n_leaves.max())
-        n_outputs = len(fit.base_value)
-        leaves = np.minimum(np.arange(width), fit.n_leaves[:, None] - 1).astype(cell_dtype(width))
+        width = int(fit.table.n_leaves.max())
+        n_outputs = len(fit.initial.values)
+        leaves = np.minimum(np.arange(width), fit.table.n_leaves[:, None] - 1).astype(
+            cell_dtype(width)
+        )
         rounds = iter(_rounds(fit, sums, width, n_outputs))
         standing = replace(
             fit,
+            table=replace(
+                fit.table, leaf_counts=None, value_slack=fit.table.value_slack + sums.lost
+            ),
             loss=Custom(asked=lambda F: next(rounds), rounded=np.float64),
-            leaf_counts=None,
-            value_slack=fit.value_slack + sums.lost,
         )
         targets = np.zeros((width, n_outputs))
         stages = walk(self.adapter, standing, leaves, targets, None, self.verify, 1)
@@ -137,8 +138,8 @@ class AdditiveBuilder(Builder):
         """Compare scores with the model's; leaf values were compared in the walk."""
         scale = max(sums.largest, 1e-300)
         return Verification(
-            n_rows=int(sums.counts[: fit.n_leaves[0]].sum()),
-            n_trees=len(fit.n_leaves),
+            n_rows=int(sums.counts[: fit.table.n_leaves[0]].sum()),
+            n_trees=len(fit.table.n_leaves),
             max_error=check_miss(self.adapter, sums.miss, scale),
             leaf_error=stages.leaf_error,
             tolerance=self.adapter.gradient_tolerance,
@@ -169,11 +170,11 @@ def _refuse(fit: BoostedFit) -> None:
         ): "on a cluster each machine draws from its own rows, in an order that no model records",
         (
             "boosting",
-            "dart" if fit.schedule.tree_shares is not None and not fit.averages else "",
+            "dart" if fit.schedule.tree_shares is not None and not fit.leaf_rule.averages else "",
         ): "trees are taken out of the scores and put back on the way",
         (
             "boosting",
-            "rf" if fit.averages else "",
+            "rf" if fit.leaf_rule.averages else "",
         ): "axil does not average trees over partitions with this loss",
         (
             "objective",
@@ -189,15 +190,15 @@ def _refuse(fit: BoostedFit) -> None:
         ): "axil does not sum their systems over partitions",
         (
             "leaf steps",
-            f"{np.max(fit.steps)} per tree" if np.max(fit.steps) > 1 else "",
+            f"{np.max(fit.leaf_rule.steps)} per tree" if np.max(fit.leaf_rule.steps) > 1 else "",
         ): "each step follows the sums of the one before over all rows",
         (
             "parallel trees",
             "several per iteration" if len(np.unique(place)) < len(place) else "",
         ): "axil sums the gradients of one tree per iteration and output over partitions",
     }
-    if fit.coupling_rule is not None:
-        if fit.smoothing is None:
+    if fit.leaf_rule.coupling_rule is not None:
+        if fit.leaf_rule.smoothing is None:
             name = "monotone_constraints"
         else:
             name = "path_smooth"
@@ -225,13 +226,13 @@ def _rounds(
     fit: BoostedFit, sums: GradientSums, width: int, n_outputs: int
 ) -> list[tuple[FloatArray, FloatArray]]:
     """Return G and H (width, K) of each iteration: row i stands for leaf i of the iteration's tree of that output."""
-    starts = fit.starts
+    starts = fit.table.starts
     rounds = []
     for iteration in np.unique(fit.schedule.rounds):
         gradients, hessians = np.zeros((2, width, n_outputs))
         for t in np.flatnonzero(fit.schedule.rounds == iteration):
             leaves = slice(starts[t], starts[t + 1])
-            n_leaves = int(fit.n_leaves[t])
+            n_leaves = int(fit.table.n_leaves[t])
             outputs = fit.schedule.outputs_served(int(t))
             gradients[:n_leaves, outputs] = sums.g[leaves]
             hessians[:n_leaves, outputs] = sums.h[leaves]

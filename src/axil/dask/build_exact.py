@@ -87,13 +87,15 @@ class ExactBuilder(Builder):
     @staticmethod
     def without_rows(fit: BoostedFit) -> BoostedFit:
         """Return the part of a fit that holds for all partitions alike."""
-        return replace(fit, row_weights=None, held_out=None, sampler=None)
+        return replace(
+            fit, weights=replace(fit.weights, row_weights=None, held_out=None), sampler=None
+        )
 
     def _replay(self, fit: BoostedFit, sums: LeafSums) -> Replay:
         """Return the replay over all rows; its structure has no rows itself."""
-        n_trees = len(fit.n_leaves)
+        n_trees = len(fit.table.n_leaves)
         n_outputs = sums.residuals.shape[1]
-        cells = np.empty((n_trees, 0), dtype=cell_dtype(int(fit.n_leaves.max())))
+        cells = np.empty((n_trees, 0), dtype=cell_dtype(int(fit.table.n_leaves.max())))
         no_rows = np.empty((0, n_outputs))
         if sums.cut is None:
             draws = np.ones(1)
@@ -204,7 +206,7 @@ def _require_leaf_matrix(fitted: list[BoostedFit], budget: Budget) -> None:
     needed = 0
     for trees in fitted:
         c = trees.schedule.coefficients
-        total = int(trees.n_leaves.sum())
+        total = int(trees.table.n_leaves.sum())
         if c is None or c.omega[:-1].any():
             needed += 2 * 8 * total**2
         else:

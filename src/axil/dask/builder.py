@@ -95,8 +95,8 @@ class Builder(ABC):
             self.limits.n_threads,
         )
         shared = self.cluster.share(shared_fit)
-        row_weights = [fit.row_weights for fit in fits]
-        held_out = [fit.held_out for fit in fits]
+        row_weights = [fit.weights.row_weights for fit in fits]
+        held_out = [fit.weights.held_out for fit in fits]
         arguments = zip(self.data.X, observed, self.data.bags, places(sizes, row_weights, held_out))
         work = type(self).walk_partition
         pairs = [task(work, *parts, shared) for parts in arguments]

@@ -181,7 +181,7 @@ class LeafSums(RowTotals):
             walked.cut,
             leaf_sums(structure, rows, started),
             offset_sums,
-            Extent.of(targets, fit.row_weights, offsets, walked.score),
+            Extent.of(targets, fit.weights.row_weights, offsets, walked.score),
         )
 
 
@@ -202,17 +202,24 @@ def replay_partition(
     with named(place.number):
         bags = inputs.as_bags(bags, n_rows)
     limits = Limits(shared.n_threads, Budget(None))  # of this worker
-    leaves = assign_leaves(shared.adapter, X, n_rows, all_n_leaves(shared.fits), limits)
+    leaves = assign_leaves(
+        shared.adapter, X, n_rows, all_n_leaves([fit.table for fit in shared.fits]), limits
+    )
     checked = np.arange(0, n_rows, max(1, -(-n_rows // shared.n_checked)))
     structures = []
     sums = []
     scores = []
     for entry, (fit, output) in enumerate(zip(shared.fits, output_groups(len(shared.fits)))):
-        fit = replace(fit, row_weights=place.row_weights[entry], held_out=place.held_out[entry])
+        fit = replace(
+            fit,
+            weights=replace(
+                fit.weights, row_weights=place.row_weights[entry], held_out=place.held_out[entry]
+            ),
+        )
         fit = with_rows(fit, observed.weights, bags)
         tree_leaves = leaves
-        if fit.columns is not None:
-            tree_leaves = own_leaves_of(leaves, fit.columns, limits.budget)
+        if fit.table.columns is not None:
+            tree_leaves = own_leaves_of(leaves, fit.table.columns, limits.budget)
         targets = observed.targets[:, output]
         if observed.offsets is None:
             offsets = None

@@ -181,10 +181,12 @@ def _prove_trees(
         walked = replay(trees, through, own_offsets, limits.budget, targets[:, output])
         engine = tree_engine(walked.structure, limits)
         if check:
-            extent = Extent.of(targets[:, output], trees.row_weights, own_offsets, walked.score)
+            extent = Extent.of(
+                targets[:, output], trees.weights.row_weights, own_offsets, walked.score
+            )
             leaf_error = check_leaves(adapter, trees, walked, extent)
             made, asked = engine.predicted(None, targets[:, output]), checked_rows(len(targets))
-            if trees.ranks is not None:
+            if trees.leaf_rule.ranks is not None:
                 _require_stable(adapter, extent, furthest(made, walked.score).error)
             if X is None:
                 miss = furthest(made, walked.score)
@@ -215,14 +217,16 @@ def walked_trees(
     """
     fitted = adapter.trees(rows)
     targets = _filled(adapter, rows.targets)
-    leaves = training_leaves(adapter, rows, all_n_leaves(fitted), limits, fitted[0].placement)
+    leaves = training_leaves(
+        adapter, rows, all_n_leaves([fit.table for fit in fitted]), limits, fitted[0].placement
+    )
     outputs = output_groups(len(fitted))
     walks: list[Walked] = []
     for trees, output in zip(fitted, outputs):
-        if trees.columns is None:
+        if trees.table.columns is None:
             own_leaves = leaves
         else:
-            own_leaves = own_leaves_of(leaves, trees.columns, limits.budget)
+            own_leaves = own_leaves_of(leaves, trees.table.columns, limits.budget)
         if rows.offsets is None:
             own_offsets = None
         else:
@@ -256,21 +260,21 @@ def _require_stable(adapter: Adapter, extent: Extent, error: float) -> None:
 
 def with_rows(trees: BoostedFit, weights: FloatArray | None, bags: FloatArray | None) -> BoostedFit:
     """The trees with the weights that rows counted with, 0 for those held out, and the draws, where they were recorded."""
-    if trees.row_weights is None:
+    if trees.weights.row_weights is None:
         counted = weights
     else:
-        counted = trees.row_weights
-    if trees.held_out is not None:
-        counted = np.where(trees.held_out, 0.0, 1.0 if counted is None else counted)
+        counted = trees.weights.row_weights
+    if trees.weights.held_out is not None:
+        counted = np.where(trees.weights.held_out, 0.0, 1.0 if counted is None else counted)
     sampler = trees.sampler
     if bags is not None:
-        based = trees.based
-        if trees.columns is None:
+        based = trees.initial.is_first_tree
+        if trees.table.columns is None:
             own_bags = bags
         else:
-            own_bags = bags[:, trees.columns[based:] - based]
-        sampler = RecordedBags(own_bags, len(trees.n_leaves) - based)
-    return replace(trees, row_weights=counted, sampler=sampler)
+            own_bags = bags[:, trees.table.columns[based:] - based]
+        sampler = RecordedBags(own_bags, len(trees.table.n_leaves) - based)
+    return replace(trees, weights=replace(trees.weights, row_weights=counted), sampler=sampler)
 
 
 def tree_engine(structure: Structure, limits: Limits) -> Engine:

@@ -202,11 +202,11 @@ def verified(
 ) -> Verification:
     """Findings of the proof, once the predictions agree as well."""
     scale = extent.scale
-    rounding = extent.rounding(adapter, trees.base)
+    rounding = extent.rounding(adapter, trees.initial.constants)
     check_predictions(adapter, miss, adapter.tolerance * scale + rounding)
-    known = {"leaf counts": trees.leaf_counts, "leaf weights": trees.leaf_weights}
+    known = {"leaf counts": trees.table.leaf_counts, "leaf weights": trees.table.leaf_weights}
     compared = [name for name, recorded in known.items() if recorded is not None]
-    n_trees = len(trees.n_leaves) - trees.based
+    n_trees = len(trees.table.n_leaves) - trees.initial.is_first_tree
     found = (
         extent.n_rows,
         n_trees,
@@ -220,7 +220,7 @@ def verified(
         drawn = []
     else:
         drawn = [trees.sampler.name]
-    if trees.held_out is None:
+    if trees.weights.held_out is None:
         drawn += []
     else:
         drawn += ["the rows held out for early stopping"]
@@ -266,48 +266,49 @@ def check_counts(adapter: Adapter, trees: BoostedFit, walked: Replay) -> None:
             "position, so they "
             "must come in the order of the fit. If you recorded the draws, pass them as in_bag=.\n"
         )
-    if trees.leaf_counts is not None:
-        n_fitted = int(trees.leaf_counts[: trees.n_leaves[0]].sum())
-        n_given = int(walked.counts[: trees.n_leaves[0]].sum())
+    if trees.table.leaf_counts is not None:
+        n_fitted = int(trees.table.leaf_counts[: trees.table.n_leaves[0]].sum())
+        n_given = int(walked.counts[: trees.table.n_leaves[0]].sum())
         if n_fitted != n_given and trees.sampler is None:
-            _ask(trees, np.flatnonzero(walked.counts != trees.leaf_counts))
+            _ask(trees, np.flatnonzero(walked.counts != trees.table.leaf_counts))
             refuse_rows(
                 adapter,
                 n_given,
                 n_fitted,
-                weighed=trees.leaf_weights is not None and _whole(trees.leaf_weights),
+                weighed=trees.table.leaf_weights is not None and _whole(trees.table.leaf_weights),
             )
         compare(
             "row count",
             walked.counts,
-            trees.leaf_counts,
+            trees.table.leaf_counts,
             0.5,
             trees,
             before + adapter.causes("counts"),
         )
-    if trees.leaf_weights is not None:
-        ranked = (
-            trees.ranks is not None and trees.row_weights is not None
-        )  # whose structure does not know the weights
-        slack = WEIGHT_SLACK * (float(trees.row_weights.sum()) if ranked else s.total_weight)  # type: ignore[union-attr]
+    if trees.table.leaf_weights is not None:
+        total_weight = s.total_weight
+        row_weights = trees.weights.row_weights
+        if trees.leaf_rule.ranks is not None and row_weights is not None:
+            total_weight = float(row_weights.sum())  # the structure does not know the weights
+        slack = WEIGHT_SLACK * total_weight
         cause = _weighing(trees, walked) + before + adapter.causes("weights")
         found = walked.drawn_weights
-        if trees.recorded_by is not None:
-            found = leaf_totals(s.leaves(), trees.n_leaves, trees.recorded_by, 1)
-        compare("sample weight", found, trees.leaf_weights, slack, trees, cause)
+        if trees.weights.recorded_by is not None:
+            found = leaf_totals(s.leaves(), trees.table.n_leaves, trees.weights.recorded_by, 1)
+        compare("sample weight", found, trees.table.leaf_weights, slack, trees, cause)
 
 
 def _weighing(trees: BoostedFit, walked: Replay) -> str:
     """Whether the model had sample weights, as far as the weights of its leaves say."""
-    assert trees.leaf_weights is not None
+    assert trees.table.leaf_weights is not None
     given = walked.structure.row_weights is not None
     if (
         given
         and trees.sampler is None
-        and np.allclose(trees.leaf_weights, walked.counts, rtol=1e-6)
+        and np.allclose(trees.table.leaf_weights, walked.counts, rtol=1e-6)
     ):
         return "The model's leaves weigh as much as they have rows: it was fitted without sample_weight. Leave it out.\n"
-    if not given and not _whole(trees.leaf_weights):
+    if not given and not _whole(trees.table.leaf_weights):
         return "The model's leaves do not weigh as much as they have rows: it was fitted with sample_weight. Pass the same.\n"
     return ""
 
@@ -318,30 +319,33 @@ def _whole(weights: FloatArray) -> bool:
 
 def check_base(adapter: Adapter, trees: BoostedFit, extent: Extent) -> None:
     """Compare the mean of the targets with the model's, where it starts from that: far from zero no leaf would show it."""
-    if trees.base is not None:
+    if not trees.initial.follows_targets:
         return
     found = extent.sums / extent.weight
     slack = (MEAN_SLACK * float(np.finfo(adapter.precision).eps) + ROUNDING) * extent.largest_target
-    for k in np.flatnonzero(~(np.abs(found - trees.base_value) <= slack)):
+    for k in np.flatnonzero(~(np.abs(found - trees.initial.values) <= slack)):
         raise ExactnessError(
-            "mean of the targets", found[k], float(trees.base_value[k]), adapter.causes("values")
+            "mean of the targets",
+            found[k],
+            float(trees.initial.values[k]),
+            adapter.causes("values"),
         )
 
 
 def check_values(adapter: Adapter, trees: BoostedFit, walked: Replay, scale: float) -> float:
     """Compare leaf values with the model's; the largest difference, relative to the largest |prediction|."""
-    values = walked.values * np.repeat(walked.structure.final, trees.n_leaves)[:, None]
+    values = walked.values * np.repeat(walked.structure.final, trees.table.n_leaves)[:, None]
     largest = float(
-        np.abs(trees.leaf_values[int(trees.based) :]).max(initial=0.0)
+        np.abs(trees.table.leaf_values[int(trees.initial.is_first_tree) :]).max(initial=0.0)
     )  # a base says nothing of the leaves
-    slack = adapter.leaf_tolerance * largest + ROUNDING * scale + trees.value_slack
-    first = slice(0, trees.n_leaves[0])
+    slack = adapter.leaf_tolerance * largest + ROUNDING * scale + trees.table.value_slack
+    first = slice(0, trees.table.n_leaves[0])
     weights = walked.structure.leaf_weights[first]
-    shift = np.abs(weights @ (values[first] - trees.leaf_values[first])) / max(
+    shift = np.abs(weights @ (values[first] - trees.table.leaf_values[first])) / max(
         weights.sum(), 1e-300
     )
     # Compared by `check_base`; a hidden base is known from the targets alone.
-    compared = trees.base is None and not np.any(trees.printed_shift)
+    compared = trees.initial.follows_targets and not np.any(trees.table.printed_shift)
     if not compared and shift.max() > adapter.tolerance * scale:
         cause = "The targets' mean differs from that of the targets the model was fitted on.\n"
     else:
@@ -351,13 +355,13 @@ def check_values(adapter: Adapter, trees: BoostedFit, walked: Replay, scale: flo
         compare(
             "value",
             values[:, k],
-            trees.leaf_values[:, k],
+            trees.table.leaf_values[:, k],
             slack,
             trees,
             reasons,
-            trees.printed_shift,
+            trees.table.printed_shift,
         )
-    return float(np.abs(values - trees.leaf_values).max(initial=0.0)) / scale
+    return float(np.abs(values - trees.table.leaf_values).max(initial=0.0)) / scale
 
 
 def check_nodes(adapter: Adapter, trees: BoostedFit, walked: Replay, scale: float) -> None:
@@ -375,7 +379,7 @@ def check_nodes(adapter: Adapter, trees: BoostedFit, walked: Replay, scale: floa
         * bent.node_values(walked.sums[:, 0], walked.drawn_weights).bounded
     )
     slack = (
-        adapter.leaf_tolerance * float(np.abs(trees.leaf_values).max(initial=0.0))
+        adapter.leaf_tolerance * float(np.abs(trees.table.leaf_values).max(initial=0.0))
         + ROUNDING * scale
     )
     compare_nodes(nodes, found, slack, adapter.causes("values"))
@@ -487,11 +491,11 @@ def compare(
     if len(apart):
         _ask(trees, apart)
         first = int(apart[0])
-        ends = np.cumsum(trees.n_leaves)
+        ends = np.cumsum(trees.table.n_leaves)
         tree = int(np.searchsorted(ends, first, side="right"))
-        leaf = first - int(ends[tree] - trees.n_leaves[tree])
+        leaf = first - int(ends[tree] - trees.table.n_leaves[tree])
         more = float(np.broadcast_to(hidden, found.shape)[first])
-        if tree < trees.based:
+        if tree < trees.initial.is_first_tree:
             raise ExactnessError(
                 f"{what} of the base", float(found[first]), float(expected[first]), cause
             )
@@ -500,7 +504,7 @@ def compare(
             float(found[first]) + more,
             float(expected[first]) + more,
             cause,
-            tree - trees.based,
+            tree - trees.initial.is_first_tree,
             leaf,
         )
 
@@ -508,7 +512,7 @@ def compare(
 def _ask(trees: BoostedFit, apart: IntArray) -> None:
     """Raise the refusal that explains why just these leaves disagree, where the model has one."""
     if trees.explain_mismatch is not None:
-        disagree = np.searchsorted(np.cumsum(trees.n_leaves), apart, side="right")
-        error = trees.explain_mismatch(~np.isin(np.arange(len(trees.n_leaves)), disagree))
+        disagree = np.searchsorted(np.cumsum(trees.table.n_leaves), apart, side="right")
+        error = trees.explain_mismatch(~np.isin(np.arange(len(trees.table.n_leaves)), disagree))
         if error is not None:
             raise error

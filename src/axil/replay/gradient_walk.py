@@ -101,18 +101,22 @@ class GradientWalk:
         self.loss = fit.loss
         self.leaves = leaves
         self.targets = targets
-        self.n_steps = int(np.max(fit.steps))
+        self.n_steps = int(np.max(fit.leaf_rule.steps))
         n_rows = len(targets)
-        weighted = fit.row_weights is not None and not fit.loss.recorded
-        self.weights = np.asarray(fit.row_weights) if weighted else np.ones(n_rows)
-        factored = self.weights if fit.leaf_factors is None else self.weights * fit.leaf_factors
+        weighted = fit.weights.row_weights is not None and not fit.loss.recorded
+        self.weights = np.asarray(fit.weights.row_weights) if weighted else np.ones(n_rows)
+        factored = (
+            self.weights
+            if fit.weights.leaf_factors is None
+            else self.weights * fit.weights.leaf_factors
+        )
         # what gradients are still to be multiplied by: those in single precision were rounded with
         # their weights
         self.counted = np.ones(n_rows) if fit.loss.single else factored
         self.seen_weights = factored if fit.loss.single else None
         self.even = bool(np.all(self.counted == 1))
-        self.starts = fit.starts
-        base = fit.schedule.shares_of_initial[0] * fit.base_value
+        self.starts = fit.table.starts
+        base = fit.schedule.shares_of_initial[0] * fit.initial.values
         self.start = base if offsets is None else base + offsets
         self.score = self.start + np.zeros_like(targets)
         # the scores as the library keeps them, if otherwise; where trees are dropped, it adds them
@@ -124,7 +128,9 @@ class GradientWalk:
         )  # g and h of the scores reached, filled again and again
         self.gradients: list[FloatArray] = []
         self.round_losses: list[Loss] = []
-        self.drawn = None if fit.draw_type is None else np.zeros(leaves.shape, dtype=fit.draw_type)
+        self.drawn = (
+            None if fit.sample_type is None else np.zeros(leaves.shape, dtype=fit.sample_type)
+        )
         self.stage_tree: list[int] = []
         self.stage_output: list[int] = []
         self.steps: list[Step] = []
@@ -134,12 +140,14 @@ class GradientWalk:
             tuple[int, list[int]]
         ] = []  # of each iteration: its last round, and its stages
         self.zeroed = (
-            np.zeros(fit.leaf_values.shape, dtype=np.bool_) if fit.min_hessian > 0 else None
+            np.zeros(fit.table.leaf_values.shape, dtype=np.bool_)
+            if fit.leaf_rule.min_hessian > 0
+            else None
         )
         self.keeps_light_values = False
-        self.replayed = np.zeros_like(fit.leaf_values)  # leaf values before the rate
+        self.replayed = np.zeros_like(fit.table.leaf_values)  # leaf values before the rate
         self.hessians = np.zeros(
-            len(fit.leaf_values)
+            len(fit.table.leaf_values)
         )  # (L,) sums of w h over the rows of each leaf, and its outputs
         self.node_values: list[
             FloatArray
@@ -180,9 +188,9 @@ class GradientWalk:
         else:
             leaf_error = 0.0
         self._settle(rates)
-        if self.shares and self.fit.nodes is not None:
-            settled = replace(self.fit.nodes, own=np.concatenate(self.shares))
-            self.fit = replace(self.fit, nodes=settled)
+        if self.shares and self.fit.leaf_rule.nodes is not None:
+            settled = replace(self.fit.leaf_rule.nodes, own=np.concatenate(self.shares))
+            self.fit = replace(self.fit, leaf_rule=replace(self.fit.leaf_rule, nodes=settled))
         return ReplayedStages(
             fit=self.fit,
             leaves=self.leaves,
@@ -208,10 +216,10 @@ class GradientWalk:
     def _check_start(self) -> None:
         """Compare the initial scores and, where all rows are in every tree, the row counts with the model."""
         fit = self.fit
-        if fit.base is None:
+        if fit.initial.follows_targets:
             counted = self.weights * start_factors(fit, len(self.targets))
             initial = self.loss.start_of(self.targets, counted)
-            rounding = self.loss.start_rounding(fit.base_value)
+            rounding = self.loss.start_rounding(fit.initial.values)
             check_start(self.adapter, initial, fit, self.targets, rounding)
         if self.drawn is None:  # before any leaf value is computed
             self._check_counts()
@@ -224,9 +232,9 @@ class GradientWalk:
     def _check_leaves(self, rates: FloatArray) -> float:
         """Compare the values of leaves and nodes, and sums of hessians, with the model; return the largest error of a leaf."""
         fit = self.fit
-        replayed = self.replayed * np.repeat(rates, fit.n_leaves)[:, None]
+        replayed = self.replayed * np.repeat(rates, fit.table.n_leaves)[:, None]
         leaf_error = check_values(self.adapter, fit, replayed, self.start, self._noise)
-        if fit.leaf_hessians is not None:
+        if fit.table.leaf_hessians is not None:
             check_hessians(self.adapter, fit, self.hessians, self._leaf_weights())
         if self.node_values:
             # a rate that is not stated is in no value of a node
@@ -242,7 +250,9 @@ class GradientWalk:
         needs_gradients = fit.sampler is not None and fit.sampler.needs_gradients
         plain = fit.schedule.is_plain and not needs_gradients and not self.loss.recorded
         if self.n_steps > 1 and (
-            self.drawn is not None or fit.coupling_rule is not None or self.zeroed is not None
+            self.drawn is not None
+            or fit.leaf_rule.coupling_rule is not None
+            or self.zeroed is not None
         ):
             return None
         if (
@@ -255,7 +265,7 @@ class GradientWalk:
         most = np.abs(self.score).max(initial=0.0)
         most += sum(
             np.abs(own).max(initial=0.0)
-            for own in np.split(self.fit.leaf_values, self.starts[1:-1])
+            for own in np.split(self.fit.table.leaf_values, self.starts[1:-1])
         )
         if not a or not abs(a) * most <= FARTHEST:
             return None
@@ -295,7 +305,7 @@ class GradientWalk:
 
     def _values(self, t: int, k: int) -> FloatArray:
         """(L_t,): the model's own leaf values of a tree for an output."""
-        return self.fit.leaf_values[
+        return self.fit.table.leaf_values[
             self.starts[t] : self.starts[t + 1], self.fit.schedule.column(k)
         ]
 
@@ -305,7 +315,7 @@ class GradientWalk:
         found = np.empty_like(self.targets)
         for t in range(len(self.leaves)):
             place = slice(self.starts[t], self.starts[t + 1])
-            table[place, self._outputs(t)] = self.fit.leaf_values[place]
+            table[place, self._outputs(t)] = self.fit.table.leaf_values[place]
         rows = self.backend.rows(self.leaves, self.starts)
         rows.read_out(table, np.zeros(self.targets.shape[1]), None, 0, found)
         return np.asarray(self.start + found)
@@ -328,7 +338,7 @@ class GradientWalk:
         again.sizes = found
         for number, trees in enumerate(self.fit.schedule.trees_of_rounds):
             again.iterate(number, trees)
-        rates = np.repeat(np.nan_to_num(self.fit.learning_rates, nan=1.0), self.fit.n_leaves)[
+        rates = np.repeat(np.nan_to_num(self.fit.learning_rates, nan=1.0), self.fit.table.n_leaves)[
             :, None
         ]
         return np.asarray(ROUNDINGS * float(np.finfo(self.adapter.precision).eps) * rates * found)
@@ -359,7 +369,7 @@ class GradientWalk:
         for t, share in self._shares(iteration, trees):
             place = slice(self.starts[t], self.starts[t + 1])
             for column, k in enumerate(self._outputs(t)):
-                self._add(t, k, share * self.fit.leaf_values[place, column])
+                self._add(t, k, share * self.fit.table.leaf_values[place, column])
         if self.states is not None:
             self.states.move(
                 [(t, k, self._values(t, k)[None]) for t in trees for k in self._outputs(t)]
@@ -369,7 +379,7 @@ class GradientWalk:
             - self.fit.schedule.shares_of_initial[iteration]
         )
         if moved:
-            self.score += moved * self.fit.base_value
+            self.score += moved * self.fit.initial.values
         self.ends.append((len(self.rounds), [s for stages in own for s in stages]))
         self.rounds.append(Round(tuple(own[-1]), (), moved))
 
@@ -384,10 +394,10 @@ class GradientWalk:
         assert sampler is not None
         gradients = None
         if sampler.needs_gradients:
-            if self.fit.leaf_factors is None:
+            if self.fit.weights.leaf_factors is None:
                 w = self.weights
             else:
-                w = self.weights * self.fit.leaf_factors
+                w = self.weights * self.fit.weights.leaf_factors
             g = np.broadcast_to(slopes.g, self.targets.shape)
             h = np.broadcast_to(slopes.h, self.targets.shape)
             gradients = RowGradients(-w[:, None] * g, w[:, None] * h)
@@ -463,7 +473,7 @@ class GradientWalk:
         if self.n_steps == 1:
             return [1.0]
         place = slice(self.starts[t], self.starts[t + 1])
-        values, l2 = self.fit.leaf_values[place], self.fit.l2[place]
+        values, l2 = self.fit.table.leaf_values[place], self.fit.leaf_rule.l2[place]
         sizes = np.bincount(self.leaves[t], minlength=len(values))
         usable = np.flatnonzero((sizes > 0) & np.isfinite(l2) & values.any(axis=1))
         self._look_ahead(t, [1.0] * self.n_steps if len(usable) else [0.0])
@@ -494,10 +504,12 @@ class GradientWalk:
         """Have the core take the steps of a tree, where it walks; from steps that are too long for it on, it walks no more."""
         if self.states is None:
             return
-        l2 = self.fit.l2[self.starts[t] : self.starts[t + 1]]
+        l2 = self.fit.leaf_rule.l2[self.starts[t] : self.starts[t + 1]]
 
         def made(sums: FloatArray) -> Step:
-            return leaf_step(sums[:, 0], sums[:, 1], l2, self.fit.l1, self.fit.max_step)
+            return leaf_step(
+                sums[:, 0], sums[:, 1], l2, self.fit.leaf_rule.l1, self.fit.leaf_rule.max_step
+            )
 
         self.ahead = self.states.steps(t, self._outputs(t), scales, made)
         if not self.ahead:
@@ -510,7 +522,7 @@ class GradientWalk:
         if self.ahead:
             with np.errstate(divide="ignore"):
                 bent = sum(1.0 / step.share[usable] for step in self.ahead[0])
-            l2 = self.fit.l2[self.starts[t] : self.starts[t + 1]][usable]
+            l2 = self.fit.leaf_rule.l2[self.starts[t] : self.starts[t + 1]][usable]
             return int(usable[np.argmin(bent - len(self.ahead[0]) * l2)])
         h = np.broadcast_to(self.loss.slopes(self.targets, self.score).h, self.targets.shape).sum(
             axis=1
@@ -530,7 +542,11 @@ class GradientWalk:
         )
         if self.loss.joint:
             steps = joint_steps(
-                slopes.g, self.loss.mean(self.score), w, self.leaves[t], self.fit.l2[place]
+                slopes.g,
+                self.loss.mean(self.score),
+                w,
+                self.leaves[t],
+                self.fit.leaf_rule.l2[place],
             )
         elif self.states is not None:
             steps = self.ahead.pop(0)
@@ -539,13 +555,13 @@ class GradientWalk:
             for column, k in enumerate(self._outputs(t)):
                 G, H = self._sums(t, k, w)
                 self.hessians[place] += H
-                l2 = self.fit.l2[place]
+                l2 = self.fit.leaf_rule.l2[place]
                 if self.zeroed is not None:
                     self.zeroed[place, column] = self._zeroed(place, column, H)
                     l2 = np.where(self.zeroed[place, column], np.inf, l2)
                 step, bounds = (
-                    leaf_step(G, H, l2, self.fit.l1, self.fit.max_step),
-                    self.fit.coupling_rule,
+                    leaf_step(G, H, l2, self.fit.leaf_rule.l1, self.fit.leaf_rule.max_step),
+                    self.fit.leaf_rule.coupling_rule,
                 )
                 if bounds is not None:
                     rule = self._smoothed(t, self._bounds_of_rows(bounds, t), -G, H)
@@ -570,8 +586,8 @@ class GradientWalk:
 
     def _zeroed(self, place: slice, column: int, H: FloatArray) -> BoolArray:
         """Return which leaf values (L_t,) of a tree the library set to zero for their weight."""
-        min_hessian = self.fit.min_hessian
-        is_zero = self.fit.leaf_values[place, column] == 0
+        min_hessian = self.fit.leaf_rule.min_hessian
+        is_zero = self.fit.table.leaf_values[place, column] == 0
         if np.isfinite(min_hessian) and ((1 - ROUNDED) * min_hessian > H)[~is_zero].any():
             self.keeps_light_values = True
         return np.asarray(((1 + ROUNDED) * min_hessian > H) & is_zero)
@@ -588,10 +604,10 @@ class GradientWalk:
         self, t: int, rule: NodeRule | IsotonicRule, sums: FloatArray, weights: FloatArray
     ) -> NodeRule | IsotonicRule:
         """Return the rule of a tree, with the shares that smoothing left its nodes."""
-        if self.fit.smoothing is None or not isinstance(rule, NodeRule):
+        if self.fit.leaf_rule.smoothing is None or not isinstance(rule, NodeRule):
             return rule
-        values = self.fit.leaf_values[self.starts[t] : self.starts[t + 1], 0]
-        self.shares.append(self.fit.smoothing.own(t, sums, weights, values))
+        values = self.fit.table.leaf_values[self.starts[t] : self.starts[t + 1], 0]
+        self.shares.append(self.fit.leaf_rule.smoothing.own(t, sums, weights, values))
         return replace(rule, nodes=replace(rule.nodes, own=self.shares[-1]))
 
     def _advance(self, stages: list[int]) -> None:
@@ -616,8 +632,8 @@ class GradientWalk:
         A leaf's rows share what rounding adds: the value that pushes add up to is the model's own
         too.
         """
-        made = np.repeat(rates, self.fit.n_leaves)[:, None] * self.replayed
-        own = self.fit.leaf_values
+        made = np.repeat(rates, self.fit.table.n_leaves)[:, None] * self.replayed
+        own = self.fit.table.leaf_values
         near = np.abs(made - own) < ROUNDED * np.abs(made)
         rounded = np.divide(own, made, out=np.ones_like(made), where=near)
         stages_of: dict[int, list[int]] = {}

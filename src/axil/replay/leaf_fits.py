@@ -15,7 +15,14 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters.bags import RecordedBags
-from axil.adapters.boosted_fit import BoostedFit, Schedule
+from axil.adapters.boosted_fit import (
+    BoostedFit,
+    InitialPrediction,
+    LeafRule,
+    Schedule,
+    TreeTable,
+    WeightRule,
+)
 from axil.adapters.contract import Adapter, TrainingRows
 from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.errors import InputError, UnsupportedQuestionError
@@ -130,19 +137,21 @@ def leaf_fit(
     )
     draws = _draws(s, rows)
     trees = BoostedFit(
-        n_leaves=s.n_leaves,
-        leaf_values=np.zeros((s.total_leaves, rows.targets.shape[1])),
-        leaf_counts=None,
-        leaf_weights=None,
-        l2=rule.l2,
+        table=TreeTable(
+            n_leaves=s.n_leaves,
+            leaf_values=np.zeros((s.total_leaves, rows.targets.shape[1])),
+            leaf_counts=None,
+            leaf_weights=None,
+        ),
+        leaf_rule=LeafRule(l2=rule.l2, cut=s.cut, ranks=ranks),
+        initial=InitialPrediction(
+            follows_targets=s.base is None,
+            values=base,
+            is_first_tree=s.ranks is not None and s.ranks.based,
+        ),
+        weights=WeightRule(row_weights=weights),
         schedule=Schedule.one_by_one(s.rates, s.coefficients),
-        base=s.base,
-        base_value=base,
-        row_weights=weights,
         sampler=None if draws is None else RecordedBags(draws, draws.shape[1]),
-        cut=s.cut,
-        ranks=ranks,
-        based=s.ranks is not None and s.ranks.based,
     )
     walk = _TreeRefit(
         adapter, trees, rows.leaves(s.leaves(), s.columns), rows.targets, rows.offsets, budget
@@ -158,7 +167,7 @@ def leaf_fit(
             "Ask explainer.without(X, rows); or fit with larger leaves.",
         )
     if ranks is not None:
-        return _ranked_fit(s, found, walk.raw, trees.based, len(rows.targets))
+        return _ranked_fit(s, found, walk.raw, trees.initial.is_first_tree, len(rows.targets))
     rule = rule.emptied(found.drawn_weights == 0)
     if s.columns is None:
         columns = np.arange(s.n_trees)
@@ -239,13 +248,13 @@ class _TreeRefit(TreeWalk):
     final: FloatArray  #: (T,) what each tree's values are multiplied by in a prediction
 
     def run(self) -> Any:
-        self.raw = np.zeros_like(self.trees.leaf_values)
+        self.raw = np.zeros_like(self.trees.table.leaf_values)
         return super().run()
 
     def _advance(self, t: int) -> None:
         own = slice(int(self.starts[t]), int(self.starts[t + 1]))
         self.raw[own] = self._values(t, own)
-        self.trees.leaf_values[own] = self.final[t] * self.raw[own]
+        self.trees.table.leaf_values[own] = self.final[t] * self.raw[own]
         super()._advance(t)
 
     def _values(self, t: int, own: slice) -> FloatArray:
@@ -253,16 +262,16 @@ class _TreeRefit(TreeWalk):
         rule = self.rule
         sums = self.sums
         weights = self.leaf_weights
-        if self.trees.ranks is not None and self.trees.based and t == 0:
+        if self.trees.leaf_rule.ranks is not None and self.trees.initial.is_first_tree and t == 0:
             targets = self._seen(0)[:, 0]
-            ranks = self.trees.ranks
+            ranks = self.trees.leaf_rule.ranks
             picked = ranks.picks(self.leaves[0], targets, np.ones(len(targets)), True)
             return (
                 np.array([[ranks.base(targets, picked)]])
                 .astype(self.adapter.base_precision)
                 .astype(np.float64)
             )
-        if self.trees.ranks is not None:
+        if self.trees.leaf_rule.ranks is not None:
             if self.shift is None:
                 return sums[own]
             return sums[own] + self.shift[own, None]
@@ -271,7 +280,7 @@ class _TreeRefit(TreeWalk):
             rule.is_monotone and sums.shape[1] > 1
         ):  # shares of two classes, whose bounds are those of the first
             linear = one.linearise(sums[own, 0], weights[own])
-            return linear.values(self.trees.n_leaves[[t]], sums[own])
+            return linear.values(self.trees.table.n_leaves[[t]], sums[own])
         if rule.has_active_set or rule.couples_leaves:
             return np.stack(
                 [one.leaf_values(column, weights[own]) for column in sums[own].T], axis=1
@@ -342,7 +351,7 @@ def _recorded_by(adapter: Adapter, change: Change, rows: RefitRows) -> FloatArra
     if rows.weights is None or not getattr(adapter, "records_other_weights", False):
         return None
     fitted = adapter.trees(TrainingRows(change.X, rows.targets, rows.weights, rows.offsets))
-    return fitted[0].recorded_by
+    return fitted[0].weights.recorded_by
 
 
 def _leaf_sums(leaves: Leaves, n_leaves: NDArray[np.int64], weights: FloatArray) -> FloatArray:
@@ -369,4 +378,4 @@ def _rules(
             "Ask explainer.without(X, rows).",
         )
     fitted = adapter.trees(TrainingRows(change.X, rows.targets, rows.weights, rows.offsets))
-    return first, [own.ranks for own in fitted]
+    return first, [own.leaf_rule.ranks for own in fitted]

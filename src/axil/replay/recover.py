@@ -149,7 +149,7 @@ def replay(
     found = replayed(trees, walked, offsets)
     if targets is None or walked.ranks is not None or walked.cut is not None:
         return found
-    mean = np.average(targets, axis=0, weights=trees.row_weights)
+    mean = np.average(targets, axis=0, weights=trees.weights.row_weights)
     return _with_inherited(found, trees, mean)
 
 
@@ -165,7 +165,8 @@ def _with_inherited(found: Replay, trees: BoostedFit, mean: FloatArray) -> Repla
     final = np.repeat(s.final, s.n_leaves)[:, None]
     values = inherited_values(replace(s, emptied=empty), found.values, found.sums, mean)
     apart = [
-        np.abs(final * made - trees.leaf_values).sum(axis=1) for made in (values, found.values)
+        np.abs(final * made - trees.table.leaf_values).sum(axis=1)
+        for made in (values, found.values)
     ]
     emptied = empty & (apart[0] <= apart[1])
     if not emptied.any():
@@ -196,16 +197,16 @@ def replayed(
     pattern = rule.linearise(walked.sums[:, 0], walked.leaf_weights)
     if walked.shift is not None:
         pattern = replace(pattern, shift=walked.shift)
-    values = pattern.values(trees.n_leaves, walked.sums)
+    values = pattern.values(trees.table.n_leaves, walked.sums)
     rates, recovered = recover_rates(trees, values, walked.counts)
     trees = trees.with_learning_rates(rates)
     leaf_weights = walked.leaf_weights
-    if trees.ranks is None:
+    if trees.leaf_rule.ranks is None:
         held: dict[str, Any] = pattern.counts
     else:
         held = {"ranked": len(walked.sums)}
     if walked.cut is not None:
-        constants = replace(pattern, shift=None).values(trees.n_leaves, walked.cut.sums)[:, 0]
+        constants = replace(pattern, shift=None).values(trees.table.n_leaves, walked.cut.sums)[:, 0]
         pattern = replace(
             pattern, shift=constants if pattern.shift is None else pattern.shift + constants
         )
@@ -230,12 +231,18 @@ def replayed(
 
 def regularisation_of(trees: BoostedFit) -> NewtonRule:
     """Return the rule by which leaf values follow from their sums and weights; see `BoostedFit`."""
-    l2 = np.asarray(trees.l2, dtype=np.float64)
-    steps = np.broadcast_to(np.asarray(trees.steps, dtype=np.float64), l2.shape)
-    settings = (l2, steps, trees.l2_by_weight, trees.l1, trees.max_step)
-    if trees.chains is not None:
-        return IsotonicRule(*settings, chains=trees.chains)
-    return with_nodes(NewtonRule(*settings), trees.nodes)
+    l2 = np.asarray(trees.leaf_rule.l2, dtype=np.float64)
+    steps = np.broadcast_to(np.asarray(trees.leaf_rule.steps, dtype=np.float64), l2.shape)
+    settings = (
+        l2,
+        steps,
+        trees.leaf_rule.l2_by_weight,
+        trees.leaf_rule.l1,
+        trees.leaf_rule.max_step,
+    )
+    if trees.leaf_rule.chains is not None:
+        return IsotonicRule(*settings, chains=trees.leaf_rule.chains)
+    return with_nodes(NewtonRule(*settings), trees.leaf_rule.nodes)
 
 
 def fitted_structure(
@@ -258,23 +265,25 @@ def fitted_structure(
         rule = regularisation_of(trees)
     return Structure(
         cells=cells,
-        n_leaves=trees.n_leaves,
+        n_leaves=trees.table.n_leaves,
         leaf_weights=leaf_weights,
         linear_leaves=pattern,
         rates=trees.learning_rates.copy(),
-        base=None if trees.base is None else np.asarray(trees.base, dtype=np.float64),
-        row_weights=trees.row_weights if trees.ranks is None else None,  # they are in the ranks
-        scaling_weights=trees.scaling_weights,
+        base=trees.initial.constants,
+        row_weights=trees.weights.row_weights
+        if trees.leaf_rule.ranks is None
+        else None,  # they are in the ranks
+        scaling_weights=trees.weights.scaling_weights,
         offsets=offsets,
         draws=draws,
         coefficients=trees.schedule.coefficients,
-        columns=trees.columns,
+        columns=trees.table.columns,
         regularisation=rule,
         total=total,
         total_rows=total_rows,
-        cut=trees.cut,
-        ancestors=trees.ancestors,
-        class_counts=trees.class_counts,
+        cut=trees.leaf_rule.cut,
+        ancestors=trees.leaf_rule.ancestors,
+        class_counts=trees.weights.class_counts,
     )
 
 
@@ -288,36 +297,38 @@ def recover_rates(
     """
     rates = trees.learning_rates.copy()
     unknown = np.flatnonzero(np.isnan(rates))
-    ends = np.cumsum(trees.n_leaves)
-    negligible = NEGLIGIBLE * np.abs(trees.leaf_values[int(trees.based) :]).max(initial=0.0)
+    ends = np.cumsum(trees.table.n_leaves)
+    negligible = NEGLIGIBLE * np.abs(
+        trees.table.leaf_values[int(trees.initial.is_first_tree) :]
+    ).max(initial=0.0)
     for t in unknown:
-        own = slice(ends[t] - trees.n_leaves[t], ends[t])
+        own = slice(ends[t] - trees.table.n_leaves[t], ends[t])
         # One value, or two that balance each other, are led to by any targets with some rate or
         # other, and zeros by none.
         size = float(np.sum(values[own] ** 2))
-        if size == 0 or 0 < np.count_nonzero(np.abs(trees.leaf_values[own]) > negligible) < 3:
-            if counts is not None and trees.leaf_counts is not None:
+        if size == 0 or 0 < np.count_nonzero(np.abs(trees.table.leaf_values[own]) > negligible) < 3:
+            if counts is not None and trees.table.leaf_counts is not None:
                 _refuse_other_rows(trees, counts, int(t), own)
             raise UnsupportedModelError(
                 "learning_rate",
                 f"unknown for tree {t}",
-                f"it is not stated, and a tree of {trees.n_leaves[t]} leaves does not tell it from the targets",
+                f"it is not stated, and a tree of {trees.table.n_leaves[t]} leaves does not tell it from the targets",
                 "See that the targets are those of the fit, in its order; or fit with one learning rate, or with more leaves.",
             )
-        rates[t] = np.sum(trees.leaf_values[own] * values[own]) / size
+        rates[t] = np.sum(trees.table.leaf_values[own] * values[own]) / size
     return rates, {"rates": [[int(t), float(rates[t])] for t in unknown]} if len(unknown) else {}
 
 
 def _refuse_other_rows(trees: BoostedFit, counts: NDArray[np.int64], t: int, own: slice) -> None:
     """Raise where other numbers of rows reach the leaves of a tree than reached them in the fit: no rate is at fault."""
-    assert trees.leaf_counts is not None
-    apart = np.flatnonzero(counts[own] != trees.leaf_counts[own])
+    assert trees.table.leaf_counts is not None
+    apart = np.flatnonzero(counts[own] != trees.table.leaf_counts[own])
     if len(apart):
         leaf = int(apart[0])
         raise ExactnessError(
             "row count",
             float(counts[own][leaf]),
-            float(trees.leaf_counts[own][leaf]),
+            float(trees.table.leaf_counts[own][leaf]),
             OTHER_ROWS,
             t,
             leaf,

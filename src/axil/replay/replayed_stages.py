@@ -63,7 +63,7 @@ class ReplayedStages:
     @property
     def base(self) -> FloatArray:
         """(K,): where predictions start."""
-        return np.asarray(self.fit.schedule.shares_of_initial[-1] * self.fit.base_value)
+        return np.asarray(self.fit.schedule.shares_of_initial[-1] * self.fit.initial.values)
 
     def loss_of_round(self, number: int) -> Loss:
         """Return the loss whose gradients the stages of a round are made of."""
@@ -86,14 +86,14 @@ class ReplayedStages:
             add(term, coefficient * self.steps[stage].value)
         if step_round.base:
             # All leaves of one tree, of whichever, have the same.
-            for output, base in enumerate(self.fit.base_value):
-                add((0, output), np.full(int(self.fit.n_leaves[0]), step_round.base * base))
+            for output, base in enumerate(self.fit.initial.values):
+                add((0, output), np.full(int(self.fit.table.n_leaves[0]), step_round.base * base))
         return [(tree, output, gain) for (tree, output), gain in gains.items()]
 
     def l2(self, tree: int, output: int) -> FloatArray:
         """Return what regularisation adds to a leaf's H, (L_t,); infinite where the library set the value to zero."""
         place = slice(self.starts[tree], self.starts[tree + 1])
-        l2 = self.fit.l2[place]
+        l2 = self.fit.leaf_rule.l2[place]
         if self.zeroed is None:
             return l2
         return np.where(self.zeroed[place, self.fit.schedule.column(output)], np.inf, l2)
@@ -107,13 +107,13 @@ class ReplayedStages:
         assert self.zeroed is not None
         if self.keeps_light_values:
             return np.zeros(H.shape, dtype=np.bool_)
-        if np.isfinite(self.fit.min_hessian):
-            return np.asarray(self.fit.min_hessian > H)
+        if np.isfinite(self.fit.leaf_rule.min_hessian):
+            return np.asarray(self.fit.leaf_rule.min_hessian > H)
         return np.broadcast_to(self.zeroed[place, column], H.shape)
 
     def counted(self, tree: int) -> FloatArray:
         """Return factor * draw, (N,), which a row's weight is multiplied by in this tree's leaves."""
-        factors = self.fit.leaf_factors
+        factors = self.fit.weights.leaf_factors
         if factors is None:
             factors = np.ones(len(self.weights))
         return factors if self.drawn is None else factors * self.drawn[tree]
@@ -131,13 +131,13 @@ class ReplayedStages:
     def start_slopes(self) -> FloatArray:
         """Return the slopes (K, K) of the initial scores by the targets' means; 0 where these are constants."""
         n_outputs = self.targets.shape[1]
-        if self.fit.base is not None:
+        if not self.fit.initial.follows_targets:
             return np.zeros((n_outputs, n_outputs))
         return self.loss.start_slopes(self.means)
 
 
 def start_factors(fit: BoostedFit, n_rows: int) -> FloatArray:
     """Return what a row's weight is multiplied by in the means that the fit starts from, (N,)."""
-    if fit.loss.newton_start and fit.leaf_factors is not None:
-        return fit.leaf_factors
+    if fit.loss.newton_start and fit.weights.leaf_factors is not None:
+        return fit.weights.leaf_factors
     return np.ones(n_rows)

@@ -44,7 +44,7 @@ def check_start(
 ) -> None:
     """Compare the scores (K,) that the targets lead to at first with those that the fit started from, up to rounding (K,)."""
     largest_target = float(np.abs(targets).max())
-    for replayed, recorded, slack in zip(found, trees.base_value, rounding):
+    for replayed, recorded, slack in zip(found, trees.initial.values, rounding):
         scale = max(1.0, largest_target, abs(recorded))
         if not abs(replayed - recorded) <= slack + adapter.gradient_tolerance * scale:
             what = "score that the fit starts from"
@@ -55,33 +55,33 @@ def check_counts(
     adapter: GradientTrees, trees: BoostedFit, rows: Rows, drawn: NDArray[Any] | None
 ) -> None:
     """Compare how many rows fall into each leaf, or how many of those drawn (T, N), with what the model records."""
-    if trees.leaf_counts is None:
+    if trees.table.leaf_counts is None:
         return
     if drawn is None:
         in_fit = np.ones(rows.n_rows)
-        if trees.held_out is not None:
-            in_fit = (~trees.held_out).astype(float)
+        if trees.weights.held_out is not None:
+            in_fit = (~trees.weights.held_out).astype(float)
         return compare_counts(adapter, trees, rows.leaf_sums(in_fit[:, None], None)[:, 0])
     counts_of_trees = [
         rows.tree(t).leaf_sums((sampled > 0)[:, None].astype(float), None)
         for t, sampled in enumerate(drawn)
     ]
     # A tree without a split does not always say how many rows it had.
-    is_single = np.repeat(trees.n_leaves == 1, trees.n_leaves)
-    counts = np.where(is_single, trees.leaf_counts, np.concatenate(counts_of_trees)[:, 0])
-    compare("row count", counts, trees.leaf_counts, 0.5, trees, adapter.causes("counts"))
+    is_single = np.repeat(trees.table.n_leaves == 1, trees.table.n_leaves)
+    counts = np.where(is_single, trees.table.leaf_counts, np.concatenate(counts_of_trees)[:, 0])
+    compare("row count", counts, trees.table.leaf_counts, 0.5, trees, adapter.causes("counts"))
 
 
 def compare_counts(adapter: GradientTrees, trees: BoostedFit, found: NDArray[Any]) -> None:
     """Compare the numbers of rows of the fit in each leaf, (L,), where all are in every tree, with what the model records."""
-    if trees.leaf_counts is None:
+    if trees.table.leaf_counts is None:
         return
-    of_first_tree = slice(0, trees.n_leaves[0])
+    of_first_tree = slice(0, trees.table.n_leaves[0])
     n_given = int(found[of_first_tree].sum())
-    n_fitted = int(trees.leaf_counts[of_first_tree].sum())
+    n_fitted = int(trees.table.leaf_counts[of_first_tree].sum())
     if n_given != n_fitted:
         refuse_rows(adapter, n_given, n_fitted)
-    compare("row count", found, trees.leaf_counts, 0.5, trees, adapter.causes("counts"))
+    compare("row count", found, trees.table.leaf_counts, 0.5, trees, adapter.causes("counts"))
 
 
 def check_values(
@@ -100,41 +100,49 @@ def check_values(
     ``noise`` (L, K), asked for where some are apart, is what rounding leaves over of gradients that cancel: all there is in
     leaves of a fit that had nothing to learn.
     """
-    largest = float(np.abs(trees.leaf_values).max(initial=0.0)) or 1.0
-    allowed = adapter.gradient_tolerance * largest + trees.value_slack + lost_beside(start)
+    largest = float(np.abs(trees.table.leaf_values).max(initial=0.0)) or 1.0
+    allowed = adapter.gradient_tolerance * largest + trees.table.value_slack + lost_beside(start)
     slack = np.broadcast_to(np.reshape(allowed, (-1, 1)), found.shape)
-    if not (np.abs(found - trees.leaf_values) <= slack).all():
+    if not (np.abs(found - trees.table.leaf_values) <= slack).all():
         slack = slack + noise()
     for k in range(found.shape[1]):
         compare(
             "value",
             found[:, k],
-            trees.leaf_values[:, k],
+            trees.table.leaf_values[:, k],
             slack[:, k],
             trees,
             adapter.causes("values"),
         )
-    return float(np.abs(found - trees.leaf_values).max(initial=0.0)) / largest
+    return float(np.abs(found - trees.table.leaf_values).max(initial=0.0)) / largest
 
 
 def check_hessians(
     adapter: GradientTrees, fit: BoostedFit, found: FloatArray, leaf_weights: FloatArray
 ) -> None:
     """Compare sums (L,) of row weight times second derivative with those recorded, in leaves of rows of these weights (L,)."""
-    assert fit.leaf_hessians is not None
-    trees = np.repeat(np.arange(len(fit.n_leaves)), fit.n_leaves)
-    of_trees = np.bincount(trees, fit.leaf_hessians)[
+    assert fit.table.leaf_hessians is not None
+    trees = np.repeat(np.arange(len(fit.table.n_leaves)), fit.table.n_leaves)
+    of_trees = np.bincount(trees, fit.table.leaf_hessians)[
         trees
     ]  # a library may subtract one child's sum from its parent's
-    slack = HESSIAN_TOLERANCE * fit.leaf_hessians + ROUNDING * leaf_weights + SUBTRACTED * of_trees
-    compare("sum of hessians", found, fit.leaf_hessians, slack, fit, adapter.causes("weights"))
+    slack = (
+        HESSIAN_TOLERANCE * fit.table.leaf_hessians
+        + ROUNDING * leaf_weights
+        + SUBTRACTED * of_trees
+    )
+    compare(
+        "sum of hessians", found, fit.table.leaf_hessians, slack, fit, adapter.causes("weights")
+    )
 
 
 def check_nodes(adapter: GradientTrees, trees: BoostedFit, found: FloatArray) -> None:
     """Compare the values (M,) of inner nodes where splits are monotone: a leaf at a bound says little of its own sum."""
-    nodes = trees.nodes
+    nodes = trees.leaf_rule.nodes
     assert nodes is not None
-    slack = adapter.gradient_tolerance * (float(np.abs(trees.leaf_values).max(initial=0.0)) or 1.0)
+    slack = adapter.gradient_tolerance * (
+        float(np.abs(trees.table.leaf_values).max(initial=0.0)) or 1.0
+    )
     compare_nodes(nodes, found, slack, adapter.causes("values"))
 
 
@@ -182,13 +190,13 @@ def leaf_scores(
     the library adds them, in its precision, in which a thousand trees are off by 1e-5 and more.
     """
     if values is None:
-        values = fit.leaf_values
+        values = fit.table.leaf_values
     if start is None:
-        start = fit.schedule.shares_of_initial[-1] * fit.base_value
+        start = fit.schedule.shares_of_initial[-1] * fit.initial.values
     scores = start + np.zeros((len(leaves), 1))
     if rounded:
         scores = scores.astype(fit.score_precision)
-    first_leaves = np.cumsum(fit.n_leaves) - fit.n_leaves
+    first_leaves = np.cumsum(fit.table.n_leaves) - fit.table.n_leaves
     all_outputs = np.arange(scores.shape[1])
     trees_of_outputs: list[tuple[Any, Any]] = [(all_outputs, slice(None))]
     if fit.schedule.outputs is not None:

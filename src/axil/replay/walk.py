@@ -56,8 +56,12 @@ def walk(
     limits: Limits,
 ) -> Walked:
     """Walk through the fit with some or all of its rows."""
-    plain = trees.sampler is None and trees.schedule.coefficients is None and trees.ranks is None
-    plain = plain and trees.cut is None
+    plain = (
+        trees.sampler is None
+        and trees.schedule.coefficients is None
+        and trees.leaf_rule.ranks is None
+    )
+    plain = plain and trees.leaf_rule.cut is None
     if plain:
         return _walk_fast(adapter, trees, leaves, targets, offsets, limits)
     return TreeWalk(adapter, trees, leaves, targets, offsets, limits.budget).run()
@@ -96,8 +100,8 @@ def _walk_fast(
     limits: Limits,
 ) -> Walked:
     """Plain boosting on all rows: the residuals of a row depend on no other, so a kernel walks block by block."""
-    weights = trees.row_weights
-    starts = np.concatenate([[0], np.cumsum(trees.n_leaves)])
+    weights = trees.weights.row_weights
+    starts = np.concatenate([[0], np.cumsum(trees.table.n_leaves)])
     leaves.setflags(
         write=False
     )  # they are the cells of the structure: a back end may keep one copy for both
@@ -111,10 +115,10 @@ def _walk_fast(
     for k in range(targets.shape[1]):
         own = score[:, k]
         total = np.empty(starts[-1])
-        own[:] = trees.base_value[k]
+        own[:] = trees.initial.values[k]
         if offsets is not None:
             own += offsets[:, k]
-        values = np.ascontiguousarray(trees.leaf_values[:, k])
+        values = np.ascontiguousarray(trees.table.leaf_values[:, k])
         target = np.ascontiguousarray(targets[:, k])
         if single_score:
             own[:], values = own.astype(np.float32), values.astype(np.float32).astype(np.float64)
@@ -123,10 +127,10 @@ def _walk_fast(
     if weights is None:
         leaf_weights = counts
     else:
-        leaf_weights = leaf_totals(leaves, trees.n_leaves, weights, limits.n_threads)
-    if trees.held_out is not None:
+        leaf_weights = leaf_totals(leaves, trees.table.n_leaves, weights, limits.n_threads)
+    if trees.weights.held_out is not None:
         counts = leaf_totals(
-            leaves, trees.n_leaves, (~trees.held_out).astype(float), limits.n_threads
+            leaves, trees.table.n_leaves, (~trees.weights.held_out).astype(float), limits.n_threads
         )
     return Walked(
         leaves,
@@ -158,7 +162,7 @@ class TreeWalk:
         # which those of some rows may not be
         self.leaves = np.ascontiguousarray(leaves)
         self.budget = budget
-        self.starts = np.concatenate([[0], np.cumsum(trees.n_leaves)])
+        self.starts = np.concatenate([[0], np.cumsum(trees.table.n_leaves)])
         self.score = self._start(
             1.0 if trees.schedule.coefficients is None else trees.schedule.coefficients.beta[0]
         )
@@ -179,21 +183,21 @@ class TreeWalk:
             0, dtype=np.uint16
         )  # the codes of whole numbers of draws; MOST_DRAWS: not yet met
         # Codes of the draws, two bytes if there are many.
-        if trees.sampler is None and trees.ranks is None:
+        if trees.sampler is None and trees.leaf_rule.ranks is None:
             self.codes = None
         else:
             self.codes = self._empty(np.uint8)
-        if trees.ranks is None:
+        if trees.leaf_rule.ranks is None:
             self.shares = None
         else:
-            self.shares = np.zeros((3 + trees.ranks.spreads, int(self.starts[-1])))
-        if trees.sampler is None or trees.ranks is None:
+            self.shares = np.zeros((3 + trees.leaf_rule.ranks.spreads, int(self.starts[-1])))
+        if trees.sampler is None or trees.leaf_rule.ranks is None:
             self.drawn = None
         else:
             self.drawn = self._empty(np.uint8)
         self.shift: FloatArray | None = None
         # whose residuals are cut off
-        if trees.cut is None:
+        if trees.leaf_rule.cut is None:
             self.beyond = None
         else:
             self.beyond = self._empty(np.uint8)
@@ -205,17 +209,19 @@ class TreeWalk:
         )
 
     def run(self) -> Walked:
-        trees, n_trees = self.trees, len(self.trees.n_leaves)
+        trees, n_trees = self.trees, len(self.trees.table.n_leaves)
         total, n_outputs = int(self.starts[-1]), self.targets.shape[1]
         self.sums, self.leaf_weights = np.zeros((total, n_outputs)), np.zeros(total)
         self.cut_sums, self.free = np.zeros((total, n_outputs)), np.zeros(total)
         drawn_weights, counts = np.zeros(total), np.zeros(total, dtype=np.int64)
         for t in track(range(n_trees), "replay"):
-            own, n = slice(self.starts[t], self.starts[t + 1]), int(trees.n_leaves[t])
+            own, n = slice(self.starts[t], self.starts[t + 1]), int(trees.table.n_leaves[t])
             residuals = self._seen(t)
             draw = self._draw(t, residuals)
             taken = (
-                draw if trees.held_out is None else np.where(trees.held_out, 0.0, draw)
+                draw
+                if trees.weights.held_out is None
+                else np.where(trees.weights.held_out, 0.0, draw)
             )  # held out: of weight 0
             if self._in_core:
                 weighted, counts[own] = drawn_sums(
@@ -224,13 +230,15 @@ class TreeWalk:
                 drawn_weights[own] = self.leaf_weights[own] = weighted[:, 0]
                 self.sums[own] = weighted[:, 1:]
             else:
-                drawn = draw if trees.row_weights is None else draw * trees.row_weights
+                drawn = (
+                    draw if trees.weights.row_weights is None else draw * trees.weights.row_weights
+                )
                 drawn_weights[own] = self.leaf_weights[own] = np.bincount(self.leaves[t], drawn, n)
-                if trees.ranks is None:
+                if trees.leaf_rule.ranks is None:
                     self.sums[own] = self._leaf_sums(t, residuals, draw, drawn)
                 else:
                     self.sums[own], self.leaf_weights[own] = self._pick(
-                        t, trees.ranks, residuals, draw
+                        t, trees.leaf_rule.ranks, residuals, draw
                     )
                 counts[own] = np.bincount(self.leaves[t], taken > 0, n)
             self._advance(t)
@@ -239,10 +247,14 @@ class TreeWalk:
             None,
             None,
         )
-        if trees.ranks is not None:
-            rows = None if trees.held_out is None else np.flatnonzero(~trees.held_out)
+        if trees.leaf_rule.ranks is not None:
+            rows = (
+                None if trees.weights.held_out is None else np.flatnonzero(~trees.weights.held_out)
+            )
             single = self.adapter.residual_precision is np.float32
-            ranks = RankedFit(trees.ranks, trees.based, self.drawn, rows, single)
+            ranks = RankedFit(
+                trees.leaf_rule.ranks, trees.initial.is_first_tree, self.drawn, rows, single
+            )
         if self.beyond is not None:
             draws = np.append(draws, np.zeros_like(draws))
             cut = CutRows(self.cut_sums, self.free, int(self.beyond.sum()), self.beyond.size)
@@ -252,7 +264,7 @@ class TreeWalk:
     def _seen(self, t: int) -> FloatArray:
         """(N, K): the residuals that tree t sees; those that are cut off are rounded later, with their weights."""
         residuals = self.targets - self.score
-        cut = self.trees.cut
+        cut = self.trees.leaf_rule.cut
         if cut is None or self.beyond is None:
             return self._rounded(residuals, self.adapter.residual_precision)
         self.beyond[t] = cut.beyond(residuals[:, 0])
@@ -268,7 +280,7 @@ class TreeWalk:
         """(N,): how often each row was drawn for tree t; told apart by a code for the structure's cells."""
         if self.trees.sampler is None or self.codes is None:
             return np.ones(len(self.targets))
-        tree = t - self.trees.based
+        tree = t - self.trees.initial.is_first_tree
         if tree < 0:  # the base, which is made of all rows
             return np.ones(len(self.targets))
         gradients = RowGradients(residuals)
@@ -307,16 +319,18 @@ class TreeWalk:
         """Percentiles (L_t, 1) of the leaves of tree t, and what the shares of the rows picked for each add up to, (L_t,)."""
         assert self.shares is not None
         assert self.codes is not None
-        n = int(self.trees.n_leaves[t])
+        n = int(self.trees.table.n_leaves[t])
         start = self.starts[t]
         if self.drawn is not None:
             if ranks.by_draws:
                 self.drawn[t] = draw
             else:
                 self.drawn[t] = draw > 0
-        if self.trees.held_out is not None:
-            draw = np.where(self.trees.held_out, 0.0, draw)
-        found = ranks.picks(self.leaves[t], residuals[:, 0], draw, t < self.trees.based)
+        if self.trees.weights.held_out is not None:
+            draw = np.where(self.trees.weights.held_out, 0.0, draw)
+        found = ranks.picks(
+            self.leaves[t], residuals[:, 0], draw, t < self.trees.initial.is_first_tree
+        )
         self.codes[t] = found.codes(len(residuals))
         self.shares[1 : 1 + len(found.levels), start + found.leaves] = found.levels
         sums = np.zeros((n, 1))
@@ -325,7 +339,7 @@ class TreeWalk:
         weights[found.leaves] = 1.0
         if found.shifts is not None:
             if self.shift is None:
-                self.shift = np.zeros(len(self.trees.leaf_values))
+                self.shift = np.zeros(len(self.trees.table.leaf_values))
             self.shift[start + found.leaves] = found.shifts
         return sums, weights
 
@@ -348,7 +362,7 @@ class TreeWalk:
         """Whether nothing is rounded or picked on the way from residuals to the sums of leaves."""
         return (
             self.adapter.residual_precision is np.float64
-            and self.trees.ranks is None
+            and self.trees.leaf_rule.ranks is None
             and self.beyond is None
         )
 
@@ -358,7 +372,7 @@ class TreeWalk:
         All trees of a forest see the same residuals, so they are weighted once.
         """
         if self._weighted_residuals is None:
-            weights = self.trees.row_weights
+            weights = self.trees.weights.row_weights
             if weights is None:
                 weights = np.ones(len(residuals))
             self._weighted_residuals = np.column_stack([weights, residuals * weights[:, None]])
@@ -368,21 +382,21 @@ class TreeWalk:
         self, t: int, residuals: FloatArray, draw: FloatArray, drawn: FloatArray
     ) -> FloatArray:
         precision = self.adapter.residual_precision
-        weights = self.trees.row_weights
+        weights = self.trees.weights.row_weights
         if weights is not None or self.beyond is not None:
             residuals = self._rounded(
                 residuals if weights is None else residuals * weights[:, None], precision
             )
         if self.trees.sampler is not None:
             residuals = self._rounded(residuals * draw[:, None], precision)
-        n = int(self.trees.n_leaves[t])
-        if self.beyond is not None and self.trees.cut is not None:
+        n = int(self.trees.table.n_leaves[t])
+        if self.beyond is not None and self.trees.leaf_rule.cut is not None:
             own = slice(self.starts[t], self.starts[t + 1])
             off = self.beyond[t] != 0
             leaf = self.leaves[t]
             self.cut_sums[own, 0] = np.bincount(leaf[off], residuals[off, 0], n)
             self.free[own] = np.bincount(leaf[~off], drawn[~off], n)
-            if not self.trees.cut.weighs:
+            if not self.trees.leaf_rule.cut.weighs:
                 self.leaf_weights[own] = self.free[own]
         return np.stack([np.bincount(self.leaves[t], column, n) for column in residuals.T], axis=1)
 
@@ -407,7 +421,7 @@ class TreeWalk:
             self.score = self._start(c.beta[t + 1])
             changed = np.flatnonzero(c.omega[t + 1])
         elif c.beta[t + 1] != c.beta[t]:
-            self.score = self.score + (c.beta[t + 1] - c.beta[t]) * self.trees.base_value
+            self.score = self.score + (c.beta[t + 1] - c.beta[t]) * self.trees.initial.values
         change = c.omega[t + 1, changed] - (0.0 if again else c.omega[t, changed])
         shares = np.divide(
             change,
@@ -418,7 +432,9 @@ class TreeWalk:
         if (
             self.adapter.score_precision is np.float64 and len(changed) == len(c.omega) - 1
         ):  # a forest
-            table = self.trees.leaf_values * np.repeat(shares, self.trees.n_leaves)[:, None]
+            table = (
+                self.trees.table.leaf_values * np.repeat(shares, self.trees.table.n_leaves)[:, None]
+            )
             added = np.empty_like(self.score)
             host_backend(1).rows(self.leaves, self.starts).read_out(
                 table, np.zeros(table.shape[1]), None, 0, added
@@ -431,7 +447,7 @@ class TreeWalk:
 
     def _start(self, beta: float) -> FloatArray:
         """The predictions before any tree."""
-        start = beta * self.trees.base_value + np.zeros_like(self.targets)
+        start = beta * self.trees.initial.values + np.zeros_like(self.targets)
         return self._rounded(
             start if self.offsets is None else start + self.offsets, self.adapter.score_precision
         )
@@ -440,7 +456,7 @@ class TreeWalk:
         """Add a share of what tree s adds in the end."""
         precision = self.adapter.score_precision
         values = self._rounded(
-            share * self.trees.leaf_values[self.starts[s] : self.starts[s + 1]], precision
+            share * self.trees.table.leaf_values[self.starts[s] : self.starts[s + 1]], precision
         )
         self.score = self._rounded(self.score + values[self.leaves[s]], precision)
 
@@ -453,13 +469,13 @@ class TreeWalk:
         levels = (
             (half if self.beyond is None else 2 * half) if self.shares is None else len(self.shares)
         )
-        dtype = cell_dtype(int(self.trees.n_leaves.max()) * levels)
+        dtype = cell_dtype(int(self.trees.table.n_leaves.max()) * levels)
         in_place = dtype is self.leaves.dtype.type and self.leaves.flags.writeable
         if in_place:
             cells = self.leaves
         else:
             cells = self._empty(dtype)
-        for t, n in enumerate(self.trees.n_leaves):
+        for t, n in enumerate(self.trees.table.n_leaves):
             if codes is None:
                 level = np.zeros(len(self.targets), dtype)
             else:

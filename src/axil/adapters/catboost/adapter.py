@@ -12,7 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from axil.adapters.boosted_fit import BoostedFit, Schedule
+from axil.adapters.boosted_fit import (
+    BoostedFit,
+    InitialPrediction,
+    LeafRule,
+    Schedule,
+    TreeTable,
+    WeightRule,
+)
 from axil.adapters.catboost.blob import parse
 from axil.adapters.catboost.leaves import EncodedRows, routes
 from axil.adapters.catboost.monotone import chains, signs_of
@@ -264,14 +271,25 @@ class CatBoostAdapter(TreeModel):
         return [
             replace(
                 all_outputs,
-                leaf_values=all_outputs.leaf_values[:, [k]],
-                base=None if all_outputs.base is None else all_outputs.base[[k]],
-                base_value=all_outputs.base_value[[k]],
-                row_weights=np.ascontiguousarray(weights[:, k]),
-                recorded_by=recorded_by,
-                columns=columns,
-                l2_by_weight=all_outputs.l2_by_weight and rows.weights is not None,
-                scaling_weights=rows.weights,
+                table=replace(
+                    all_outputs.table,
+                    leaf_values=all_outputs.table.leaf_values[:, [k]],
+                    columns=columns,
+                ),
+                initial=InitialPrediction(
+                    follows_targets=all_outputs.initial.follows_targets,
+                    values=all_outputs.initial.values[[k]],
+                ),
+                weights=replace(
+                    all_outputs.weights,
+                    row_weights=np.ascontiguousarray(weights[:, k]),
+                    recorded_by=recorded_by,
+                    scaling_weights=rows.weights,
+                ),
+                leaf_rule=replace(
+                    all_outputs.leaf_rule,
+                    l2_by_weight=all_outputs.leaf_rule.l2_by_weight and rows.weights is not None,
+                ),
             )
             for k in range(self.n_outputs)
         ]
@@ -298,20 +316,26 @@ class CatBoostAdapter(TreeModel):
         else:
             sparse_column = None
         return BoostedFit(
-            n_leaves=self._n_leaves,
-            leaf_values=blob.scale * blob.leaf_values.reshape(-1, self.n_outputs),
-            leaf_counts=self._counts(rows),
-            leaf_weights=recorded,
-            recorded_by=recorded_by,
-            l2=l2,
+            table=TreeTable(
+                n_leaves=self._n_leaves,
+                leaf_values=blob.scale * blob.leaf_values.reshape(-1, self.n_outputs),
+                leaf_counts=self._counts(rows),
+                leaf_weights=recorded,
+            ),
+            weights=WeightRule(recorded_by=recorded_by),
+            leaf_rule=LeafRule(
+                l2=l2,
+                steps=steps,
+                chains=self._chains,
+                l2_by_weight=last.scales_l2,
+                cut=self._reading.cut,
+            ),
+            initial=InitialPrediction(
+                follows_targets=self._estimated,
+                values=base_value,
+            ),
             schedule=Schedule.one_by_one(rates, coefficients(last, rates, scale, factor)),
-            base=None if self._estimated else np.zeros(self.n_outputs),
-            base_value=base_value,
-            steps=steps,
-            chains=self._chains,
-            l2_by_weight=last.scales_l2,
             placement=self._placement(rows),
-            cut=self._reading.cut,
             explain_mismatch=partial(doubt, self._reading.is_continued, sparse_column),
         )
 
@@ -356,16 +380,17 @@ class CatBoostAdapter(TreeModel):
         entries = []
         for k, rule in enumerate(ranks):
             entry = BoostedFit(
-                n_leaves=self._n_leaves,
-                leaf_values=leaf_values[:, [k]],
-                leaf_counts=self._counts(rows),
-                leaf_weights=self._recorded(),
-                recorded_by=self._recorded_by(rows),
-                l2=np.zeros(int(self._n_leaves.sum())),
+                table=TreeTable(
+                    n_leaves=self._n_leaves,
+                    leaf_values=leaf_values[:, [k]],
+                    leaf_counts=self._counts(rows),
+                    leaf_weights=self._recorded(),
+                    columns=None if len(ranks) == 1 else np.arange(n_trees),
+                ),
+                weights=WeightRule(recorded_by=self._recorded_by(rows)),
+                leaf_rule=LeafRule(l2=np.zeros(int(self._n_leaves.sum()))),
+                initial=InitialPrediction(values=np.zeros(1)),
                 schedule=Schedule.one_by_one(rates, coefficients(last, rates, blob.scale, factor)),
-                base=np.zeros(1),
-                base_value=np.zeros(1),
-                columns=None if len(ranks) == 1 else np.arange(n_trees),
                 placement=self._placement(rows),
             )
             start = float(blob.bias[k] / factor)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from axil.adapters.boosted_fit import BoostedFit, Schedule
+from axil.adapters.boosted_fit import BoostedFit, InitialPrediction, LeafRule, Schedule, TreeTable
 from axil.adapters.catboost.adapter import CatBoostAdapter
 from axil.adapters.catboost.refusals import REFUSALS, CatBoostReading
 from axil.adapters.catboost.settings import coefficients
@@ -271,22 +271,25 @@ class CatBoostWithLoss(CatBoostAdapter, GradientTrees):
                 schedule, learning_rates=shrunk.omega[-1].copy(), tree_shares=shrunk.omega
             )
         fit = BoostedFit(
-            n_leaves=self._n_leaves,
-            leaf_values=blob.leaf_values.reshape(-1, self.n_outputs),
-            leaf_counts=self._counts(rows),
-            leaf_weights=None,
-            l2=l2,
+            table=TreeTable(
+                n_leaves=self._n_leaves,
+                leaf_values=blob.leaf_values.reshape(-1, self.n_outputs),
+                leaf_counts=self._counts(rows),
+                leaf_weights=None,
+            ),
+            leaf_rule=LeafRule(
+                l2=l2, steps=last.steps, chains=self._chains, l2_by_weight=last.scales_l2
+            ),
+            initial=InitialPrediction(
+                follows_targets=self._estimated and from_mean,
+                values=np.asarray(blob.bias, dtype=np.float64),
+                fixed_reason=""
+                if from_mean or not self._estimated
+                else "the fit starts from a median or a quantile",
+            ),
             schedule=schedule,
-            base=None if self._estimated and from_mean else np.asarray(blob.bias, dtype=np.float64),
-            base_value=np.asarray(blob.bias, dtype=np.float64),
-            steps=last.steps,
-            chains=self._chains,
             placement=self._placement(rows),
             loss=loss,
-            l2_by_weight=last.scales_l2,
-            initial_held=""
-            if from_mean or not self._estimated
-            else "the fit starts from a median or a quantile",
             no_derivative=""
             if loss.smooth
             else "its gradient has corners, between which it does not follow the targets",

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from axil.adapters.boosted_fit import BoostedFit, Schedule
+from axil.adapters.boosted_fit import BoostedFit, InitialPrediction, LeafRule, Schedule, TreeTable
 from axil.adapters.contract import Coefficients, Nodes, Totals, TrainingRows, TreeModel
 from axil.adapters.frames import array_of_floats
 from axil.adapters.lightgbm.draw_replay import DrawReplay, LeafEvidence, histories
@@ -280,22 +280,28 @@ class LightGBMAdapter(TreeModel):
             printed_shift = np.repeat(hidden, self._n_leaves)
         guesses_rate = hides_rate and not np.isnan(rates[0])
         trees = BoostedFit(
-            n_leaves=self._n_leaves,
-            leaf_values=evidence.values[:, None],
-            leaf_counts=evidence.counts if self._reading.counts_rows or totals.even else None,
-            leaf_weights=leaf_weights,
-            l2=evidence.rule.l2,
+            table=TreeTable(
+                n_leaves=self._n_leaves,
+                leaf_values=evidence.values[:, None],
+                leaf_counts=evidence.counts if self._reading.counts_rows or totals.even else None,
+                leaf_weights=leaf_weights,
+                printed_shift=printed_shift,
+                value_slack=rule.slack(evidence.values),
+            ),
+            leaf_rule=LeafRule(
+                l2=evidence.rule.l2,
+                l1=rule.l1,
+                max_step=rule.max_step,
+                nodes=nodes,
+                ancestors=rule.ancestors() if self._reading.forest else None,
+                cut=Cut(self._settings.precisely("alpha")[0]) if self._reading.cuts else None,
+            ),
+            initial=InitialPrediction(
+                follows_targets=base.fixed is None,
+                values=np.array([base.value]),
+            ),
             schedule=Schedule.one_by_one(rates, coefficients),
-            base=None if base.fixed is None else np.array([base.fixed]),
-            base_value=np.array([base.value]),
-            l1=rule.l1,
-            max_step=rule.max_step,
-            nodes=nodes,
-            ancestors=rule.ancestors() if self._reading.forest else None,
-            cut=Cut(self._settings.precisely("alpha")[0]) if self._reading.cuts else None,
             sampler=self._sampler(evidence, totals.n_rows, gradients),
-            printed_shift=printed_shift,
-            value_slack=rule.slack(evidence.values),
             explain_mismatch=partial(refusal, FIRST) if guesses_rate else None,
         )
         if gradients is not None:
@@ -313,7 +319,7 @@ class LightGBMAdapter(TreeModel):
         if coefficients is None or not self._reading.forest:
             return trees
         is_lone = self._n_leaves == 1
-        first_values = trees.leaf_values[trees.starts[:-1]]
+        first_values = trees.table.leaf_values[trees.table.starts[:-1]]
         if first_values[is_lone].any():
             raise UnsupportedModelError(
                 "boosting",
@@ -360,7 +366,7 @@ class LightGBMAdapter(TreeModel):
         self, trees: BoostedFit, rows: TrainingRows, evidence: LeafEvidence
     ) -> BoostedFit:
         """Return the trees with the row counts that their values were smoothed by, which the sums of their leaves show."""
-        assert trees.nodes is not None  # path_smooth is above zero
+        assert trees.leaf_rule.nodes is not None  # path_smooth is above zero
         rates = trees.learning_rates.copy()
         tolerance = self._rule.tolerance
         if np.isnan(rates[0]):  # which a base hides
@@ -369,11 +375,11 @@ class LightGBMAdapter(TreeModel):
             rounding = tolerance
         else:
             rounding = ROUNDING
-        smooth = PathSmooth.of(self._rule, rates, trees.nodes, tolerance, rounding)
+        smooth = PathSmooth.of(self._rule, rates, trees.leaf_rule.nodes, tolerance, rounding)
         if rows.leaf_totals is None:  # the rows are walked first
             return trees
         (totals,) = rows.leaf_totals
-        shift = np.broadcast_to(trees.printed_shift, len(trees.leaf_values))
+        shift = np.broadcast_to(trees.table.printed_shift, len(trees.table.leaf_values))
         shares = []
         for t in range(len(self._trees)):
             leaves = evidence.leaves_of(t)
@@ -381,7 +387,12 @@ class LightGBMAdapter(TreeModel):
             weights = totals.weights[leaves]
             hidden = float(shift[leaves.start])
             shares.append(smooth.own(t, sums, weights, evidence.values[leaves], hidden))
-        return replace(trees, nodes=replace(trees.nodes, own=np.concatenate(shares)))
+        return replace(
+            trees,
+            leaf_rule=replace(
+                trees.leaf_rule, nodes=replace(trees.leaf_rule.nodes, own=np.concatenate(shares))
+            ),
+        )
 
     def _gradients(self, rows: TrainingRows) -> Gradients | None:
         """Return the gradients of an objective whose leaf values are percentiles.

@@ -14,7 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.boosted_fit import BoostedFit, Schedule
+from axil.adapters.boosted_fit import (
+    BoostedFit,
+    InitialPrediction,
+    LeafRule,
+    Schedule,
+    TreeTable,
+    WeightRule,
+)
 from axil.adapters.class_weights import WEIGHS_CLASSES, class_weight_advice, label_factors
 from axil.adapters.contract import Coefficients, GradientTrees, TrainingRows
 from axil.adapters.lightgbm.adapter import LightGBMAdapter
@@ -283,13 +290,26 @@ class LightGBMWithLoss(LightGBMAdapter, GradientTrees):
         evidence = self._evidence(len(targets), weights)
         evidence = replace(evidence, values=np.concatenate(values), rates=rates, counts_alone=alone)
         fit = BoostedFit(
-            n_leaves=self._n_leaves,
-            leaf_values=evidence.values[:, None],
-            leaf_counts=None
-            if self._reading.cuda
-            else evidence.counts,  # there by second derivatives
-            leaf_weights=None,
-            l2=evidence.rule.l2,
+            table=TreeTable(
+                n_leaves=self._n_leaves,
+                leaf_values=evidence.values[:, None],
+                leaf_counts=None if self._reading.cuda else evidence.counts,
+                leaf_weights=None,
+                value_slack=self._rule.single_slack(evidence.values)
+                if self._reading.adds_in_single
+                else 0.0,
+            ),
+            leaf_rule=LeafRule(
+                l2=evidence.rule.l2,
+                nodes=nodes if mixes else None,
+                averages=self._reading.forest,
+                l1=self._settings.precisely("lambda_l1")[0],
+                max_step=np.inf
+                if self._reading.cuda
+                else self._settings.precisely("max_delta_step")[0] or np.inf,
+            ),
+            initial=InitialPrediction(follows_targets=started, values=base),
+            weights=WeightRule(leaf_factors=self.label_factors(targets)),
             schedule=Schedule(
                 learning_rates=rates,
                 rounds=numbers // n_outputs,
@@ -297,25 +317,13 @@ class LightGBMWithLoss(LightGBMAdapter, GradientTrees):
                 tree_shares=omega,
                 initial_shares=None if drops is None else drops.beta,
             ),
-            base=None if started else base,
-            base_value=base,
-            value_slack=self._rule.single_slack(evidence.values)
-            if self._reading.adds_in_single
-            else 0.0,
-            nodes=nodes if mixes else None,
             loss=self._loss
             if self._custom is None
             else self._custom.loss(targets, weights, np.float64, None),
             sampler=self._balanced(evidence, targets) or self._sampler(evidence, len(targets)),
-            averages=self._reading.forest,
-            l1=self._settings.precisely("lambda_l1")[0],
-            max_step=np.inf
-            if self._reading.cuda
-            else self._settings.precisely("max_delta_step")[0] or np.inf,
-            leaf_factors=self.label_factors(targets),
             no_derivative=self._underived,
         )
-        return [replace(fit, smoothing=self._smoothing(fit))]
+        return [replace(fit, leaf_rule=replace(fit.leaf_rule, smoothing=self._smoothing(fit)))]
 
     def _averaged(self, base: FloatArray) -> Coefficients:
         """Return how the trees of a forest add up: each sees the start alone, and their mean is the score.
@@ -354,12 +362,12 @@ class LightGBMWithLoss(LightGBMAdapter, GradientTrees):
 
     def _smoothing(self, trees: BoostedFit) -> PathSmooth | None:
         """The search for the row counts of path_smooth, which second derivatives lead away from those of the leaves."""
-        if not self._rule.smooth or trees.nodes is None:
+        if not self._rule.smooth or trees.leaf_rule.nodes is None:
             return None
         return PathSmooth.of(
             self._rule,
             trees.learning_rates,
-            trees.nodes,
+            trees.leaf_rule.nodes,
             self.gradient_tolerance,
             self.gradient_tolerance / 10,
         )

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from axil.adapters.boosted_fit import BoostedFit, Schedule
+from axil.adapters.boosted_fit import BoostedFit, InitialPrediction, LeafRule, Schedule, TreeTable
 from axil.adapters.lightgbm.text import LightGBMSettings, TreeText
 from axil.adapters.refusals import Refusal
 from axil.arrays import BoolArray, FloatArray
@@ -78,14 +78,15 @@ def refitted_trees(trees: Sequence[TreeText], settings: LightGBMSettings, l2: fl
     """Return the trees of a refit with this lambda_l2."""
     values = np.concatenate([tree.floats("leaf_value") for tree in trees])
     return BoostedFit(
-        n_leaves=np.array([tree.n_leaves for tree in trees], dtype=np.int64),
-        leaf_values=values[:, None],
-        leaf_counts=None,
-        leaf_weights=None,
-        l2=np.full(len(values), l2),
+        table=TreeTable(
+            n_leaves=np.array([tree.n_leaves for tree in trees], dtype=np.int64),
+            leaf_values=values[:, None],
+            leaf_counts=None,
+            leaf_weights=None,
+        ),
+        leaf_rule=LeafRule(l2=np.full(len(values), l2)),
+        initial=InitialPrediction(values=np.zeros(1)),
         schedule=Schedule.one_by_one(refit_rates(trees, settings)[0]),
-        base=np.zeros(1),
-        base_value=np.zeros(1),
     )
 
 

@@ -12,7 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from axil.adapters.boosted_fit import BoostedFit, Schedule
+from axil.adapters.boosted_fit import (
+    BoostedFit,
+    InitialPrediction,
+    LeafRule,
+    Schedule,
+    TreeTable,
+    WeightRule,
+)
 from axil.adapters.contract import Nodes, TrainingRows, TreeModel
 from axil.adapters.frames import as_frame, as_pandas, word_columns
 from axil.adapters.percentiles import require_rows, with_base
@@ -129,15 +136,16 @@ class GradientBoostingAdapter(StackAdapter):
         if rows.totals.lightest > 0:  # trees do not count rows of weight zero
             leaf_counts = self._stack.gather("n_node_samples").astype(np.int64)
         return BoostedFit(
-            n_leaves=n_leaves,
-            leaf_values=rate * self._stack.gather("value")[:, :, 0],
-            leaf_counts=leaf_counts,
-            leaf_weights=self._stack.gather("weighted_n_node_samples"),
-            l2=np.zeros(int(n_leaves.sum())),
+            table=TreeTable(
+                n_leaves=n_leaves,
+                leaf_values=rate * self._stack.gather("value")[:, :, 0],
+                leaf_counts=leaf_counts,
+                leaf_weights=self._stack.gather("weighted_n_node_samples"),
+            ),
+            leaf_rule=LeafRule(l2=np.zeros(int(n_leaves.sum()))),
+            initial=InitialPrediction(follows_targets=is_mean, values=start),
+            weights=WeightRule(held_out=all_but(fitted, n_rows)),
             schedule=Schedule.one_by_one(np.full(len(n_leaves), rate)),
-            base=None if is_mean else start,
-            base_value=start,
-            held_out=all_but(fitted, n_rows),
             sampler=sampler,
         )
 
@@ -221,7 +229,7 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
             return [fit]
         require_rows(rows, "loss", self._model.loss)
         ranks = SklearnPercentile(share_below(self._model), rows.weights)
-        return [with_base(fit, ranks, rows, float(fit.base_value[0]), 0.0)]
+        return [with_base(fit, ranks, rows, float(fit.initial.values[0]), 0.0)]
 
     def _trees(self, rows: TrainingRows, labels: FloatArray | None = None) -> BoostedFit:
         """Return the trees as they are in the model.
@@ -237,16 +245,18 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
         l2 = np.where(n_leaves > 1, float(self._model.l2_regularization) + SMALLEST_L2, np.inf)
         base_value = np.asarray(self._model._baseline_prediction, dtype=np.float64).reshape(-1)
         return BoostedFit(
-            n_leaves=n_leaves,
-            leaf_values=self._gather("value")[:, None],
-            leaf_counts=self._gather("count").astype(np.int64),
-            leaf_weights=None,
-            l2=np.repeat(l2, n_leaves),
+            table=TreeTable(
+                n_leaves=n_leaves,
+                leaf_values=self._gather("value")[:, None],
+                leaf_counts=self._gather("count").astype(np.int64),
+                leaf_weights=None,
+            ),
+            leaf_rule=LeafRule(
+                l2=np.repeat(l2, n_leaves), nodes=None if self.starts_with_base else self._nodes()
+            ),
+            initial=InitialPrediction(follows_targets=True, values=base_value),
+            weights=WeightRule(held_out=all_but(self._training_rows(n_rows, labels), n_rows)),
             schedule=Schedule.one_by_one(np.full(len(n_leaves), float(self._model.learning_rate))),
-            base=None,
-            base_value=base_value,
-            held_out=all_but(self._training_rows(n_rows, labels), n_rows),
-            nodes=None if self.starts_with_base else self._nodes(),
         )
 
     def _require_weights_of_fit(self, rows: TrainingRows) -> None:

@@ -190,10 +190,10 @@ class StagesWithLoss(GradientBoostingAdapter, GradientTrees):
         step = trees.learning_rates * ((n_outputs - 1) / n_outputs if n_outputs > 1 else 1.0)
         fit = replace(
             trees,
-            leaf_weights=None,
+            table=replace(trees.table, leaf_weights=None),
+            leaf_rule=replace(trees.leaf_rule, min_hessian=LIGHTEST * rows.totals.weight),
             schedule=Schedule.in_stages(step, n_outputs),
             loss=self._loss,
-            min_hessian=LIGHTEST * rows.totals.weight,
         )
         return [fit]
 

@@ -11,12 +11,12 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.boosted_fit import BoostedFit, RowGradients, Sampler, Schedule
+from axil.adapters.boosted_fit import BoostedFit, RowGradients, Sampler, Schedule, TreeTable
 from axil.adapters.boundary import Around
 from axil.adapters.contract import Defaults, GradientTrees, Kind, Model, TrainingRows
 from axil.adapters.members import Member, SumModel
@@ -27,6 +27,8 @@ from axil.arrays import FloatArray, LeafArray
 from axil.errors import UnsupportedModelError
 from axil.inputs.copies import owned
 from axil.kernels import Backend
+
+Number = TypeVar("Number", bound=np.generic)
 
 #: From a model inside to its adapter, whatever its library.
 Read = Callable[[Any], Model | None]
@@ -177,12 +179,9 @@ class OfSecond(Around):
         """Return the trees that ``read_trees`` returns for both classes, of the second alone."""
         fits = []
         for fit in read_trees(replace(rows, targets=_both(rows.targets))):
-            if fit.base is None:
-                base = None
-            else:
-                base = fit.base[1:]
-            values = fit.leaf_values[:, 1:]
-            fits.append(replace(fit, leaf_values=values, base=base, base_value=fit.base_value[1:]))
+            table = replace(fit.table, leaf_values=fit.table.leaf_values[:, 1:])
+            initial = replace(fit.initial, values=fit.initial.values[1:])
+            fits.append(replace(fit, table=table, initial=initial))
         return fits
 
     def predictions(self, X: Any) -> FloatArray:
@@ -298,7 +297,7 @@ class SideBySide(Defaults, GradientTrees):
         for k, member in enumerate(self._members):
             targets = np.ascontiguousarray(rows.targets[:, [k]])
             fits += member.trees(replace(rows, targets=targets, leaves=None))
-        self._ends = np.cumsum([len(fit.n_leaves) for fit in fits])
+        self._ends = np.cumsum([len(fit.table.n_leaves) for fit in fits])
         self._require_alike(fits)
         return [_joined(fits, self._ends)]
 
@@ -307,8 +306,8 @@ class SideBySide(Defaults, GradientTrees):
 
         Raise also for what belongs to one output alone.
         """
-        for name in _OF_ONE_OUTPUT:
-            if any(getattr(fit, name) is not None for fit in fits):
+        for fit in fits:
+            if name := _belongs_to_one_output(fit):
                 raise self._classifiers.refuse(f"trees with {name}")
         if not all(fit.schedule.is_plain for fit in fits):
             raise self._classifiers.refuse(
@@ -324,42 +323,45 @@ class SideBySide(Defaults, GradientTrees):
         return self._members[0].causes(what)
 
 
-#: What belongs to the trees of one output. `GradientTrees.single_output_setting` knows the settings
-#: that lead to it.
-_OF_ONE_OUTPUT = ("leaf_factors", "smoothing", "nodes", "chains", "columns", "placement", "ranks")
-_SAME = (
-    "loss",
-    "l1",
-    "max_step",
-    "min_hessian",
-    "l2_by_weight",
-    "score_precision",
-    "initial_held",
-    "no_derivative",
-)
-_SAME_ROWS = ("row_weights", "held_out", "recorded_by")
-_CONCATENATED = (
-    "n_leaves",
-    "leaf_values",
-    "leaf_counts",
-    "leaf_weights",
-    "leaf_hessians",
-    "l2",
-    "base",
-    "base_value",
-)
-_CONCATENATED_BY_LEAF = ("steps", "printed_shift", "value_slack")
+def _belongs_to_one_output(fit: BoostedFit) -> str:
+    """Return the name of a record that belongs to the trees of one output; empty where there is none.
+
+    `GradientTrees.single_output_setting` knows the settings that lead to it.
+    """
+    rule = fit.leaf_rule
+    records = {
+        "leaf_factors": fit.weights.leaf_factors,
+        "smoothing": rule.smoothing,
+        "nodes": rule.nodes,
+        "chains": rule.chains,
+        "columns": fit.table.columns,
+        "placement": fit.placement,
+        "ranks": rule.ranks,
+    }
+    return next((name for name, record in records.items() if record is not None), "")
+
+
+def _shared_settings(fit: BoostedFit) -> tuple[object, ...]:
+    """Return the settings that all members must share."""
+    rule = fit.leaf_rule
+    initial = fit.initial
+    return (
+        fit.loss,
+        fit.score_precision,
+        fit.no_derivative,
+        fit.sampler is None,
+        (rule.l1, rule.max_step, rule.min_hessian, rule.l2_by_weight),
+        (initial.follows_targets, initial.fixed_reason),
+    )
 
 
 def _are_alike(first: BoostedFit, fit: BoostedFit) -> bool:
     """Return whether two fits differ in nothing but their trees."""
-    has_same_settings = all(getattr(fit, name) == getattr(first, name) for name in _SAME)
     has_same_rows = all(
-        np.array_equal(getattr(fit, name), getattr(first, name)) for name in _SAME_ROWS
+        np.array_equal(getattr(fit.weights, name), getattr(first.weights, name))
+        for name in ("row_weights", "held_out", "recorded_by")
     )
-    has_same_base = (fit.base is None) == (first.base is None)
-    has_same_sampler = (fit.sampler is None) == (first.sampler is None)
-    return has_same_settings and has_same_rows and has_same_base and has_same_sampler
+    return has_same_rows and _shared_settings(fit) == _shared_settings(first)
 
 
 class MemberSampler:
@@ -393,20 +395,44 @@ class MemberSampler:
         )
 
 
+def _concatenated(arrays: Sequence[NDArray[Number] | None]) -> NDArray[Number] | None:
+    """Return the arrays of all members, one after the other; None where a member has none."""
+    stated = [array for array in arrays if array is not None]
+    if len(stated) < len(arrays):
+        return None
+    return np.concatenate(stated)
+
+
 def _joined(fits: list[BoostedFit], ends: NDArray[np.int64]) -> BoostedFit:
     """Return the trees of all members, one after the other, as one fit with an output for each."""
+    tables = [fit.table for fit in fits]
+    rules = [fit.leaf_rule for fit in fits]
 
-    def concatenated(name: str) -> Any:
-        values = [getattr(fit, name) for fit in fits]
-        if any(value is None for value in values):
-            return None
-        return np.concatenate(values)
+    def by_leaf(values: list[FloatArray | int | float]) -> FloatArray:
+        pairs = zip(values, tables)
+        return np.concatenate(
+            [np.broadcast_to(value, len(table.leaf_values)) for value, table in pairs]
+        )
 
-    def concatenated_by_leaf(name: str) -> Any:
-        values = [np.broadcast_to(getattr(fit, name), len(fit.leaf_values)) for fit in fits]
-        return np.concatenate(values)
-
+    table = TreeTable(
+        n_leaves=np.concatenate([table.n_leaves for table in tables]),
+        leaf_values=np.concatenate([table.leaf_values for table in tables]),
+        leaf_counts=_concatenated([table.leaf_counts for table in tables]),
+        leaf_weights=_concatenated([table.leaf_weights for table in tables]),
+        leaf_hessians=_concatenated([table.leaf_hessians for table in tables]),
+        printed_shift=by_leaf([table.printed_shift for table in tables]),
+        value_slack=by_leaf([table.value_slack for table in tables]),
+    )
+    leaf_rule = replace(
+        rules[0],
+        l2=np.concatenate([rule.l2 for rule in rules]),
+        steps=by_leaf([rule.steps for rule in rules]),
+    )
+    initial_values = np.concatenate([fit.initial.values for fit in fits])
     samplers = [fit.sampler for fit in fits if fit.sampler is not None]
+    sampler = None
+    if samplers:
+        sampler = MemberSampler(samplers, ends)
     first_rounds = np.cumsum([0, *(fit.schedule.n_rounds for fit in fits)])
     rounds = [fit.schedule.rounds + first for fit, first in zip(fits, first_rounds)]
     schedule = Schedule(
@@ -416,9 +442,10 @@ def _joined(fits: list[BoostedFit], ends: NDArray[np.int64]) -> BoostedFit:
     )
     return replace(
         fits[0],
-        **{name: concatenated(name) for name in _CONCATENATED},
-        **{name: concatenated_by_leaf(name) for name in _CONCATENATED_BY_LEAF},
+        table=table,
+        leaf_rule=leaf_rule,
         schedule=schedule,
-        sampler=MemberSampler(samplers, ends) if samplers else None,
+        initial=replace(fits[0].initial, values=initial_values),
+        sampler=sampler,
         explain_mismatch=None,
     )

@@ -11,7 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from axil.adapters.boosted_fit import BoostedFit, Schedule
+from axil.adapters.boosted_fit import (
+    BoostedFit,
+    InitialPrediction,
+    LeafRule,
+    Schedule,
+    TreeTable,
+    WeightRule,
+)
 from axil.adapters.contract import Ancestors, Coefficients, Nodes, TrainingRows, TreeModel
 from axil.adapters.percentiles import require_rows
 from axil.adapters.refusals import refusal, refuse
@@ -274,20 +281,24 @@ class ForestAdapter(StackAdapter):
         shares = Coefficients(omega, np.zeros(n_trees + 1))
         can_go_on = getattr(self._model, "warm_start", False)
         trees = BoostedFit(
-            n_leaves=self._stack.n_leaves,
-            leaf_values=self._values() / n_trees,
-            leaf_counts=self._counts(rows, row_weights),
-            leaf_weights=self._stack.gather("weighted_n_node_samples"),
-            l2=np.zeros(int(self._stack.n_leaves.sum())),
+            table=TreeTable(
+                n_leaves=self._stack.n_leaves,
+                leaf_values=self._values() / n_trees,
+                leaf_counts=self._counts(rows, row_weights),
+                leaf_weights=self._stack.gather("weighted_n_node_samples"),
+            ),
+            leaf_rule=LeafRule(
+                l2=np.zeros(int(self._stack.n_leaves.sum())),
+                nodes=self._nodes(),
+                ancestors=self._stack.ancestors(),
+            ),
+            initial=InitialPrediction(values=np.zeros(self.n_outputs)),
+            weights=WeightRule(
+                row_weights=row_weights, class_counts=self._class_counts(rows, row_weights)
+            ),
             schedule=Schedule.one_by_one(np.full(n_trees, 1 / n_trees), shares),
-            base=np.zeros(self.n_outputs),
-            base_value=np.zeros(self.n_outputs),
-            row_weights=row_weights,
-            class_counts=self._class_counts(rows, row_weights),
             sampler=self._sampler(rows) if self._is_sampled else None,
             explain_mismatch=partial(refusal, STEPS) if can_go_on else None,
-            nodes=self._nodes(),
-            ancestors=self._stack.ancestors(),
         )
         if getattr(self._members[0], "criterion", "") == "absolute_error":
             return self._medians(rows, trees)
@@ -296,10 +307,10 @@ class ForestAdapter(StackAdapter):
     def _medians(self, rows: TrainingRows, trees: BoostedFit) -> list[BoostedFit]:
         """Return one entry per output of trees whose leaf values are medians."""
         require_rows(rows, "criterion", "absolute_error")
-        if trees.row_weights is None:
+        if trees.weights.row_weights is None:
             weights = rows.weights
         else:
-            weights = trees.row_weights
+            weights = trees.weights.row_weights
         ranks = SklearnPercentile(0.5, weights, by_draws=True, averages=True)
         if self.n_outputs == 1:
             columns = None
@@ -308,11 +319,11 @@ class ForestAdapter(StackAdapter):
         return [
             replace(
                 trees,
-                leaf_values=trees.leaf_values[:, [k]],
-                ranks=ranks,
-                columns=columns,
-                base=np.zeros(1),
-                base_value=np.zeros(1),
+                table=replace(
+                    trees.table, leaf_values=trees.table.leaf_values[:, [k]], columns=columns
+                ),
+                leaf_rule=replace(trees.leaf_rule, ranks=ranks),
+                initial=InitialPrediction(values=np.zeros(1)),
             )
             for k in range(self.n_outputs)
         ]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from axil.adapters.boosted_fit import BoostedFit, Schedule
+from axil.adapters.boosted_fit import BoostedFit, InitialPrediction, LeafRule, Schedule, TreeTable
 from axil.adapters.contract import (
     Ancestors,
     Coefficients,
@@ -257,7 +257,10 @@ class XGBoostAdapter(TreeModel):
                 entry = replace(entry, sampler=Subsample(plan, places))
             entry = self._with_coefficients(entry, places, factors, rows.totals.offset)
             slack = entry.learning_rates * self._residual_errors(rows.totals.largest)[places]
-            entry = replace(entry, value_slack=np.repeat(slack, entry.n_leaves))
+            entry = replace(
+                entry,
+                table=replace(entry.table, value_slack=np.repeat(slack, entry.table.n_leaves)),
+            )
             if self._rule.bends:
                 entry = self._bent(entry, places, outputs[0], tree_l2)
             entries.append(entry)
@@ -322,17 +325,21 @@ class XGBoostAdapter(TreeModel):
         base = np.broadcast_to(self._model.base_score, (self.n_outputs,))[outputs]
         pruned_trees = (partial(pruned, t) for t, tree in enumerate(trees) if tree.pruned)
         return BoostedFit(
-            n_leaves=np.array([len(tree.leaves) for tree in trees], dtype=np.int64),
-            leaf_values=np.concatenate([tree.values * factor for tree, factor in zip(trees, drop)]),
-            leaf_counts=None if weighted else _whole_counts(leaf_weights),
-            leaf_weights=leaf_weights,
-            l2=np.concatenate(l2),
+            table=TreeTable(
+                n_leaves=np.array([len(tree.leaves) for tree in trees], dtype=np.int64),
+                leaf_values=np.concatenate(
+                    [tree.values * factor for tree, factor in zip(trees, drop)]
+                ),
+                leaf_counts=None if weighted else _whole_counts(leaf_weights),
+                leaf_weights=leaf_weights,
+                columns=None if len(places) == self._n_trees else places.astype(np.int64),
+            ),
+            leaf_rule=LeafRule(
+                l2=np.concatenate(l2), ancestors=_ancestors(trees, l2) if self._averages else None
+            ),
+            initial=InitialPrediction(follows_targets=self._model.base_estimated, values=base),
             schedule=Schedule.one_by_one(rates),
-            base=None if self._model.base_estimated else base,
-            base_value=base,
             explain_mismatch=next(pruned_trees, None),
-            ancestors=_ancestors(trees, l2) if self._averages else None,
-            columns=None if len(places) == self._n_trees else places.astype(np.int64),
         )
 
     def _with_coefficients(
@@ -345,7 +352,7 @@ class XGBoostAdapter(TreeModel):
         src/predictor/predictor.cc).
         """
         beta = np.ones(len(places) + 1)
-        if offset and (trees.base is None or trees.base_value.any()):
+        if offset and (trees.initial.follows_targets or trees.initial.values.any()):
             beta[:-1] = 0
         if factors is None and self._model.n_parallel == 1 and beta.all():
             return trees
@@ -367,14 +374,15 @@ class XGBoostAdapter(TreeModel):
             shares = trees.schedule.tree_shares[-1]
         nodes = self._rule.nodes([self._trees[t] for t in places], column, l2, shares)
         # Outputs that share trees have leaf numbers of their own: a replay overwrites them.
-        columns = places.astype(np.int64) if self._model.shared else trees.columns
+        columns = places.astype(np.int64) if self._model.shared else trees.table.columns
         return replace(
             trees,
-            l1=self._rule.l1,
-            max_step=self._rule.max_step,
-            nodes=nodes,
-            columns=columns,
-            leaf_values=trees.leaf_values[:, [column]],
+            leaf_rule=replace(
+                trees.leaf_rule, l1=self._rule.l1, max_step=self._rule.max_step, nodes=nodes
+            ),
+            table=replace(
+                trees.table, columns=columns, leaf_values=trees.table.leaf_values[:, [column]]
+            ),
         )
 
     def _zero(self, tree: Tree) -> BoolArray:
@@ -448,14 +456,21 @@ class XGBoostAdapter(TreeModel):
         entry = self._entry(places, np.array([output]), rates, l2, rows.totals.weighted)
         if self._model.shared:
             columns = places.astype(np.int64)
-            entry = replace(entry, leaf_values=entry.leaf_values[:, [output]], columns=columns)
+            entry = replace(
+                entry,
+                table=replace(
+                    entry.table, leaf_values=entry.table.leaf_values[:, [output]], columns=columns
+                ),
+            )
         entry = replace(entry, sampler=sampler, explain_mismatch=self._explain_steps(places))
         entry = self._with_coefficients(entry, places, factors, rows.totals.offset)
         residual_errors = self._residual_errors(rows.totals.largest)[places]
         residual_errors = residual_errors + 2 * ROUNDING * float(np.ptp(rows.targets))
         slack = np.nan_to_num(entry.learning_rates, nan=1.0) * residual_errors
-        entry = replace(entry, value_slack=np.repeat(slack, entry.n_leaves))
-        start = float(entry.base_value[0])
+        entry = replace(
+            entry, table=replace(entry.table, value_slack=np.repeat(slack, entry.table.n_leaves))
+        )
+        start = float(entry.initial.values[0])
         if self._model.base_estimated:
             estimated_start = start
         else:

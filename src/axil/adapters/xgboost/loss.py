@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from axil.adapters.boosted_fit import BoostedFit, Schedule
+from axil.adapters.boosted_fit import BoostedFit, InitialPrediction, Schedule
 from axil.adapters.class_weights import WEIGHS_CLASSES, label_factors
 from axil.adapters.contract import GradientTrees, TrainingRows
 from axil.adapters.objective import Objective, as_objective
@@ -196,9 +196,9 @@ class XGBoostWithLoss(XGBoostAdapter, GradientTrees):
         several = self.n_outputs > 1
         hessians = None
         if (
-            entry.leaf_weights is not None and omega is None
+            entry.table.leaf_weights is not None and omega is None
         ):  # DART rounds scores far from zero otherwise, and hessians with them
-            hessians = entry.leaf_weights * (self.n_outputs if self._model.shared else 1)
+            hessians = entry.table.leaf_weights * (self.n_outputs if self._model.shared else 1)
         outputs = None
         if not self._model.shared:
             if several:
@@ -211,30 +211,42 @@ class XGBoostWithLoss(XGBoostAdapter, GradientTrees):
         schedule = Schedule(rates, self._iterations, outputs, omega, initial_shares)
         slack: FloatArray | float = 0.0
         if omega is not None:
-            slack = np.repeat(rates * self._residual_errors(rows.totals.largest), entry.n_leaves)
+            slack = np.repeat(
+                rates * self._residual_errors(rows.totals.largest), entry.table.n_leaves
+            )
         fit = replace(
             entry,
-            leaf_counts=None,
-            leaf_weights=None,
-            base=None if estimated and (self.recent or not softmax) else base,
-            base_value=base,
-            value_slack=slack,
+            table=replace(
+                entry.table,
+                leaf_counts=None,
+                leaf_weights=None,
+                value_slack=slack,
+                leaf_hessians=hessians,
+            ),
+            initial=InitialPrediction(
+                follows_targets=estimated and (self.recent or not softmax),
+                values=base,
+                fixed_reason=_FROM_ZERO
+                if loss.name in _FROM_STEP and self._model.base_estimated
+                else "",
+            ),
+            leaf_rule=replace(
+                entry.leaf_rule,
+                nodes=self._rule.nodes(self._trees, 0, l2_of_leaves, np.nan_to_num(rates, nan=1.0))
+                if self._rule.signs.any()
+                else None,
+                l1=self._settings.number("reg_alpha"),
+                max_step=self._settings.max_step or np.inf,
+                min_hessian=self._lightest,
+            ),
+            weights=replace(
+                entry.weights, leaf_factors=None if loss.recorded else self._factors(rows.targets)
+            ),
             sampler=Subsample(plan, every) if plan.samples else None,
-            nodes=self._rule.nodes(self._trees, 0, l2_of_leaves, np.nan_to_num(rates, nan=1.0))
-            if self._rule.signs.any()
-            else None,
             loss=loss,
             schedule=schedule,
-            l1=self._settings.number("reg_alpha"),
-            max_step=self._settings.max_step or np.inf,
-            min_hessian=self._lightest,
-            leaf_factors=None if loss.recorded else self._factors(rows.targets),
             score_precision=np.float32,
-            leaf_hessians=hessians,
             no_derivative=self._underived(loss),
-            initial_held=_FROM_ZERO
-            if loss.name in _FROM_STEP and self._model.base_estimated
-            else "",
         )
         return [fit]
 
