@@ -199,7 +199,7 @@ class Explainer(
             "objective": objective,
         }
         if hasattr(X_train, "__dask_graph__"):
-            from axil.dask.build import build as on_workers
+            from axil.dask import build as build_on_workers
             from axil.dask.cluster import refuse_gpu
 
             for name, value in (fit | {"index": index, "scratch": scratch}).items():
@@ -209,8 +209,9 @@ class Explainer(
                     )
             refuse_gpu(device)
             limits = limits_of(1 if n_threads is None else n_threads, memory_limit)
-            given_rows = X_train, y_train, sample_weight, init_score, in_bag
-            super().__init__(on_workers(model, *given_rows, client, limits, verify))
+            rows = X_train, y_train, sample_weight, init_score
+            fit_inputs = FitInputs(model, *rows, in_bag=in_bag, limits=limits, verify=verify)
+            super().__init__(build_on_workers(fit_inputs, client))
             return
         named = {
             "y_train": y_train,

@@ -47,7 +47,7 @@ def test_wrong_data_raise_the_same_error_as_on_one_machine(model, what):
         axil.Explainer(model, *data)
     with pytest.raises(axil.ExactnessError) as over:
         axil.Explainer(model, *map(partitioned, data))
-    names = ("what", "tree", "leaf", "cause")[
+    names = ("quantity", "tree", "leaf", "cause")[
         : 3 if what == "weights" else 4
     ]  # with all rows here a mistake is tried out
     assert [getattr(over.value, name) for name in names] == [

@@ -1,14 +1,14 @@
-"""From a boosted model of any loss and partitioned training rows to contributions, verified as on one machine.
+"""From a boosted model of any loss and partitioned training rows to contributions, verified as in memory.
 
-Targets, weights and offsets travel here, 8 bytes each per row, as the model is read with them;
-features and leaves stay on the workers. One pass over the rows sums the gradients that made each
+Targets, weights and offsets come to this process, 8 bytes each per row, as the model is read with
+them. Features and leaves stay on the workers. One pass over the rows sums the gradients that made each
 leaf value.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -16,10 +16,14 @@ from axil.adapters.boosted_fit import BoostedFit
 from axil.adapters.contract import TrainingRows
 from axil.arrays import FloatArray
 from axil.contributions.contributions import Contributions, mixed_terms
-from axil.dask.additive_model import HeldAdditiveRows, PartitionedAdditiveModel
-from axil.dask.additive_rows import GradientSums, walk_partition
+from axil.dask.additive_model import (
+    GradientSums,
+    HeldAdditiveRows,
+    PartitionedAdditiveModel,
+    walk_partition,
+)
 from axil.dask.builder import Builder, WalkedPartitions, refuse_encoded
-from axil.dask.cluster import task
+from axil.dask.cluster import Delayed, task
 from axil.dask.training_rows import require_rows
 from axil.errors import UnsupportedModelError
 from axil.machine.memory import Limits
@@ -39,7 +43,7 @@ class AdditiveBuilder(Builder):
     of_second_class = True
     walk_partition = staticmethod(walk_partition)
 
-    def read(self, observed: list[Any]) -> tuple[list[BoostedFit], list[int]]:
+    def read(self, observed: list[Delayed]) -> tuple[list[BoostedFit], list[int]]:
         """Return the fit that the gathered targets lead to, with the weight of each row in leaf values."""
         sizes: list[int] = self.cluster.collect([task(len, rows.targets) for rows in observed])
         n_rows = sum(sizes)
@@ -64,9 +68,9 @@ class AdditiveBuilder(Builder):
             row_weights = row_weights * fit.weights.leaf_factors
         return [replace(fit, weights=replace(fit.weights, row_weights=row_weights))], sizes
 
-    def _gathered(self, parts: list[Any]) -> FloatArray | None:
+    def _gathered(self, columns: list[Delayed]) -> FloatArray | None:
         """Return the numbers of all partitions, in this process; None where there are none."""
-        arrays = [array for array in self.cluster.collect(parts) if array is not None]
+        arrays = [array for array in self.cluster.collect(columns) if array is not None]
         if arrays:
             return np.concatenate(arrays)
         return None
@@ -78,6 +82,9 @@ class AdditiveBuilder(Builder):
         if self.verify:
             compare_counts(self.adapter, fit, sums.counts)
         stages = self._stages(self.without_rows(fit), sums)
+        verification = None
+        if self.verify:
+            verification = self._verification(fit, sums, stages)
         training_rows = HeldAdditiveRows(
             walked.rows,
             walked.sizes,
@@ -88,9 +95,9 @@ class AdditiveBuilder(Builder):
             _leaf_sizes(stages, sums, self.limits),
         )
         return PartitionedAdditiveModel(
-            **self.about,
+            **self.model_fields,
             training_rows=training_rows,
-            verification=self._verification(fit, sums, stages) if self.verify else None,
+            verification=verification,
             verify=self.verify,
         )
 
@@ -117,7 +124,7 @@ class AdditiveBuilder(Builder):
             table=replace(
                 fit.table, leaf_counts=None, value_slack=fit.table.value_slack + sums.lost
             ),
-            loss=Custom(asked=lambda F: next(rounds), rounded=np.float64),
+            loss=Custom(asked=lambda scores: next(rounds), rounded=np.float64),
         )
         targets = np.zeros((width, n_outputs))
         stages = walk(self.adapter, standing, leaves, targets, None, self.verify, 1)
@@ -151,64 +158,54 @@ class AdditiveBuilder(Builder):
 
 def _refuse(fit: BoostedFit) -> None:
     """Refuse by name what is not summed over partitions."""
+    refuse_encoded(fit)
+    for setting, value, reason in _unsummed_settings(fit):
+        raise UnsupportedModelError(
+            setting, value, reason, "Use training rows in memory, or fit without it."
+        )
+
+
+def _unsummed_settings(fit: BoostedFit) -> Iterator[tuple[str, str, str]]:
+    """Yield each setting of the fit that is not summed over partitions: its name, value and the reason."""
+    if fit.sampler is not None:
+        reason = (
+            "on a cluster each machine draws from its own rows, in an order that no model records"
+        )
+        yield "row sampling", fit.sampler.name, reason
+    if fit.leaf_rule.averages:
+        yield "boosting", "rf", "axil does not average trees over partitions with this loss"
+    elif fit.schedule.tree_shares is not None:
+        yield "boosting", "dart", "trees are taken out of the scores and put back on the way"
+    if fit.loss.recorded:
+        yield "objective", "custom", "its gradients are asked for on all rows at once"
+    if fit.loss.pooled:
+        yield "objective", fit.loss.name, "its gradients depend on the residuals of all rows"
+    if fit.loss.joint:
+        reason = "axil does not sum their systems over partitions"
+        yield "leaves", "solved for all classes together", reason
+    n_steps = int(np.max(fit.leaf_rule.steps))
+    if n_steps > 1:
+        reason = "each step follows the sums of the one before over all rows"
+        yield "leaf steps", f"{n_steps} per tree", reason
+    if _has_parallel_trees(fit):
+        reason = "axil sums the gradients of one tree per iteration and output over partitions"
+        yield "parallel trees", "several per iteration", reason
+    if fit.leaf_rule.coupling_rule is not None:
+        setting = "path_smooth"
+        if fit.leaf_rule.smoothing is None:
+            setting = "monotone_constraints"
+        reason = "axil does not sum the nodes of such trees of this loss over partitions"
+        yield setting, "set", reason
+
+
+def _has_parallel_trees(fit: BoostedFit) -> bool:
+    """Return whether several trees have the same iteration and output."""
     rounds = fit.schedule.rounds
     outputs = fit.schedule.outputs
-    # round and output of each tree
-    if outputs is None:
-        place = rounds
-    else:
-        place = rounds * (int(outputs.max()) + 1) + outputs
-    if fit.sampler is None:
-        sampled = ""
-    else:
-        sampled = fit.sampler.name
-    refuse_encoded(fit)
-    found = {
-        (
-            "row sampling",
-            sampled,
-        ): "on a cluster each machine draws from its own rows, in an order that no model records",
-        (
-            "boosting",
-            "dart" if fit.schedule.tree_shares is not None and not fit.leaf_rule.averages else "",
-        ): "trees are taken out of the scores and put back on the way",
-        (
-            "boosting",
-            "rf" if fit.leaf_rule.averages else "",
-        ): "axil does not average trees over partitions with this loss",
-        (
-            "objective",
-            "custom" if fit.loss.recorded else "",
-        ): "its gradients are asked for on all rows at once",
-        (
-            "objective",
-            fit.loss.name if fit.loss.pooled else "",
-        ): "its gradients depend on the residuals of all rows",
-        (
-            "leaves",
-            "solved for all classes together" if fit.loss.joint else "",
-        ): "axil does not sum their systems over partitions",
-        (
-            "leaf steps",
-            f"{np.max(fit.leaf_rule.steps)} per tree" if np.max(fit.leaf_rule.steps) > 1 else "",
-        ): "each step follows the sums of the one before over all rows",
-        (
-            "parallel trees",
-            "several per iteration" if len(np.unique(place)) < len(place) else "",
-        ): "axil sums the gradients of one tree per iteration and output over partitions",
-    }
-    if fit.leaf_rule.coupling_rule is not None:
-        if fit.leaf_rule.smoothing is None:
-            name = "monotone_constraints"
-        else:
-            name = "path_smooth"
-        found[name, "set"] = (
-            "axil does not sum the nodes of such trees of this loss over partitions"
-        )
-    for (setting, value), reason in found.items():
-        if value:
-            instead = "Use training rows in memory, or fit without it."
-            raise UnsupportedModelError(setting, value, reason, instead)
+    round_and_output = rounds
+    if outputs is not None:
+        round_and_output = rounds * (int(outputs.max()) + 1) + outputs
+    return len(np.unique(round_and_output)) < len(round_and_output)
 
 
 def _leaf_sizes(stages: ReplayedStages, sums: GradientSums, limits: Limits) -> FloatArray:

@@ -1,8 +1,8 @@
-"""From trees with exact weights and partitioned training rows to the leaf matrix, verified as on one machine.
+"""From trees with exact weights and partitioned training rows to a model verified as in memory.
 
 Three passes over the rows: totals of the targets; leaves, replay and sums over leaves;
 co-occurrence of leaves. Each is a sum over partitions, added on the workers. What follows from the
-sums is done here, where nothing has the size of N.
+sums is done in this process, where nothing has the size of N.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
 from axil.adapters.boosted_fit import BoostedFit
 from axil.adapters.contract import Adapter, LeafTotals, Model, Totals
 from axil.dask.builder import Builder, WalkedPartitions, refuse_encoded
-from axil.dask.cluster import literal, task
+from axil.dask.cluster import Delayed, literal, task
 from axil.dask.exact_model import PartitionedExactModel, in_leaf_matrix
 from axil.dask.exact_rows import HeldExactRows, LeafSums, furthest_row, replay_partition
 from axil.dask.training_rows import PartitionedRows, require_rows
@@ -40,17 +40,17 @@ class ExactBuilder(Builder):
     walk_partition = staticmethod(replay_partition)
 
     def build(self) -> PartitionedExactModel:
-        """Replay the fit on the workers, as `axil.replay.build.build` does here."""
+        """Replay the fit on the workers, as `axil.replay.build.build` does in memory."""
         _require_trees(self.adapter)
         return cast(PartitionedExactModel, super().build())
 
-    def read(self, observed: list[Any]) -> tuple[list[BoostedFit], list[int]]:
-        """Return the fits that the totals of the targets lead to, and the number of rows of each partition."""
+    def read(self, observed: list[Delayed]) -> tuple[list[BoostedFit], list[int]]:
+        """Return the fits that the totals of the targets lead to, and the sizes of the partitions."""
         totals: list[Totals] = self.cluster.collect([rows.totals for rows in observed])
         self.totals = reduce(add, totals)
         _check_totals(self.adapter, self.totals)
         fits = self.adapter.trees(PartitionedRows(self.totals))
-        _refuse_sampled(fits, self.data.has_bags)
+        _refuse_sampled(fits, self.data.has_sample_counts)
         _require_leaf_matrix(fits, self.limits.budget)
         return fits, [partition_totals.n_rows for partition_totals in totals]
 
@@ -81,7 +81,7 @@ class ExactBuilder(Builder):
         else:
             verification = None
         return PartitionedExactModel(
-            **self.about, training_rows=training_rows, verification=verification
+            **self.model_fields, training_rows=training_rows, verification=verification
         )
 
     @staticmethod
@@ -137,7 +137,7 @@ class ExactBuilder(Builder):
     def _furthest(
         self, walked: WalkedPartitions, sums: LeafSums, trees: BoostedTrees, entry: int
     ) -> Miss:
-        """Return where the linear map, run over the targets in the leaf matrix, is furthest from the model's predictions."""
+        """Return where predictions from the leaf matrix are furthest from the model's."""
         structure = trees.structure
         extent = sums.extent
         if structure.base is None:

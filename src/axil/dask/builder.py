@@ -19,7 +19,7 @@ import numpy as np
 
 from axil import inputs
 from axil.adapters.boosted_fit import BoostedFit
-from axil.dask.cluster import Cluster, layout, task
+from axil.dask.cluster import Cluster, Collection, Delayed, layout, task
 from axil.dask.model import PartitionedModel
 from axil.dask.training_rows import Collections, SharedFit, TargetFormat, n_checked_rows, places
 from axil.errors import UnsupportedModelError
@@ -31,8 +31,8 @@ class WalkedPartitions:
     """The training rows after their walk through the fit, on the workers."""
 
     fits: list[BoostedFit]  #: with what they say of all rows
-    rows: list[Any]  #: delayed, held; each a `HeldPart`
-    evidence: list[Any]  #: delayed, held: what the verification needs of each partition
+    rows: list[Delayed]  #: each a `PartitionRows`
+    evidence: list[Delayed]  #: what the verification needs of each partition
     sizes: list[int]
     label_dtype: np.dtype[Any]
 
@@ -42,7 +42,7 @@ class Builder(ABC):
     """The steps from training rows in partitions to a verified model."""
 
     adapter: Any
-    X: Any  #: the user's collection
+    X: Collection
     data: Collections
     cluster: Cluster
     limits: Limits
@@ -53,15 +53,15 @@ class Builder(ABC):
 
     def build(self) -> PartitionedModel:
         """Replay the fit on the workers; raise where model and data disagree."""
-        if self.adapter.refused_draws is not None and not self.data.has_bags:
+        if self.adapter.refused_draws is not None and not self.data.has_sample_counts:
             raise self.adapter.refused_draws
         observed = self.data.observed(self.cluster, self._target_format())
         fits, sizes = self.read(observed)
         return self.settled(self._walked(fits, sizes, observed))
 
     @abstractmethod
-    def read(self, observed: list[Any]) -> tuple[list[BoostedFit], list[int]]:
-        """Return the fits, with what they say of all rows, and the number of rows of each partition."""
+    def read(self, observed: list[Delayed]) -> tuple[list[BoostedFit], list[int]]:
+        """Return the fits, with what they say of all rows, and the sizes of the partitions."""
 
     @abstractmethod
     def settled(self, walked: WalkedPartitions) -> PartitionedModel:
@@ -85,7 +85,7 @@ class Builder(ABC):
         )
 
     def _walked(
-        self, fits: list[BoostedFit], sizes: list[int], observed: list[Any]
+        self, fits: list[BoostedFit], sizes: list[int], observed: list[Delayed]
     ) -> WalkedPartitions:
         """Have every partition walk its rows through the fits."""
         shared_fit = SharedFit(
@@ -97,19 +97,19 @@ class Builder(ABC):
         shared = self.cluster.share(shared_fit)
         row_weights = [fit.weights.row_weights for fit in fits]
         held_out = [fit.weights.held_out for fit in fits]
-        arguments = zip(self.data.X, observed, self.data.bags, places(sizes, row_weights, held_out))
-        work = type(self).walk_partition
-        pairs = [task(work, *parts, shared) for parts in arguments]
+        columns = zip(self.data.X, observed, self.data.in_bag, places(sizes, row_weights, held_out))
+        walk_partition = type(self).walk_partition
+        pairs = [task(walk_partition, *row_values, shared) for row_values in columns]
         results = self.cluster.hold([pair[0] for pair in pairs] + [pair[1] for pair in pairs])
         rows = results[: len(pairs)]
         evidence = results[len(pairs) :]
-        label_types = self.cluster.collect([partition.index.dtype for partition in rows])
-        label_type = next(dtype for dtype, size in zip(label_types, sizes) if size)
-        return WalkedPartitions(fits, rows, evidence, sizes, label_type)
+        label_dtypes = self.cluster.collect([partition.index.dtype for partition in rows])
+        label_dtype = next(dtype for dtype, size in zip(label_dtypes, sizes) if size)
+        return WalkedPartitions(fits, rows, evidence, sizes, label_dtype)
 
     @property
-    def about(self) -> dict[str, Any]:
-        """The arguments that every `PartitionedModel` takes."""
+    def model_fields(self) -> dict[str, Any]:
+        """The fields that every `PartitionedModel` has."""
         return {
             "adapter": self.adapter,
             "cluster": self.cluster,
@@ -126,6 +126,7 @@ def refuse_encoded(fit: BoostedFit) -> None:
         raise UnsupportedModelError(
             "categories",
             f"{fit.placement.encodings} encodings by the targets",
-            "a training row is encoded by the rows before it, wherever these are, in an order drawn from all rows",
+            "a training row is encoded by the rows before it, wherever these are, in an order "
+            "drawn from all rows",
             "Use training rows in memory, in the order of the fit.",
         )

@@ -14,7 +14,7 @@ from axil import inputs
 from axil.arrays import FloatArray
 from axil.attribution import WEIGHTS, Kind, Quantity, Source
 from axil.attribution.leaf_matches import TreeWeights, tree_spreads
-from axil.dask.cluster import Cluster, literal, task
+from axil.dask.cluster import Cluster, literal, named, task
 from axil.dask.exact_rows import AdjointBatch, ExactPartition, HeldExactRows, cooccurrences
 from axil.dask.fits import (
     Fit,
@@ -30,7 +30,6 @@ from axil.dask.fits import (
 from axil.dask.model import PartitionedModel, refuse_other_order
 from axil.dask.refits import Refits
 from axil.dask.row_deletions import Planned
-from axil.dask.training_rows import named
 from axil.errors import InputError, UnsupportedQuestionError, shown
 from axil.machine.progress import track
 from axil.machine.threads import Cache

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters.boosted_fit import BoostedFit
-from axil.arrays import FloatArray
+from axil.arrays import FloatArray, IntArray
 from axil.attribution import Attribution, Effects, Quantity
 from axil.attribution.block_effects import NoEffects
 from axil.attribution.leaf_matches import SharedLeaves, leaf_rows
 from axil.attribution.weight_effects import WeightEffects
-from axil.dask.on_workers import HeldPart, HeldRows
-from axil.dask.training_rows import ObservedRows, Place, SharedFit, named
+from axil.dask.cluster import HeldRows, PartitionRows, named
+from axil.dask.training_rows import ObservedRows, Place, SharedFit
 from axil.kernels.choose import host_backend
 from axil.machine.memory import Budget, Limits
 from axil.replay.build import own_leaves_of, with_rows
@@ -49,7 +49,7 @@ class HeldExactRows(HeldRows):
 
 
 @dataclass(frozen=True)
-class ExactPartition(HeldPart, Attribution["AdjointBatch | DeletionQueries"]):
+class ExactPartition(PartitionRows, Attribution["AdjointBatch | DeletionQueries"]):
     """The kept part of n training rows: their leaves, targets and labels.
 
     ``structures``, one for each entry of the fitted trees, are of these rows alone: so are their leaf weights and scales.
@@ -69,6 +69,10 @@ class ExactPartition(HeldPart, Attribution["AdjointBatch | DeletionQueries"]):
         """(n, K): the targets of the outputs that an entry of the fitted trees serves, as given."""
         several = len(self.structures) > 1
         return np.ascontiguousarray(self.targets[:, entry : entry + 1] if several else self.targets)
+
+    def leaves_of(self, rows: IntArray) -> list[NDArray[Any]]:
+        """Return the leaves of some rows, (T, rows), for each entry of the fitted trees."""
+        return [np.ascontiguousarray(s.leaves()[:, rows]) for s in self.structures]
 
     def contribution_effects(self, query_batch: AdjointBatch | DeletionQueries) -> Effects:
         return self._deletions(query_batch, Quantity.CONTRIBUTION)
@@ -194,13 +198,13 @@ class Evidence(Transferable):
 
 
 def replay_partition(
-    X: Any, observed: ObservedRows, bags: Any, place: Place, shared: SharedFit
+    X: Any, observed: ObservedRows, in_bag: Any, place: Place, shared: SharedFit
 ) -> tuple[ExactPartition, Evidence]:
     """Assign the rows to their leaves and walk them through the fit; cost as on one machine, n * T cell numbers kept."""
     X, labels = place.read(X, observed, shared.adapter)
     n_rows = len(observed.targets)
     with named(place.number):
-        bags = inputs.as_bags(bags, n_rows)
+        in_bag = inputs.as_bags(in_bag, n_rows)
     limits = Limits(shared.n_threads, Budget(None))  # of this worker
     leaves = assign_leaves(
         shared.adapter, X, n_rows, all_n_leaves([fit.table for fit in shared.fits]), limits
@@ -210,13 +214,11 @@ def replay_partition(
     sums = []
     scores = []
     for entry, (fit, output) in enumerate(zip(shared.fits, output_groups(len(shared.fits)))):
-        fit = replace(
-            fit,
-            weights=replace(
-                fit.weights, row_weights=place.row_weights[entry], held_out=place.held_out[entry]
-            ),
+        weights = replace(
+            fit.weights, row_weights=place.row_weights[entry], held_out=place.held_out[entry]
         )
-        fit = with_rows(fit, observed.weights, bags)
+        fit = replace(fit, weights=weights)
+        fit = with_rows(fit, observed.weights, in_bag)
         tree_leaves = leaves
         if fit.table.columns is not None:
             tree_leaves = own_leaves_of(leaves, fit.table.columns, limits.budget)

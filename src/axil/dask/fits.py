@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.arrays import FloatArray, IntArray
 from axil.attribution.leaf_matches import TreeWeights, count_rows
+from axil.dask.cluster import named
 from axil.dask.exact_rows import ExactPartition
-from axil.dask.training_rows import named
 from axil.kernels.choose import host_backend
 from axil.machine.blocks import spans
 from axil.structure import RowTotals, Structure, Transferable

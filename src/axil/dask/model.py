@@ -1,4 +1,4 @@
-"""VerifiedModel models whose training rows lie in the partitions of Dask collections; each partition is a shard."""
+"""Verified models whose training rows lie in the partitions of Dask collections; each partition is a shard."""
 
 from __future__ import annotations
 
@@ -16,22 +16,34 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.arrays import FloatArray, IntArray
 from axil.attribution import Location
-from axil.dask.cluster import Cluster, partitions, task
-from axil.dask.on_workers import HeldRows, OnWorkers
-from axil.dask.training_rows import named
+from axil.dask.cluster import (
+    Cluster,
+    Collection,
+    Delayed,
+    HeldRows,
+    Layout,
+    PartitionRows,
+    PartitionShards,
+    named,
+    partitions,
+    task,
+)
 from axil.errors import InputError
 from axil.machine.memory import Limits
 from axil.output.rules import measured, said_by
 from axil.reductions.choice import Allowed, Choice, packed
+from axil.replay.checks import Verification
 from axil.replay.queries import Offsets, QueryBatch
 from axil.replay.recover import assign_leaves
 from axil.replay.verified_model import VerifiedModel
 from axil.scale import IDENTITY, TargetScale
 
+NOT_THE_SAME = "expected a collection that is the same whenever it is computed"
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PartitionedModel(VerifiedModel):
-    """A model proven on training rows in partitions, whatever its kind."""
+    """A model that was verified on training rows in partitions, whatever its kind."""
 
     location = Location.PARTITIONS
 
@@ -39,32 +51,36 @@ class PartitionedModel(VerifiedModel):
     training_rows: HeldRows
     cluster: Cluster
     limits: Limits
-    verification: Any
-    features: Any  #: the user's collection of training rows
-    parts_of_X: list[Any]  #: its partitions, delayed
-    layout: tuple[float, ...]  #: of the collection, for columns that come later
+    verification: Verification | None
+    features: Collection  #: the training rows as the user passed them
+    parts_of_X: list[Delayed]  #: their partitions
+    layout: Layout  #: of the collection, for columns that come later
     scale: TargetScale = IDENTITY
     backend: str = "pandas"
 
     @property
     def shape(self) -> tuple[int, int]:
+        """The numbers of training rows and of outputs."""
         return sum(self.training_rows.sizes), self.adapter.n_outputs
 
     @property
-    def shards(self) -> OnWorkers:
-        return OnWorkers(self.cluster, self.training_rows.partitions, self.training_rows.sizes)
+    def shards(self) -> PartitionShards:
+        """The partitions of the training rows."""
+        rows = self.training_rows
+        return PartitionShards(self.cluster, rows.partitions, rows.sizes)
 
     @property
-    def targets(self) -> Any:
+    def targets(self) -> Collection:
         """(N, K): a Dask array of the targets as given, in the partitions of the collection."""
         return self._column("targets", (self.shape[1],), np.float64)
 
     @property
-    def index(self) -> Any:
+    def index(self) -> Collection:
         """(N,): a Dask array of the labels of the training rows, in the partitions of the collection."""
         return self._column("index", (), self.training_rows.label_dtype)
 
-    def _column(self, name: str, shape: tuple[int, ...], dtype: Any) -> Any:
+    def _column(self, name: str, shape: tuple[int, ...], dtype: Any) -> Collection:
+        """Return an attribute of all partitions as one Dask array."""
         rows = self.training_rows
         columns = [
             da.from_delayed(getattr(partition, name), (size, *shape), dtype)
@@ -75,7 +91,7 @@ class PartitionedModel(VerifiedModel):
 
     @property
     def gathered(self) -> tuple[FloatArray, NDArray[Any]]:
-        """Targets and labels of all rows, for explanations that have all their effects anyhow."""
+        """Targets and labels of all rows, in this process."""
         return self.kept.get("gathered", self._gather)
 
     def _gather(self) -> tuple[FloatArray, NDArray[Any]]:
@@ -86,19 +102,22 @@ class PartitionedModel(VerifiedModel):
         return np.concatenate(targets), np.concatenate(labels)
 
     @property
-    def table(self) -> Any:
+    def table(self) -> None:
+        """The features of the training rows in this process, of which there are none."""
         return None
 
-    def share_of(self, rows: Any) -> float:
-        """The share of the number of rows: their weights stay in the partitions."""
+    def share_of(self, rows: Sequence[Sequence[int]]) -> float:
+        """Return the share of some rows in the number of all; their weights stay in the partitions."""
         return sum(map(len, rows)) / max(self.shape[0], 1)
 
-    # -- queries -----------------------------------------------------------------------------------
+    # -- explained rows ----------------------------------------------------------------------------
 
     def queries(self, X: Any, init_score: Any = None) -> QueryBatch:
+        """Return the rows of X and their offsets, checked."""
         if dask.is_dask_collection(X):
             raise InputError(
-                "X is a Dask collection; expected the rows to explain in memory. Pass X.compute(), in batches."
+                "X is a Dask collection; expected the rows to explain in memory. Pass X.compute(), "
+                "in batches."
             )
         inputs.refuse_other_order(X, init_score, "init_score", "X")
         rows = inputs.as_features(X, self.adapter, "X")
@@ -109,205 +128,236 @@ class PartitionedModel(VerifiedModel):
     def batches(
         self, queries: QueryBatch, size: int, what: str, even_empty: bool = False
     ) -> Iterator[tuple[int, QueryBatch]]:
-        most = self.most_asked()
+        """Yield batches that are small enough to be sent to the workers."""
+        n_sent = self.most_asked()
         for start, batch in super().batches(queries, size, what, even_empty):
-            for first in range(0, max(len(batch), 1), most):
-                yield start + first, batch[first : first + most]
+            for first in range(0, max(len(batch), 1), n_sent):
+                yield start + first, batch[first : first + n_sent]
 
     @abstractmethod
     def most_asked(self) -> int:
-        """How many queries are sent to the workers at a time."""
+        """Return how many explained rows are sent to the workers at a time."""
 
     # -- columns -----------------------------------------------------------------------------------
 
     def column_names(self, rows: Any) -> list[str]:
+        """Return the names of the features."""
         return inputs.column_names((rows,), self.adapter.feature_names, rows.shape[1])
 
-    def cut(self, given: Any, what: str) -> list[Any]:
-        """Partitions of a collection that has those of the training rows."""
-        return partitions(given, what, self.layout)
+    def cut(self, values: Collection, name: str) -> list[Delayed]:
+        """Return the partitions of a collection, which must be those of the training rows."""
+        return partitions(values, name, self.layout)
 
-    def coded(self, labels: Any, what: str = "groups") -> Sequence[Any]:
+    def coded(self, labels: Any, what: str = "groups") -> Sequence[Delayed]:
+        """Return each row's group number and the names of the groups, partition by partition."""
         if isinstance(labels, str):
             labels = self._feature(labels, what)
         return self.shards.each(coded_rows, what, self.cut(labels, what))
 
     def gathered_groups(self, labels: Any, what: str = "groups") -> tuple[IntArray, NDArray[Any]]:
-        coded = self.cluster.collect(list(self.coded(labels, what)))
-        row_names = np.concatenate([names[codes] for codes, names in coded if len(codes)])
+        """Return the group number of each training row and the names of the groups, in this process."""
+        pairs = self.cluster.collect(list(self.coded(labels, what)))
+        row_names = np.concatenate([names[codes] for codes, names in pairs if len(codes)])
         return inputs.group_codes(row_names, len(row_names), what)
 
-    def n_groups(self, coded: Sequence[Any]) -> int:
+    def n_groups(self, coded: Sequence[Delayed]) -> int:
+        """Return how many groups there are at most."""
         return sum(self.cluster.collect([task(len, pair[1]) for pair in coded]))
 
-    def _feature(self, name: Any, what: str) -> Any:
-        """A column of the collection, by name or position."""
+    def _feature(self, column: str | int, name: str) -> Collection:
+        """Return a column of the collection, by name or position."""
         if isinstance(self.features, da.Array):
             names = inputs.column_names((), self.adapter.feature_names, self.features.shape[1])
-            return self.features[:, inputs.chosen_columns(name, names, what)[0]]
-        place = inputs.chosen_columns(
-            name, [str(column) for column in self.features.columns], what
-        )[0]
+            return self.features[:, inputs.chosen_columns(column, names, name)[0]]
+        names = [str(column_name) for column_name in self.features.columns]
+        place = inputs.chosen_columns(column, names, name)[0]
         return self.features.iloc[:, place]
 
-    def choice(self, known: Any, k: Any, rules: Any) -> tuple[Any, Sequence[Any]]:
+    def choice(self, known: Any, k: Any, rules: Any) -> tuple[Any, Sequence[Delayed]]:
+        """Return how rows are chosen to be listed, and which of each partition may be; see `similar`."""
         choice = Choice(
             inputs.as_count(k, "k"), distinct=rules.distinct is not None, n_threads=self.n_threads
         )
-        nothing: list[Any] = [None] * len(self.training_rows.sizes)
-        masks = nothing
-        by_query = nothing
-        keys = nothing
-        values = nothing
+        no_column: list[Delayed] = [None] * len(self.training_rows.sizes)
+        masks = no_column
+        masks_by_row = no_column
+        keys = no_column
+        values = no_column
         if rules.is_by_query:
-            each = [self._masks(rules.among, one) for one in known.each_query()]
-            if each:
-                by_query = [list(own) for own in zip(*each)]
-            else:
-                by_query = [[] for _ in nothing]
+            masks_by_row = self._masks_by_row(known, rules)
         elif rules.among is not None:
             masks = self._masks(rules.among)
         if rules.distinct is not None:
-            named = isinstance(rules.distinct, str) or inputs.is_whole(rules.distinct)
-            keys = self.cut(
-                self._feature(rules.distinct, "distinct") if named else rules.distinct, "distinct"
-            )
-        about: Any = None
+            keys = self.cut(self._distinct_column(rules.distinct), "distinct")
+        origin: Any = None
         if rules.within is not None or rules.asof is not None:
-            place, (points, what, _) = rules.column(known)[0], rules.points(known)
+            place = rules.column(known)[0]
+            points, what, _ = rules.points(known)
             column = self._feature(place, "within")
-            about = (known.names[place], points[:1], what)
+            origin = (known.names[place], points[:1], what)
             if isinstance(column.dtype, np.dtype):
-                own = column.dtype
+                dtype = column.dtype
             else:
-                own = np.dtype(object)
-            choice = replace(choice, ranges=rules.ranges(known, own))
+                dtype = np.dtype(object)
+            choice = replace(choice, ranges=rules.ranges(known, dtype))
             values = self.cut(column, "within")
-        given = zip(range(len(nothing)), masks, by_query, keys, values)
-        return choice, self.shards.each(allowed_rows, about, [list(one) for one in given])
+        columns = zip(range(len(no_column)), masks, masks_by_row, keys, values)
+        return choice, self.shards.each(allowed_rows, origin, [list(rows) for rows in columns])
 
-    def _masks(self, among: Any, *query: Any) -> list[Any]:
-        """Partitions of a mask of the rows that may be listed: given as a collection, or by a function of the training rows."""
-        if callable(among) and not hasattr(among, "dask"):
-            among = said_by(among, self.features, *query, rows="the Dask collection X_train")
+    def _distinct_column(self, distinct: Any) -> Collection:
+        if isinstance(distinct, str) or inputs.is_whole(distinct):
+            return self._feature(distinct, "distinct")
+        return distinct
+
+    def _masks_by_row(self, known: Any, rules: Any) -> list[Any]:
+        """Return for each partition its part of the mask of each explained row."""
+        masks = [self._masks(rules.among, row) for row in known.each_query()]
+        if masks:
+            return [list(masks_here) for masks_here in zip(*masks)]
+        return [[] for _ in self.training_rows.sizes]
+
+    def _masks(self, among: Any, *row: Any) -> list[Delayed]:
+        """Return the partitions of a mask of the rows that may be listed.
+
+        It is a collection, or a function of the training rows.
+        """
+        if callable(among) and not dask.is_dask_collection(among):
+            among = said_by(among, self.features, *row, rows="the Dask collection X_train")
         return self.cut(among, "among")
 
     def features_of(self, known: Any) -> Callable[[IntArray, list[int]], list[Any]]:
+        """Return a function that looks up columns of training rows by position."""
         return self._features
 
-    def _features(self, positions: NDArray[np.int64], wanted: list[int]) -> list[NDArray[Any]]:
-        """These columns, by position, of the rows at these positions among all, from the user's collection."""
-        rows, back = np.unique(positions, return_inverse=True)
-        pairs = list(by_partition(rows, self.shards.starts))
-        found: list[Taken] = self.cluster.collect(
-            [
-                task(taken, self.parts_of_X[p], self.training_rows.partitions[p], own)
-                for p, own in pairs
-            ]
-        )
-        parts = [self._checked(p, one, wanted) for (p, _), one in zip(pairs, found)]
-        if not parts:
-            return [np.empty(0) for _ in wanted]
-        if wanted:
-            return [np.concatenate(column)[back] for column in zip(*parts)]
+    def _features(self, positions: NDArray[np.int64], columns: list[int]) -> list[NDArray[Any]]:
+        """Return columns, by position, of rows by their positions among all, from the user's collection."""
+        rows, inverse = np.unique(positions, return_inverse=True)
+        rows_by_partition = list(by_partition(rows, self.shards.starts))
+        tasks = [
+            task(recomputed_rows, self.parts_of_X[p], self.training_rows.partitions[p], rows_here)
+            for p, rows_here in rows_by_partition
+        ]
+        results: list[RecomputedRows] = self.cluster.collect(tasks)
+        columns_by_partition = [
+            self._checked_columns(p, recomputed, columns)
+            for (p, _), recomputed in zip(rows_by_partition, results)
+        ]
+        if not columns_by_partition:
+            return [np.empty(0) for _ in columns]
+        if columns:
+            return [np.concatenate(column)[inverse] for column in zip(*columns_by_partition)]
         return []
 
     @property
     @abstractmethod
     def trees(self) -> tuple[NDArray[np.int64], list[Any]]:
-        """(T,) the leaves of all the model's trees; and for each entry of the fitted trees which of them it has."""
+        """The number of leaves of each of the model's trees, (T,), and which trees each entry has."""
 
-    def _checked(self, p: int, one: Taken, wanted: list[int]) -> list[NDArray[Any]]:
-        """The columns of rows that the collection gives again; they must be those of the replay."""
-        X = inputs.as_features(one.X, self.adapter, "X")
-        n = X.shape[0]
-        same = not hasattr(X, "index") or np.array_equal(inputs.row_labels(X), one.labels)
+    def _checked_columns(
+        self, number: int, recomputed: RecomputedRows, columns: list[int]
+    ) -> list[NDArray[Any]]:
+        """Return columns of rows that were computed again; they must be those of the replay."""
+        X = inputs.as_features(recomputed.X, self.adapter, "X")
+        n_rows = X.shape[0]
         n_leaves, entries = self.trees
-        now = assign_leaves(self.adapter, X, n, n_leaves, self.limits)
-        same = same and all(
-            np.array_equal(now[own], then) for own, then in zip(entries, one.leaves)
-        )
-        if not same:
+        leaves = assign_leaves(self.adapter, X, n_rows, n_leaves, self.limits)
+        is_same = not hasattr(X, "index") or np.array_equal(inputs.row_labels(X), recomputed.labels)
+        for trees, leaves_before in zip(entries, recomputed.leaves):
+            is_same = is_same and np.array_equal(leaves[trees], leaves_before)
+        if not is_same:
             raise InputError(
-                f"Rows of partition {p} (from 0) of X_train are not those that the explainer was made of; expected a collection "
-                "that is the same whenever it is computed. Persist it, or make the explainer again."
+                f"Rows of partition {number} (from 0) of X_train are not those that the explainer "
+                f"was made of; {NOT_THE_SAME}. Persist it, or make the explainer again."
             )
-        return inputs.feature_columns(X, np.arange(n), wanted)
+        return inputs.feature_columns(X, np.arange(n_rows), columns)
 
 
-def refuse_other_order(shard: Any, given: Any, what: str) -> None:
-    """`inputs.refuse_other_order` for values of a partition's rows."""
+# -- the work on one partition ---------------------------------------------------------------------
+
+
+def refuse_other_order(shard: PartitionRows, values: Any, name: str) -> None:
+    """Refuse values of a partition's rows that are labelled in another order."""
     labelled = pd.Series(np.zeros(len(shard.index)), index=shard.index)
-    inputs.refuse_other_order(labelled, given, what, instead="Sort it like X_train.")
+    inputs.refuse_other_order(labelled, values, name, instead="Sort it like X_train.")
 
 
-def coded_rows(shard: Any, what: str, labels: Any) -> tuple[IntArray, NDArray[Any]]:
-    """Each row's group number and the names of the groups."""
-    refuse_other_order(shard, labels, what)
-    return inputs.group_codes(labels, len(shard.index), what)
+def coded_rows(shard: PartitionRows, name: str, labels: Any) -> tuple[IntArray, NDArray[Any]]:
+    """Return each row's group number and the names of the groups."""
+    refuse_other_order(shard, labels, name)
+    return inputs.group_codes(labels, len(shard.index), name)
 
 
-def allowed_rows(shard: Any, about: Any, given: list[Any]) -> Allowed:
-    """The rows of a partition that may be listed: its number, then masks, labels and values as given, None for none.
+def allowed_rows(shard: PartitionRows, origin: Any, columns: list[Any]) -> Allowed:
+    """Return the rows of a partition that may be listed.
 
-    ``about`` says what the values are measured from, as `measured` takes it.
+    Parameters
+    ----------
+    shard : PartitionRows
+    origin : tuple or None
+        What the values are measured from, as `measured` takes it.
+    columns : list
+        The number of the partition, then its mask, the masks of each explained row, its labels and
+        its values as the user gave them; None where there are none.
     """
-    number, mask, masks, keys, values = given
-    n = len(shard.index)
+    number, mask, masks_by_row, keys, values = columns
+    n_rows = len(shard.index)
     with named(number):
-        every = [("among", one) for one in masks or ()]
-        for what, own in (*every, ("among", mask), ("distinct", keys), ("within", values)):
-            refuse_other_order(shard, own, what)
-        if mask is None:
-            among = None
-        else:
-            among = np.flatnonzero(inputs.as_mask(mask, n, "among"))
-        if masks is None:
-            bits = None
-        else:
-            bits = packed((inputs.as_mask(one, n, "among") for one in masks), n)
-        if keys is None:
-            labels = None
-        else:
-            labels = inputs.as_labels(keys, n, "distinct").astype(object)
-        if labels is None:
-            codes = None
-        else:
-            codes = inputs.label_codes(labels, n, "distinct")
-        if values is None:
-            points = None
-        else:
-            points = measured(np.asarray(values), *about)
+        for row_mask in masks_by_row or ():
+            refuse_other_order(shard, row_mask, "among")
+        for name, column in (("among", mask), ("distinct", keys), ("within", values)):
+            refuse_other_order(shard, column, name)
+        among = None
+        if mask is not None:
+            among = np.flatnonzero(inputs.as_mask(mask, n_rows, "among"))
+        bits = None
+        if masks_by_row is not None:
+            bits = packed(
+                (inputs.as_mask(row_mask, n_rows, "among") for row_mask in masks_by_row), n_rows
+            )
+        labels = None
+        codes = None
+        if keys is not None:
+            labels = inputs.as_labels(keys, n_rows, "distinct").astype(object)
+            codes = inputs.label_codes(labels, n_rows, "distinct")
+        points = None
+        if values is not None:
+            points = measured(np.asarray(values), *origin)
     return Allowed(among, bits, codes, labels, points)
 
 
 @dataclass(frozen=True)
-class Taken:
-    """Some rows of a partition, as its collection has them now, and as they were when they were replayed."""
+class RecomputedRows:
+    """Rows of a partition as its collection has them now, and their leaves when they were replayed."""
 
     X: Any  #: (n, features)
-    labels: NDArray[Any]  #: (n,) then
-    leaves: list[NDArray[Any]]  #: (T, n) then, for each entry of the fitted trees
+    labels: NDArray[Any]  #: (n,) when they were replayed
+    leaves: list[NDArray[Any]]  #: (T, n) for each entry of the fitted trees
 
 
-def taken(X: Any, partition: Any, rows: IntArray) -> Taken:
-    """The features of these rows."""
+def recomputed_rows(X: Any, partition: Any, rows: IntArray) -> RecomputedRows:
+    """Return some rows of a partition, by position."""
     if X.shape[0] != len(partition.index):
         raise InputError(
-            f"A partition of X_train has {X.shape[0]} rows now and had {len(partition.index)} when the explainer was made; "
-            "expected a collection that is the same whenever it is computed."
+            f"A partition of X_train has {X.shape[0]} rows now and had {len(partition.index)} when "
+            f"the explainer was made; {NOT_THE_SAME}."
         )
-    if hasattr(partition, "structures"):
-        leaves = [np.ascontiguousarray(s.leaves()[:, rows]) for s in partition.structures]
-    else:
-        leaves = [np.ascontiguousarray(partition.leaves[:, rows])]
-    return Taken(inputs.take_rows(X, rows), partition.index[rows], leaves)
+    return RecomputedRows(
+        inputs.take_rows(X, rows), partition.index[rows], partition.leaves_of(rows)
+    )
 
 
 def by_partition(
     positions: NDArray[np.int64], starts: NDArray[np.int64]
 ) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """Partitions with rows among these, sorted positions among all rows, and the rows' positions there."""
+    """Yield the partitions of some rows, and the rows' positions there.
+
+    Parameters
+    ----------
+    positions : array
+        Sorted positions among all rows.
+    starts : array
+        The first position of each partition, and the number of all rows.
+    """
     owners = np.searchsorted(starts, positions, side="right") - 1
     for p in np.unique(owners):
         yield int(p), positions[owners == p] - starts[p]

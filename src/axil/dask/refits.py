@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from axil.arrays import FloatArray
-from axil.dask.cluster import added, literal, task
+from axil.dask.cluster import delayed_sum, literal, task
 from axil.dask.exact_rows import HeldExactRows, cooccurrences
 from axil.dask.fits import Fit, RowSums, refits_of, residual_sums, row_sums
 from axil.dask.row_deletions import (
@@ -143,7 +143,7 @@ class Refits:
         distinct_weights = np.unique(np.concatenate(weights))
         shares = [float(share) for share in shares_of(fit.structure, distinct_weights)]
         structures = [at_share(fit.structure, share) for share in shares]
-        counts = added([task(cooccurrences, rows, entry, n_threads) for rows in partitions])
+        counts = delayed_sum([task(cooccurrences, rows, entry, n_threads) for rows in partitions])
         sums = self._sums_of_all(entry)
         pair = task(levels_of, counts, literal(structures), literal(sums), n_threads)
         level_fits, responses = cluster.hold([pair[0], pair[1]])

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +13,7 @@ from axil import inputs
 from axil.adapters.boosted_fit import BoostedFit
 from axil.adapters.contract import LeafTotals, Totals, TrainingRows
 from axil.arrays import BoolArray, FloatArray
-from axil.dask.cluster import Cluster, layout, partitions, task
+from axil.dask.cluster import Cluster, Collection, Delayed, layout, named, partitions, task
 from axil.errors import InputError, UnsupportedModelError
 from axil.inputs.copies import frozen, owned
 from axil.inputs.label_classes import LabelClasses
@@ -25,13 +23,11 @@ from axil.replay.walk import round_to
 
 @dataclass(frozen=True)
 class TargetFormat:
-    """The outputs or classes that a library reads targets as, and the types in which it keeps targets and offsets."""
+    """How a library reads targets: as outputs or classes, in the floating-point types that it keeps."""
 
     n_outputs: int
     classes: NDArray[Any] | LabelClasses | None
-    of_second_class: (
-        bool  #: whether the target of two classes is one column: whether a row is of the second
-    )
+    of_second_class: bool  #: whether two classes are one column: whether a row is of the second
     targets: type[np.floating[Any]]
     offsets: type[np.floating[Any]]
 
@@ -47,16 +43,8 @@ class ObservedRows:
 
     @property
     def totals(self) -> Totals:
+        """The sums over these rows with which the model is read."""
         return Totals.of(self.targets, self.weights, self.offsets)
-
-
-@contextmanager
-def named(number: int) -> Iterator[None]:
-    """Say in which partition an input was found wrong."""
-    try:
-        yield
-    except InputError as error:
-        raise InputError(f"In partition {number} (from 0): {error}") from None
 
 
 def observe(
@@ -82,18 +70,23 @@ def observe(
 class Collections:
     """The user's data as lists of delayed partitions, all of the same rows."""
 
-    X: list[Any]
-    y: list[Any]
-    weights: list[Any]
-    offsets: list[Any]
-    bags: list[Any]
+    X: list[Delayed]
+    y: list[Delayed]
+    weights: list[Delayed]
+    offsets: list[Delayed]
+    in_bag: list[Delayed]
 
     @classmethod
     def of(
-        cls, X: Any, y: Any, sample_weight: Any, init_score: Any, bags: Any = None
+        cls,
+        X: Collection,
+        y: Collection,
+        sample_weight: Collection,
+        init_score: Collection,
+        in_bag: Collection = None,
     ) -> Collections:
         """Return the partitions of these collections, which must be those of X."""
-        parts = partitions(X, "X")
+        feature_partitions = partitions(X, "X")
         if y is None:
             raise InputError(
                 "y is None; expected the targets, a Dask Series or Array with the partitions of X."
@@ -102,55 +95,60 @@ class Collections:
             "y": y,
             "sample_weight": sample_weight,
             "init_score": init_score,
-            "in_bag": bags,
+            "in_bag": in_bag,
         }
-        nothing: list[Any] = [None] * len(parts)
-        aligned = [
-            nothing if values is None else partitions(values, name, layout(X))
-            for name, values in collections.items()
-        ]
-        return cls(parts, *aligned)
+        aligned: list[list[Delayed]] = []
+        for name, values in collections.items():
+            if values is None:
+                aligned.append([None] * len(feature_partitions))
+            else:
+                aligned.append(partitions(values, name, layout(X)))
+        return cls(feature_partitions, *aligned)
 
-    def observed(self, cluster: Cluster, target_format: TargetFormat) -> list[Any]:
-        """Return the `ObservedRows` of each partition, delayed and held."""
-        arguments = zip(range(len(self.y)), self.y, self.weights, self.offsets)
-        return cluster.hold([task(observe, *parts, target_format) for parts in arguments])
+    def observed(self, cluster: Cluster, target_format: TargetFormat) -> list[Delayed]:
+        """Return the `ObservedRows` of each partition, which stay on the workers."""
+        columns = zip(range(len(self.y)), self.y, self.weights, self.offsets)
+        return cluster.hold([task(observe, *row_values, target_format) for row_values in columns])
 
     @property
-    def has_bags(self) -> bool:
-        """Whether the draws of all trees were recorded."""
-        return self.bags[0] is not None
+    def has_sample_counts(self) -> bool:
+        """Whether the user passed the sampled rows of all trees."""
+        return self.in_bag[0] is not None
 
 
 class PartitionedRows(TrainingRows):
-    """Training rows of which only the totals are here and, after the walk, those of leaves."""
+    """Training rows of which only the totals are in this process and, after the walk, leaf totals."""
 
     def __init__(self, totals: Totals, leaf_totals: list[LeafTotals] | None = None):
+        """Keep the totals; `leaf_totals` is None before the walk."""
         object.__setattr__(self, "_totals", totals)
         object.__setattr__(self, "_leaf_totals", leaf_totals)
 
     @property
     def at_hand(self) -> bool:
+        """Whether the rows are in this process."""
         return False
 
     @property
     def totals(self) -> Totals:
+        """The sums over all rows."""
         return cast(Totals, vars(self)["_totals"])
 
     @property
     def leaf_totals(self) -> list[LeafTotals] | None:
+        """The sums over the rows of each leaf; None before the walk."""
         return cast("list[LeafTotals] | None", vars(self)["_leaf_totals"])
 
-    def _elsewhere(self) -> Any:
+    def _refuse(self) -> NoReturn:
         raise UnsupportedModelError(
             "training rows",
             "on several machines",
-            "what this model does not state itself (which trees were tried and dropped, weights of classes) follows from all "
-            "of its training rows only",
+            "what this model does not state itself (which trees were tried and dropped, weights of "
+            "classes) follows from all of its training rows only",
             "Use training rows in memory, or fit the model in one go.",
         )
 
-    X = targets = weights = offsets = bags = property(_elsewhere)
+    X = targets = weights = offsets = bags = property(_refuse)
 
 
 @dataclass(frozen=True)
@@ -159,30 +157,36 @@ class SharedFit:
 
     adapter: Any
     fits: list[BoostedFit]  #: without what belongs to single rows
-    n_checked: int  #: rows of each partition whose prediction is asked of the library
+    n_checked: int  #: the rows of each partition that the library itself predicts, for comparison
     n_threads: int
 
 
 @dataclass(frozen=True)
 class Place:
-    """Which partition this is, and what each fit says of its rows alone."""
+    """The position of a partition among all, and what each fit says of its rows alone."""
 
     number: int
-    start: int  #: its first row, among all
+    start: int  #: the number of its first row, among all
     row_weights: list[FloatArray | None]
     held_out: list[BoolArray | None]
 
     def read(self, X: Any, observed: ObservedRows, adapter: Any) -> tuple[Any, NDArray[Any]]:
-        """Return the checked features of the partition's rows, and their labels: positions among all rows where X has none."""
+        """Return the checked features of the partition's rows, and their labels.
+
+        Rows without labels have their positions among all rows.
+        """
         with named(self.number):
             X = inputs.as_features(X, adapter, "X")
             n_rows = len(observed.targets)
             if X.shape[0] != n_rows:
                 raise InputError(
-                    f"X has {X.shape[0]} rows and y {n_rows}; expected the same rows. Repartition them alike."
+                    f"X has {X.shape[0]} rows and y {n_rows}; expected the same rows. Repartition "
+                    "them alike."
                 )
         labels = inputs.row_labels(X)
-        return X, frozen(labels if hasattr(X, "index") else labels + self.start)
+        if not hasattr(X, "index"):
+            labels = labels + self.start
+        return X, frozen(labels)
 
 
 def places(
@@ -193,10 +197,17 @@ def places(
     """Return the places of partitions of these sizes, from what each fit says of all rows."""
     partition_places = []
     for number, (first, last) in enumerate(pairwise(np.cumsum([0, *sizes]).tolist())):
-        own_weights = [None if weights is None else weights[first:last] for weights in row_weights]
-        own_held_out = [None if rows is None else rows[first:last] for rows in held_out]
-        partition_places.append(Place(number, first, own_weights, own_held_out))
+        rows = slice(first, last)
+        weights_here = [_rows_of(weights, rows) for weights in row_weights]
+        held_out_here = [_rows_of(is_held_out, rows) for is_held_out in held_out]
+        partition_places.append(Place(number, first, weights_here, held_out_here))
     return partition_places
+
+
+def _rows_of(values: NDArray[Any] | None, rows: slice) -> NDArray[Any] | None:
+    if values is None:
+        return None
+    return values[rows]
 
 
 def n_checked_rows(sizes: list[int]) -> int:
