@@ -37,7 +37,7 @@ QUESTIONS = {
     "top": lambda e, X, y: e.top(X, 10),
     "similar": lambda e, X, y: e.similar(X, 5),
     "group": lambda e, X, y: e.group(X, np.arange(len(e.index)) % 20),
-    "statistics": lambda e, X, y: e.statistics(X),
+    "concentration": lambda e, X, y: e.concentration(X),
     "pushes": lambda e, X, y: e.pushes(X),
     "removal, first-order": lambda e, X, y: e.removal(X, method="first-order"),
     "removal, exact": lambda e, X, y: e.removal(X, method="exact"),

@@ -69,7 +69,7 @@ comparables = explainer.similar(houses, k=5, columns=["area", "district", "year"
 for house, value in zip(houses.index, model.predict(houses)):
     print(f"{house}: valued at {value:,.0f}")
     print(comparables[comparables["query"] == house].drop(columns="query").to_string(index=False), "\n")
-print(explainer.statistics(houses).iloc[:, :6].round(2).to_string(index=False))
+print(explainer.concentration(houses).iloc[:, :6].round(2).to_string(index=False))
 
 # %%
 explanation = explainer(houses)

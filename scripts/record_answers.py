@@ -144,7 +144,7 @@ def methods(case: Case) -> dict[str, Callable[[axil.Explainer], Any]]:
         "similar": lambda explainer: explainer.similar(X, k=5),
         "similar variance": lambda explainer: explainer.similar(X, k=5, tree_weights="variance"),
         "group": lambda explainer: explainer.group(X, groups),
-        "statistics": lambda explainer: explainer.statistics(X),
+        "statistics": lambda explainer: explainer.concentration(X),
         "combine": lambda explainer: explainer.aggregate(X, np.arange(QUERIES) - 1.0),
         "without": lambda explainer: explainer.without(X, [1, 4, 9]),
         "removal": lambda explainer: explainer.removal(X, k=5),

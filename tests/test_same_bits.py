@@ -50,7 +50,7 @@ def answers(explainer, X):
         "top by contribution": explainer.top(X, 5, by="contribution")["contribution"],
         "similar": explainer.similar(X, 3)["share"],
         "group": explainer.group(X, labels)["contribution"],
-        "statistics": explainer.statistics(X).drop(
+        "concentration": explainer.concentration(X).drop(
             columns=["query", "output", "turnover"], errors="ignore"
         ),
         "standard error": explainer.standard_error(X, sigma=1.0),

@@ -20,6 +20,7 @@ from axil.methods.aggregate import Aggregate
 from axil.methods.audit import Audit
 from axil.methods.blame import Blame
 from axil.methods.budget import BudgetQuestion
+from axil.methods.concentration import Concentration
 from axil.methods.derivatives import Derivatives
 from axil.methods.explain import Explain
 from axil.methods.group import Group
@@ -31,7 +32,6 @@ from axil.methods.refit import Made, Refit
 from axil.methods.removal import Removal
 from axil.methods.shapley import Shapley
 from axil.methods.similar import Similar
-from axil.methods.statistics import Statistics
 from axil.methods.top import Top
 from axil.methods.what_if import WhatIf
 from axil.methods.without import Without
@@ -49,7 +49,7 @@ class Explainer(
     Top,
     Similar,
     Group,
-    Statistics,
+    Concentration,
     WhatIf,
     Without,
     Refit,

@@ -125,10 +125,10 @@ class Explanation(Arrays):
         """
         return self._table(self._sums.group_columns(*self._groups(groups, "groups")))
 
-    def statistics(self, shares: Sequence[float] = (0.5, 0.8, 0.95), top: float = 0.05) -> Any:
-        """How many training rows each prediction rests on, how much of it is negative, and how its weights turn over.
+    def concentration(self, shares: Sequence[float] = (0.5, 0.8, 0.95), top: float = 0.05) -> Any:
+        """Return how concentrated the weights of each prediction are.
 
-        A frame with a line per query, in their order, and the columns
+        The table has a line per explained row, in their order, and the columns
 
         - effective_size, ``(sum |k|)^2 / sum k^2``: as many rows of equal weight would be as concentrated; 0 on none;
         - negative_share, the share of negative weights in ``sum |k|``; it grows with the number of trees;
@@ -140,9 +140,9 @@ class Explanation(Arrays):
         - fit, the squared correlation of weights and targets, and asymmetry, half the squared difference between the correlations
           of the targets with the positive weights and with the negative ones; of exact weights that no two outputs share;
 
-        and output where outputs have trees of their own. Of an additive explanation k are pushes:
-        net is then the score without its base. Of an explainer of kind "derivative" k are
-        derivatives.
+        and output where outputs have trees of their own. k are the weights of an exact explanation,
+        the contributions of an additive one and the derivatives of one of kind "derivative". With
+        contributions, net is the score without its initial value.
 
         Parameters
         ----------

@@ -29,10 +29,10 @@ def explainer():
 
 
 ASKED = {
-    "statistics --query query.csv --shares 0.5,0.9": lambda e: e.statistics(
+    "concentration --query query.csv --shares 0.5,0.9": lambda e: e.concentration(
         QUERY[FEATURES], shares=(0.5, 0.9)
     ),
-    "statistics --query query.csv --top-share 0.1": lambda e: e.statistics(
+    "concentration --query query.csv --top-share 0.1": lambda e: e.concentration(
         QUERY[FEATURES], top=0.1
     ),
     "removal --query query.csv": lambda e: e.removal(QUERY[FEATURES], k=10),

@@ -81,7 +81,7 @@ def test_questions_about_contributions_do_not_pay_for_derivatives(case, monkeypa
     with monkeypatch.context() as patch:
         patch.setattr(Boosting, "target_derivatives", refused)
         explanation = explainer(X_NEW)
-        for ask in (explainer.top, explainer.similar, explainer.statistics):
+        for ask in (explainer.top, explainer.similar, explainer.concentration):
             ask(X_NEW)
         explainer.to_html(X_NEW)
         explainer.group(X_NEW, CLASSES)
@@ -128,7 +128,7 @@ def test_tables_are_of_pushes_and_add_up(case):
     by_weight = explainer.top(X_NEW, 3, by="weight")
     assert "weight" in by_weight
     assert "derivative" in by_weight.attrs["axil"]
-    shown = explainer.statistics(X_NEW, shares=[0.5])["rows for 50%"].to_numpy()
+    shown = explainer.concentration(X_NEW, shares=[0.5])["rows for 50%"].to_numpy()
     assert (shown >= 1).all()
     assert (shown < N / 2 + 1).all()
 

@@ -48,7 +48,7 @@ def test_one_output(binary):
         binary.top(X.head(2)),
         explanation.top(),
         explanation.group(LABELS),
-        explanation.statistics(),
+        explanation.concentration(),
     )
     for frame in (*frames, explanation.to_frame()):
         assert "pushes" in frame.attrs["axil"]

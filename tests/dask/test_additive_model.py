@@ -132,7 +132,9 @@ def test_rows_held_out_and_labels_of_a_frame():
 def test_streamed_questions():
     case = case_of("lightgbm multiclass")
     explainer, whole = over_dask(case), axil.Explainer(case.model, X, case.y, case.weights)
-    pd.testing.assert_frame_equal(explainer.statistics(X_NEW), whole.statistics(X_NEW), rtol=1e-9)
+    pd.testing.assert_frame_equal(
+        explainer.concentration(X_NEW), whole.concentration(X_NEW), rtol=1e-9
+    )
     assert sum(len(part) for part in explainer.iter(X_NEW, batch_size=2)) == len(X_NEW)
     assert len(explainer.top(X_NEW[:0])) == 0
     assert "120 training rows, pushes" in repr(explainer)
@@ -159,7 +161,7 @@ def test_offsets_of_queries(name):
     for ask in (
         lambda one, groups: one.top(X_NEW, 3, init_score=offsets),
         lambda one, groups: one.group(X_NEW, groups, init_score=offsets),
-        lambda one, groups: one.statistics(X_NEW, init_score=offsets),
+        lambda one, groups: one.concentration(X_NEW, init_score=offsets),
     ):
         pd.testing.assert_frame_equal(
             ask(explainer, partitioned(np.arange(N) % 3)),

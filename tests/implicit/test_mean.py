@@ -113,7 +113,7 @@ def test_supports_agrees_and_every_question_is_answered_or_refused(
     rows = {
         "top": (X_NEW,),
         "group": (X_NEW, np.arange(80) % 3),
-        "statistics": (X_NEW,),
+        "concentration": (X_NEW,),
         "similar": (X_NEW,),
     }
     rows |= {
@@ -154,7 +154,7 @@ def test_supports_agrees_and_every_question_is_answered_or_refused(
             refused.append(question)
     with pytest.raises(axil.UnsupportedQuestionError):
         explainer.operator  # noqa: B018
-    assert {"top", "group", "statistics", "aggregate", "to_html"}.isdisjoint(refused)
+    assert {"top", "group", "concentration", "aggregate", "to_html"}.isdisjoint(refused)
     np.testing.assert_allclose(
         explainer.aggregate(X_NEW, np.ones((1, 5))).predictions,
         explanation.predictions.sum(0)[None],

@@ -249,7 +249,7 @@ def test_a_tree_that_was_changed_by_hand_is_an_error() -> None:
         explainer.similar,
         explainer.removal,
         explainer.pushes,
-        explainer.statistics,
+        explainer.concentration,
     ]
     for ask in [*asked, explainer.standard_error, lambda X: explainer.what_if(X, {0: 1.0})]:
         with pytest.raises(axil.ExactnessError, match="may have changed"):

@@ -52,7 +52,7 @@ def test_a_model_that_changed_since_is_noticed():
         "standard_error": lambda: explainer.standard_error(case.X_new),
         "similar": lambda: explainer.similar(case.X_new),
         "group": lambda: explainer.group(case.X_new, case.y > 0),
-        "statistics": lambda: explainer.statistics(case.X_new),
+        "concentration": lambda: explainer.concentration(case.X_new),
     }
     for ask in asked.values():
         with pytest.raises(axil.ExactnessError, match="may have changed"):

@@ -57,4 +57,4 @@ def test_offsets_are_in_no_weight():
     offsets = np.arange(len(NEW), dtype=float)
     same(explainer.group(NEW, GROUPS, init_score=offsets), explainer(NEW, offsets).group(GROUPS))
     same(explainer.group(NEW, GROUPS, init_score=offsets), explainer.group(NEW, GROUPS))
-    same(explainer.statistics(NEW, init_score=offsets), explainer(NEW, offsets).statistics())
+    same(explainer.concentration(NEW, init_score=offsets), explainer(NEW, offsets).concentration())

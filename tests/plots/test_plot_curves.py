@@ -101,7 +101,7 @@ def test_concentration_counts_as_the_table_does():
         share[1:], np.cumsum(np.sort(np.abs(e.weights[6]))[::-1]) / np.abs(e.weights[6]).sum()
     )
     assert x[-1] == 80
-    counted = [int(e[6].statistics()[f"rows for {share}%"].iloc[0]) for share in (50, 80, 95)]
+    counted = [int(e[6].concentration()[f"rows for {share}%"].iloc[0]) for share in (50, 80, 95)]
     assert ax.texts[0].get_text() == "\n".join(
         f"{share:.0%}: {n} rows" for share, n in zip((0.5, 0.8, 0.95), counted)
     )

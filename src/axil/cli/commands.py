@@ -310,7 +310,7 @@ COMMANDS = (
         ),
     ),
     _question("audit", "which training labels look wrong, and how many", has_top=True),
-    _question("statistics", "on how many training rows these predictions rest"),
+    _question("concentration", "on how many training rows these predictions rest"),
     _question("what-if", "these predictions if training targets were others"),
     _question("reach", "how far these predictions move with the targets of some training rows"),
     _question("budget", "the fewest training targets that bring these predictions to a line"),

@@ -23,9 +23,9 @@ from axil import inputs
 from axil.arrays import FloatArray
 from axil.machine.progress import track
 from axil.methods import noise
+from axil.methods.concentration import measured
 from axil.methods.noise import Estimate
 from axil.methods.question import Question
-from axil.methods.statistics import measured
 from axil.replay.exact_model import ExactModel
 from axil.weights.engine import Engine
 

@@ -46,7 +46,7 @@ class Portfolio:
         self._previous: FloatArray | None = None
 
     def columns(self, sums: WeightedSums) -> dict[str, Any]:
-        """Return the columns of `Explanation.statistics` for a batch."""
+        """Return the columns of `Explanation.concentration` for a batch."""
         has_own_weights = sums.weights.ndim == 3
         if has_own_weights:
             weights_by_output = sums.weights

@@ -83,7 +83,7 @@ def test_it_shows_the_numbers_of_the_explanation(visit, report):
     np.testing.assert_allclose(numbers(column(page, 7)), top["year built (row)"])
     assert column(page, 9) == list(top["condition (row)"])
     cards = page.locator("#cards").inner_text()
-    statistics = explainer.statistics(X[:1]).iloc[0]
+    statistics = explainer.concentration(X[:1]).iloc[0]
     for text in (
         f"{explainer(X[:1]).predictions[0]:,.0f}",
         f"{statistics['effective_size']:.1f}",

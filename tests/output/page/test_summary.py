@@ -70,7 +70,7 @@ def test_all_numbers_are_those_of_the_explanation():
     np.testing.assert_allclose(
         summary["sizes"][0], np.abs(explanation.weights).sum(axis=1), rtol=SHORT
     )
-    needed = explainer.statistics(X)[[f"rows for {share}%" for share in (50, 80, 95)]]
+    needed = explainer.concentration(X)[[f"rows for {share}%" for share in (50, 80, 95)]]
     np.testing.assert_array_equal(grid(summary, "needed", 3)[0], needed)
     rest = explanation.weights.sum(axis=1) - top["weight"].to_numpy().reshape(n, 7).sum(axis=1)
     np.testing.assert_allclose(summary["rest_weights"][0], rest, rtol=SHORT, atol=1e-12)

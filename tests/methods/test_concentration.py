@@ -66,7 +66,7 @@ MODELS = {
 def test_measures_are_sums_over_the_weights(name, top, batches):
     explainer = axil.Explainer(MODELS[name]().fit(X, Y), X, Y)
     wanted = dense_measures(explainer(NEW).weights, top)
-    for found in (explainer.statistics(NEW, top=top), explainer(NEW).statistics(top=top)):
+    for found in (explainer.concentration(NEW, top=top), explainer(NEW).concentration(top=top)):
         assert set(found.columns) == {
             "query",
             "negative_share",
@@ -83,9 +83,9 @@ def test_measures_are_sums_over_the_weights(name, top, batches):
 
 def test_sparse_weights_have_the_same_measures(batches):
     explainer = axil.Explainer(KNeighborsRegressor(3).fit(X, Y), X, Y)
-    wanted = explainer(NEW).statistics()
-    pd.testing.assert_frame_equal(explainer(NEW, sparse=True).statistics(), wanted, rtol=1e-12)
-    pd.testing.assert_frame_equal(explainer.statistics(NEW), wanted, rtol=1e-12)
+    wanted = explainer(NEW).concentration()
+    pd.testing.assert_frame_equal(explainer(NEW, sparse=True).concentration(), wanted, rtol=1e-12)
+    pd.testing.assert_frame_equal(explainer.concentration(NEW), wanted, rtol=1e-12)
     # 5 % of 90 rows are rounded up to 5, and three neighbours hold everything.
     np.testing.assert_allclose(wanted[["net", "gross", "top_share"]], 1.0, rtol=1e-12)
     np.testing.assert_allclose(wanted["effective_size"], 3.0, rtol=1e-12)
@@ -96,7 +96,7 @@ def test_outputs_with_trees_of_their_own_have_measures_of_their_own(batches):
     explainer = axil.Explainer(
         lgb.LGBMClassifier(n_estimators=4, verbose=-1, n_jobs=1).fit(X, kinds), X, kinds
     )
-    found, pushes = explainer.statistics(NEW), explainer(NEW).contributions
+    found, pushes = explainer.concentration(NEW), explainer(NEW).contributions
     assert found["output"].tolist() == [0, 1, 2] * len(NEW)
     for k in range(3):
         wanted = dense_measures(pushes[:, k], 0.05)[MEASURES[:-2]]
@@ -111,7 +111,7 @@ def test_outputs_with_trees_of_their_own_have_measures_of_their_own(batches):
 
 def test_no_weight_at_all_is_zero_in_every_measure():
     explainer = axil.Explainer(MODELS["kernel ridge"]().fit(X, Y), X, Y)
-    found = explainer.statistics(1e3 + NEW[:2])  # so far away that the kernel is 0
+    found = explainer.concentration(1e3 + NEW[:2])  # so far away that the kernel is 0
     assert (found[["net", "gross", "short", "top_share", "effective_size"]] == 0).all(axis=None)
     assert found["turnover"].tolist()[1] == 0
 
@@ -119,10 +119,10 @@ def test_no_weight_at_all_is_zero_in_every_measure():
 def test_tables_are_of_the_users_library_and_the_order_is_that_of_the_queries(batches):
     frame = pl.DataFrame(X, schema=["a", "b", "c"])
     model = KernelRidge(kernel="rbf", gamma=0.5, alpha=0.1).fit(X, Y)
-    found = axil.Explainer(model, frame, Y).statistics(pl.DataFrame(NEW, schema=["a", "b", "c"]))
+    found = axil.Explainer(model, frame, Y).concentration(pl.DataFrame(NEW, schema=["a", "b", "c"]))
     assert isinstance(found, pl.DataFrame)
     weights = axil.Explainer(model, X, Y)(NEW[::-1]).weights
-    turned = axil.Explainer(model, X, Y).statistics(NEW[::-1])["turnover"]
+    turned = axil.Explainer(model, X, Y).concentration(NEW[::-1])["turnover"]
     np.testing.assert_allclose(turned[1:], np.abs(np.diff(weights, axis=0)).sum(axis=1), rtol=1e-9)
 
 
@@ -130,8 +130,8 @@ def test_tables_are_of_the_users_library_and_the_order_is_that_of_the_queries(ba
 def test_a_share_is_above_0_and_up_to_1(top):
     explainer = axil.Explainer(MODELS["kernel ridge"]().fit(X, Y), X, Y)
     for ask in (
-        lambda: explainer.statistics(NEW, top=top),
-        lambda: explainer(NEW).statistics(top=top),
+        lambda: explainer.concentration(NEW, top=top),
+        lambda: explainer(NEW).concentration(top=top),
     ):
         with pytest.raises(axil.InputError, match="top"):
             ask()
@@ -148,11 +148,11 @@ def test_sizes_of_weights_are_streamed(library, name, monkeypatch):
         "effective_size": size**2 / np.square(weights).sum(axis=-1),
         "negative_share": np.maximum(-weights, 0).sum(axis=-1) / size,
     }
-    table = explainer.statistics(case.X_new)
+    table = explainer.concentration(case.X_new)
     for what, right in expected.items():
         np.testing.assert_allclose(getattr(explanation, what), right, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(table[what], right.ravel(), rtol=1e-9, atol=1e-12)
-    assert len(explainer.statistics(case.X_new[:0])) == 0
+    assert len(explainer.concentration(case.X_new[:0])) == 0
     sigma = np.arange(1.0, 1 + verified_model(explainer).targets.shape[1])
     errors = explainer.standard_error(case.X_new, sigma)
     assert errors.shape == explanation.predictions.shape
@@ -166,7 +166,7 @@ def test_the_rows_of_a_share_are_the_largest_weights(library, name, monkeypatch)
     explanation = explainer(case.X_new)
     small_batches(monkeypatch, explainer)
     shares = (0.5, 0.9, 1.0)
-    frame = explainer.statistics(case.X_new, shares)
+    frame = explainer.concentration(case.X_new, shares)
     weights = np.abs(
         explanation.weights.reshape(len(frame), -1)
     )  # a line for each query, and output with trees of its own
@@ -176,20 +176,20 @@ def test_the_rows_of_a_share_are_the_largest_weights(library, name, monkeypatch)
             count = frame[f"rows for {share:.0%}"][i]
             assert own[:count].sum() >= share * own.sum() * (1 - 1e-9)
             assert own[: count - 1].sum() < share * own.sum()
-    pd.testing.assert_frame_equal(frame, explanation.statistics(shares), rtol=1e-9, atol=1e-12)
+    pd.testing.assert_frame_equal(frame, explanation.concentration(shares), rtol=1e-9, atol=1e-12)
     for bad in ((), (0.0,), (1.5,), "half"):
         with pytest.raises(InputError, match="shares is"):
-            explainer.statistics(case.X_new, bad)
+            explainer.concentration(case.X_new, bad)
 
 
 def test_measures_of_every_kind_and_place(any_explainer, batches):
     rows = question_models.NEW
-    whole, found = any_explainer(rows), any_explainer.statistics(rows, (0.3, 0.9), 0.1)
-    question_models.same(found, whole.statistics((0.3, 0.9), 0.1))
+    whole, found = any_explainer(rows), any_explainer.concentration(rows, (0.3, 0.9), 0.1)
+    question_models.same(found, whole.concentration((0.3, 0.9), 0.1))
     assert found.attrs["axil"].startswith(NOTES[whole.kind])
-    assert whole.statistics((0.3, 0.9), 0.1).attrs == found.attrs
+    assert whole.concentration((0.3, 0.9), 0.1).attrs == found.attrs
     np.testing.assert_allclose(found["effective_size"], whole.effective_size.ravel(), rtol=1e-9)
     np.testing.assert_allclose(
         found["negative_share"], whole.negative_share.ravel(), rtol=1e-9, atol=1e-12
     )
-    assert len(any_explainer.statistics(rows.head(0))) == 0
+    assert len(any_explainer.concentration(rows.head(0))) == 0

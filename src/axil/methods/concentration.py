@@ -1,4 +1,4 @@
-"""statistics: measures of each prediction's weights."""
+"""Concentration: measures of each prediction's weights."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ from axil.output.portfolio import Portfolio
 from axil.output.predictions import WeightedSums
 
 
-class Statistics(Question):
-    """The question, as a method of `Explainer`."""
+class Concentration(Question):
+    """Provide `Explainer.concentration`."""
 
-    def statistics(
+    def concentration(
         self,
         X: Any,
         shares: Sequence[float] = (0.5, 0.8, 0.95),
         top: float = 0.05,
         init_score: Any = None,
     ) -> Any:
-        """The table of `Explanation.statistics`, for any number of rows of X: never holds an (n, n_train) array.
+        """Return how concentrated the weights of each prediction are.
 
-        How many training rows each prediction rests on, how much of it is negative, and how its
-        weights turn over. The rows of X are taken in their order: sort them by date, and turnover
-        is what each forecast moved out of some training rows and into others since the one before.
+        The columns are those of `Explanation.concentration`: how many training rows each prediction
+        rests on, how much of it is negative, and how its weights turn over. The rows of X are taken
+        in their order. If you sort them by date, turnover is the weight that each forecast moved
+        between training rows since the forecast before. No (n, n_train) array is held.
 
         Parameters
         ----------
@@ -50,15 +51,15 @@ class Statistics(Question):
         >>> from axil import Explainer
         >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
         >>> explainer = Explainer(LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y), X, y)
-        >>> found = explainer.statistics(X.head(3), shares=[0.5])
-        >>> list(found.columns)[-4:]
+        >>> table = explainer.concentration(X.head(3), shares=[0.5])
+        >>> list(table.columns)[-4:]
         ['top_share', 'turnover', 'fit', 'asymmetry']
-        >>> bool((abs(found["net"] - 1) < 1e-9).all())  # weights of this model sum to one
+        >>> bool((abs(table["net"] - 1) < 1e-9).all())  # weights of this model sum to one
         True
         """
         wanted = inputs.as_shares(shares)
         share = inputs.as_share(top, "top")
-        asked = self._ask("statistics", X, init_score)
+        asked = self._ask("concentration", X, init_score)
         model = asked.model
         n_outputs = asked.model.shape[1]
         working = model.bytes_per_query(model.source, whole=True) + LINE_BYTES * n_outputs
