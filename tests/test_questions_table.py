@@ -113,7 +113,7 @@ QUESTIONS = {
     "audit": lambda e, place, y, path: e.audit(),
     "blame": lambda e, place, y, path: e.blame(X_NEW, y),
     "shapley": lambda e, place, y, path: e.shapley(X_NEW, y),
-    "budget": lambda e, place, y, path: e.budget(X_NEW, 0.5, 0.1),
+    "min_label_changes": lambda e, place, y, path: e.min_label_changes(X_NEW, 0.5, 0.1),
     "leverage": lambda e, place, y, path: e.leverage(),
     "degrees_of_freedom": lambda e, place, y, path: e.degrees_of_freedom(),
     "standard_error": lambda e, place, y, path: e.standard_error(X_NEW, 0.1),
@@ -148,7 +148,7 @@ WEIGHTED = {
     "leave_one_out",
     "leave_one_out_curve",
     "shapley",
-    "budget",
+    "min_label_changes",
     "leverage",
 }
 WEIGHTED |= {"degrees_of_freedom", "standard_error", "calibrate", "matrix", "precompute", "report"}
@@ -168,7 +168,7 @@ PARTS = {
     "audit",
     "blame",
     "shapley",
-    "budget",
+    "min_label_changes",
 }
 PARTS |= {
     "leverage",

@@ -463,14 +463,14 @@ def test_shapley_values_are_of_errors_on_the_scale_of_the_fit(homes):
         explainer.shapley(X[:20], prices[:20], baseline=np.full(N, -1.0))
 
 
-def test_budgets_take_lines_and_ranges_as_targets_were_given(homes):
+def test_min_label_changes_takes_thresholds_and_bounds_as_targets_were_given(homes):
     """Moving the targets listed, by what_if, leads to the price listed; one target fewer does not cross the line."""
     X, prices = homes
     model, explainer, by_hand = both(homes)
     line, most = 1.15 * model.predict(X[:1])[0], 0.2 * prices.to_numpy()
-    listed = explainer.budget(X[:1], line, most, listed=True)
+    listed = explainer.min_label_changes(X[:1], line, most, listed=True)
     assert list(listed.columns) == ["query", "rank", "row", "change (log)", "prediction"]
-    assert len(listed) == explainer.budget(X[:1], line, most)["fewest"][0] > 1
+    assert len(listed) == explainer.min_label_changes(X[:1], line, most)["fewest"][0] > 1
     weights = dict(zip(X.index, explainer(X[:1]).weights[0]))
     moved = {row: prices[row] * (1.2 if weights[row] > 0 else 0.8) for row in listed["row"]}
     after = explainer.what_if(X[:1], moved)["after"][0]
@@ -478,12 +478,12 @@ def test_budgets_take_lines_and_ranges_as_targets_were_given(homes):
     assert after >= line > listed["prediction"].iloc[-2]
     logs = np.log(prices.to_numpy() - most), np.log(prices.to_numpy() + most)
     pd.testing.assert_frame_equal(
-        by_hand.budget(X[:1], np.log(line), logs, listed=True), listed, rtol=1e-9
+        by_hand.min_label_changes(X[:1], np.log(line), logs, listed=True), listed, rtol=1e-9
     )
-    with pytest.raises(InputError, match="line holds"):
-        explainer.budget(X[:1], -5.0, most)
-    with pytest.raises(InputError, match="ranges holds"):
-        explainer.budget(X[:1], line, 2 * prices.to_numpy())
+    with pytest.raises(InputError, match="threshold holds"):
+        explainer.min_label_changes(X[:1], -5.0, most)
+    with pytest.raises(InputError, match="bounds holds"):
+        explainer.min_label_changes(X[:1], line, 2 * prices.to_numpy())
 
 
 def test_baselines_take_targets_as_the_explainer_did(homes):

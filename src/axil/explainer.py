@@ -19,7 +19,6 @@ from axil.machine.threads import Cache
 from axil.methods.aggregate import Aggregate
 from axil.methods.audit import Audit
 from axil.methods.blame import Blame
-from axil.methods.budget import BudgetQuestion
 from axil.methods.concentration import Concentration
 from axil.methods.derivatives import Derivatives
 from axil.methods.explain import Explain
@@ -27,6 +26,7 @@ from axil.methods.group import Group
 from axil.methods.intervals.calibrate import Calibrate
 from axil.methods.leave_one_out import LeaveOneOut
 from axil.methods.leverage import Leverage
+from axil.methods.min_label_changes import MinLabelChanges
 from axil.methods.page import Pages
 from axil.methods.refit import Made, Refit
 from axil.methods.removal import Removal
@@ -58,7 +58,7 @@ class Explainer(
     Audit,
     Blame,
     Shapley,
-    BudgetQuestion,
+    MinLabelChanges,
     Leverage,
     Calibrate,
     Derivatives,

@@ -47,13 +47,13 @@ ASKED = {
     ),
     "leave-one-out --top 150": lambda e: e.leave_one_out(),
     "leave-one-out-curve": lambda e: e.leave_one_out_curve(),
-    "budget --query query.csv --line 150 --ranges 20 --groups city": lambda e: e.budget(
-        QUERY[FEATURES], 150.0, 20.0, TRAIN["city"].to_numpy()
+    "min-label-changes --query query.csv --threshold 150 --bounds 20 --groups city": lambda e: (
+        e.min_label_changes(QUERY[FEATURES], 150.0, 20.0, TRAIN["city"].to_numpy())
     ),
-    "budget --query query.csv --line 150 --ranges 0,1000 --listed": lambda e: e.budget(
-        QUERY[FEATURES], 150.0, (0.0, 1000.0), listed=True
+    "min-label-changes --query query.csv --threshold 150 --bounds 0,1000 --listed": lambda e: (
+        e.min_label_changes(QUERY[FEATURES], 150.0, (0.0, 1000.0), listed=True)
     ),
-    "budget --query query.csv --line 150 --ranges w": lambda e: e.budget(
+    "min-label-changes --query query.csv --threshold 150 --bounds w": lambda e: e.min_label_changes(
         QUERY[FEATURES], 150.0, TRAIN["w"].to_numpy()
     ),
     "reach --query query.csv --rows 3,40": lambda e: pd.DataFrame(

@@ -58,7 +58,7 @@ def test_a_column_by_name_stands_for_its_values(kind, table):
         answers += [
             lambda labels: explainer.removal(X[:3], groups=labels),
             lambda labels: explainer.shapley(X[:9], Y[:9], groups=labels),
-            lambda labels: explainer.budget(X[:3], 2.0, 0.5, groups=labels),
+            lambda labels: explainer.min_label_changes(X[:3], 2.0, 0.5, groups=labels),
         ]
     for ask in answers:
         found, expected = ask("region"), ask(region)

@@ -94,7 +94,7 @@ QUESTIONS = {
     "audit": lambda e: e.audit(),
     "blame": lambda e: e.blame(NEW, np.arange(len(NEW)) % 2),
     "shapley": lambda e: e.shapley(NEW, np.arange(len(NEW)) % 2),
-    "budget": lambda e: e.budget(NEW, 1.0, 1.0),
+    "min_label_changes": lambda e: e.min_label_changes(NEW, 1.0, 1.0),
     "leverage": lambda e: e.leverage(),
     "degrees_of_freedom": lambda e: e.degrees_of_freedom(),
     "standard_error": lambda e: e.standard_error(NEW),

@@ -107,7 +107,14 @@ _EXACT: dict[str, Refusal] = _each(
 
 _WITHOUT_WEIGHTS: dict[str, Refusal] = {
     **_each(
-        ("shapley", "budget", "leverage", "degrees_of_freedom", "standard_error", "calibrate"),
+        (
+            "shapley",
+            "min_label_changes",
+            "leverage",
+            "degrees_of_freedom",
+            "standard_error",
+            "calibrate",
+        ),
         NO_WEIGHTS,
         REFIT,
     ),
@@ -154,7 +161,7 @@ _PARTITIONS: dict[str, Refusal] = {
                 "reach",
                 "blame",
                 "shapley",
-                "budget",
+                "min_label_changes",
                 "matrix",
                 "operator",
                 "report",
@@ -222,7 +229,7 @@ MISSING_TARGETS = _each(
         *(
             "audit",
             "blame",
-            "budget",
+            "min_label_changes",
             "calibrate",
             "calibrate without X_cal and y_cal",
             "leave_one_out_curve",

@@ -313,7 +313,10 @@ COMMANDS = (
     _question("concentration", "on how many training rows these predictions rest"),
     _question("what-if", "these predictions if training targets were others"),
     _question("reach", "how far these predictions move with the targets of some training rows"),
-    _question("budget", "the fewest training targets that bring these predictions to a line"),
+    _question(
+        "min-label-changes",
+        "the fewest training targets that bring these predictions to a threshold",
+    ),
     _question("without", "these predictions if training rows were deleted"),
     _question("removal", "what deleting each training row, or group of rows, would do"),
     _question("standard-error", "how far noise of the training targets moves these predictions"),

@@ -56,7 +56,7 @@ SETTINGS: dict[str, ArgparseSettings] = {
         "help": "the label of a training row and its new target; may be given again. Several rows: "
         "a,b=80; several outputs: a=80:90",
     },
-    "ranges": {
+    "bounds": {
         "metavar": "R",
         "help": "how far each target may move: a number, a column, or columns LOWEST,HIGHEST",
     },
@@ -104,7 +104,7 @@ CONVERTERS: dict[str, Callable[[Any, Request], object]] = {
     "out_of_fold": lambda _, request: request.subject.training.out_of_fold,
     "sample_weight": lambda name, request: request.training_column(name, "--sample-weight"),
     "targets": lambda texts, request: request.subject.new_targets(texts),
-    "ranges": lambda text, request: _ranges(text, request),
+    "bounds": lambda text, request: _bounds(text, request),
     "sigma": lambda text, _: False if text == "none" else number_or_word(text),
     "columns": lambda text, _: comma_separated(text),
     "map": lambda text, _: comma_separated(text),
@@ -271,13 +271,13 @@ def refuse(option: str, value: object, why: str, instead: str = "Leave it out.")
         )
 
 
-def _ranges(text: str, request: Request) -> object:
+def _bounds(text: str, request: Request) -> object:
     """Return how far targets may move, or the lowest and the highest targets."""
     bounds: list[object] = []
     for word in text.split(","):
         bound = number_or_word(word.strip())
         if isinstance(bound, str):
-            bounds.append(request.training_column(bound, "--ranges"))
+            bounds.append(request.training_column(bound, "--bounds"))
         else:
             bounds.append(bound)
     if len(bounds) == 1:

@@ -46,7 +46,7 @@ COLUMN_OPTIONS = (
     "mean_by",
     "groups",
     "coefficients",
-    "ranges",
+    "bounds",
     "sample_weight",
     "distinct",
     "columns",

@@ -1,4 +1,4 @@
-"""The fewest targets that move a prediction across a line, against all subsets and against what_if."""
+"""The fewest targets that move a prediction across a threshold, against all subsets and against what_if."""
 
 from itertools import combinations
 
@@ -22,16 +22,16 @@ def nine():
     return axil.Explainer(model, X, y), rng.normal(size=(4, 2))
 
 
-def fewest_of(K, y, low, high, predictions, line, codes):
-    """The smallest number of groups, over all subsets of them, that reach the line with each target at its better end."""
+def fewest_of(K, y, low, high, predictions, threshold, codes):
+    """The smallest number of groups, over all subsets of them, that reach the threshold with each target at its better end."""
     found = []
     for k, prediction in zip(K, predictions):
-        sign = 1.0 if line > prediction else -1.0
+        sign = 1.0 if threshold > prediction else -1.0
         best = None
         for size in range(codes.max() + 2):
             for chosen in combinations(range(codes.max() + 1), size):
                 moved = np.where(np.isin(codes, chosen), np.where(sign * k > 0, high, low), y)
-                if sign * (prediction + k @ (moved - y)) >= sign * line:
+                if sign * (prediction + k @ (moved - y)) >= sign * threshold:
                     best = size
                     break
             if best is not None:
@@ -40,19 +40,24 @@ def fewest_of(K, y, low, high, predictions, line, codes):
     return found
 
 
-@pytest.mark.parametrize("line", [2.0, 2.9, 3.3, 9.0])
+@pytest.mark.parametrize("threshold", [2.0, 2.9, 3.3, 9.0])
 @pytest.mark.parametrize("codes", [np.arange(9), np.arange(9) % 4], ids=["rows", "groups"])
 @pytest.mark.parametrize("pair", [False, True])
-def test_no_smaller_set_crosses_the_line(nine, line, codes, pair):
+def test_no_smaller_set_crosses_the_threshold(nine, threshold, codes, pair):
     explainer, X = nine
-    one, y = explainer(X), explainer.targets
+    explanation = explainer(X)
+    y = explainer.targets
     far = np.linspace(0.0, 2.0, 9)
     low, high = (np.full(9, 1.0), np.full(9, 5.0)) if pair else (y - far, y + far)
     groups = None if codes.max() == 8 else codes
-    frame = explainer.budget(X, line, (1.0, np.full(9, 5.0)) if pair else far, groups)
-    expected = fewest_of(one.weights, y, low, high, one.predictions, line, codes)
+    frame = explainer.min_label_changes(
+        X, threshold, (1.0, np.full(9, 5.0)) if pair else far, groups
+    )
+    expected = fewest_of(
+        explanation.weights, y, low, high, explanation.predictions, threshold, codes
+    )
     np.testing.assert_array_equal(frame["fewest"], expected)
-    np.testing.assert_allclose(frame["prediction"], one.predictions)
+    np.testing.assert_allclose(frame["prediction"], explanation.predictions)
     assert "exact" in frame.attrs["axil"]
 
 
@@ -65,9 +70,10 @@ def test_listed_rows_move_predictions_as_what_if_says(library, name):
     X, n_outputs = case.X_new[:3], verified_model(explainer).targets.shape[1]
     queries = verified_model(explainer).queries(X)
     predictions = verified_model(explainer).predicted(queries)
-    line = float(predictions.max() + 0.2 * np.ptp(verified_model(explainer).targets[:, 0]))
+    threshold = float(predictions.max() + 0.2 * np.ptp(verified_model(explainer).targets[:, 0]))
     far = 0.5 * np.ptp(verified_model(explainer).targets[:, 0])
-    counted, listed = explainer.budget(X, line, far), explainer.budget(X, line, far, listed=True)
+    counted = explainer.min_label_changes(X, threshold, far)
+    listed = explainer.min_label_changes(X, threshold, far, listed=True)
     assert counted["fewest"].notna().any()
     for i in range(3):
         for k in range(n_outputs):
@@ -88,47 +94,48 @@ def test_listed_rows_move_predictions_as_what_if_says(library, name):
             np.testing.assert_allclose(
                 own["prediction"].iloc[-1] - predictions[i, k], change, rtol=1e-9
             )
-            assert own["prediction"].iloc[-1] >= line > predictions[i, k]
-            assert len(own) == 1 or own["prediction"].iloc[-2] < line
+            assert own["prediction"].iloc[-1] >= threshold > predictions[i, k]
+            assert len(own) == 1 or own["prediction"].iloc[-2] < threshold
 
 
-def test_on_the_line_and_nothing_to_explain(nine):
+def test_on_the_threshold_and_nothing_to_explain(nine):
     explainer, X = nine
     at = float(explainer(X[:1]).predictions[0])
-    assert explainer.budget(X[:1], at, 1.0)["fewest"][0] == 0
-    assert list(explainer.budget(X[:0], at, 1.0).columns) == [
+    assert explainer.min_label_changes(X[:1], at, 1.0)["fewest"][0] == 0
+    assert list(explainer.min_label_changes(X[:0], at, 1.0).columns) == [
         "query",
         "prediction",
         "fewest",
         "furthest",
     ]
-    assert list(explainer.budget(X[:0], at, 1.0, listed=True).columns) == [
+    assert list(explainer.min_label_changes(X[:0], at, 1.0, listed=True).columns) == [
         "query",
         "rank",
         "row",
         "change",
         "prediction",
     ]
-    assert np.isnan(explainer.budget(X[:1], at + 1, 0.0)["fewest"][0])
+    assert np.isnan(explainer.min_label_changes(X[:1], at + 1, 0.0)["fewest"][0])
 
 
 def test_refusals(nine):
     explainer, X = nine
-    for ranges, message in [
+    for bounds, message in [
         (-1.0, "numbers from 0 up"),
-        (np.ones(3), "ranges has shape"),
-        ((0.0, 1.0, 2.0), "ranges has 3 parts"),
+        (np.ones(3), "bounds has shape"),
+        ((0.0, 1.0, 2.0), "bounds has 3 parts"),
         (
             (3.0, 5.0),
-            r"beyond its range from 3 to 5; expected ranges that hold the targets, as y_train was given\.",
+            r"beyond its bounds from 3 to 5; expected bounds that hold the targets, as y_train was "
+            r"given\.",
         ),
     ]:
         with pytest.raises(InputError, match=message):
-            explainer.budget(X, 1.0, ranges)
-    with pytest.raises(InputError, match="line"):
-        explainer.budget(X, "high", 1.0)
+            explainer.min_label_changes(X, 1.0, bounds)
+    with pytest.raises(InputError, match="threshold"):
+        explainer.min_label_changes(X, "high", 1.0)
     with pytest.raises(InputError, match="groups"):
-        explainer.budget(X, 1.0, 1.0, groups=[1, 2])
+        explainer.min_label_changes(X, 1.0, 1.0, groups=[1, 2])
 
 
 def test_prices_where_logarithms_are_expected():
@@ -138,12 +145,12 @@ def test_prices_where_logarithms_are_expected():
     model = LGBMRegressor(n_estimators=5, verbose=-1).fit(X, logs)
     explainer = axil.Explainer(model, X, logs, inverse_func=np.exp)
     given = r"is no target of this model. Pass targets as y_train was given, transformed \(log\)"
-    with pytest.raises(InputError, match=f"line holds 300000, which {given}"):
-        explainer.budget(X[:2], line=300_000, ranges=(50_000, 2e6))
-    with pytest.raises(InputError, match=f"ranges holds 50000, which {given}"):
-        explainer.budget(X[:2], line=12.5, ranges=(50_000, 2e6))
+    with pytest.raises(InputError, match=f"threshold holds 300000, which {given}"):
+        explainer.min_label_changes(X[:2], threshold=300_000, bounds=(50_000, 2e6))
+    with pytest.raises(InputError, match=f"bounds holds 50000, which {given}"):
+        explainer.min_label_changes(X[:2], threshold=12.5, bounds=(50_000, 2e6))
     with pytest.raises(
         InputError,
-        match=r"'home \d+' is 1.*, beyond its range from 5 to 6; .*, transformed \(log\)",
+        match=r"'home \d+' is 1.*, beyond its bounds from 5 to 6; .*, transformed \(log\)",
     ):
-        explainer.budget(X[:2], line=12.5, ranges=(5.0, 6.0))
+        explainer.min_label_changes(X[:2], threshold=12.5, bounds=(5.0, 6.0))
