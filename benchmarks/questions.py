@@ -43,7 +43,9 @@ QUESTIONS = {
     "removal, exact": lambda e, X, y: e.removal(X, method="exact"),
     "without": lambda e, X, y: e.without(X, list(range(ASKED))),
     "what_if": lambda e, X, y: e.what_if(X, {0: y[0], 1: y[1]}),
-    "blame": lambda e, X, y: e.blame(X, y, **({"out_of_fold": None} if e.kind == "exact" else {})),
+    "influence": lambda e, X, y: e.influence(
+        X, y, **({"out_of_fold": None} if e.kind == "exact" else {})
+    ),
     "leave_one_out": lambda e, X, y: e.leave_one_out(),
     "audit": lambda e, X, y: e.audit(),
     "leverage": lambda e, X, y: e.leverage(),

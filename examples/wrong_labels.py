@@ -59,5 +59,5 @@ for column, what in (("studentised", "|studentised residual|"), ("gain", "gain o
     print(f"Among the {len(wrong)} rows of largest {what}: {first['wrong'].sum()} of {len(wrong)} wrong labels")
 
 # %%
-plots.blame(table)
+plots.influence(table)
 plt.show()

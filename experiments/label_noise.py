@@ -64,9 +64,21 @@ SETTINGS = {
 METRICS = ("precision", "recall at 10 %", "average precision")
 KINDS = ("swapped", "shifted")
 METHODS = (
-    "audit", "audit, out-of-fold", "leave-one-out residual", "blame, leave-one-out", "out-of-fold residual",
-    "blame, cross-fitted", "residual", "audit, by weights", "cleanlab", "BoostIn", "LeafInfluence", "TREX", "TreeSim", "Random",
-)  # fmt: skip
+    "audit",
+    "audit, out-of-fold",
+    "leave-one-out residual",
+    "influence, leave-one-out",
+    "out-of-fold residual",
+    "influence, cross-fitted",
+    "residual",
+    "audit, by weights",
+    "cleanlab",
+    "BoostIn",
+    "LeafInfluence",
+    "TREX",
+    "TreeSim",
+    "Random",
+)
 CHOSEN_ON = NAMES[::2]
 
 
@@ -164,12 +176,16 @@ def orders(
     if len(y) <= LARGE or seed < FEWER:
         explainer, alone, unseen, found = audits(X, y, seed)
         found["leave-one-out residual"] = Found(np.nan_to_num(np.abs(y - alone), nan=np.inf))
-        found["blame, leave-one-out"] = gains(explainer.blame(X_val, y_val, "leave-one-out"))
+        found["influence, leave-one-out"] = gains(
+            explainer.influence(X_val, y_val, "leave-one-out")
+        )
     else:
         explainer, unseen, found = explained(X, y), unseen_predictions(X, y, seed), {}
     found |= {
         "out-of-fold residual": Found(np.abs(y - unseen), fits=5),
-        "blame, cross-fitted": gains(explainer.blame(X_val, y_val, out_of_fold=unseen), fits=5),
+        "influence, cross-fitted": gains(
+            explainer.influence(X_val, y_val, out_of_fold=unseen), fits=5
+        ),
         "residual": Found(np.abs(y - verified_model(explainer).fitted()[:, 0])),
     }
     if len(y) <= LARGE:

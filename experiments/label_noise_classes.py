@@ -9,8 +9,10 @@ Every method orders the training rows; those on validation rows see their labels
 - audit: `Explainer.audit`, the share of the row's class among the other rows in its leaves
 - score without self-push: the row's own score less its push on it, on the side of its label
 - self-push: a row's push on its own score (class_pushes.py), the larger the more it holds its own label up
-- pushes, blame: sum over validation rows of g times the row's push: how far it pushes them the wrong way
-- J, blame: sum over validation rows of -g times the change of their scores if the row's label were the other one, first order
+- pushes, influence: sum over validation rows of g times the row's push: how far it pushes them the
+  wrong way
+- J, influence: sum over validation rows of -g times the change of their scores if the row's label
+  were the other one, first order
 - BoostIn, self: BoostIn's score of a row for itself; BoostIn, LeafInfluence, TREX, TreeSim: on validation rows
 - out-of-fold loss: log-loss of the label by a model that did not see it (5 fits); loss: by the model itself
 - cleanlab: get_label_quality_scores of the same out-of-fold probabilities, where it is installed (AGPL; not a part of axil)
@@ -70,8 +72,8 @@ def orders(
         "audit": -table["quality"].fillna(0.0).to_numpy(),
         "score without self-push": -table["probability"].to_numpy(),
         "self-push": np.abs(np.diagonal(pushes(model, X, y, X))),
-        "pushes, blame": gradient @ pushes(model, X, y, X_val),
-        "J, blame": -gradient @ flip,
+        "pushes, influence": gradient @ pushes(model, X, y, X_val),
+        "J, influence": -gradient @ flip,
         "BoostIn, self": np.diagonal(boostin.scores(X, y)),
         "out-of-fold loss": -np.log(np.clip(unseen[rows, y], 1e-300, None)),
         "loss": -np.log(np.clip(model.predict_proba(X)[rows, y], 1e-300, None)),

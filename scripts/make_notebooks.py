@@ -18,7 +18,7 @@ from nbclient import NotebookClient
 ROOT = Path(__file__).parent.parent
 PICTURES = {
     "house_prices": ["house_prices_weights", "house_prices_years"],
-    "wrong_labels": ["wrong_labels_blame"],
+    "wrong_labels": ["wrong_labels_influence"],
     "who_contributed": ["who_contributed_shares"],
 }  # in the order in which the cells draw them
 

@@ -153,7 +153,7 @@ def methods(case: Case) -> dict[str, Callable[[axil.Explainer], Any]]:
         "what_if": lambda explainer: explainer.what_if(X, {3: targets[other_row]}),
         "leave_one_out": lambda explainer: explainer.leave_one_out(),
         "audit": lambda explainer: explainer.audit(),
-        "blame": lambda explainer: explainer.blame(X, y_new, k=5),
+        "blame": lambda explainer: explainer.influence(X, y_new, k=5),
         "shapley": lambda explainer: explainer.shapley(X, y_new),
         "leverage": lambda explainer: explainer.leverage(),
         "standard_error": lambda explainer: explainer.standard_error(X),

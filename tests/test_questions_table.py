@@ -111,7 +111,7 @@ QUESTIONS = {
     "leave_one_out": lambda e, place, y, path: e.leave_one_out(),
     "leave_one_out_curve": lambda e, place, y, path: e.leave_one_out_curve(),
     "audit": lambda e, place, y, path: e.audit(),
-    "blame": lambda e, place, y, path: e.blame(X_NEW, y),
+    "influence": lambda e, place, y, path: e.influence(X_NEW, y),
     "shapley": lambda e, place, y, path: e.shapley(X_NEW, y),
     "min_label_changes": lambda e, place, y, path: e.min_label_changes(X_NEW, 0.5, 0.1),
     "leverage": lambda e, place, y, path: e.leverage(),
@@ -157,7 +157,7 @@ STEPS = {name for name in QUESTIONS if name.startswith("removal")} | {
     "without",
     "pushes",
     "audit",
-    "blame",
+    "influence",
 }
 PARTS = {
     "similar(beside=)",
@@ -166,7 +166,7 @@ PARTS = {
     "removal(greedy=True)",
     "leave_one_out_curve",
     "audit",
-    "blame",
+    "influence",
     "shapley",
     "min_label_changes",
 }

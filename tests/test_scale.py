@@ -405,23 +405,25 @@ def test_what_if_is_in_prices(homes):
         explainer.what_if(X[:Q], {X.index[row]: -1.0})
 
 
-def test_blame_measures_the_error_on_the_scale_of_the_fit(homes):
+def test_influence_measures_the_error_on_the_scale_of_the_fit(homes):
     X, prices = homes
     model, explainer, by_hand = both(homes)
-    table = explainer.blame(X[:20], prices[:20])
+    table = explainer.influence(X[:20], prices[:20])
     assert list(table.columns) == ["row", "target", "gradient (log)", "corrected", "gain (log)"]
-    plain = axil.Explainer(model.regressor_, X, np.log(prices)).blame(X[:20], np.log(prices[:20]))
+    plain = axil.Explainer(model.regressor_, X, np.log(prices)).influence(
+        X[:20], np.log(prices[:20])
+    )
     assert list(table["row"]) == list(plain["row"])
     np.testing.assert_allclose(table["gain (log)"], plain["gain"], rtol=1e-9)
     np.testing.assert_allclose(table["corrected"], np.exp(plain["corrected"]), rtol=1e-9)
     np.testing.assert_array_equal(table["target"], prices[table["row"]])
-    pd.testing.assert_frame_equal(by_hand.blame(X[:20], np.log(prices[:20])), table, rtol=1e-9)
+    pd.testing.assert_frame_equal(by_hand.influence(X[:20], np.log(prices[:20])), table, rtol=1e-9)
     guesses = 1.1 * prices
     np.testing.assert_allclose(
-        explainer.blame(X[:20], prices[:20], guesses)["corrected"].max(), guesses.max()
+        explainer.influence(X[:20], prices[:20], guesses)["corrected"].max(), guesses.max()
     )
     with pytest.raises(InputError, match="y_val holds"):
-        by_hand.blame(X[:20], prices[:20])
+        by_hand.influence(X[:20], prices[:20])
     assert "effect (log)" in explainer.removal(X[:1], 2, same_sign=True).columns
 
 
@@ -464,7 +466,7 @@ def test_shapley_values_are_of_errors_on_the_scale_of_the_fit(homes):
 
 
 def test_min_label_changes_takes_thresholds_and_bounds_as_targets_were_given(homes):
-    """Moving the targets listed, by what_if, leads to the price listed; one target fewer does not cross the line."""
+    """Moving the targets listed, by what_if, leads to the price listed; one target fewer does not cross the threshold."""
     X, prices = homes
     model, explainer, by_hand = both(homes)
     line, most = 1.15 * model.predict(X[:1])[0], 0.2 * prices.to_numpy()
@@ -557,7 +559,7 @@ def test_pictures_name_any_other_scale(homes):
         assert sum(bar.get_width() for bar in ax.patches) == pytest.approx(
             explanation.predictions[0]
         )
-    assert "(sqrt)" in texts(axil.plots.blame(explainer.blame(X[:9], prices[:9])))
+    assert "(sqrt)" in texts(axil.plots.influence(explainer.influence(X[:9], prices[:9])))
     frame = explainer.removal(X[:1], 3, same_sign=True)
     drawn = axil.plots.removal(frame, explainer, X[:1])
     assert "change of the prediction\n" in texts(drawn)
@@ -610,7 +612,14 @@ def test_the_command_line_shows_prices(homes, tmp_path, capsys):
     assert f"{prices[explainer.top(X[:1], 1)['row'][0]]:.0f}" in said
     assert (
         main(
-            ["blame", *files, "--validation", f"{tmp_path}/train.parquet", "--inverse-func", "exp"]
+            [
+                "influence",
+                *files,
+                "--validation",
+                f"{tmp_path}/train.parquet",
+                "--inverse-func",
+                "exp",
+            ]
         )
         == 0
     )

@@ -18,11 +18,11 @@ from axil.kernels.choose import limits_of
 from axil.machine.threads import Cache
 from axil.methods.aggregate import Aggregate
 from axil.methods.audit import Audit
-from axil.methods.blame import Blame
 from axil.methods.concentration import Concentration
 from axil.methods.derivatives import Derivatives
 from axil.methods.explain import Explain
 from axil.methods.group import Group
+from axil.methods.influence import Influence
 from axil.methods.intervals.calibrate import Calibrate
 from axil.methods.leave_one_out import LeaveOneOut
 from axil.methods.leverage import Leverage
@@ -56,7 +56,7 @@ class Explainer(
     Removal,
     LeaveOneOut,
     Audit,
-    Blame,
+    Influence,
     Shapley,
     MinLabelChanges,
     Leverage,

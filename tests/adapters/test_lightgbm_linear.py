@@ -146,8 +146,8 @@ def test_questions_that_follow_from_weights() -> None:
     np.testing.assert_allclose(explainer.operator.T @ v, everywhere.T @ v, atol=1e-6)
     top = explainer.top(queries[:2], k=3)
     np.testing.assert_allclose(top["weight"][:3], K[0, top["row"][:3]], atol=1e-7)
-    blame = explainer.blame(queries, case.model.predict(queries) + 1.0)
-    assert len(blame) == len(case.y)
+    influence = explainer.influence(queries, case.model.predict(queries) + 1.0)
+    assert len(influence) == len(case.y)
     one, batch = explainer(queries[:1]).weights, explainer(queries).weights[:1]
     np.testing.assert_array_equal(one, batch)
 

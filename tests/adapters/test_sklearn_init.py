@@ -156,7 +156,7 @@ def test_questions_without_an_answer_say_so(tmp_path):
     with pytest.raises(axil.UnsupportedQuestionError, match="leave_one_out"):
         explainer.leave_one_out()
     with pytest.warns(axil.ApproximationWarning, match="approximate here"):
-        explainer.blame(DATA.X_new, np.zeros(len(DATA.X_new)))
+        explainer.influence(DATA.X_new, np.zeros(len(DATA.X_new)))
     with pytest.raises(axil.UnsupportedQuestionError, match="not saved"):
         explainer.save(tmp_path / "file.npz")
     assert np.all(explainer.standard_error(DATA.X_new[:3]) > 0)

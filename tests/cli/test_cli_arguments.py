@@ -53,7 +53,7 @@ from tests.cli.cli_models import EXPLAIN, INTERVALS, PLAIN
         (f"{EXPLAIN} --query query.csv --out no/where.csv", ["There is no directory", "where.csv"]),
         (f"{EXPLAIN} --query query.csv --out .", ["--out is '.', a directory"]),
         (
-            f"blame lightgbm.txt {PLAIN} --validation noy.csv",
+            f"influence lightgbm.txt {PLAIN} --validation noy.csv",
             ["noy.csv has no column 'y' (--target)"],
         ),
         (
@@ -162,7 +162,7 @@ def test_usage(run):
         "what-if",
         "check",
         "audit",
-        "blame",
+        "influence",
         "without",
         "intervals",
         "report",

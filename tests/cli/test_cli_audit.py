@@ -1,4 +1,4 @@
-"""axil audit and axil blame: labels and rows that do harm."""
+"""axil audit and axil influence: labels and rows that do harm."""
 
 import re
 
@@ -26,14 +26,15 @@ from tests.cli.cli_models import (
 )
 
 
-def test_blame(run):
+def test_influence(run):
     code, out, _ = run(
-        f"blame lightgbm.txt {PLAIN} --validation validation.csv --top 7 --format csv --out all.csv"
+        f"influence lightgbm.txt {PLAIN} --validation validation.csv --top 7 --format csv --out "
+        "all.csv"
     )
     assert code == 0
     found = table_of(out)
     explainer = axil.Explainer(MODELS["lightgbm.txt"][0], X, Y)
-    expected = explainer.blame(VALIDATION[FEATURES], VALIDATION["y"])
+    expected = explainer.influence(VALIDATION[FEATURES], VALIDATION["y"])
     assert len(found) == 7
     pd.testing.assert_frame_equal(
         found[list(expected.columns)], expected.head(7), check_dtype=False, rtol=1e-9
@@ -41,7 +42,8 @@ def test_blame(run):
     np.testing.assert_array_equal(found["age (row)"], X["age"].iloc[found["row"]])
     assert len(pd.read_csv("all.csv")) == N_TRAIN
     code, out, _ = run(
-        f"blame lightgbm.txt {DATA.replace('--weights w ', '')} --validation validation.csv --top 3"
+        f"influence lightgbm.txt {DATA.replace('--weights w ', '')} --validation validation.csv "
+        "--top 3"
     )
     assert code == 0
     assert re.search(r"^row +target +gradient +corrected +gain +age", out, re.M)

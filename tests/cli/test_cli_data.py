@@ -242,7 +242,7 @@ def test_tables_that_cannot_be_used(fails, name, parts):
     fails(f"check lightgbm.txt --train {name} --target y", *parts)
     if "(--target)" not in parts[0]:
         fails(f"{EXPLAIN} --query {name}", *parts)
-        fails(f"blame lightgbm.txt {PLAIN} --validation {name}", *parts)
+        fails(f"influence lightgbm.txt {PLAIN} --validation {name}", *parts)
 
 
 def test_a_large_field_makes_no_large_message(fails, folder):

@@ -183,7 +183,7 @@ def test_outputs_with_trees_of_their_own(run):
             in part.split("Query")[0]
         )
     code, out, _ = run(
-        "blame own.json --train train.csv --target y,y2 --validation validation.csv --top 3"
+        "influence own.json --train train.csv --target y,y2 --validation validation.csv --top 3"
     )
     assert code == 0
     assert re.search(r"^row +output +target +gradient", out, re.M)
@@ -235,7 +235,7 @@ def test_pushes_of_a_classifier_add_up_on_the_screen_too(run):
     assert code == 0
     expected = axil.Explainer(model, X, Y > 140).without(QUERY[FEATURES], [3])
     np.testing.assert_allclose(table_of(out)["change"], expected["change"], rtol=1e-9)
-    code, out, _ = run(f"blame dear.txt {more} --validation labels.csv --top 2")
+    code, out, _ = run(f"influence dear.txt {more} --validation labels.csv --top 2")
     assert code == 0
     assert "gain" in out
 

@@ -43,7 +43,7 @@ def test_days_have_no_hours(kind):
 def test_output_is_the_same_every_time(run):
     for words in (
         f"{EXPLAIN} --query query.csv",
-        f"blame lightgbm.txt {PLAIN} --validation validation.csv",
+        f"influence lightgbm.txt {PLAIN} --validation validation.csv",
         "demo",
     ):
         assert run(words) == run(words)
@@ -57,7 +57,7 @@ TABLES = {
     "without": f"without lightgbm.txt {PLAIN} --query query.csv --rows 3",
     "intervals": f"intervals lightgbm.txt {PLAIN} --query query.csv --calibration validation.csv",
     "audit": f"audit lightgbm.txt {PLAIN} --top {N_TRAIN}",
-    "blame": f"blame lightgbm.txt {PLAIN} --validation validation.csv --top {N_TRAIN}",
+    "influence": f"influence lightgbm.txt {PLAIN} --validation validation.csv --top {N_TRAIN}",
 }
 
 
@@ -128,7 +128,8 @@ def test_control_characters_never_reach_the_terminal(run, fails, folder):
     names = f"--features 'age,sex,b\nmi{HOSTILE}x,bp'"
     for words in (
         f"explain odd.txt --train odd.csv --target y --index id {names} --query odd.csv --top 5",
-        f"blame odd.txt --train odd.csv --target y --index id {names} --validation odd.csv --top 150",
+        f"influence odd.txt --train odd.csv --target y --index id {names} --validation odd.csv "
+        "--top 150",
     ):
         code, out, err = run(words)
         assert code == 0, err

@@ -71,7 +71,8 @@ def test_as_a_program(folder):
 def test_labels_that_the_terminal_cannot_show(folder):
     TRAIN.assign(id="Øst " + TRAIN["id"]).to_csv(folder / "east.csv", index=False)
     words = shlex.split(
-        "blame lightgbm.txt --train east.csv --target y --index id --validation validation.csv --top 2"
+        "influence lightgbm.txt --train east.csv --target y --index id --validation validation.csv "
+        "--top 2"
     )
     done = shell(
         [sys.executable, "-m", "axil", *words],

@@ -73,7 +73,7 @@ ASKED = {
     "standard-error --query query.csv --sigma 7": lambda e: pd.DataFrame(
         {"query": np.arange(3), "standard_error": e.standard_error(QUERY[FEATURES], 7.0)}
     ),
-    "blame --validation validation.csv --out-of-fold w --top 150": lambda e: e.blame(
+    "influence --validation validation.csv --out-of-fold w --top 150": lambda e: e.influence(
         VALIDATION[FEATURES], VALIDATION["y"], TRAIN["w"].to_numpy()
     ),
 }

@@ -152,15 +152,15 @@ def same(one, other):
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_a_booster_has_the_audit_and_the_blame_of_the_estimator_around_it(n_classes, tmp_path):
+def test_a_booster_has_the_audit_and_the_influence_of_the_estimator_around_it(n_classes, tmp_path):
     X, y, _ = made(n_classes)
     model = lgb.LGBMClassifier(**SETTINGS).fit(X, y)
     model.booster_.save_model(tmp_path / "model.txt")
     estimator = axil.Explainer(model, X, y)
     for inner in (model.booster_, lgb.Booster(model_file=tmp_path / "model.txt")):
         same(axil.Explainer(inner, X, y.astype(float)).audit(), estimator.audit())
-    found = axil.Explainer(model.booster_, X, y).blame(X[:50], y[:50])
-    np.testing.assert_array_equal(found, estimator.blame(X[:50], y[:50]))
+    found = axil.Explainer(model.booster_, X, y).influence(X[:50], y[:50])
+    np.testing.assert_array_equal(found, estimator.influence(X[:50], y[:50]))
     model = XGBClassifier(n_estimators=10, max_depth=3).fit(X, y)
     inner = axil.Explainer(model.get_booster(), X, y.astype(float))
     same(inner.audit(), axil.Explainer(model, X, y).audit())

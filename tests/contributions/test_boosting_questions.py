@@ -184,7 +184,7 @@ LOSS = {
 
 
 @pytest.mark.parametrize("name", LOSS)
-def test_blame_is_the_derivative_of_the_validation_loss(name):
+def test_influence_is_the_derivative_of_the_validation_loss(name):
     """By every column of the targets, classes of other rows' scores among them; central differences are good to 1e-9 or so."""
     case, explainer = case_of(name), explainer_of(name)
     K = case.targets.shape[1]
@@ -200,7 +200,7 @@ def test_blame_is_the_derivative_of_the_validation_loss(name):
         [differences(lambda v, k=k: loss(v, k), case.targets[:, k], ROWS, 1e-5) for k in range(K)],
         axis=1,
     )
-    found = explainer.blame(X_NEW, y_val).set_index("row")
+    found = explainer.influence(X_NEW, y_val).set_index("row")
     if K == 1 and "gradient" in found:
         assert (
             np.abs(found.loc[LABELS[ROWS], "gradient"] - expected[:, 0]).max()
@@ -219,12 +219,12 @@ def test_blame_is_the_derivative_of_the_validation_loss(name):
     assert np.all(np.diff(found["gain"]) <= 0)
 
 
-def test_blame_where_there_is_none():
+def test_influence_where_there_is_none():
     squared = along_gradients(lgb.LGBMRegressor(**LGB).fit(X, COUNTS), X, COUNTS)
     with pytest.raises(axil.UnsupportedQuestionError, match="squared error"):
-        squared.blame(X_NEW, COUNTS[:3])
+        squared.influence(X_NEW, COUNTS[:3])
     with pytest.raises(axil.InputError, match="no rows"):
-        explainer_of("lightgbm binary").blame(X_NEW[:0], BINARY[:0])
+        explainer_of("lightgbm binary").influence(X_NEW[:0], BINARY[:0])
 
 
 @pytest.mark.parametrize("name", ["lightgbm binary", "xgboost multiclass"])

@@ -138,7 +138,7 @@ def test_the_same_answers_from_a_device(name, device, monkeypatch):
     if verified_model(cpu).boosting.loss.meaning:
         y = fitted(name)[1][: len(X_NEW)]
         gains = [
-            one.blame(X_NEW, y).sort_values("row").select_dtypes("number") for one in (cpu, gpu)
+            one.influence(X_NEW, y).sort_values("row").select_dtypes("number") for one in (cpu, gpu)
         ]
         np.testing.assert_allclose(gains[1], gains[0], **CLOSE)
 

@@ -159,12 +159,12 @@ def test_a_base_that_offsets_replace_moves_no_score():
     np.testing.assert_allclose(table["change"], scores(other) - scores(y), **SAME)
 
 
-def test_blame_is_the_gradient_of_the_deviance_with_offsets():
+def test_influence_is_the_gradient_of_the_deviance_with_offsets():
     """mean - y by every score, and by the chain rule by every target."""
     explainer, shift, _, means = lightgbm_poisson()
     y = np.array([0.0, 3.0, 1.0])
     expected = (means - y) @ explainer(ASKED, shift).weights / 3
-    found = explainer.blame(ASKED, y, init_score=shift).sort_values("row")["gradient"]
+    found = explainer.influence(ASKED, y, init_score=shift).sort_values("row")["gradient"]
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 

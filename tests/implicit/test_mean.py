@@ -120,7 +120,7 @@ def test_supports_agrees_and_every_question_is_answered_or_refused(
         "aggregate": (X_NEW, np.ones((1, 5))),
         "removal": (X_NEW,),
         "audit": (),
-        "blame": (X_NEW, y[:5]),
+        "influence": (X_NEW, y[:5]),
     }
     rows |= {
         "what_if": (X_NEW, {0: y[0]}),

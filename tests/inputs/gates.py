@@ -266,7 +266,7 @@ def constructors():
 def drawings():
     e = explainer("lgb")
     frames = {
-        "blame": e.blame(X[:Q], Y[:Q]),
+        "influence": e.influence(X[:Q], Y[:Q]),
         "leverage": e.leverage(),
         "removal": e.removal(X[:Q], 3, same_sign=True),
     }

@@ -94,7 +94,7 @@ def answers(explainer: axil.Explainer, kind: str, X: object) -> list[object]:
     found += [explainer.degrees_of_freedom(), explainer.standard_error(X, sigma=2.0)]
     if not kind.startswith("gaussian"):
         found.append(explainer.standard_error(X))
-    frames = [explainer.top(X, 3), explainer.blame(X, np.arange(len(QUERIES), dtype=float))]
+    frames = [explainer.top(X, 3), explainer.influence(X, np.arange(len(QUERIES), dtype=float))]
     frames.append(explainer.what_if(X, {explainer.index[4]: 3.0}))
     if verified_model(explainer).features is not None:
         frames.append(explainer.similar(X, 3))

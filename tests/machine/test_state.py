@@ -45,7 +45,7 @@ STATE = (
     "proven.py",
     "queries.py",
     "what_if.py",
-    "blame.py",
+    "influence.py",
 )
 
 
@@ -69,7 +69,7 @@ def questions(case):
         "what if": lambda e: e.what_if(
             X, {e.index[1]: np.zeros(verified_model(e).targets.shape[1])}
         )["change"].to_numpy(),
-        "blame": lambda e: e.blame(
+        "influence": lambda e: e.influence(
             X, np.zeros((X.shape[0], verified_model(e).targets.shape[1])).squeeze()
         )["gain"].to_numpy(),
     }

@@ -139,7 +139,7 @@ def test_no_fit_without_each_row_unless_asked_for(case, monkeypatch):
     X, y, *_ = case
     explainer = axil.Explainer(LGBMRegressor(**SETTINGS).fit(X, y), X, y)
     explainer.audit()
-    explainer.blame(X[:20], y[:20])
+    explainer.influence(X[:20], y[:20])
 
 
 def test_formulas(case):
@@ -241,11 +241,11 @@ def test_out_of_fold_predictions_take_the_place_of_deletions(case):
     assert "given" in explainer.audit(given).attrs["axil"]
 
 
-def test_gain_is_that_of_blame(case):
+def test_gain_is_that_of_influence(case):
     X, y, _, explainer = case
     table = explainer.audit(X_val=X[:40], y_val=y[:40] + 1.0).set_index("row").sort_index()
-    blamed = explainer.blame(X[:40], y[:40] + 1.0).set_index("row").sort_index()
-    np.testing.assert_array_equal(table["gain"], blamed["gain"])
+    influences = explainer.influence(X[:40], y[:40] + 1.0).set_index("row").sort_index()
+    np.testing.assert_array_equal(table["gain"], influences["gain"])
     with pytest.raises(InputError, match="X_val was given without y_val"):
         explainer.audit(X_val=X[:40])
 

@@ -27,7 +27,7 @@ def test_classes_answer_with_their_names():
     assert set(frame["output"]) == {"high", "low"}
     np.testing.assert_allclose(frame.groupby("query")["change"].sum(), 0, atol=1e-15)
     assert set(explainer.removal(X[:2], k=2, same_sign=True)["output"]) == {"high", "low"}
-    assert set(explainer.blame(X[:9], y[:9])["output"]) == {"high", "low"}
+    assert set(explainer.influence(X[:9], y[:9])["output"]) == {"high", "low"}
 
 
 def test_categories_keep_their_missing_values():
@@ -48,7 +48,7 @@ def test_a_model_that_changed_since_is_noticed():
         "removal": lambda: explainer.removal(case.X_new),
         "removal(same_sign=True)": lambda: explainer.removal(case.X_new, k=2, same_sign=True),
         "what_if": lambda: explainer.what_if(case.X_new, {0: 1.0}),
-        "blame": lambda: explainer.blame(case.X_new, np.zeros(len(case.X_new))),
+        "influence": lambda: explainer.influence(case.X_new, np.zeros(len(case.X_new))),
         "standard_error": lambda: explainer.standard_error(case.X_new),
         "similar": lambda: explainer.similar(case.X_new),
         "group": lambda: explainer.group(case.X_new, case.y > 0),
@@ -63,7 +63,7 @@ def test_nothing_is_printed(capfd):
     case, explainer = case_of("lightgbm", "regressor"), explainer_of("lightgbm", "regressor")
     explainer.removal(case.X_new, k=2, same_sign=True)
     explainer.standard_error(case.X_new)
-    explainer.blame(case.X_new, validation("lightgbm", "regressor"))
+    explainer.influence(case.X_new, validation("lightgbm", "regressor"))
     captured = capfd.readouterr()
     assert captured.out == captured.err == ""
 
@@ -92,7 +92,7 @@ QUESTIONS = {
     "leave_one_out": lambda e: e.leave_one_out(),
     "leave_one_out_curve": lambda e: e.leave_one_out_curve(),
     "audit": lambda e: e.audit(),
-    "blame": lambda e: e.blame(NEW, np.arange(len(NEW)) % 2),
+    "influence": lambda e: e.influence(NEW, np.arange(len(NEW)) % 2),
     "shapley": lambda e: e.shapley(NEW, np.arange(len(NEW)) % 2),
     "min_label_changes": lambda e: e.min_label_changes(NEW, 1.0, 1.0),
     "leverage": lambda e: e.leverage(),

@@ -100,17 +100,17 @@ def test_a_margin_takes_the_place_of_the_base(name: str, prepared: bool) -> None
 @pytest.mark.parametrize(
     "name", ["estimated base", "constant base", "weights", "margin in the fit"]
 )
-def test_blame_and_baselines_with_a_margin(name: str) -> None:
+def test_influence_and_baselines_with_a_margin(name: str) -> None:
     model, explainer, y = fitted(name)
     explanation = explainer(ASKED, init_score=MARGIN)
     error = explanation.predictions - VALID
-    blamed = explainer.blame(ASKED, VALID, init_score=MARGIN).sort_values("row")
+    influences = explainer.influence(ASKED, VALID, init_score=MARGIN).sort_values("row")
     np.testing.assert_allclose(
-        blamed.gradient, 2 / 7 * explanation.weights.T @ error, rtol=0, atol=1e-5
+        influences.gradient, 2 / 7 * explanation.weights.T @ error, rtol=0, atol=1e-5
     )
-    moved = blamed.corrected.to_numpy() - y
+    moved = influences.corrected.to_numpy() - y
     after = np.square(error[:, None] + explanation.weights * moved).mean(axis=0)
-    np.testing.assert_allclose(blamed.gain, np.square(error).mean() - after, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(influences.gain, np.square(error).mean() - after, rtol=0, atol=1e-4)
     base = float(model.predict(ASKED)[0] - model.predict(ASKED, base_margin=np.zeros(7))[0])
     np.testing.assert_allclose(
         BoostIn(explainer).scores(ASKED, VALID, MARGIN),
@@ -338,7 +338,7 @@ def test_targets_of_rows_without_offsets_are_told(name, placed):
     explainer = axil.Explainer(
         WITH_OFFSETS[name](), placed(X), placed(y), init_score=placed(TRAINED)
     )
-    asked = ["blame"] if "counts" in name else ["calibrate", "blame", "shapley"]
+    asked = ["influence"] if "counts" in name else ["calibrate", "influence", "shapley"]
     if placed is not np.asarray:
         asked = [question for question in asked if question == "calibrate"]
     for question in asked:

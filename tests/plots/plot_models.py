@@ -69,8 +69,8 @@ def quarters():
     )
 
 
-def blame_frame():
-    return explainer().blame(data()[2], data()[3])
+def influence_frame():
+    return explainer().influence(data()[2], data()[3])
 
 
 @cache
@@ -158,7 +158,7 @@ DRAWN = {
     "matrix": lambda ax: plots.matrix(
         explainer().matrix()[:27, :27], colorbar=False, ax=ax
     ),  # cells of whole pixels
-    "blame": lambda ax: plots.blame(blame_frame(), 8, by="gradient", ax=ax),
+    "influence": lambda ax: plots.influence(influence_frame(), 8, by="gradient", ax=ax),
     "removal": lambda ax: plots.removal(removal_curves(), ax=ax),
     "leverage": lambda ax: plots.leverage(explainer().leverage(), ax=ax),
     "leave_one_out_curve": lambda ax: plots.leave_one_out_curve(error_curve(), ax=ax),

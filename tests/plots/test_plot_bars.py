@@ -1,4 +1,4 @@
-"""Bars and steps: weights, groups, blame, the waterfall and what is drawn over all predictions."""
+"""Bars and steps: weights, groups, influence, the waterfall and what is drawn over all predictions."""
 
 import matplotlib
 import matplotlib.style
@@ -16,12 +16,12 @@ from axil import InputError, plots
 from axil.plots import canvas
 from tests.plots.plot_models import (
     assert_readable,
-    blame_frame,
     data,
     derivatives,
     explainer,
     explanation,
     forest,
+    influence_frame,
     largest,
     names,
     texts_of,
@@ -105,25 +105,25 @@ def test_groups_are_summed_and_small_ones_put_together():
     assert names(ax) == [*map(str, kept), "3 other groups"]
 
 
-def test_blame_is_ranked_and_leaves_out_what_is_not_known():
-    frame = blame_frame()
-    ax = plots.blame(frame, 10)
+def test_influence_is_ranked_and_leaves_out_what_is_not_known():
+    frame = influence_frame()
+    ax = plots.influence(frame, 10)
     np.testing.assert_array_equal(widths(ax), frame["gain"][:10])
     assert names(ax) == list(frame["row"][:10])
     first = frame.iloc[0]
     assert ax.texts[0].get_text().endswith(f"({first['target']:.0f} → {first['corrected']:.0f})")
     assert ax.get_title("left").endswith("In brackets: target → corrected target")
     frame.loc[frame.index[:3], "gain"] = np.nan
-    np.testing.assert_array_equal(widths(plots.blame(frame, 10)), frame["gain"][3:13])
-    ax = plots.blame(frame[["row", "target", "gradient"]], 10)
+    np.testing.assert_array_equal(widths(plots.influence(frame, 10)), frame["gain"][3:13])
+    ax = plots.influence(frame[["row", "target", "gradient"]], 10)
     gradients = frame["gradient"].to_numpy()
     np.testing.assert_array_equal(widths(ax), gradients[largest(gradients, 10)])
     with pytest.raises(InputError, match="No gain in the frame is known"):
-        plots.blame(frame.assign(gain=np.nan), 10)
+        plots.influence(frame.assign(gain=np.nan), 10)
 
 
 @pytest.mark.parametrize("classes", [["no", "yes"], [1, 2]])
-def test_blame_of_classes_is_of_the_log_loss_and_shows_classes(classes):
+def test_influence_of_classes_is_of_the_log_loss_and_shows_classes(classes):
     X, y, more, true = data()
     kinds, truth = (
         np.array(classes)[(targets > np.median(y)).astype(int)] for targets in (y, true)
@@ -131,9 +131,9 @@ def test_blame_of_classes_is_of_the_log_loss_and_shows_classes(classes):
     model = LGBMClassifier(n_estimators=10, num_leaves=6, min_child_samples=5, verbose=-1).fit(
         X, kinds
     )
-    frame = axil.Explainer(model, X, kinds).blame(more, truth)
+    frame = axil.Explainer(model, X, kinds).influence(more, truth)
     for given in (frame, pl.from_pandas(frame)):
-        ax = plots.blame(given, 10)
+        ax = plots.influence(given, 10)
         first = frame.iloc[0]
         assert ax.texts[0].get_text().endswith(f"  ({first['target']} → {first['corrected']})")
         assert ax.get_xlabel().startswith(
@@ -141,21 +141,23 @@ def test_blame_of_classes_is_of_the_log_loss_and_shows_classes(classes):
         )
 
 
-def test_blame_of_counts_is_of_the_deviance():
+def test_influence_of_counts_is_of_the_deviance():
     X, y, more, true = data()
     model = LGBMRegressor(
         objective="poisson", n_estimators=10, num_leaves=6, min_child_samples=5, verbose=-1
     )
     y, true = np.abs(y).round(), np.abs(true).round()
-    frame = axil.Explainer(model.fit(X, y), X, y).blame(more, true)
+    frame = axil.Explainer(model.fit(X, y), X, y).influence(more, true)
     assert (
-        plots.blame(frame)
+        plots.influence(frame)
         .get_xlabel()
         .startswith("derivative of the mean validation deviance\nby this target")
     )
-    unsaid = plots.blame(pl.from_pandas(frame)).get_xlabel()  # no note: the gradient of any error
+    unsaid = plots.influence(
+        pl.from_pandas(frame)
+    ).get_xlabel()  # no note: the gradient of any error
     assert unsaid.startswith("derivative of the mean validation error\nby this target")
-    squared = plots.blame(explainer().blame(more, data()[3], out_of_fold=None)).get_xlabel()
+    squared = plots.influence(explainer().influence(more, data()[3], out_of_fold=None)).get_xlabel()
     assert squared.startswith("derivative of the mean squared validation error\nby this target")
 
 

@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 
 from axil import InputError, plots
 from tests.plots.plot_models import (
-    blame_frame,
     explanation,
+    influence_frame,
     intervals,
     suspects,
     true_targets,
@@ -66,7 +66,7 @@ BAD = {
         lambda: plots.weights(explanation().top(2), output=1),
         "no column 'output'",
     ),
-    "another frame": (lambda: plots.weights(blame_frame()), "no column 'weight'"),
+    "another frame": (lambda: plots.weights(influence_frame()), "no column 'weight'"),
     "a figure": (lambda: plots.weights([1.0], ax=Figure()), "ax is a Figure"),
     "a frame is not all": (lambda: plots.concentration(explanation().top(2)), "largest rows only"),
     "no weights": (lambda: plots.concentration([0.0, 0.0]), "All weights are zero"),
@@ -91,13 +91,13 @@ BAD = {
     ),
     "group by": (lambda: plots.group(explanation(), years(), by="size"), "by is 'size'"),
     "group array": (lambda: plots.group(np.ones(3)), "The table is a ndarray"),
-    "blame by": (lambda: plots.blame(blame_frame(), by="size"), "by is 'size'"),
+    "influence by": (lambda: plots.influence(influence_frame(), by="size"), "by is 'size'"),
     "no errors by trees": (
         lambda: plots.leave_one_out_curve([1.0, 2.0]),
         "explainer.leave_one_out_curve",
     ),
     "no audit": (lambda: plots.audit([1.0, 2.0]), "explainer.audit"),
-    "another frame than an audit": (lambda: plots.audit(blame_frame()), "explainer.audit"),
+    "another frame than an audit": (lambda: plots.audit(influence_frame()), "explainer.audit"),
     "an empty audit": (lambda: plots.audit(suspects().head(0)), "at least one row"),
     "one output of an audit": (lambda: plots.audit(suspects(), output=1), "no column 'output'"),
     "marks": (

@@ -33,7 +33,7 @@ def counted(monkeypatch):
     return explainer, case, calls
 
 
-@pytest.mark.parametrize("question", ["blame", "what_if"])
+@pytest.mark.parametrize("question", ["influence", "what_if"])
 def test_the_model_is_asked_once(counted, question, monkeypatch):
     """In batches too: they share what the whole is known to be."""
     explainer, case, calls = counted
@@ -41,8 +41,8 @@ def test_the_model_is_asked_once(counted, question, monkeypatch):
     calls.clear()
     monkeypatch.setattr("axil.machine.memory.MOST_QUERIES", 7)
     n = case.X_new.shape[0]
-    if question == "blame":
-        explainer.blame(case.X_new, np.zeros(n))
+    if question == "influence":
+        explainer.influence(case.X_new, np.zeros(n))
     else:
         explainer.what_if(case.X_new, {explainer.index[0]: 1.0})
     assert sorted(calls) == [("coordinates", n), ("predictions", n)]

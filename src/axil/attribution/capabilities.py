@@ -140,7 +140,7 @@ _WITHOUT_WEIGHTS: dict[str, Refusal] = {
 
 _DERIVATIVE: dict[str, Refusal] = {
     **_WITHOUT_WEIGHTS,
-    **_each(("pushes", "audit", "blame"), NO_STEPS, DERIVED),
+    **_each(("pushes", "audit", "influence"), NO_STEPS, DERIVED),
     "refit": ("it has no splits to keep", "Fit its model to the new rows."),
     "what_if": ("other targets move the optimum, and only its derivatives are at hand", DERIVED),
     **_each(
@@ -159,7 +159,7 @@ _PARTITIONS: dict[str, Refusal] = {
         (
             *(
                 "reach",
-                "blame",
+                "influence",
                 "shapley",
                 "min_label_changes",
                 "matrix",
@@ -228,7 +228,7 @@ MISSING_TARGETS = _each(
     (
         *(
             "audit",
-            "blame",
+            "influence",
             "min_label_changes",
             "calibrate",
             "calibrate without X_cal and y_cal",
@@ -251,7 +251,7 @@ MEAN_OF_DERIVATIVES: dict[str, Refusal] = {
 #: A model of several others whose contributions add up to its score.
 MEAN_OF_CONTRIBUTIONS: dict[str, Refusal] = {
     **_each(
-        ("audit", "blame", "what_if", "weight_derivatives", "save", "refit"),
+        ("audit", "influence", "what_if", "weight_derivatives", "save", "refit"),
         ONE_BY_ONE,
         ASK_MEMBERS,
     ),

@@ -320,7 +320,9 @@ COMMANDS = (
     _question("without", "these predictions if training rows were deleted"),
     _question("removal", "what deleting each training row, or group of rows, would do"),
     _question("standard-error", "how far noise of the training targets moves these predictions"),
-    _question("blame", "which training targets raise the error on validation rows", has_top=True),
+    _question(
+        "influence", "which training targets raise the error on validation rows", has_top=True
+    ),
     _question("shapley", "what each training target is worth on validation rows", has_top=True),
     _question(
         "leave-one-out", "predictions of the training rows without each of them", has_top=True

@@ -21,7 +21,7 @@ examples:
   axil intervals demo/model.txt $data --query demo/new.csv --calibration demo/validation.csv
   axil report    demo/model.txt $data --query demo/new.csv --out pages
   axil audit     demo/model.txt $data
-  axil blame     demo/model.txt $data --validation demo/validation.csv
+  axil influence     demo/model.txt $data --validation demo/validation.csv
   axil compare   old.txt new.txt --train-old old.csv --train new.csv --target price --index id --query homes.csv
 
 Every command that gives a table takes --out FILE, whose ending says the form, --format for what is printed, and --quiet.

@@ -30,8 +30,8 @@ from axil import inputs
 from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.attribution import Kind
 from axil.errors import InputError, UnsupportedQuestionError
-from axil.methods.blame import error_gradient, gains, validation
 from axil.methods.class_labels import ClassLabels, as_probabilities, both_classes
+from axil.methods.influence import error_gradient, gains, validation
 from axil.methods.question import Question, output_columns
 from axil.methods.tails import tails
 from axil.methods.unseen_predictions import (
@@ -94,7 +94,7 @@ class Audit(Question):
         Gaussian noise. Where residuals have long tails, far targets may be right, and none is
         marked.
 
-        Models that cannot be fitted without some of their rows are answered as in `blame`. Rows
+        Models that cannot be fitted without some of their rows are answered as in `influence`. Rows
         that have no prediction even so have nan and come last. Of a model fitted to transformed
         targets residuals are in the targets' own units; "scale (log)" and studentised are on the
         scale of the fit.
@@ -121,7 +121,7 @@ class Audit(Question):
             labels than one.
         X_val : table, optional
             Validation rows, for a column more: ``gain``, by how much the mean squared error there
-            would fall if the row's target were the expected one, as in `blame`.
+            would fall if the row's target were the expected one, as in `influence`.
         y_val : array of shape (n,) or (n, K), optional
             Their targets, or classes, given as ``y_train`` was.
         init_score : array of shape (n,) or (n, K), optional

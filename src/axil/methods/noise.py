@@ -27,7 +27,7 @@ ON_PAGE = 2.0  # seconds that a page may take for sigma, unless asked for it
 WARNED = 30.0  # seconds above which work on all training rows is announced
 WITHOUT_LEVERAGES = (
     'Without them there are leverage and degrees_of_freedom with method="estimate", standard_error(X, sigma="estimate"), and '
-    "blame with correction=None or a correction of your own."
+    "influence with out_of_fold=None or with predictions of your own."
 )
 LEAST_FREEDOM = 1e-9  # of the number of rows: below it residuals say nothing of the noise
 

@@ -23,7 +23,7 @@ from axil.arrays import FloatArray, IntArray
 from axil.attribution import notes
 from axil.errors import ApproximationWarning, InputError, shown, warn
 from axil.methods import leave_one_out
-from axil.methods.blame import sorted_table, validation
+from axil.methods.influence import sorted_table, validation
 from axil.methods.question import Question, output_columns
 from axil.replay.exact_model import ExactModel
 from axil.replay.radius import leaves_beyond

@@ -1,9 +1,10 @@
 """Pictures of explanations, with matplotlib (``pip install 'axil[plots]'``); docs/plots.md shows each.
 
 A plot has the name of what it draws, as an explanation or an explainer spells it: ``plots.weights`` draws
-``explanation.weights``, ``plots.blame`` what ``explainer.blame`` returns. Every function takes ``ax=`` and returns the axes that
-it drew on; without one it makes a new figure of pyplot's, which notebooks show at the end of the cell. No setting of matplotlib
-is changed, and colours follow the style in use.
+``explanation.weights``, ``plots.influence`` what ``explainer.influence`` returns. Every function
+takes ``ax=`` and returns the axes that it drew on; without one it makes a new figure of pyplot's,
+which notebooks show at the end of the cell. No setting of matplotlib is changed, and colours follow
+the style in use.
 
 Where one prediction is drawn, ``query`` is its position in what was given, or its label, and
 ``output`` the name of one of several outputs. Blue is positive, orange is negative. Weights and
@@ -11,7 +12,7 @@ what follows from them hold with the fitted structure held fixed; those that onl
 prediction are called derivatives.
 """
 
-from axil.plots.bar_plots import blame, group, weights
+from axil.plots.bar_plots import group, influence, weights
 from axil.plots.curve_plots import concentration, leave_one_out_curve, leverage, removal
 from axil.plots.heat_map import matrix
 from axil.plots.interval_plots import calibration, coverage, fan
@@ -22,12 +23,12 @@ from axil.plots.time_plots import timeline
 
 __all__ = [
     "audit",
-    "blame",
     "calibration",
     "concentration",
     "coverage",
     "fan",
     "group",
+    "influence",
     "leave_one_out_curve",
     "leverage",
     "matrix",

@@ -1,4 +1,4 @@
-"""Plot bars: the largest weights, sums by group, blame."""
+"""Plot bars: the largest weights, sums by group, influence."""
 
 from __future__ import annotations
 
@@ -166,14 +166,14 @@ def _sums_of_explanation(
     )
 
 
-BLAME = {
+INFLUENCE_AXES = {
     "gain": "fall of the {error}\nif this target were corrected",
     "gradient": "derivative of the {error}\nby this target",
     "class": "fall of the mean validation log-loss\nper unit that this label moves to the corrected class",
 }
 
 
-def blame(
+def influence(
     source: Any,
     k: int = 15,
     *,
@@ -182,12 +182,13 @@ def blame(
     labels: Any = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Plot the k training rows with the most blame as bars.
+    """Plot the k training rows with the most influence as bars.
 
-    ``source`` is a frame of `blame`. ``by`` is "gain", largest first and the default where the frame has it, or "gradient",
-    largest size first. ``labels`` are names for the lines of the frame. The target stands beside each bar, and with gains also
-    what it would be corrected to. Rows with an unknown gain (nan) are left out. The axis names the error: squared, the log-loss
-    of classes, or the deviance.
+    ``source`` is a frame of `influence`. ``by`` is "gain", largest first and the default where the
+    frame has it, or "gradient", largest size first. ``labels`` are names for the lines of the
+    frame. The target stands beside each bar, and with gains also what it would be corrected to.
+    Rows with an unknown gain (nan) are left out. The axis names the error: squared, the log-loss of
+    classes, or the deviance.
     """
     k = as_count(k, "k")
     if by is None:
@@ -198,7 +199,7 @@ def blame(
     column, scale = labelled(source, by)
     lines, _ = one_query(source, 0, output, ("row", column))
     values = as_numbers(lines[column], f'the column "{column}"')
-    chosen = _most_blamed(values, by)[:k]
+    chosen = _largest_first(values, by)[:k]
     if not len(chosen):
         raise InputError(
             f"No {by} in the frame is known; expected some. Try by='gradient', which always is."
@@ -210,7 +211,7 @@ def blame(
     ax = marks.bar_axes(ax, chosen_names)
     marks.sign_bars(ax, chosen_names, values[chosen], texts=texts)
     canvas.few_ticks(ax)
-    title = f"Blame: {len(chosen)} largest {by}s of {len(values):,} training rows"
+    title = f"Influence: {len(chosen)} largest {by}s of {len(values):,} training rows"
     if targets[0]:
         arrow = " → corrected target" if "→" in targets[0] else ""
         title += f"\nIn brackets: target{arrow}"
@@ -218,7 +219,7 @@ def blame(
     return canvas.dress(ax, title, below, "training row", grid="x")
 
 
-def _most_blamed(values: FloatArray, by: str) -> IntArray:
+def _largest_first(values: FloatArray, by: str) -> IntArray:
     """Return the positions of the known gains, or gradients by size, in descending order."""
     if by == "gain":
         keys = values
@@ -230,18 +231,19 @@ def _most_blamed(values: FloatArray, by: str) -> IntArray:
 
 
 def _error_axis(source: Any, lines: Columns, by: str) -> str:
-    """Return the name of the axis: what `blame` computed, and from which error, as far as the frame says it."""
+    """Return the label of the axis, with the error that `influence` measured."""
     has_gain = labelled(lines, "gain")[0] in lines
     has_gradient = labelled(lines, "gradient")[0] in lines
-    if has_gain and not has_gradient and "corrected" in lines:  # frames of `audit` say "expected"
-        return BLAME["class"]
+    # Tables of label issues have "expected" instead of "corrected".
+    if has_gain and not has_gradient and "corrected" in lines:
+        return INFLUENCE_AXES["class"]
     if says(source, notes.FIRST_ORDER):
         error = "mean validation deviance"
     elif has_gain or says(source, notes.NOTE):
         error = "mean squared validation error"
     else:
         error = "mean validation error"
-    return BLAME[by].format(error=error)
+    return INFLUENCE_AXES[by].format(error=error)
 
 
 def _target_texts(lines: Columns, chosen: IntArray, corrected: bool) -> list[str]:

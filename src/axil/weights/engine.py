@@ -151,7 +151,8 @@ class Deletable(Engine, Protocol):
 CLASS_WEIGHTS_UNKNOWN = (
     "class weights are counted from the labels of each tree's sample, or of rows with other sample weights, and what becomes of "
     "them without some rows is not computed",
-    "Weights and blame work for it. Fit with class weights of your own (a dict), which no deletion changes.",
+    "Weights and influence work for it. Fit with class weights of your own (a dict), which no "
+    "deletion changes.",
 )
 
 

@@ -302,7 +302,8 @@ class Sum(Deletable):
             raise UnsupportedQuestionError(
                 "leave_one_out",
                 "the models inside were fitted to different rows, or to copies of rows, and no row is left out of all of them",
-                "Weights, what_if, blame and without work for it; out-of-bag or out-of-fold predictions say what others say "
+                "Weights, what_if, influence and without work for it; out-of-bag or out-of-fold "
+                "predictions say what others say "
                 "of a row.",
             )
         share = available // len(self.terms)
@@ -477,7 +478,8 @@ class Residual(Engine):
             question,
             "the trees were fitted to what another model leaves over, and how both follow the weight of a row is not put "
             "together",
-            "Weights, what_if and blame work for it; refit without the row to see what it does.",
+            "Weights, what_if and influence work for it; refit without the row to see what it "
+            "does.",
         )
 
     def around(self, queries: Any, values: FloatArray) -> FloatArray:

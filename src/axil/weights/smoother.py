@@ -119,20 +119,23 @@ class Smoother(Deletable):
             raise UnsupportedQuestionError(
                 question,
                 "its leaves are regressions, each of which would be solved again without the row",
-                "Weights, what_if and blame work for it; refit without the row to see what it does.",
+                "Weights, what_if and influence work for it; refit without the row to see what it "
+                "does.",
             )
         if self.fitted.undeletable:
             raise UnsupportedQuestionError(
                 question,
                 self.fitted.undeletable,
-                "Weights, what_if and blame work for it; refit(drop=) counts the classes again.",
+                "Weights, what_if and influence work for it; refit(drop=) counts the classes "
+                "again.",
             )
         if not self.fitted.weighs_squares or self.fitted.solution is None:
             raise UnsupportedQuestionError(
                 question,
                 "neighbours and Gaussian processes have no sample weights, so there is none to take away: without a row "
                 "others would take its place",
-                "Weights, what_if and blame work for it; refit without the row to see what it does.",
+                "Weights, what_if and influence work for it; refit without the row to see what it "
+                "does.",
             )
         return self.fitted.solution
 

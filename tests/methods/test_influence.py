@@ -1,4 +1,4 @@
-"""blame, against the change of the validation error."""
+"""influence, against the change of the validation error."""
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ from tests.methods.question_models import MODELS, full_tree, small_batches, vali
 
 
 @pytest.mark.parametrize(("library", "name"), MODELS)
-def test_blame_is_the_change_of_the_validation_error(library, name, monkeypatch):
+def test_influence_is_the_change_of_the_validation_error(library, name, monkeypatch):
     case, explainer = case_of(library, name), explainer_of(library, name)
     small_batches(monkeypatch, explainer)
     y = validation(library, name)
@@ -30,7 +30,7 @@ def test_blame_is_the_change_of_the_validation_error(library, name, monkeypatch)
     model = explainer(case.X_new).predictions.reshape(
         known.shape
     )  # in float64, and to 1e-6 what the model itself says
-    frame = explainer.blame(case.X_new, y)
+    frame = explainer.influence(case.X_new, y)
     assert frame["gain"].dropna().is_monotonic_decreasing
     at = pd.Series(np.arange(len(targets)), index=explainer.index)[frame["row"]].to_numpy()
     outputs = (
@@ -65,7 +65,7 @@ def test_blame_is_the_change_of_the_validation_error(library, name, monkeypatch)
         np.testing.assert_allclose(
             frame["gain"].iloc[line], gain, rtol=0, atol=1e-10 * np.mean(before**2)
         )
-    alone = explainer.blame(case.X_new, y, out_of_fold=None)
+    alone = explainer.influence(case.X_new, y, out_of_fold=None)
     assert "gain" not in alone.columns
     assert alone["gradient"].abs().is_monotonic_decreasing
     np.testing.assert_allclose(
@@ -76,7 +76,7 @@ def test_blame_is_the_change_of_the_validation_error(library, name, monkeypatch)
 @pytest.mark.parametrize("name", ["linear regression", "ridge", "kernel ridge"])
 def test_left_out_values_of_least_squares_are_those_of_refits(name):
     case, explainer = case_of("smoother", name), explainer_of("smoother", name)
-    frame = explainer.blame(case.X_new, validation("smoother", name)).set_index("row")
+    frame = explainer.influence(case.X_new, validation("smoother", name)).set_index("row")
     for row in (0, 5, 77):
         keep = np.arange(len(case.y)) != row
         refitted = clone(case.model).fit(case.X[keep], case.y[keep]).predict(case.X[[row]])[0]
@@ -87,7 +87,7 @@ def test_corrections_are_predictions_without_the_row():
     """`leave_one_out`, which tests/weights/test_deletion.py compares with fits without the row."""
     case, explainer = case_of("lightgbm", "weighted"), explainer_of("lightgbm", "weighted")
     y = validation("lightgbm", "weighted")
-    frame = explainer.blame(case.X_new, y, "leave-one-out").set_index("row").sort_index()
+    frame = explainer.influence(case.X_new, y, "leave-one-out").set_index("row").sort_index()
     left_out = explainer.leave_one_out()
     np.testing.assert_array_equal(frame["corrected"], left_out["prediction"])
     np.testing.assert_array_equal(left_out["residual"], left_out["target"] - left_out["prediction"])
@@ -104,7 +104,7 @@ def test_left_out_values_agree_with_their_own_predictions_where_rows_cannot_be_d
     with pytest.warns(
         axil.ApproximationWarning, match=r"approximate here.*another model leaves over"
     ) as said:
-        frame = explainer.blame(
+        frame = explainer.influence(
             np.nan_to_num(case.X_new), validation("lightgbm", "weighted")
         ).set_index("row")
     assert said[0].filename == __file__
@@ -119,7 +119,7 @@ def test_corrections_are_those_of_folds_unless_asked_for():
     """The fit without a fold of the rows, as `without` has it."""
     case, explainer = case_of("lightgbm", "weighted"), explainer_of("lightgbm", "weighted")
     y = validation("lightgbm", "weighted")
-    corrected = explainer.blame(case.X_new, y).set_index("row").sort_index()["corrected"]
+    corrected = explainer.influence(case.X_new, y).set_index("row").sort_index()["corrected"]
     folds = fold_numbers(verified_model(explainer))
     for fold in (0, 7):
         rows = np.flatnonzero(folds == fold)
@@ -130,7 +130,7 @@ def test_corrections_are_those_of_folds_unless_asked_for():
 def test_rows_alone_in_a_leaf_are_corrected_by_its_ancestor():
     """As `without` has it."""
     model = full_tree()
-    frame = model.blame(np.array([[0.1], [0.9]]), [0.0, 1.0]).set_index("row").sort_index()
+    frame = model.influence(np.array([[0.1], [0.9]]), [0.0, 1.0]).set_index("row").sort_index()
     for row in frame.index[:5]:
         after = model.without(verified_model(model).features[[row]], [row])["after"]
         np.testing.assert_allclose(frame["corrected"][[row]], after, rtol=1e-12)
@@ -140,24 +140,24 @@ def test_rows_alone_in_a_leaf_are_corrected_by_its_ancestor():
 def test_corrections_of_ones_own():
     case, explainer = case_of("lightgbm", "regressor"), explainer_of("lightgbm", "regressor")
     y, own = validation("lightgbm", "regressor"), np.linspace(0, 1, len(case.y))
-    frame = explainer.blame(case.X_new, y, out_of_fold=own).set_index("row").sort_index()
+    frame = explainer.influence(case.X_new, y, out_of_fold=own).set_index("row").sort_index()
     np.testing.assert_array_equal(frame["corrected"], own)
     two = explainer_of("xgboost", "one_output_per_tree")
     X, y2 = (
         case_of("xgboost", "one_output_per_tree").X_new,
         validation("xgboost", "one_output_per_tree"),
     )
-    assert len(two.blame(X, y2, out_of_fold=two.targets)) == two.targets.size
+    assert len(two.influence(X, y2, out_of_fold=two.targets)) == two.targets.size
     for bad, message in [
         (own[1:], "out_of_fold has shape"),
         ("cross-fitted", "cross_val_predict"),
         (own * np.nan, "nan"),
     ]:
         with pytest.raises(InputError, match=message):
-            explainer.blame(case.X_new, y, out_of_fold=bad)
+            explainer.influence(case.X_new, y, out_of_fold=bad)
     with pytest.raises(InputError, match="out_of_fold has shape"):
-        two.blame(X, y2, out_of_fold=own)
+        two.influence(X, y2, out_of_fold=own)
     with pytest.raises(InputError, match="y_val has shape"):
-        explainer.blame(case.X_new, y[1:])
+        explainer.influence(case.X_new, y[1:])
     with pytest.raises(InputError, match="no rows"):
-        explainer.blame(case.X_new[:0], [])
+        explainer.influence(case.X_new[:0], [])
