@@ -143,7 +143,8 @@ class Room:
                 f"bounds has {len(bounds)} parts; expected a pair: the lowest and the highest "
                 "targets."
             )
-        low, high = (_spread(bound, *targets.shape, "bounds") for bound in bounds)
+        n, n_outputs = targets.shape
+        low, high = (_spread(bound, n, n_outputs, "bounds") for bound in bounds)
         room = cls._between(low, high, model)
         for row, k in np.argwhere((targets < low) | (targets > high))[:1]:
             raise InputError(
