@@ -19,6 +19,7 @@ from common import fit, friedman, write_csv
 import axil
 from axil.kernels.cpu import Cpu
 from axil.methods.question import verified_model
+from axil.structure import LinearLeaves
 from axil.weights.boosting import BoostedTrees
 
 GROWN, QUERIES, READ, K, ROUTED = 100_000, 1000, 128, 10, 1_000_000
@@ -46,8 +47,8 @@ def trees_of(n, threads):
         grown,
         cells=cells,
         leaf_weights=counts,
-        leaf_scale=1 / np.maximum(counts, 1),
-        regularisation=None,
+        linear_leaves=LinearLeaves(1 / np.maximum(counts, 1)),
+        leaf_rule=None,
     )
     queries = np.empty((grown.n_trees, QUERIES), grown.cells.dtype)
     assign(friedman(QUERIES, seed=2)[0], queries, threads)

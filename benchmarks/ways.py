@@ -23,6 +23,7 @@ import axil
 from axil.kernels.cpu import Cpu
 from axil.machine.threads import Cache
 from axil.methods.question import verified_model
+from axil.structure import LinearLeaves
 from axil.weights.boosting import BoostedTrees
 
 GROWN, QUERIES = 20_000, (1, 10, 100, 1_000, 10_000)
@@ -38,8 +39,10 @@ def explainer_of(explainer, n, threads):
     counts = np.concatenate(
         [np.bincount(tree, minlength=m) for tree, m in zip(cells, grown.n_leaves)]
     ).astype(float)
-    scale = 1 / np.maximum(counts, 1)
-    made = replace(grown, cells=cells, leaf_weights=counts, leaf_scale=scale, regularisation=None)
+    linear_leaves = LinearLeaves(1 / np.maximum(counts, 1))
+    made = replace(
+        grown, cells=cells, leaf_weights=counts, linear_leaves=linear_leaves, leaf_rule=None
+    )
     return made, replace(
         model,
         engines=[],

@@ -70,9 +70,9 @@ def kind(library: str, structures: list[Structure]) -> str:
         return "linear smoother"
     structure = structures[0]
     trees, drawn = how_trees_add_up(library, structure), structure.draws
-    if structure.is_ranked:  # draws are the shares of the rows that a percentile is taken from
+    if structure.counts_by_leaf:  # draws are the shares of the rows that a percentile is taken from
         return f"{trees} of percentiles"
-    if structure.cut is not None:
+    if structure.leaf_rule.clips_residuals:
         return f"{trees} with Huber's loss"
     if np.isin(drawn, (0.0, 1.0)).all():
         rows = ", rows drawn" if len(drawn) > 1 else ""

@@ -4,6 +4,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from axil.structure import Ancestors, Coefficients, LinearLeaves, NewtonRule, Structure, cell_dtype
+from axil.weights.huber_rule import HuberRule
+from axil.weights.sum_rule import SumRule
 
 
 def leaf_average(v, leaf):
@@ -161,10 +163,9 @@ def replay(s, y, queries, brought=None, output=0):
             s.leaf_values(t, np.bincount(rows[t], added, s.n_leaves[t])[:, None])[:, 0] + shift
         )
         if brought is not None:
-            if s.cut is not None:  # a row whose residual is cut off adds what is left of it
-                added = (
-                    w * s.uncut().row_draws()[t] * np.clip(y - fitted, -s.cut.delta, s.cut.delta)
-                )
+            if isinstance(s.leaf_rule, HuberRule):  # a clipped residual adds the threshold
+                delta = s.leaf_rule.cut.delta
+                added = w * s.sampled_counts()[t] * np.clip(y - fitted, -delta, delta)
             brought.append((added, values[-1]))
     return predicted(s.n_trees, queries.T)
 
@@ -176,9 +177,8 @@ def reweighted_replay(s, y, w, queries, n_gone=0):
     nearest ancestor that has some.
     """
     before = 1.0 if s.row_weights is None else s.row_weights.mean()
-    l2 = s.regularisation.l2 * (
-        w.sum() / (s.n_rows - n_gone) / before if s.regularisation.by_weight else 1.0
-    )
+    rule = s.leaf_rule.newton
+    l2 = rule.l2 * (w.sum() / (s.n_rows - n_gone) / before if rule.by_weight else 1.0)
     draw, rows = drawn(s), s.leaves()
     plain = Coefficients(np.tril(np.tile(s.rates, (s.n_trees + 1, 1)), -1), np.ones(s.n_trees + 1))
     c = plain if s.coefficients is None else s.coefficients
@@ -198,10 +198,10 @@ def reweighted_replay(s, y, w, queries, n_gone=0):
         denominator = np.where(
             np.isinf(l2[own]), 1.0, weight + np.where(np.isinf(l2[own]), 0.0, l2[own])
         )
-        for step in range(int(s.regularisation.steps[own].max())):
+        for step in range(int(rule.steps[own].max())):
             sums = np.zeros(s.n_leaves[t], complex)
             np.add.at(sums, rows[t], w * draw[t] * (residuals - value[rows[t]]))
-            counts = (denominator != 0) & ~np.isinf(l2[own]) & (step < s.regularisation.steps[own])
+            counts = (denominator != 0) & ~np.isinf(l2[own]) & (step < rule.steps[own])
             value[counts] += sums[counts] / denominator[counts]
         if s.linear_leaves.shift is not None:
             scale, shift = s.linear_leaves.scale[own], s.linear_leaves.shift[own]
@@ -224,7 +224,7 @@ def reweighted_replay(s, y, w, queries, n_gone=0):
 
 def inherited_value(s, t, leaf, weight, sums, l2):
     """The value of the nearest ancestor of a leaf of tree t that has rows, from those of its leaves; 0 where there is none."""
-    parents, first = s.ancestors.parents, s.starts[t]
+    parents, first = s.leaf_rule.ancestors.parents, s.starts[t]
     node = first + leaf
     while (node := parents[node]) >= 0:
         below = [i for i in range(s.n_leaves[t]) if node in path_of(parents, first + i)]
@@ -380,21 +380,21 @@ def random_structure(
         fixed, moved = rng.random(len(scale)) < 0.2, rng.normal(size=len(scale))
         scale, shift = np.where(fixed, 0.0, scale), np.where(fixed, 0.3 * moved, moved * scale)
     known = None if coefficients is None else random_coefficients(rng, coefficients, n_trees, rates)
+    ancestors = None
+    if known is not None:
+        ancestors = random_ancestors(np.random.default_rng(seed), n_leaves, l2)
     return Structure(
         cells=(level * n_leaves[:, None] + leaves).astype(cell_dtype(most_leaves * len(draws))),
         n_leaves=n_leaves,
         leaf_weights=leaf_weights,
         linear_leaves=LinearLeaves(scale, shift, mixing),
-        regularisation=regularisation,
+        leaf_rule=SumRule(regularisation, ancestors),
         rates=rates,
         base=None if base is None else np.array([base]),
         row_weights=weights,
         offsets=rng.normal(size=(n_rows, 1)) if offsets else None,
         draws=np.asarray(draws),
         coefficients=known,
-        ancestors=None
-        if known is None
-        else random_ancestors(np.random.default_rng(seed), n_leaves, l2),
     )
 
 

@@ -516,7 +516,9 @@ def marked(n, rows):
 def has_balanced_trees(model):
     """Whether class weights that are counted from the labels are in leaves: deletions of single rows are refused."""
     engines = getattr(model, "engines", ())
-    return any(s.class_counts is not None for engine in engines for s in engine.structures)
+    return any(
+        s.leaf_rule.class_counts is not None for engine in engines for s in engine.structures
+    )
 
 
 def deletions_agree(explainer, queries, tolerance, refits=True):

@@ -83,7 +83,7 @@ def test_wrong_data_do_not_pass(name, draws):
 
 def refit(case, structure, y):
     """The fit to targets y on the same splits, node after node; its patterns are its own. Leaf values (L,)."""
-    rule, s = structure.regularisation, structure
+    rule, s = structure.newton_rule, structure
     w = np.ones(s.n_rows) if s.row_weights is None else s.row_weights
     residual, values = y - np.average(y, weights=w), np.zeros(s.total_leaves)
     for t in range(s.n_trees):
@@ -127,7 +127,7 @@ def test_the_pattern_holds_up_to_the_radius(name):
 def test_the_radius_is_a_bound_for_every_direction(most, monkeypatch):
     """One target or all of them, in many small models; also where derivatives of few changes are computed."""
     if most is not None:
-        monkeypatch.setattr("axil.weights.rows_left.SECONDS", 0.0)
+        monkeypatch.setattr("axil.weights.sum_rule.SECONDS", 0.0)
     rng, bagged, moved = np.random.default_rng(0), 0, 0
     for seed in range(25):
         n = int(rng.integers(30, 150))
@@ -146,7 +146,7 @@ def test_the_radius_is_a_bound_for_every_direction(most, monkeypatch):
             continue
         targets, s = verified_model(explainer).targets, engine.structure
         slopes = engine.sum_weights(np.eye(s.total_leaves))
-        gaps = np.abs(np.abs(engine.fit(targets).sums[:, 0]) - s.regularisation.l1)
+        gaps = np.abs(np.abs(engine.fit(targets).sums[:, 0]) - s.newton_rule.l1)
         soonest = np.argsort(gaps / np.abs(slopes).max(axis=0))[
             :3
         ]  # and the target that brings each of them nearest

@@ -5,6 +5,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from axil.structure import Coefficients, LinearLeaves, NewtonRule, cell_dtype
+from axil.weights.sum_rule import SumRule
 from tests.reference import random_structure
 
 
@@ -75,7 +76,7 @@ def wrong_parts():
     yield {"linear_leaves": LinearLeaves(np.ones(total), mixing=(csr_array(np.eye(3)),))}
     yield {"linear_leaves": LinearLeaves(np.ones(total), mixing=(csr_array(np.eye(8)),) * 6)}
     yield {"linear_leaves": LinearLeaves(np.ones(total), np.ones(total - 1))}
-    yield {"regularisation": NewtonRule(np.ones(total), np.ones(total - 1))}
+    yield {"leaf_rule": SumRule(NewtonRule(np.ones(total), np.ones(total - 1)))}
     yield {"coefficients": Coefficients(np.zeros((7, 6)), np.ones(6))}
 
 

@@ -18,6 +18,7 @@ from axil.weights.answers import gathered
 from axil.weights.boosting import BoostedTrees
 from axil.weights.deletion import InLeafMatrix
 from axil.weights.replays import ByReplay
+from axil.weights.sum_rule import SumRule
 from tests.contract_models import case_of, explainer_of
 from tests.reference import random_structure, reweighted_replay
 from tests.weights.test_boosting import random_queries
@@ -131,7 +132,7 @@ def test_errors_after_every_number_of_trees_are_those_of_shorter_fits(shape):
 
 def first_trees(s, n):
     """The structure of the first n trees."""
-    rule, end = s.regularisation, s.starts[n]
+    rule, end = s.newton_rule, s.starts[n]
     return replace(
         s,
         cells=np.ascontiguousarray(s.cells[:n]),
@@ -142,7 +143,7 @@ def first_trees(s, n):
             None if s.linear_leaves.shift is None else s.linear_leaves.shift[:end],
         ),
         rates=s.rates[:n],
-        regularisation=replace(rule, l2=rule.l2[:end], steps=rule.steps[:end]),
+        leaf_rule=SumRule(replace(rule, l2=rule.l2[:end], steps=rule.steps[:end])),
     )
 
 
@@ -165,7 +166,7 @@ def test_a_row_that_outweighs_its_leaves_is_replayed():
     leaf_weights = np.concatenate(
         [np.bincount(leaf, w, n) for leaf, n in zip(s.leaves(), s.n_leaves)]
     )
-    linear_leaves = LinearLeaves(s.regularisation.scale(leaf_weights))
+    linear_leaves = LinearLeaves(s.newton_rule.scale(leaf_weights))
     s = replace(s, row_weights=w, leaf_weights=leaf_weights, linear_leaves=linear_leaves)
     engine, y, queries = BoostedTrees(s, Cpu(2)), targets_of(s), random_queries(s, 5)
     assert 3 in engine.deletions(y, ENOUGH).by_replay(slice(0, s.n_rows))

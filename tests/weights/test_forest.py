@@ -6,6 +6,8 @@ import xgboost as xgb
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 import axil
+from axil.kernels.choose import host_backend
+from axil.weights.boosting import BoostedTrees
 from axil.weights.forest import Forest, is_forest
 from tests.reference import dense_weights, random_structure
 
@@ -32,6 +34,21 @@ def test_equal_to_the_dense_recursion(shape):
     v = rng.normal(size=(structure.n_rows, 3))
     np.testing.assert_allclose(forest.matvec(None, v), K @ v, atol=1e-12)
     np.testing.assert_allclose(forest.rmatvec(None, v), K.T @ v, atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_fits_are_those_of_the_same_trees_as_boosting(shape):
+    structure = random_structure(0, base=0.0, coefficients="forest", **SHAPES[shape])
+    forest = Forest(structure)
+    trees = BoostedTrees(structure, host_backend(1))
+    rng = np.random.default_rng(0)
+    targets = rng.normal(size=(structure.n_rows, 2))
+    fit = forest.fit(targets)
+    expected = trees.fit(targets)
+    np.testing.assert_allclose(fit.values, expected.values, atol=1e-12)
+    np.testing.assert_allclose(fit.sums, expected.sums, atol=1e-12)
+    seeds = rng.normal(size=(structure.total_leaves, 3))
+    np.testing.assert_allclose(forest.sum_weights(seeds), trees.sum_weights(seeds), atol=1e-12)
 
 
 def test_boosting_is_no_forest():

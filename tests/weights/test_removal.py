@@ -66,7 +66,7 @@ def test_fits_without_rows(shape):
     w = np.ones(structure.n_rows) if structure.row_weights is None else structure.row_weights.copy()
     w[rows] = 0.0
     expected = reweighted_replay(structure, y, w, queries, len(rows)).real
-    left = rule_of(structure).without(rows, y[:, None], Cpu(2))
+    left = rule_of(structure).without(structure, rows, y[:, None], Cpu(2))
     trees = BoostedTrees(left, Cpu(2))
     weights, adjoints = trees.weight_rows(queries).dense(), trees.adjoints(queries)
     np.testing.assert_allclose(

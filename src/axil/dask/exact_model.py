@@ -41,7 +41,7 @@ from axil.replay.verified_model import WithoutGroups, WithoutRows
 from axil.structure import Structure, all_n_leaves, output_groups
 from axil.weights.boosting import BoostedTrees
 from axil.weights.engine import own_leaves
-from axil.weights.fit_rules import bends
+from axil.weights.fit_rules import needs_walk, rule_of
 from axil.weights.forest import is_forest
 from axil.weights.leaf_matrix import LeafMatrix
 
@@ -199,7 +199,7 @@ class PartitionedExactModel(PartitionedModel):
 
     @property
     def bends(self) -> bool:
-        return any(bends(entry.structure) for entry in self.training_rows.entries)
+        return any(needs_walk(entry.structure) for entry in self.training_rows.entries)
 
     def n_replayed(self) -> int:
         return self.refits.n_refits()
@@ -231,7 +231,7 @@ class PartitionedExactModel(PartitionedModel):
             numbered_folds = [list(numbered) for numbered in enumerate(folds)]
             return shards.each(out_of_fold_of, None, numbered_folds), "out-of-fold"
         forests = all(is_forest(entry.structure) for entry in self.training_rows.entries)
-        if forests and any(shards.collected(leaves_rows_out)):
+        if forests and any(shards.collected(has_unsampled_rows)):
             return shards.each(out_of_bag_of, self.refits.fits()), "out-of-bag"
         if method == "leaves" and self.structures is not None:
             return shards.each(left_over, (self.refits.fits(), self.n_threads)), "fit"
@@ -262,7 +262,7 @@ class PartitionedExactModel(PartitionedModel):
             raise InputError(
                 "Without these rows none of any weight is left; ask for a smaller set."
             )
-        emptied = [fit.structure.emptied for fit in fits]
+        emptied = [rule_of(fit.structure).emptied for fit in fits]
         n_emptied = sum(int(leaves.sum()) for leaves in emptied if leaves is not None)
         return WithoutRows(before, self.refits.predicted(fits, queries), n_emptied)
 
@@ -337,9 +337,9 @@ def out_of_fold_of(partition: ExactPartition, _: Any, numbered: tuple[int, Any])
         return errors_of(partition, None, table)
 
 
-def leaves_rows_out(partition: ExactPartition, *_: Any) -> bool:
+def has_unsampled_rows(partition: ExactPartition, *_: Any) -> bool:
     """Return whether trees were fitted without some of these rows."""
-    return any(structure.leaves_rows_out for structure in partition.structures)
+    return any(structure.has_unsampled_rows for structure in partition.structures)
 
 
 def out_of_bag_of(partition: ExactPartition, fits: list[Fit], _: Any) -> FloatArray:

@@ -22,7 +22,7 @@ from axil.kernels.choose import host_backend
 from axil.machine.memory import Budget, Limits
 from axil.replay.build import own_leaves_of, with_rows
 from axil.replay.checks import Extent, Miss, furthest, with_predictions
-from axil.replay.recover import assign_leaves, fitted_structure, regularisation_of
+from axil.replay.recover import assign_leaves, fitted_structure, leaf_rule_of, regularisation_of
 from axil.replay.walk import Walked, walk
 from axil.structure import (
     CutRows,
@@ -238,13 +238,15 @@ def replay_partition(
 
 def _structure_of(fit: BoostedFit, walked: Walked, offsets: FloatArray | None) -> Structure:
     """Return the structure of these rows alone; the active set of all rows is not known here."""
-    scale = regularisation_of(fit).scale(walked.leaf_weights)
+    newton = regularisation_of(fit)
+    scale = newton.scale(walked.leaf_weights)
     leaves = LinearLeaves(scale, None, None, {})
     if walked.cut is None:
         weights = walked.leaf_weights
     else:
         weights = walked.cut.free
-    return fitted_structure(fit, walked.cells, walked.draws, weights, leaves, offsets)
+    rule = leaf_rule_of(fit, newton)
+    return fitted_structure(fit, walked.cells, walked.draws, weights, leaves, offsets, rule)
 
 
 def cooccurrences(partition: ExactPartition, entry: int, n_threads: int) -> FloatArray:

@@ -21,16 +21,14 @@ from axil.dask.exact_rows import ExactPartition
 from axil.kernels.choose import host_backend
 from axil.machine.blocks import spans
 from axil.structure import RowTotals, Structure, Transferable
-from axil.weights.fit_rules import bends
+from axil.weights.fit_rules import needs_walk
 from axil.weights.forest import is_forest
 from axil.weights.inherited import inherited_values
 from axil.weights.leaf_matrix import LeafMatrix, cooccurrence
-from axil.weights.parts import Parts
+from axil.weights.parts import Parts, remaining_weight
 from axil.weights.passes import leaf_sums
-from axil.weights.removal import left_of
 from axil.weights.residuals import FittedValues, predictions
-from axil.weights.rows_left import (
-    known_regularisation,
+from axil.weights.sum_rule import (
     rescaled,
     sums_by_rule,
     with_leaf_weights,
@@ -84,7 +82,7 @@ class RowPart:
         assert sums.together is not None
         leaf_weights = sums.leaf_weights.copy()
         started = sums.started.copy()
-        leaf_weights[self.leaves] = left_of(leaf_weights[self.leaves], self.drawn)
+        leaf_weights[self.leaves] = remaining_weight(leaf_weights[self.leaves], self.drawn)
         started[self.leaves] -= self.drawn[:, None] * self.started
         sums.together[np.ix_(self.leaves, self.leaves)] -= np.triu(
             np.tile(self.drawn, (len(self.drawn), 1)), 1
@@ -207,17 +205,16 @@ class Fit(Transferable):
 
     @classmethod
     def without(cls, structure: Structure, sums: RowSums, n_threads: int) -> Fit:
-        """The fit of a structure to these sums over the rows that are left; see `axil.weights.rows_left.without`."""
+        """The fit of a structure to these sums over the rows that are left; see `axil.weights.sum_rule`."""
         before = structure.total_weight / structure.n_present
-        rule = known_regularisation(structure, "without").scaled(sums.weight / sums.n_rows / before)
+        rule = structure.newton_rule.scaled(sums.weight / sums.n_rows / before)
         rule = rule.emptied((structure.leaf_weights > 0) & (sums.leaf_weights == 0))
         s = replace(
-            with_leaf_weights(structure, sums.leaf_weights),
+            with_leaf_weights(structure, sums.leaf_weights, rule),
             total=sums.weight,
             total_rows=sums.n_rows,
-            regularisation=rule,
         )
-        if not bends(s):
+        if not needs_walk(s):
             return cls.of(space_of(rescaled(s), sums.together, n_threads), sums)
         assert sums.together is not None
         mean = sums.moment / sums.weight

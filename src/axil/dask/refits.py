@@ -24,10 +24,9 @@ from axil.errors import UnsupportedQuestionError
 from axil.replay.queries import QueryBatch
 from axil.structure import Structure
 from axil.weights.engine import own_leaves
-from axil.weights.fit_rules import bends
+from axil.weights.fit_rules import needs_walk, rule_of
 from axil.weights.forest import is_forest
 from axil.weights.levels import at_share, shares_of
-from axil.weights.rows_left import known_regularisation
 
 IN_MEMORY = "Use training rows in memory."
 # Rows that outweigh the rest of a leaf by far: each takes a pass over all rows, as long as the leaf
@@ -57,7 +56,7 @@ class Refits:
         space = self.model.entries[entry].leaf_matrix
         assert space is not None
         fit = Fit.of(space, self._sums_of_all(entry))
-        if not bends(fit.structure):
+        if not needs_walk(fit.structure):
             return fit
         shared_fit = literal(fit)
         tasks = [task(residual_sums, rows, entry, shared_fit) for rows in self._rows.partitions]
@@ -100,14 +99,14 @@ class Refits:
     def refuse_unknown(self, question: str) -> None:
         """Refuse a question whose deletions follow from more than sums over partitions."""
         for entry in self._rows.entries:
-            rule = known_regularisation(entry.structure, question)
-            if entry.structure.cut is not None:
+            rule = rule_of(entry.structure)
+            if rule.clips_residuals:
                 raise UnsupportedQuestionError(
                     question,
                     "without some rows other residuals are cut off (Huber's loss), which is not found out over partitions",
                     IN_MEMORY,
                 )
-            if rule.smooths_nodes:
+            if rule.newton.smooths_nodes:
                 raise UnsupportedQuestionError(
                     question,
                     "path_smooth follows numbers of rows, which are not counted over partitions",
@@ -164,7 +163,7 @@ class Refits:
         n_threads = self.model.n_threads
         shared_structure = literal(structure)
         sum_table = None
-        if bends(structure) and structure.linear_leaves.mixing is None:
+        if needs_walk(structure) and structure.linear_leaves.mixing is None:
             (sum_table,) = cluster.hold(
                 [task(responses_of_sums, counts, shared_structure, n_threads)]
             )

@@ -28,11 +28,10 @@ from axil.weights.inherited import InheritedValues
 from axil.weights.leaf_matrix import LeafMatrix, asked
 from axil.weights.left_out import left_out
 from axil.weights.levels import Level
-from axil.weights.parts import Parts, Which
+from axil.weights.parts import Parts, RowTest, remaining_weight
 from axil.weights.passes import Adjoints
 from axil.weights.replays import ByReplay, sum_responses
 from axil.weights.residuals import FittedValues
-from axil.weights.rows_left import known_regularisation
 
 BLOCK_ENTRIES = 1 << 20  # of trees, or queries, by rows that are worked on at a time
 # different row weights of a partition: of more only some are reported, which are enough to
@@ -131,7 +130,7 @@ def replayed_rows(
     if not n_rows:
         return [], []
     every_row = slice(0, n_rows)
-    is_heavy = Which(structure, Parts.dominant)(every_row)
+    is_heavy = RowTest(structure, Parts.dominant)(every_row)
     if (
         structure.linear_leaves.mixing is not None
     ):  # leaves depend on others, and no formula knows how
@@ -239,7 +238,7 @@ def forest_changes(
     """
     s = fitted.structure
     parts = Parts.of_rows(fitted.structure, rows)
-    rule = known_regularisation(s)
+    rule = s.newton_rule
     targets = fitted.targets[rows]
     left = parts.left(s)
     drawn = parts.weight != 0
@@ -250,7 +249,7 @@ def forest_changes(
         weights = np.ones(len(targets))
     else:
         weights = s.row_weights[rows]
-    others = removal.left_of(np.full(len(targets), s.total_weight), weights)[:, None]
+    others = remaining_weight(np.full(len(targets), s.total_weight), weights)[:, None]
     rest = s.total_weight * mean - weights[:, None] * targets
     of_others = np.divide(rest, others, out=np.full_like(rest, np.nan), where=others > 0)
     inherited = np.where(

@@ -106,7 +106,8 @@ def has_closed_form(proven: ExactModel) -> bool:
 
 def counts_classes(proven: ExactModel) -> bool:
     """Return whether class weights are counted again for the rows that remain, which only sets of rows have an answer for."""
-    counts = [s.class_counts for engine in proven.engines for s in engine.structures]
+    rules = [s.leaf_rule for engine in proven.engines for s in engine.structures]
+    counts = [rule.class_counts for rule in rules if rule is not None]
     return any(own is not None and own.is_known for own in counts)
 
 

@@ -367,10 +367,10 @@ def check_values(adapter: Adapter, trees: BoostedFit, walked: Replay, scale: flo
 def check_nodes(adapter: Adapter, trees: BoostedFit, walked: Replay, scale: float) -> None:
     """Compare the values of inner nodes where leaves are bent: a leaf at zero or at a bound says little of its own sum."""
     s = walked.structure
-    rule = s.regularisation
+    rule = s.newton_rule
     if not isinstance(rule, NodeRule) or not rule.has_active_set:
         return
-    bent = inheriting(s).regularisation
+    bent = inheriting(s).newton_rule
     assert isinstance(bent, NodeRule)
     nodes = rule.nodes
     sizes = np.diff(rule.nodes.starts)

@@ -41,11 +41,12 @@ from axil.weights.answers import Answer, RowEffects, gathered
 from axil.weights.boosting import BoostedTrees
 from axil.weights.deletion_work import GROUP_SECONDS, REPLAYS
 from axil.weights.engine import Engine, TreeEngine, own_leaves
-from axil.weights.fit_rules import bends, rule_of
+from axil.weights.fit_rules import needs_walk, rule_of
 from axil.weights.forest import Forest
+from axil.weights.percentile_rule import PercentileRule
 from axil.weights.residuals import FittedValues
-from axil.weights.rows_left import estimates_rows, mixes
 from axil.weights.smoother import Smoother
+from axil.weights.sum_rule import couples_leaves, estimates_rows
 
 DELETIONS = ("without", "removal", "leave_one_out", "leave_one_out_curve", "audit", "calibrate")
 ESTIMATED_COUNTS = (
@@ -457,7 +458,8 @@ class ExactModel(Refittable):
 
     @property
     def n_emptied(self) -> int:
-        return sum(int(s.emptied.sum()) for s in self._structures if s.emptied is not None)
+        emptied = [rule_of(s).emptied for s in self._structures]
+        return sum(int(leaves.sum()) for leaves in emptied if leaves is not None)
 
     def _without(self, rows: IntArray) -> ExactModel:
         """Return the fit without these rows; there is no model to compare its predictions with."""
@@ -481,8 +483,9 @@ class ExactModel(Refittable):
                 np.max([cast(FloatArray, e.structure.row_weights) for e in self.engines], axis=0)
             )
         s = first.structure
-        if s.ranks is not None and s.ranks.rows is not None:
-            return np.bincount(s.ranks.rows, minlength=s.n_rows).astype(np.float64)
+        rule = rule_of(s)
+        if isinstance(rule, PercentileRule) and rule.ranks.rows is not None:
+            return np.bincount(rule.ranks.rows, minlength=s.n_rows).astype(np.float64)
         if s.row_weights is None:
             return np.ones(s.n_rows)
         return s.row_weights
@@ -494,7 +497,7 @@ class ExactModel(Refittable):
 
     @property
     def ranks_or_cuts(self) -> bool:
-        return any(s.is_ranked or s.cut is not None for s in self._structures)
+        return any(rule_of(s).ranks_rows or rule_of(s).clips_residuals for s in self._structures)
 
     def share_of(self, rows: Any) -> float:
         if isinstance(self.engines[0], Smoother):
@@ -506,11 +509,11 @@ class ExactModel(Refittable):
 
     @property
     def has_first_order(self) -> bool:
-        return not any(rule_of(s).no_first_order for s in self._structures)
+        return not any(rule_of(s).no_first_order(s) for s in self._structures)
 
     @property
     def bends(self) -> bool:
-        return any(map(bends, self._structures))
+        return any(map(needs_walk, self._structures))
 
     def n_replayed(self) -> int:
         share = self.budget.available // len(self.engines)
@@ -560,7 +563,9 @@ def removed_in_turn(
     before = float(left.predicted(query, targets)[0, k])
     for _ in first:
         # Of forests exact effects take no longer, and bounds have no other ones.
-        exact = isinstance(left, Forest) or any(mixes(s) or s.is_ranked for s in left.structures)
+        exact = isinstance(left, Forest) or any(
+            couples_leaves(s) or rule_of(s).ranks_rows for s in left.structures
+        )
         rest = left.deletable("removal")
         if exact:
             found = rest.deletion(query, targets, 0)

@@ -29,11 +29,12 @@ from axil.errors import InputError, UnsupportedQuestionError
 from axil.machine.memory import Budget, Limits
 from axil.replay.recover import assign_leaves
 from axil.replay.walk import Leaves, TreeWalk, Walked, round_to
-from axil.structure import NewtonRule, NodeRule, Ranks, Structure, all_n_leaves
+from axil.structure import Cut, NewtonRule, NodeRule, Ranks, Structure, all_n_leaves
 from axil.structure.leaves import LeafFit
 from axil.weights.engine import CLASS_WEIGHTS_UNKNOWN, TreeEngine
+from axil.weights.fit_rules import rule_of
+from axil.weights.huber_rule import HuberRule
 from axil.weights.inherited import inherited_values, inheriting
-from axil.weights.rows_left import known_regularisation
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,14 +104,14 @@ class RefitRows:
 
 def _draws(s: Structure, rows: RefitRows) -> FloatArray | None:
     """(N, T): how often each row is drawn for each tree; None: all are, once."""
-    if s.ranks is not None:
-        if s.ranks.drawn is None:
+    rule = rule_of(s)
+    if rule.ranks_rows:
+        if rule.recorded_counts is None:
             return None
-        return rows.draws(s.ranks.drawn[int(s.ranks.based) :]).T.astype(np.float64)
+        return rows.draws(rule.recorded_counts[rule.n_initial_trees :]).T.astype(np.float64)
     if len(s.draws) == 1:
         return None
-    levels = s.cells // s.n_leaves[:, None].astype(s.cells.dtype)
-    return rows.draws(s.whole_draws[levels.astype(np.intp)]).T
+    return rows.draws(s.sampled_counts()).T
 
 
 def leaf_fit(
@@ -143,11 +144,11 @@ def leaf_fit(
             leaf_counts=None,
             leaf_weights=None,
         ),
-        leaf_rule=LeafRule(l2=rule.l2, cut=s.cut, ranks=ranks),
+        leaf_rule=LeafRule(l2=rule.l2, cut=_cut_of(s), ranks=ranks),
         initial=InitialPrediction(
             follows_targets=s.base is None,
             values=base,
-            is_first_tree=s.ranks is not None and s.ranks.based,
+            is_first_tree=rule_of(s).n_initial_trees > 0,
         ),
         weights=WeightRule(row_weights=weights),
         schedule=Schedule.one_by_one(s.rates, s.coefficients),
@@ -159,7 +160,7 @@ def leaf_fit(
     walk.rule, walk.final = rule, s.final
     found = walk.run()
     emptied = _emptied(s, found)
-    if emptied.any() and (ranks is not None or s.cut is not None):
+    if emptied.any() and (ranks is not None or rule_of(s).clips_residuals):
         raise UnsupportedQuestionError(
             "refit",
             f"{emptied.sum()} of {s.total_leaves} leaves of averaged trees would lose all rows, and the values of the nodes "
@@ -176,12 +177,13 @@ def leaf_fit(
     raw = walk.raw
     parts = (found.sums, found.drawn_weights, found.counts)
     if emptied.any():
-        left = replace(s, emptied=emptied, leaf_weights=found.leaf_weights, regularisation=rule)
+        leaf_rule = replace(rule_of(s), emptied=emptied, newton=rule)
+        left = replace(s, leaf_weights=found.leaf_weights, leaf_rule=leaf_rule)
         raw = inherited_values(
             left, raw, found.sums, np.average(rows.targets, axis=0, weights=weights)
         )
         if isinstance(rule, NodeRule):
-            rule = known_regularisation(inheriting(left))
+            rule = inheriting(left).newton_rule
     made = LeafFit(
         s.n_leaves,
         columns,
@@ -195,17 +197,26 @@ def leaf_fit(
         rule,
     )
     made = replace(made, inherits=s.averages)
-    if s.cut is None or s.cut.weighs:
+    if trees.leaf_rule.cut is None or trees.leaf_rule.cut.weighs:
         return made
     # rows that are cut off count in the weights that a library records
     return replace(made, hessians=found.leaf_weights)
 
 
+def _cut_of(s: Structure) -> Cut | None:
+    """Return where the residuals of a fit are clipped; None: nowhere."""
+    rule = rule_of(s)
+    if isinstance(rule, HuberRule):
+        return rule.cut
+    return None
+
+
 def _emptied(s: Structure, found: Walked) -> BoolArray:
     """Return which leaves of averaged trees, (L,), have no rows any more."""
     had_rows = s.leaf_weights > 0
-    if s.emptied is not None:
-        had_rows = had_rows | s.emptied
+    emptied = rule_of(s).emptied
+    if emptied is not None:
+        had_rows = had_rows | emptied
     if not s.averages:
         had_rows = np.zeros_like(had_rows)
     return np.asarray(had_rows & (found.drawn_weights == 0))
@@ -289,19 +300,13 @@ class _TreeRefit(TreeWalk):
 
 
 def _rule(s: Structure) -> NewtonRule:
-    if s.regularisation is None or (s.is_ranked and s.ranks is None):
-        raise UnsupportedQuestionError(
-            "refit",
-            "how leaf values follow from row weights was not recorded",
-            "Make the explainer again.",
-        )
-    if s.regularisation.smooths_nodes:
+    if s.newton_rule.smooths_nodes:
         raise UnsupportedQuestionError(
             "refit",
             "with path_smooth a leaf's value depends on the numbers of rows in the nodes above it",
             "Ask what_if for other targets, or fit with path_smooth=0.",
         )
-    return s.regularisation
+    return s.newton_rule
 
 
 def leaf_fits(model: Any, change: Change) -> tuple[list[LeafFit], FloatArray | None]:
@@ -320,7 +325,8 @@ def leaf_fits(model: Any, change: Change) -> tuple[list[LeafFit], FloatArray | N
             "Leave sample_weight out, or fit again.",
         )
     structures = [engine.structure for engine in engines]
-    if any(s.class_counts is not None and not s.class_counts.is_known for s in structures):
+    class_counts = [rule_of(s).class_counts for s in structures]
+    if any(counts is not None and not counts.is_known for counts in class_counts):
         raise UnsupportedQuestionError("refit", *CLASS_WEIGHTS_UNKNOWN)
     columns = [np.arange(s.n_trees) if s.columns is None else s.columns for s in structures]
     n_leaves = all_n_leaves(structures)
@@ -367,9 +373,9 @@ def _rules(
     rows: RefitRows,
 ) -> tuple[int, list[Ranks | None]]:
     """How many trees are the base, and for each structure the rule of its percentiles for these rows; None: it has means."""
-    if not any(s.is_ranked for s in structures):
+    if not any(rule_of(s).ranks_rows for s in structures):
         return 0, [None] * len(structures)
-    first = int(any(s.ranks is not None and s.ranks.based for s in structures))
+    first = max(rule_of(s).n_initial_trees for s in structures)
     trees = np.concatenate([own[first:] for own in columns])
     if len(np.unique(trees)) < len(trees):
         raise UnsupportedQuestionError(

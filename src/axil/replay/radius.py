@@ -13,7 +13,7 @@ from axil.errors import counted
 from axil.replay.recover import Replay
 from axil.weights.boosting import BoostedTrees
 from axil.weights.engine import Engine
-from axil.weights.fit_rules import bends, rule_of
+from axil.weights.fit_rules import needs_walk, rule_of
 from axil.weights.forest import Forest
 from axil.weights.members import Sum
 
@@ -117,7 +117,7 @@ class Held:
         """The pattern and encodings of a replay, whose weights the engine computes of these targets; None: neither."""
         s = walked.structure
         rule = rule_of(s)
-        if s.regularisation is None or not rule.has_active_set:
+        if not rule.has_active_set:
             if placement is None:
                 return None
             return cls.encoded(s.total_leaves, placement)
@@ -128,7 +128,7 @@ class Held:
             constants = float(np.abs(engine.constants(None)).max(initial=0.0))
         return cls(
             s.total_leaves,
-            **rule.held(walked.held),
+            **rule.active_set_counts(s, walked.held),  # type: ignore[arg-type]
             shift=constants,
             radius=rule.radius(engine, targets),
             encodings=0 if placement is None else placement.encodings,
@@ -142,7 +142,7 @@ def leaves_beyond(engine: Engine, targets: FloatArray, before: FloatArray) -> in
             leaves_beyond(term.engine, term.taken(targets), term.taken(before))
             for term in engine.terms
         )
-    if not isinstance(engine, (BoostedTrees, Forest)) or engine.structure.regularisation is None:
+    if not isinstance(engine, (BoostedTrees, Forest)):
         return 0
     return rule_of(engine.structure).count_changed_leaves(engine, before, targets)
 
@@ -152,7 +152,7 @@ def rows_replayed(engine: Engine, targets: FloatArray, available: int) -> int:
     if isinstance(engine, Sum):
         share = available // len(engine.terms)
         return max(rows_replayed(term.engine, term.taken(targets), share) for term in engine.terms)
-    if not isinstance(engine, (BoostedTrees, Forest)) or not bends(engine.structure):
+    if not isinstance(engine, (BoostedTrees, Forest)) or not needs_walk(engine.structure):
         return 0
     if isinstance(engine, BoostedTrees):
         return engine.replays(targets, available)

@@ -27,12 +27,18 @@ from axil.structure import (
     IsotonicRule,
     LinearLeaves,
     NewtonRule,
+    RankedFit,
+    RuleState,
     Structure,
     cell_dtype,
     with_nodes,
 )
+from axil.weights.fit_rules import rule_of
 from axil.weights.forest import is_forest
+from axil.weights.huber_rule import HuberRule
 from axil.weights.inherited import inherited_values, inheriting
+from axil.weights.percentile_rule import PercentileRule
+from axil.weights.sum_rule import SumRule
 
 Leaves = NDArray[np.unsignedinteger[Any]]
 
@@ -163,7 +169,9 @@ def _with_inherited(found: Replay, trees: BoostedFit, mean: FloatArray) -> Repla
     if not s.averages or not empty.any():
         return found
     final = np.repeat(s.final, s.n_leaves)[:, None]
-    values = inherited_values(replace(s, emptied=empty), found.values, found.sums, mean)
+    rule = rule_of(s)
+    lost = replace(s, leaf_rule=replace(rule, emptied=empty))
+    values = inherited_values(lost, found.values, found.sums, mean)
     apart = [
         np.abs(final * made - trees.table.leaf_values).sum(axis=1)
         for made in (values, found.values)
@@ -171,12 +179,10 @@ def _with_inherited(found: Replay, trees: BoostedFit, mean: FloatArray) -> Repla
     emptied = empty & (apart[0] <= apart[1])
     if not emptied.any():
         return found
-    s = replace(s, emptied=emptied)
+    s = replace(s, leaf_rule=replace(rule, emptied=emptied))
     values = inherited_values(s, found.values, found.sums, mean)
     if not is_forest(s):
-        rule = inheriting(s).regularisation
-        assert rule is not None
-        pattern = rule.linearise(found.sums[:, 0], s.leaf_weights)
+        pattern = inheriting(s).newton_rule.linearise(found.sums[:, 0], s.leaf_weights)
         s = replace(s, linear_leaves=pattern)
     return replace(found, structure=s, values=values)
 
@@ -213,10 +219,15 @@ def replayed(
         leaf_weights = walked.cut.free
         held = held | {"cut": walked.cut.share}
     structure = fitted_structure(
-        trees, walked.cells, walked.draws, leaf_weights, pattern, offsets, totals, rule
+        trees,
+        walked.cells,
+        walked.draws,
+        leaf_weights,
+        pattern,
+        offsets,
+        leaf_rule_of(trees, rule, walked.ranks),
+        totals,
     )
-    if walked.ranks is not None:
-        structure = replace(structure, ranks=walked.ranks)
     return Replay(
         structure,
         walked.counts,
@@ -245,6 +256,21 @@ def regularisation_of(trees: BoostedFit) -> NewtonRule:
     return with_nodes(NewtonRule(*settings), trees.leaf_rule.nodes)
 
 
+def leaf_rule_of(
+    trees: BoostedFit, newton: NewtonRule, ranks: RankedFit | None = None
+) -> SumRule | HuberRule | PercentileRule:
+    """Return the rule of a fit, whose leaf values follow from leaf sums by ``newton``.
+
+    ``ranks``: the rows that percentiles rank, and their rule; None: leaves are no percentiles.
+    """
+    state = (newton, trees.leaf_rule.ancestors, None, trees.weights.class_counts)
+    if ranks is not None:
+        return PercentileRule(*state, ranks=ranks)
+    if trees.leaf_rule.cut is not None:
+        return HuberRule(*state, cut=trees.leaf_rule.cut)
+    return SumRule(*state)
+
+
 def fitted_structure(
     trees: BoostedFit,
     cells: Leaves,
@@ -252,17 +278,14 @@ def fitted_structure(
     leaf_weights: FloatArray,
     pattern: LinearLeaves,
     offsets: FloatArray | None,
+    leaf_rule: RuleState,
     totals: tuple[float, int] | None = None,
-    rule: NewtonRule | None = None,
 ) -> Structure:
     """Return the structure of the trees once the weights of their leaves and their pattern are known.
 
-    ``totals``: the weight and the number of all training rows, where they are not here. ``rule``:
-    how leaf values follow from their sums, where that is another than the model states.
+    ``totals``: the weight and the number of all training rows, where they are not here.
     """
     total, total_rows = totals or (None, None)
-    if rule is None:
-        rule = regularisation_of(trees)
     return Structure(
         cells=cells,
         n_leaves=trees.table.n_leaves,
@@ -278,12 +301,9 @@ def fitted_structure(
         draws=draws,
         coefficients=trees.schedule.coefficients,
         columns=trees.table.columns,
-        regularisation=rule,
+        leaf_rule=leaf_rule,
         total=total,
         total_rows=total_rows,
-        cut=trees.leaf_rule.cut,
-        ancestors=trees.leaf_rule.ancestors,
-        class_counts=trees.weights.class_counts,
     )
 
 

@@ -9,4 +9,5 @@ from axil.structure.node_rule import NodeRule, with_nodes
 from axil.structure.nodes import Nodes
 from axil.structure.ranks import RankedFit, Ranks
 from axil.structure.records import RowTotals, Transferable, aligned
+from axil.structure.rule_state import RuleState
 from axil.structure.trees import Coefficients, Structure, all_n_leaves, cell_dtype, output_groups

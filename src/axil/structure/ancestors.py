@@ -1,4 +1,4 @@
-"""Ancestors: the inner nodes of averaged trees, whose values leaves take that have lost all their rows."""
+"""Ancestors: the inner nodes of averaged trees. Leaves that lose all rows take their values."""
 
 from __future__ import annotations
 
@@ -74,20 +74,26 @@ class Ancestors(Transferable):
         return Ancestors(parents.astype(np.int32), self.l2)
 
     def check(self, n_leaves: NDArray[np.int64]) -> None:
-        """Raise ValueError unless every leaf of these trees, and no leaf of another, is below the root of its tree.
+        """Raise ValueError unless every leaf of these trees, (T,), is below the root of its tree."""
+        if not np.array_equal(self.n_leaves, n_leaves):
+            raise ValueError(
+                "leaves of one tree below several roots, or of several trees below one"
+            )
 
-        A structure that is made of another has the same trees, which are not checked again.
-        """
-        if vars(self).get("_checked") is n_leaves:
-            return
-        total = int(n_leaves.sum())
+    @cached_property
+    def n_leaves(self) -> Ids:
+        """(T,): the number of leaves below each root. Raises ValueError if there are no trees."""
         size = len(self.parents)
-        if self.parents.dtype != np.int32 or self.parents.ndim != 1 or size < total:
+        if self.parents.dtype != np.int32 or self.parents.ndim != 1:
             raise ValueError(
                 f"parents of nodes are {self.parents.dtype} {self.parents.shape}, expected int32 numbers"
             )
-        inside = (self.parents == NO_NODE) | ((self.parents >= total) & (self.parents < size))
-        if not inside.all():
+        has_parent = self.parents != NO_NODE
+        if ((self.parents < NO_NODE) | (self.parents >= size)).any():
+            raise ValueError("a parent that is no inner node")
+        inner = np.unique(self.parents[has_parent])
+        total = size - len(inner)
+        if len(inner) and inner[0] < total:
             raise ValueError("a parent that is no inner node")
         if self.l2 is not None and (
             self.l2.dtype != np.float64 or self.l2.shape != (size - total,)
@@ -96,19 +102,14 @@ class Ancestors(Transferable):
                 f"l2 of inner nodes is {self.l2.dtype} {self.l2.shape}, expected {(size - total,)}"
             )
         self._climb()  # which refuses a node that is its own ancestor
-        top = np.arange(size)
-        above = self.parents[top] != NO_NODE
-        while above.any():
-            top[above] = self.parents[top[above]]
-            above = self.parents[top] != NO_NODE
-        roots = np.split(top[:total], np.cumsum(n_leaves)[:-1])
-        if len({int(own[0]) for own in roots}) < len(roots) or any(
-            (own != own[0]).any() for own in roots
-        ):
-            raise ValueError(
-                "leaves of one tree below several roots, or of several trees below one"
-            )
-        vars(self)["_checked"] = n_leaves
+        root = np.arange(size)
+        while (is_below := has_parent[root]).any():
+            root[is_below] = self.parents[root[is_below]]
+        is_first = np.append(True, np.diff(root[:total]) != 0)
+        first_leaves = np.flatnonzero(is_first)
+        if len(np.unique(root[first_leaves])) < len(first_leaves):
+            raise ValueError("leaves of a tree that are not numbered one after the other")
+        return np.diff(np.append(first_leaves, total))
 
     def _climb(self) -> Ids:
         """Return the depth of each node, (M,); a root has depth 0."""

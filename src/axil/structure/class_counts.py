@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.arrays import BoolArray, FloatArray
-from axil.structure.records import Transferable
+from axil.structure.records import Transferable, expect
 
 AGREES = 1e-9  # relative: weights of rows that are derived again, in double precision
 
@@ -31,6 +31,15 @@ class ClassCounts(Transferable):
     def is_known(self) -> bool:
         """Whether the weights follow from the labels by a known rule."""
         return len(self.own) > 0
+
+    def check(self, n_rows: int) -> None:
+        """Raise ValueError unless labels and weights are those of this many rows."""
+        if not self.is_known:
+            return
+        expect("own", self.own, np.float64, (n_rows,))
+        expect("labels", self.labels, np.int64, (n_rows, self.labels.shape[-1]))
+        if self.labels.size and self.labels.min() < 0:
+            raise ValueError("the number of a class below 0")
 
     def weights(self, present: BoolArray) -> FloatArray:
         """Return the weights (N,) of the rows where only those present count; 0 of the others."""

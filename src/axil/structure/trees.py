@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -13,12 +13,9 @@ from scipy.sparse import csr_array
 
 from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.machine.arrays import host, like
-from axil.structure.ancestors import Ancestors
-from axil.structure.class_counts import ClassCounts
-from axil.structure.cut import Cut
 from axil.structure.newton import LinearLeaves, NewtonRule
-from axil.structure.ranks import RankedFit
 from axil.structure.records import Transferable, expect
+from axil.structure.rule_state import RuleState
 
 
 def cell_dtype(most_cells: int) -> type[np.unsignedinteger[Any]]:
@@ -86,19 +83,14 @@ class Structure(Transferable):
     offsets: FloatArray | None = (
         None  #: (N, K) what each training row's prediction starts from besides
     )
-    #: (D,), or (D, L) where leaves are percentiles: the shares of the rows that each is taken from.
-    #: With ``cut`` the second half are zeros, for the rows of the first half whose residuals were
-    #: cut off
+    #: (D,), or (D, L) where leaves are percentiles: the shares of the rows that each is taken from
     draws: FloatArray = field(default_factory=lambda: np.ones(1))
     coefficients: Coefficients | None = None  #: None: plain boosting by the rates
     columns: NDArray[np.int64] | None = (
         None  #: (T,) which of all the model's trees these are; None: all, in order
     )
-    #: how ``linear_leaves`` came about; None: not known, nor asked unless weights change
-    regularisation: NewtonRule | None = None
-    ranks: RankedFit | None = (
-        None  #: how shares of percentiles came about; None: there are none, or not known as above
-    )
+    #: how ``linear_leaves`` came about; None: not known, nor asked unless rows or targets change
+    leaf_rule: RuleState | None = None
     total: float | None = None  #: the weight of all training rows, where not all of them are here
     total_rows: int | None = (
         None  #: the number of all training rows, where not all of them are here
@@ -109,13 +101,6 @@ class Structure(Transferable):
     present: BoolArray | None = (
         None  #: (N,) rows that were not deleted; None: all. Deleted rows have weight 0
     )
-    #: (L,) leaves of averaged trees that lost all their rows, and have their nearest ancestors'
-    #: values; None: there is none
-    emptied: BoolArray | None = None
-    ancestors: Ancestors | None = None  #: the nodes of averaged trees; None: trees are not averaged
-    cut: Cut | None = None  #: where residuals were cut off; None: nowhere
-    #: how row weights follow from the labels of the rows that are left; None: they do not
-    class_counts: ClassCounts | None = None
     starts: NDArray[np.int64] = field(
         init=False
     )  #: (T + 1,) where each tree's leaves begin among all L
@@ -172,32 +157,25 @@ class Structure(Transferable):
         if self.base is not None:
             expected.append(("base", self.base, (len(self.base),)))
         self.linear_leaves.check(self.n_leaves)
-        if self.regularisation is not None:
-            self.regularisation.check(self.n_leaves)
         if self.coefficients is not None:
             expected.append(("omega", self.coefficients.omega, (self.n_trees + 1, self.n_trees)))
             expected.append(("beta", self.coefficients.beta, (self.n_trees + 1,)))
         for name, array, shape in expected:
             if array is not None:
                 expect(name, array, np.float64, shape)
-        if self.ancestors is not None:
-            self.ancestors.check(self.n_leaves)
-        if self.emptied is not None:
-            expect("emptied", self.emptied, np.bool_, leaves)
-        counts = self.class_counts
-        if counts is not None and counts.is_known:
-            expect("own", counts.own, np.float64, rows)
-            expect("labels", counts.labels, np.int64, (*rows, counts.labels.shape[-1]))
-            if counts.labels.size and counts.labels.min() < 0:
-                raise ValueError("the number of a class below 0")
-        if self.cut is not None and (
-            len(self.draws) % 2 or self.draws[len(self.draws) // 2 :].any()
-        ):
-            raise ValueError("draws of rows whose residuals were cut off that are not zero")
+        if self.leaf_rule is not None:
+            self.leaf_rule.check(self.n_leaves, self.n_rows, self.draws)
         if self.columns is not None:
             expect("columns", self.columns, np.int64, trees)
             if (self.columns < 0).any() or len(np.unique(self.columns)) < self.n_trees:
                 raise ValueError("columns names a tree twice, or one below 0")
+
+    @property
+    def newton_rule(self) -> NewtonRule:
+        """How leaf values follow from leaf sums. Raises ValueError if it is not known."""
+        if self.leaf_rule is None:
+            raise ValueError("a structure without a leaf rule, expected one")
+        return self.leaf_rule.newton
 
     @property
     def n_trees(self) -> int:
@@ -289,8 +267,8 @@ class Structure(Transferable):
         """
         c = self.coefficients
         first = 0
-        if self.ranks is not None and self.ranks.based:
-            first = 1  # a tree of one leaf, which all others see
+        if self.leaf_rule is not None:
+            first = self.leaf_rule.n_initial_trees  # which all others see
         if c is None or c.omega[:-1, first:].any():
             return False
         if self.n_trees - first > 1:
@@ -305,29 +283,32 @@ class Structure(Transferable):
         return cells % self.n_leaves[:, None].astype(cells.dtype)
 
     @property
-    def is_ranked(self) -> bool:
-        """Whether leaves take their values from one or two rows each, by rank."""
+    def counts_by_leaf(self) -> bool:
+        """Whether rows count by their leaves, not alike: leaves are percentiles of some rows each."""
         return self.draws.ndim == 2
 
     @property
-    def leaves_rows_out(self) -> bool:
+    def has_unsampled_rows(self) -> bool:
         """Whether trees were fitted without some rows, and it is known which."""
-        if self.is_ranked:
-            return (
-                self.ranks is not None
-                and self.ranks.drawn is not None
-                and not self.ranks.drawn.all()
-            )
-        return bool((self.whole_draws == 0).any())
+        if not self.counts_by_leaf:
+            return bool((self.levels_sampled == 0).any())
+        if self.leaf_rule is None or self.leaf_rule.recorded_counts is None:
+            return False
+        return not self.leaf_rule.recorded_counts.all()
 
-    def unseen(self, rows: Any) -> BoolArray:
-        """(T, rows): whether each tree was fitted without the row, where `leaves_rows_out`."""
-        drawn = (
-            self.uncut().row_draws(rows)
-            if self.ranks is None or self.ranks.drawn is None
-            else self.ranks.drawn[:, rows]
-        )
-        return np.asarray(drawn == 0)
+    @property
+    def levels_sampled(self) -> FloatArray:
+        """(D,): how often rows of each level were sampled, also if their residuals do not count."""
+        if self.leaf_rule is None:
+            return self.draws
+        return self.leaf_rule.levels_sampled(self.draws)
+
+    def sampled_counts(self, rows: slice | IntArray = slice(None)) -> FloatArray:
+        """Return how often each row was sampled for each tree, (T, rows)."""
+        if self.leaf_rule is not None and self.leaf_rule.recorded_counts is not None:
+            return self.leaf_rule.recorded_counts[:, rows].astype(np.float64)
+        levels = self.cells[:, rows] // self.n_leaves[:, None].astype(self.cells.dtype)
+        return np.asarray(self.levels_sampled[levels.astype(np.intp)])
 
     def entries(self, t: int, leaves: NDArray[Any]) -> IntArray:
         """Return the positions among all L leaves of leaves that are counted within tree t.
@@ -337,37 +318,19 @@ class Structure(Transferable):
         """
         return np.asarray(self.starts[t] + leaves.astype(np.intp))
 
-    @property
-    def whole_draws(self) -> FloatArray:
-        """(D,): how often rows were drawn, those whose residuals were cut off included."""
-        if self.cut is None:
-            return self.draws
-        return np.tile(self.draws[: len(self.draws) // 2], 2)
-
-    def uncut(self) -> Structure:
-        """The structure with the draws and leaf weights of all rows, as if no residual had been cut off."""
-        if self.cut is None:
-            return self
-        draws, weights = self.whole_draws, 1.0 if self.row_weights is None else self.row_weights
-        found = [
-            np.bincount(own % n, weights * draws[own // n], n)
-            for own, n in zip(self.cells.astype(np.intp), self.n_leaves)
-        ]
-        return replace(self, draws=draws, leaf_weights=np.concatenate(found), cut=None)
-
     def row_draws(self, rows: Any = slice(None)) -> FloatArray:
         """(T, rows): how often each row counts in each tree."""
         level, leaf = np.divmod(
             self.cells[:, rows], self.n_leaves[:, None].astype(self.cells.dtype)
         )
         level = level.astype(np.intp)
-        if self.is_ranked:
+        if self.counts_by_leaf:
             return self.draws[level, self.starts[:-1, None] + leaf]
         return self.draws[level]
 
     def tree_draws(self, t: int) -> FloatArray:
         """(D, L_t), or (D, 1) where all leaves of tree t have the same: how often rows count."""
-        if self.is_ranked:
+        if self.counts_by_leaf:
             return self.draws[:, self.starts[t] : self.starts[t + 1]]
         return self.draws[:, None]
 
@@ -401,7 +364,7 @@ class Structure(Transferable):
         )
         if not drawn:
             return by_draw.sum(axis=0)
-        if self.is_ranked:
+        if self.counts_by_leaf:
             return (like(self.tree_draws(t), by_draw)[:, :, None] * by_draw).sum(axis=0)
         return np.tensordot(like(self.draws, by_draw), by_draw, 1)
 

@@ -49,7 +49,6 @@ from axil.weights.levels import Level, at_share, shares_of
 from axil.weights.passes import Adjoints, Passes, leaf_sums
 from axil.weights.replays import ByReplay, sum_responses
 from axil.weights.residuals import FittedValues, predictions
-from axil.weights.rows_left import known_regularisation
 from axil.weights.tree_answers import ReadOutAnswer, SweptAnswer, guarded
 
 TURNED_ROWS = (
@@ -223,22 +222,13 @@ class BoostedTrees(TreeEngine):
 
     def costs(self, available: int) -> Seconds:
         each = self.backend.costs
-        known = (
-            self.structure.regularisation is not None
-            and (self.structure.ranks is not None) == self.structure.is_ranked
-        )
-        if known:
-            deletions = self._deletion_work
-        else:
-            deletions = None
+        deletions = self._deletion_work
         return Seconds(
             leverage=self._work(1).seconds(available),
             squares=self._work(hat_matrix.MATRICES).seconds(available),
             column=each.visit_seconds * each.sweep * self.structure.n_rows * self.structure.n_trees,
-            deletion=deletions.in_leaf_matrix
-            if deletions and deletions.needed <= available
-            else np.inf,
-            replays=deletions.by_replay if deletions else np.inf,
+            deletion=deletions.in_leaf_matrix if deletions.needed <= available else np.inf,
+            replays=deletions.by_replay,
         )
 
     @guarded
@@ -254,7 +244,6 @@ class BoostedTrees(TreeEngine):
 
     @guarded
     def left_out(self, targets: FloatArray, available: int) -> LeftOut:
-        known_regularisation(self.structure, "leave_one_out")
         return left_out(self.deletions(targets, available))
 
     @guarded
@@ -290,8 +279,8 @@ class BoostedTrees(TreeEngine):
         gone = np.array([row])
         rule = rule_of(self.structure)
         if rule.needs_walk:
-            return rule.fit_without(gone, targets, self.backend)
-        left = rule.without(gone, targets, self.backend)
+            return rule.fit_without(self.structure, gone, targets, self.backend)
+        left = rule.without(self.structure, gone, targets, self.backend)
         return BoostedTrees(left, self.backend, once=True).fit(targets)
 
     def replays(self, targets: FloatArray, available: int) -> int:
@@ -310,11 +299,11 @@ class BoostedTrees(TreeEngine):
         return removal.pushes(self.rows, self.fit(targets), own_leaves(self.structure, queries))
 
     def without(self, rows: IntArray, targets: FloatArray) -> BoostedTrees:
-        left = rule_of(self.structure).without(rows, targets, self.backend)
+        left = rule_of(self.structure).without(self.structure, rows, targets, self.backend)
         return BoostedTrees(left, self.backend)
 
     def with_targets(self, targets: FloatArray) -> BoostedTrees:
-        structure = rule_of(self.structure).with_targets(targets, self.backend)
+        structure = rule_of(self.structure).with_targets(self.structure, targets, self.backend)
         if structure is self.structure:
             return self
         return BoostedTrees(structure, self.backend)

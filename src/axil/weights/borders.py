@@ -11,17 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from axil.arrays import BoolArray, FloatArray
 from axil.structure import Structure
-
-if TYPE_CHECKING:
-    from axil.weights.boosting import BoostedTrees
-    from axil.weights.forest import Forest
+from axil.weights.fit_rules import TreeFits
 
 ROUNDING = 1e-12  # of the largest residual: a smaller difference is none
 SECONDS = 2.0  # that a radius may take
@@ -56,16 +52,14 @@ class Border:
         return np.asarray(self.rows != np.arange(len(self.rows)))
 
 
-def count_changed_leaves(
-    engine: BoostedTrees | Forest, before: FloatArray, after: FloatArray
-) -> int:
+def count_changed_leaves(trees: TreeFits, before: FloatArray, after: FloatArray) -> int:
     """Return how many leaves take their percentiles from other rows with the targets ``after``.
 
     ``before`` and ``after``: targets (N, 1).
     """
-    s = engine.structure
+    s = trees.structure
     n_changed = 0
-    residuals_of_trees = zip(engine.tree_residuals(before), engine.tree_residuals(after))
+    residuals_of_trees = zip(trees.tree_residuals(before), trees.tree_residuals(after))
     for (leaf, rows), (old, new) in zip(picked_rows(s), residuals_of_trees):
         is_crossed = np.zeros(s.n_rows, dtype=np.bool_)
         for border in rows:
@@ -76,21 +70,19 @@ def count_changed_leaves(
     return n_changed
 
 
-def radius(
-    engine: BoostedTrees | Forest, targets: FloatArray, borders_of_trees: list[list[Border]]
-) -> float:
+def radius(trees: TreeFits, targets: FloatArray, borders_of_trees: list[list[Border]]) -> float:
     """Return the smallest change of one target that moves a row across a border, or a lower bound.
 
     0 where no bound is known.
     """
-    s = engine.structure
+    s = trees.structure
     moving = np.flatnonzero(np.any(s.row_draws() != 0, axis=0) | (s.base is None))
-    if not engine.moves_other_residuals:
+    if not trees.moves_other_residuals:
         moving = moving[:0]
     if ENTRY_SECONDS * s.n_rows * s.n_trees * len(moving) > SECONDS:
         return 0.0
     least = np.inf
-    for borders, residual in zip(borders_of_trees, engine.tree_residuals(targets)):
+    for borders, residual in zip(borders_of_trees, trees.tree_residuals(targets)):
         for border in borders:  # a target moves its own residual one for one
             gaps = np.abs(border.gaps(residual))[border.others]
             least = min(least, float(gaps.min(initial=np.inf)))
@@ -99,7 +91,7 @@ def radius(
         units = np.zeros((s.n_rows, len(moved)))
         units[moved, np.arange(len(moved))] = 1.0
         of_trees = zip(
-            borders_of_trees, engine.tree_residuals(targets), engine.tree_residual_slopes(units)
+            borders_of_trees, trees.tree_residuals(targets), trees.tree_residual_slopes(units)
         )
         for borders, residual, slopes in of_trees:
             for border in borders:

@@ -47,7 +47,7 @@ from axil.weights.deletion_work import BLOCK_ENTRIES, COPIES, blocks_of, walked_
 from axil.weights.inherited import InheritedValues
 from axil.weights.leaf_matrix import asked
 from axil.weights.levels import Level, base_without, l2_shares
-from axil.weights.parts import Parts, Which
+from axil.weights.parts import Parts, RowTest
 from axil.weights.passes import Adjoints
 from axil.weights.replays import ByReplay, changing_rows
 from axil.weights.residuals import FittedValues
@@ -106,7 +106,7 @@ class InLeafMatrix:
         self._last: dict[
             int, tuple[slice, Any]
         ] = {}  # of each level, the block of rows that was walked last
-        self._dominant = Which(s, Parts.dominant)
+        self._dominant = RowTest(s, Parts.dominant)
         self._responses = responses
         self._known = known
 

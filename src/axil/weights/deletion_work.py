@@ -51,7 +51,7 @@ class Work:
             return cls(
                 np.inf, s.n_rows * (RANKED_SECONDS * s.n_rows + RANKING_SECONDS) * s.n_trees, needed
             )
-        if not rule.has_formula:
+        if not rule.has_formula(s):
             return cls(np.inf, s.n_rows * replay, needed)
         return cls(costs.visit_seconds * (built * leaf_matrix + pairs), s.n_rows * replay, needed)
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from axil.arrays import FloatArray, IntArray, LeafArray
 from axil.errors import ExactnessError, UnsupportedQuestionError
-from axil.kernels import Rows
+from axil.kernels import Backend, Rows
 from axil.machine.blocks import spans
 from axil.structure import Structure
 from axil.weights.answers import Answer, RowEffects
@@ -159,6 +159,7 @@ CLASS_WEIGHTS_UNKNOWN = (
 class TreeEngine(Deletable):
     """The engine of the trees of one structure."""
 
+    backend: Backend
     rows: Rows  #: the training rows by cells
     moves_other_residuals = True  #: whether a target moves the residuals of other rows
 
@@ -168,8 +169,11 @@ class TreeEngine(Deletable):
 
     def deletable(self, question: str) -> Deletable:
         """Return this engine; refuses deletions after which class weights that are counted from labels are not known."""
-        counts = self.structure.class_counts
-        if counts is None or question == "pushes" or (counts.is_known and question == "without"):
+        leaf_rule = self.structure.leaf_rule
+        if leaf_rule is None or leaf_rule.class_counts is None:
+            return self
+        counts = leaf_rule.class_counts
+        if question == "pushes" or (counts.is_known and question == "without"):
             return self
         if not counts.is_known:
             raise UnsupportedQuestionError(question, *CLASS_WEIGHTS_UNKNOWN)

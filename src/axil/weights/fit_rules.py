@@ -1,91 +1,134 @@
 """The rules of fits: how all leaf values of a fit follow from its rows, with the tree structure fixed.
 
-Leaf values follow from the sums of their rows (`SumRule`), from sums of residuals that are cut off
-at a threshold (`HuberRule`), or from the rows of a certain rank (`PercentileRule`). Each rule has
-its deletions, its fits to other targets and its active set in one class. The active set is what
-makes leaf values linear in the targets while it stays as it is: which sums L1 moves, which values
-are clipped or bounded, which rows a percentile is taken from, and which residuals are cut off.
+Leaf values follow from the sums of their rows (`SumRule`), from sums of clipped residuals
+(`HuberRule`), or from the rows of a certain rank (`PercentileRule`). Each class has the deletions,
+the fits to other targets and the active set of its fits. The active set is what makes leaf values
+linear in the targets while it stays as it is: which sums L1 moves, which values are clipped or
+bounded, which rows a percentile is taken from, and which residuals are clipped.
+
+To add a rule, write a subclass of `FitRule` and let the replay pass it to `Structure`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
 
-from axil.arrays import FloatArray, IntArray
+from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.kernels import Backend
-from axil.structure import Structure
-from axil.weights.huber_rule import HuberRule
-from axil.weights.percentile_rule import PercentileRule
+from axil.structure import RuleState, Structure
+from axil.weights.parts import Parts, RowTest
 from axil.weights.residuals import FittedValues
-from axil.weights.rows_left import SumRule
-
-if TYPE_CHECKING:
-    from axil.weights.boosting import BoostedTrees
-    from axil.weights.forest import Forest
 
 
-class FitRule(Protocol):
-    """How the leaf values of a fit follow from its rows and targets."""
+class TreeFits(Protocol):
+    """The trees of one structure, as far as rules ask them for fits with the active set fixed."""
+
+    structure: Structure
+    backend: Backend
 
     @property
+    def moves_other_residuals(self) -> bool:
+        """Whether a target moves the residuals of other rows."""
+
+    def fit(self, targets: FloatArray) -> FittedValues:
+        """Return the fit to targets (N, K)."""
+
+    def tree_residuals(self, targets: FloatArray) -> Iterator[FloatArray]:
+        """Yield the residuals that each tree of a fit to targets (N, 1) sees, (N,)."""
+
+    def tree_residual_slopes(self, v: FloatArray) -> Iterator[FloatArray]:
+        """Yield the derivatives of the residuals of each tree along target vectors (N, S), (N, S)."""
+
+    def sum_weights(self, seeds: FloatArray) -> FloatArray:
+        """Return the derivatives of ``seeds.T @ leaf_sums`` by the targets, (N, S), for (L, S)."""
+
+
+@dataclass(frozen=True)
+class FitRule(RuleState, ABC):
+    """How the leaf values of a fit follow from its rows and targets."""
+
+    ranks_rows: ClassVar[bool] = False  #: whether a fit sorts the rows of each leaf
+
+    @property
+    @abstractmethod
     def has_active_set(self) -> bool:
         """Whether leaf values are linear in the targets only while an active set is fixed."""
 
     @property
+    @abstractmethod
     def needs_walk(self) -> bool:
-        """Whether fits without some rows need the rule, tree by tree: leaf values are no mere means."""
+        """Whether deletions need the rule, tree by tree, since leaf values are no mere means."""
 
-    @property
-    def has_formula(self) -> bool:
-        """Whether deletions of single rows follow from the leaf matrix."""
+    @abstractmethod
+    def has_formula(self, structure: Structure) -> bool:
+        """Return whether deletions of single rows follow from the leaf matrix."""
 
-    @property
-    def ranks_rows(self) -> bool:
-        """Whether a fit sorts the rows of each leaf."""
+    @abstractmethod
+    def no_first_order(self, structure: Structure) -> str:
+        """Return why the derivative by the weight of a row is not known, or "" where it is."""
 
-    @property
-    def no_first_order(self) -> str:
-        """Why no derivative by the weight of a row is known; empty: one is."""
-
-    def without(self, rows: IntArray, targets: FloatArray, backend: Backend) -> Structure:
+    @abstractmethod
+    def without(
+        self, structure: Structure, rows: IntArray, targets: FloatArray, backend: Backend
+    ) -> Structure:
         """Return the structure of a fit to targets (N, K) without these rows. Cost O(T N)."""
 
-    def fit_without(self, rows: IntArray, targets: FloatArray, backend: Backend) -> FittedValues:
-        """Return the fit of `without`, with no active set made of it."""
+    @abstractmethod
+    def fit_without(
+        self, structure: Structure, rows: IntArray, targets: FloatArray, backend: Backend
+    ) -> FittedValues:
+        """Return the fit of `without`; the structure of the fit need not have its active set."""
 
-    def with_targets(self, targets: FloatArray, backend: Backend) -> Structure:
+    @abstractmethod
+    def with_targets(
+        self, structure: Structure, targets: FloatArray, backend: Backend
+    ) -> Structure:
         """Return the structure of the fit to other targets (N, K), with its own active set.
 
         One replay of the fit, O(T N K). Percentiles sort the rows of each leaf besides.
         """
 
-    def count_changed_leaves(
-        self, engine: BoostedTrees | Forest, before: FloatArray, after: FloatArray
-    ) -> int:
+    @abstractmethod
+    def count_changed_leaves(self, trees: TreeFits, before: FloatArray, after: FloatArray) -> int:
         """Return how many leaves have another active set with the targets ``after`` (N, K)."""
 
-    def whole_sums(self, fitted: FittedValues) -> FloatArray:
-        """Return the leaf sums of a fit with all that its rows put into them, (L, K)."""
-
-    def held(self, counts: dict[str, Any]) -> dict[str, Any]:
-        """Return the counts of what is fixed, from those that the replay found."""
-
-    def radius(self, engine: BoostedTrees | Forest, targets: FloatArray) -> float:
+    @abstractmethod
+    def radius(self, trees: TreeFits, targets: FloatArray) -> float:
         """Return the smallest change of one target that changes the active set, or a lower bound.
 
         0 where no bound is known.
         """
 
+    def whole_sums(self, fitted: FittedValues) -> FloatArray:
+        """Return the leaf sums of a fit, (L, K), with the parts that no target moves."""
+        return fitted.sums
+
+    def active_set_counts(
+        self, structure: Structure, replayed: Mapping[str, float]
+    ) -> dict[str, float]:
+        """Return the numbers of leaves of each kind in the active set, from those of the replay."""
+        return dict(replayed)
+
+    def with_all_rows(self, structure: Structure) -> Structure:
+        """Return the structure in which all sampled rows count, as if no residual were clipped."""
+        return structure
+
+    def singletons(self, structure: Structure) -> Callable[[slice], BoolArray]:
+        """Return the test whether a row is the only one that counts in one of its leaves."""
+        return RowTest(self.with_all_rows(structure), Parts.is_singleton)
+
 
 def rule_of(structure: Structure) -> FitRule:
-    """Return the rule of a fit."""
-    if structure.is_ranked:
-        return PercentileRule(structure)
-    if structure.cut is not None:
-        return HuberRule(structure, structure.cut)
-    return SumRule(structure)
+    """Return the rule of a fit. Raises ValueError if it is not known."""
+    rule = structure.leaf_rule
+    if not isinstance(rule, FitRule):
+        raise ValueError(f"a structure with the leaf rule {rule}, expected a FitRule")
+    return rule
 
 
-def bends(structure: Structure) -> bool:
-    """Return whether fits without some rows need the rule of the fit, tree by tree."""
+def needs_walk(structure: Structure) -> bool:
+    """Return whether deletions need the rule of the fit, tree by tree."""
     return rule_of(structure).needs_walk

@@ -30,7 +30,9 @@ from axil.weights.engine import Memory, Seconds, TreeEngine, own_leaves
 from axil.weights.fit_rules import rule_of
 from axil.weights.inherited import ancestors_of, l2_of
 from axil.weights.left_out import LeftOut
-from axil.weights.rows_left import known_regularisation, lighter, rescaled
+from axil.weights.parts import remaining_weight
+from axil.weights.residuals import FittedValues
+from axil.weights.sum_rule import lighter, rescaled
 
 FOREST_SECONDS = 5e-9  # per row, tree and column, or row and pair of trees
 
@@ -39,8 +41,9 @@ def is_forest(structure: Structure) -> bool:
     """Whether no tree sees another, nor a base or offsets: leaves hold means of the targets themselves, whatever these are."""
     c = structure.coefficients
     base = structure.base
-    if structure.regularisation is not None and structure.regularisation.has_active_set:
-        return False
+    rule = structure.leaf_rule
+    if rule is not None and (rule.newton.has_active_set or rule.newton.by_weight):
+        return False  # without a row every leaf would change where l2 follows the weights
     if (
         c is None
         or base is None
@@ -49,8 +52,6 @@ def is_forest(structure: Structure) -> bool:
         or structure.linear_leaves.shift is not None
     ):
         return False
-    if structure.regularisation is not None and structure.regularisation.by_weight:
-        return False  # a row's deletion would change every leaf
     return (
         structure.averages and not c.omega[:-1].any() and (not base.any() or not c.beta[:-1].any())
     )
@@ -68,10 +69,11 @@ class Forest(TreeEngine):
         ``picked`` (L, N): the shares of the rows that leaves without rows take their values from, where these are percentiles.
         """
         self.structure = s = structure
-        self.rows = host_backend(1).rows_of(s)
+        self.backend = host_backend(1)
+        self.rows = self.backend.rows_of(s)
         self._final = np.repeat(s.final, s.n_leaves)
         factors = s.linear_leaves.scale * self._final
-        if s.is_ranked:
+        if s.counts_by_leaf:
             draws = s.draws
         else:
             draws = s.draws[:, None]
@@ -89,8 +91,8 @@ class Forest(TreeEngine):
         )
         if picked is not None:
             index = csr_array(index + csr_array(picked * self._final[:, None]))
-        elif s.emptied is not None:
-            index = self._with_ancestors(index, np.flatnonzero(s.emptied))
+        elif s.leaf_rule is not None and s.leaf_rule.emptied is not None:
+            index = self._with_ancestors(index, np.flatnonzero(s.leaf_rule.emptied))
         self._rows_of_leaves = index
 
     def _with_ancestors(self, index: csr_array, emptied: Ids) -> csr_array:
@@ -240,8 +242,8 @@ class Forest(TreeEngine):
         there is none.
         """
         s = self.structure
-        rule = known_regularisation(self.structure)
-        if s.is_ranked:
+        rule = self.structure.newton_rule
+        if s.counts_by_leaf:
             leaf, rows, after = percentile_rule.without_each(s, targets)
             values = self._leaf_values(targets)[leaf, 0]
             return leaf, rows, (self._final[leaf] * (after - values))[:, None]
@@ -251,7 +253,7 @@ class Forest(TreeEngine):
         sums = self._sums(all_values)
         weights = self._weights
         l2 = self._l2(rule)
-        left = removal.left_of(weights[place], weight)
+        left = remaining_weight(weights[place], weight)
         steps = np.append(rule.steps, np.ones(len(weights) - len(rule.steps)))[place]
         scale = NewtonRule(l2[place], steps).scale(left)
         after = scale[:, None] * (sums[place] - weight[:, None] * targets[rows])
@@ -281,7 +283,7 @@ class Forest(TreeEngine):
 
         lost = np.flatnonzero(above == NO_NODE)
         own = self._row_weights
-        others = removal.left_of(np.full(len(lost), self._total), own[rows[lost]])[:, None]
+        others = remaining_weight(np.full(len(lost), self._total), own[rows[lost]])[:, None]
         rest = own @ targets - own[rows[lost], None] * targets[rows[lost]]
         found[lost] = np.divide(rest, others, out=np.full_like(rest, np.nan), where=others > 0)
         return found
@@ -333,15 +335,33 @@ class Forest(TreeEngine):
 
     def without(self, rows: IntArray, targets: FloatArray) -> Forest:
         s = self.structure
-        if not s.is_ranked:
-            return Forest(rescaled(lighter(s, rows, host_backend(1))))
-        return _ranked(rule_of(s).without(rows, targets, host_backend(1)), targets)
+        if not s.counts_by_leaf:
+            return Forest(rescaled(lighter(s, rows, self.backend)))
+        return _ranked(rule_of(s).without(s, rows, targets, self.backend), targets)
 
     def with_targets(self, targets: FloatArray) -> Forest:
-        structure = rule_of(self.structure).with_targets(targets, host_backend(1))
+        structure = rule_of(self.structure).with_targets(self.structure, targets, self.backend)
         if structure is self.structure:
             return self
         return _ranked(structure, targets)
+
+    def fit(self, targets: FloatArray) -> FittedValues:
+        """Return the leaf values and sums of the fit to targets (N, K)."""
+        s = self.structure
+        values = self._leaf_values(targets)
+        sums = self._sums(values)[: s.total_leaves]
+        if self._place is not None:
+            values = values[self._place]
+        assert s.base is not None  # see `is_forest`
+        return FittedValues(s, targets, s.base, values[: s.total_leaves], sums)
+
+    def sum_weights(self, seeds: FloatArray) -> FloatArray:
+        """Return the derivatives of ``seeds.T @ leaf_sums`` by the targets, (N, S), for (L, S)."""
+        s = self.structure
+        derivatives = np.empty((s.n_rows, seeds.shape[1]))
+        table = np.ascontiguousarray(s.by_cells(seeds, drawn=True))
+        self.rows.read_out(table, np.zeros(seeds.shape[1]), self.rows.weights, 0, derivatives)
+        return derivatives
 
     def tree_residuals(self, targets: FloatArray) -> Iterator[FloatArray]:
         """Yield what each tree is fitted to, (N,), for targets (N, 1): the targets themselves."""
@@ -365,7 +385,7 @@ class Forest(TreeEngine):
         """
         s = self.structure
         met = self._train[rows]
-        met.data = s.unseen(rows).T.ravel().astype(float)
+        met.data = (s.sampled_counts(rows) == 0).T.ravel().astype(float)
         held = np.asarray(met @ self._final)
         share = np.divide(s.final.sum(), held, out=np.zeros_like(held), where=held != 0)
         weights = csr_array(met @ self._rows_of_leaves).multiply(share[:, None]).tocsr()
@@ -409,6 +429,6 @@ class Forest(TreeEngine):
 
 def _ranked(structure: Structure, targets: FloatArray) -> Forest:
     """Return the forest of a structure of percentiles, whose leaves without rows have those of their ancestors."""
-    if structure.emptied is None:
+    if rule_of(structure).emptied is None:
         return Forest(structure)
     return Forest(structure, percentile_rule.inherited_rows(structure, targets))

@@ -2,72 +2,125 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from axil.arrays import FloatArray, IntArray
 from axil.kernels import Backend
 from axil.structure import Cut, Structure
 from axil.weights.borders import Border, radius
+from axil.weights.fit_rules import FitRule, TreeFits
 from axil.weights.inherited import inheriting
 from axil.weights.residuals import FittedValues
-from axil.weights.rows_left import (
+from axil.weights.sum_rule import (
+    SumRule,
     count_leaves_beyond,
-    emptied_leaves,
-    known_regularisation,
     l2_factor,
     present_without,
     remaining_rule,
     remaining_weights,
+    with_emptied_leaves,
 )
-
-if TYPE_CHECKING:
-    from axil.weights.boosting import BoostedTrees
-    from axil.weights.forest import Forest
 
 
 @dataclass(frozen=True)
-class HuberRule:
-    """The rule of a fit in which residuals are cut off; see `FitRule`."""
+class HuberRule(FitRule):
+    """The rule of a fit whose residuals are clipped; see `FitRule`.
 
-    structure: Structure
-    cut: Cut
-    has_active_set = True
-    needs_walk = True
-    has_formula = False
-    ranks_rows = False
-    no_first_order = (
-        "residuals are cut off (Huber's loss), and how a leaf follows the weight of such a row is not "
-        "differentiated"
-    )
+    The structure has two levels for each sample count: the first half are those of rows within the
+    threshold, the second half are zeros, for rows whose residuals are clipped.
+    """
 
-    def without(self, rows: IntArray, targets: FloatArray, backend: Backend) -> Structure:
+    cut: Cut = field(kw_only=True)
+    clips_residuals: ClassVar[bool] = True
+
+    def check(self, n_leaves: NDArray[np.int64], n_rows: int, sample_counts: FloatArray) -> None:
+        """Raise ValueError unless the rule fits these trees, and clipped rows have no counts."""
+        super().check(n_leaves, n_rows, sample_counts)
+        half = len(sample_counts) // 2
+        if len(sample_counts) % 2 or sample_counts[half:].any():
+            raise ValueError("sample counts of rows with clipped residuals that are not zero")
+
+    def levels_sampled(self, sample_counts: FloatArray) -> FloatArray:
+        """Return how often rows of each level were sampled, (D,), clipped or not."""
+        return np.tile(sample_counts[: len(sample_counts) // 2], 2)
+
+    def counted_residuals(self, residuals: FloatArray) -> FloatArray:
+        """Return the residuals as far as they count in the sums of their leaves."""
+        return self.cut.kept(residuals)
+
+    @property
+    def has_active_set(self) -> bool:
+        """Return True: leaf values are linear in the targets only while an active set is fixed."""
+        return True
+
+    @property
+    def needs_walk(self) -> bool:
+        """Return True: deletions need the rule, tree by tree."""
+        return True
+
+    def has_formula(self, structure: Structure) -> bool:
+        """Return False: a deletion may change which residuals are clipped in any leaf."""
+        return False
+
+    def no_first_order(self, structure: Structure) -> str:
+        """Return why the derivative by the weight of a row is not known."""
+        return (
+            "residuals are cut off (Huber's loss), and how a leaf follows the weight of such a row is not "
+            "differentiated"
+        )
+
+    def with_all_rows(self, structure: Structure) -> Structure:
+        """Return the structure as if no residual were clipped, with all leaf weights.
+
+        Its leaf values are as before.
+        """
+        s = structure
+        counts = s.levels_sampled
+        if s.row_weights is None:
+            row_weights = np.ones(s.n_rows)
+        else:
+            row_weights = s.row_weights
+        leaf_weights = []
+        for cells, n in zip(s.cells.astype(np.intp), s.n_leaves):
+            leaf_weights.append(np.bincount(cells % n, row_weights * counts[cells // n], n))
+        rule = SumRule(self.newton, self.ancestors, self.emptied, self.class_counts)
+        return replace(s, draws=counts, leaf_weights=np.concatenate(leaf_weights), leaf_rule=rule)
+
+    def without(
+        self, structure: Structure, rows: IntArray, targets: FloatArray, backend: Backend
+    ) -> Structure:
         """Return the structure of a fit to these targets without these rows; see `FitRule`."""
-        return self.fit_without(rows, targets, backend).structure
+        return self.fit_without(structure, rows, targets, backend).structure
 
-    def with_targets(self, targets: FloatArray, backend: Backend) -> Structure:
+    def with_targets(
+        self, structure: Structure, targets: FloatArray, backend: Backend
+    ) -> Structure:
         """Return the structure of the fit to other targets (N, K), with its own active set."""
-        return self.without(np.zeros(0, dtype=np.intp), targets, backend)
+        return self.without(structure, np.zeros(0, dtype=np.intp), targets, backend)
 
-    def fit_without(self, rows: IntArray, targets: FloatArray, backend: Backend) -> FittedValues:
+    def fit_without(
+        self, structure: Structure, rows: IntArray, targets: FloatArray, backend: Backend
+    ) -> FittedValues:
         """Return the fit of `without`: each tree finds which residuals are cut off."""
-        s = self.structure
+        s = structure
         weights = remaining_weights(s, rows)
         present = present_without(s, rows)
         level, leaf = np.divmod(s.cells, s.n_leaves[:, None].astype(s.cells.dtype))
-        drawn = [weights * s.whole_draws[of_tree] for of_tree in level]
+        drawn = [weights * s.levels_sampled[of_tree] for of_tree in level]
         left = np.concatenate(
             [np.bincount(own, w, n) for own, w, n in zip(leaf, drawn, s.n_leaves)]
         )
-        before = s.uncut().leaf_weights
-        rule = known_regularisation(s).scaled(l2_factor(s, present))
-        rule = remaining_rule(s, rule, rows, before, left)
+        before = self.with_all_rows(s).leaf_weights
+        rule = remaining_rule(s, self.newton.scaled(l2_factor(s, present)), rows, before, left)
+        leaf_rule: FitRule = replace(self, newton=rule)
         if s.averages:
-            emptied = emptied_leaves(s, (before > 0) & (left == 0))
-            s = replace(s, emptied=emptied, regularisation=rule)
-            rule = known_regularisation(inheriting(replace(s, leaf_weights=left)))
+            leaf_rule = with_emptied_leaves(leaf_rule, (before > 0) & (left == 0))
+            rule = inheriting(replace(s, leaf_rule=leaf_rule, leaf_weights=left)).newton_rule
+            leaf_rule = replace(leaf_rule, newton=rule)
         if s.base is None:
             base = np.average(targets, axis=0, weights=weights)
         else:
@@ -100,30 +153,28 @@ class HuberRule:
             cells=cells,
             leaf_weights=free,
             linear_leaves=replace(linear, shift=shift),
-            regularisation=rule,
+            leaf_rule=leaf_rule,
             row_weights=weights,
             present=present,
         )
         return replace(fit, structure=structure, sums=(sums - constants)[:, None])
 
-    def count_changed_leaves(
-        self, engine: BoostedTrees | Forest, before: FloatArray, after: FloatArray
-    ) -> int:
+    def count_changed_leaves(self, trees: TreeFits, before: FloatArray, after: FloatArray) -> int:
         """Return how many leaves have another active set with the targets ``after``."""
-        fit = cast("BoostedTrees", engine).fit(after)
-        sums, weights = self._totals(fit)
-        uncut = replace(self.structure.uncut(), leaf_weights=weights)
-        return count_leaves_beyond(uncut, sums, fit.values)
+        fit = trees.fit(after)
+        sums, leaf_weights = self._totals(fit)
+        whole = replace(self.with_all_rows(trees.structure), leaf_weights=leaf_weights)
+        return count_leaves_beyond(whole, sums, fit.values)
 
     def whole_sums(self, fitted: FittedValues) -> FloatArray:
         """Return the leaf sums of a fit with the residuals that are cut off, (L, K)."""
-        if self.structure.total is not None:  # the rows are elsewhere, and the sums are whole
+        if fitted.structure.total is not None:  # the rows are elsewhere, and the sums are whole
             return fitted.sums
         return self._totals(fitted)[0]
 
     def _totals(self, fitted: FittedValues) -> tuple[FloatArray, FloatArray]:
         """Return the leaf sums of a fit, (L, 1), and the leaf weights by the rule, (L,)."""
-        s = self.structure
+        s = fitted.structure
         leaves = s.leaves()
         levels = s.cells // s.n_leaves[:, None]
         sums = np.zeros((s.total_leaves, 1))
@@ -133,20 +184,16 @@ class HuberRule:
             own = slice(s.starts[t], s.starts[t + 1])
             n = int(s.n_leaves[t])
             residual = residuals[:, 0]
-            drawn = s.whole_draws[levels[t]] * row_weights
+            drawn = s.levels_sampled[levels[t]] * row_weights
             sums[own, 0] = np.bincount(leaves[t], drawn * self.cut.kept(residual), n)
             if not self.cut.weighs:
                 drawn = drawn * ~self.cut.beyond(residual)
             leaf_weights[own] = np.bincount(leaves[t], drawn, n)
         return sums, leaf_weights
 
-    def held(self, counts: dict[str, Any]) -> dict[str, Any]:
-        """Return the counts of what is fixed, as the replay found them."""
-        return counts
-
-    def radius(self, engine: BoostedTrees | Forest, targets: FloatArray) -> float:
+    def radius(self, trees: TreeFits, targets: FloatArray) -> float:
         """Return the smallest change of one target that changes the active set, or a lower bound."""
-        if known_regularisation(self.structure).has_active_set:
+        if self.newton.has_active_set:
             return 0.0
         thresholds = [Border(None, -self.cut.delta), Border(None, self.cut.delta)]
-        return radius(engine, targets, [thresholds] * self.structure.n_trees)
+        return radius(trees, targets, [thresholds] * trees.structure.n_trees)

@@ -17,13 +17,15 @@ from axil.errors import UnsupportedQuestionError
 from axil.structure import Ancestors, NewtonRule, NodeRule, Structure, with_nodes
 from axil.structure.ancestors import NO_NODE
 from axil.structure.nodes import Ids, Nodes
+from axil.weights.fit_rules import rule_of
 
 
 def ancestors_of(s: Structure) -> Ancestors:
     """Return the nodes of averaged trees; of trees whose splits are not known, their roots."""
-    if s.ancestors is None:
+    ancestors = rule_of(s).ancestors
+    if ancestors is None:
         return Ancestors.roots(s.n_leaves)
-    return s.ancestors
+    return ancestors
 
 
 def inheriting(s: Structure) -> Structure:
@@ -31,14 +33,15 @@ def inheriting(s: Structure) -> Structure:
 
     That is the rule of smoothing, where a node without rows has no share of its own value.
     """
-    rule = s.regularisation
-    if s.emptied is None or not s.emptied.any() or rule is None or s.is_ranked:
+    leaf_rule = rule_of(s)
+    newton = leaf_rule.newton
+    if leaf_rule.emptied is None or not leaf_rule.emptied.any() or leaf_rule.ranks_rows:
         return s
     nodes: Nodes | None
-    if isinstance(rule, NodeRule):
-        nodes = rule.nodes
+    if isinstance(newton, NodeRule):
+        nodes = newton.nodes
     else:
-        nodes = ancestors_of(s).nodes(s.n_leaves, rule.l2)
+        nodes = ancestors_of(s).nodes(s.n_leaves, newton.l2)
     if nodes is None:
         raise UnsupportedQuestionError(
             "without",
@@ -46,7 +49,7 @@ def inheriting(s: Structure) -> Structure:
             "Ask for fewer rows, or let the adapter pass `ancestors` to BoostedFit.",
         )
     nodes = _sharing(nodes, s.leaf_weights)
-    return replace(s, regularisation=with_nodes(rule, nodes))
+    return replace(s, leaf_rule=replace(leaf_rule, newton=with_nodes(newton, nodes)))
 
 
 def _sharing(nodes: Nodes, leaf_weights: FloatArray) -> Nodes:
@@ -75,18 +78,17 @@ def inherited_values(
     mean : array of shape (K,)
         The weighted mean of the targets.
     """
-    if s.emptied is None or not s.emptied.any() or s.regularisation is None:
+    emptied = rule_of(s).emptied
+    if emptied is None or not emptied.any():
         return values
-    rule = s.regularisation
     with_ancestors = values.copy()
-    if rule.has_active_set or rule.couples_leaves:
-        inheriting_rule = inheriting(s).regularisation
-        assert inheriting_rule is not None
+    if s.newton_rule.has_active_set or s.newton_rule.couples_leaves:
+        inheriting_rule = inheriting(s).newton_rule
         if sums.shape[1] > 1:  # the outputs of a tree share its active set
             return inheriting_rule.linearise(sums[:, 0], s.leaf_weights).values(s.n_leaves, sums)
         with_ancestors[:, 0] = inheriting_rule.leaf_values(sums[:, 0], s.leaf_weights)
         return with_ancestors
-    leaves = np.flatnonzero(s.emptied)
+    leaves = np.flatnonzero(emptied)
     ancestors = ancestors_of(s)
     weights = ancestors.totals(s.leaf_weights)
     nodes = ancestors.nearest(leaves, weights > 0)
@@ -103,9 +105,10 @@ def inherited_values(
 
 def l2_of(s: Structure, ancestors: Ancestors, nodes: Ids) -> FloatArray:
     """Return what regularisation adds to the weights of these inner nodes, (n,)."""
-    if ancestors.l2 is not None or s.regularisation is None:
+    if ancestors.l2 is not None:
         return ancestors.l2_of(nodes, s.total_leaves)
-    finite = s.regularisation.l2[np.isfinite(s.regularisation.l2)]
+    l2 = s.newton_rule.l2
+    finite = l2[np.isfinite(l2)]
     return np.full(len(nodes), finite.min(initial=np.inf) if len(finite) else 0.0)
 
 

@@ -124,7 +124,7 @@ class LeafMatrix:
     @staticmethod
     def size(structure: Structure) -> int:
         """Bytes that building a leaf matrix takes: the factor, and co-occurrences by draws where rows were sampled."""
-        if structure.is_ranked:
+        if structure.counts_by_leaf:
             draws = 1
         else:
             draws = len(structure.draws)
@@ -268,7 +268,7 @@ def cooccurrence(structure: Structure, rows: Rows, first: int, last: int) -> Any
     s = structure
     starts = s.starts[first : last + 1] - s.starts[first]
     draws = len(s.draws)
-    if s.is_ranked:
+    if s.counts_by_leaf:
         return rows.xp.asarray(_ranked_together(s, first, last))
     by_cells = rows.xp.empty((int(draws * starts[-1]), int(draws * starts[-1])))
     rows.cooccurrence(first, last, rows.weights, by_cells)

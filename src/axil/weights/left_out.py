@@ -7,7 +7,6 @@ the rows gives the squared errors after every such number of trees.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,8 +19,8 @@ from axil.machine.progress import track
 from axil.structure import Structure
 from axil.weights.deletion import Deletion, InLeafMatrix, inherited_without
 from axil.weights.deletion_work import walked_blocks
+from axil.weights.fit_rules import rule_of
 from axil.weights.levels import base_without
-from axil.weights.parts import Parts, Which
 from axil.weights.residuals import FittedValues
 
 # of 1 - leverage: below it a row's own prediction says nothing that its own target does not
@@ -95,7 +94,7 @@ def left_out(deletion: Deletion) -> LeftOut:
     if fitted.structure.averages:
         return _averaged(deletion)
     s = fitted.structure
-    lonely = _lonely(fitted.structure)
+    is_singleton = rule_of(s).singletons(s)
     trees = stages(s)
     found = np.empty_like(fitted.targets)
     sums = np.zeros((len(trees), len(fitted.base)))
@@ -106,7 +105,7 @@ def left_out(deletion: Deletion) -> LeftOut:
         left = deletion.alone(rows)
         if len(trees) <= s.n_trees:
             left = left[:, like(trees, left)]
-        every[rows] = kept = ~(lonely(rows) | np.isnan(host(left[:, 0])).any(axis=0))
+        every[rows] = kept = ~(is_singleton(rows) | np.isnan(host(left[:, 0])).any(axis=0))
         counted = counts(s, rows, kept)
         if (
             not s.own_base
@@ -119,17 +118,9 @@ def left_out(deletion: Deletion) -> LeftOut:
         sums += host(np.einsum("ktj,ktj,j->tk", left, left, like(counted, left)))
         total += counted.sum()
     # the base is a tree; the base alone and all trees
-    if s.is_ranked or (s.coefficients is not None and len(trees) <= 2):
+    if s.counts_by_leaf or (s.coefficients is not None and len(trees) <= 2):
         return LeftOut(found, rest)
     return LeftOut(found, rest, Curve(trees, means(sums, total), int(every.sum()), fitted, every))
-
-
-def _lonely(s: Structure) -> Callable[[slice], BoolArray]:
-    """The function that says of rows whether no other row counts in one of their leaves."""
-    if s.ranks is None:
-        return Which(s.uncut(), Parts.lonely)
-    alone: BoolArray = s.ranks.last(s.leaves()).max(axis=0)
-    return lambda rows: alone[rows]
 
 
 def _averaged(deletion: Deletion) -> LeftOut:

@@ -11,11 +11,12 @@ from axil.arrays import FloatArray, LeafArray
 from axil.kernels import Rows
 from axil.machine.arrays import is_host, like
 from axil.structure import Structure
+from axil.weights.fit_rules import rule_of
 from axil.weights.leaf_matrix import LeafMatrix
+from axil.weights.parts import ROUNDING, remaining_weight
 from axil.weights.passes import Adjoints
-from axil.weights.removal import ROUNDING, left_of
 from axil.weights.residuals import FittedValues
-from axil.weights.rows_left import known_regularisation, rescaled
+from axil.weights.sum_rule import rescaled
 
 # numbers: rows of a table a multiple of this long meet in a cache; those of one line of it
 CONFLICT = 64
@@ -44,7 +45,7 @@ class Level:
         responses = space.responses
         put = rows.xp.asarray
         of_base = -(responses @ like(s.base_share, responses))
-        rule = known_regularisation(s)
+        rule = s.newton_rule
         least = ROUNDING * s.leaf_weights
         rules = put(
             np.stack([s.leaf_weights, least, s.linear_leaves.scale, rule.l2, rule.steps], axis=1)
@@ -111,7 +112,7 @@ def base_without(fitted: FittedValues, rows: slice) -> FloatArray:
         w = np.ones(targets.shape[1])
     else:
         w = s.row_weights[rows]
-    left = left_of(np.array(s.total_weight), w)
+    left = remaining_weight(np.array(s.total_weight), w)
     left = np.where(left > 0, left, np.nan)
     before = fitted.base[:, None] + np.zeros_like(targets)
     return np.asarray(
@@ -125,14 +126,14 @@ def shares_of(s: Structure, weights: FloatArray | None = None) -> FloatArray:
 
     ``weights``: the different row weights, sorted, where the rows are elsewhere.
     """
-    if not known_regularisation(s).by_weight:
+    if not s.newton_rule.by_weight:
         return np.zeros(1)
     if weights is None:
         if s.l2_weights is None:
             return np.zeros(1)
         weights = np.unique(s.l2_weights)
     at = l2_shares(s, weights)
-    at = np.asarray(at[left_of(np.ones(1), weights / s.l2_total) > 0])
+    at = np.asarray(at[remaining_weight(np.ones(1), weights / s.l2_total) > 0])
     if len(at) < 2:
         return at if len(at) else np.zeros(1)
     middle, half = (at[0] + at[-1]) / 2, (at[-1] - at[0]) / 2
@@ -156,4 +157,5 @@ def at_share(s: Structure, share: float) -> Structure:
     """Return the structure where l2 is less by this share; all else as it is."""
     if share == 0:
         return s
-    return rescaled(replace(s, regularisation=known_regularisation(s).scaled(1 - share)))
+    rule = replace(rule_of(s), newton=s.newton_rule.scaled(1 - share))
+    return rescaled(replace(s, leaf_rule=rule))

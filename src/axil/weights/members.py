@@ -26,9 +26,9 @@ from axil.weights.engine import (
     sum_of_squares,
 )
 from axil.weights.left_out import LeftOut
-from axil.weights.rows_left import NothingLeft
 from axil.weights.smoother import Smoother
 from axil.weights.spread import everywhere
+from axil.weights.sum_rule import NothingLeft
 
 ROUNDING = (
     1e-12  # of all coefficients: those of the models that are left are none where they are less

@@ -12,12 +12,17 @@ import numpy as np
 from axil.arrays import BoolArray, FloatArray
 from axil.machine.arrays import like, where
 from axil.structure import NewtonRule, Structure
-from axil.weights.removal import left_of
-from axil.weights.rows_left import known_regularisation
 
 # times the rest of its leaf: the fit without so heavy a row is replayed, as differences would lose
 # digits
 DOMINANT = 1e4
+ROUNDING = 4 * float(np.finfo(float).eps)  # of a sum of weights: what is less is none
+
+
+def remaining_weight(total: Any, part: Any) -> Any:
+    """Return weights less parts of them; exactly zero where rounding alone remains."""
+    remaining = total - part
+    return where(remaining > ROUNDING * total, remaining, 0.0)
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,7 @@ class Parts:
             weight = weight * s.row_weights[rows]
         return cls(s.starts[:-1, None] + leaf.astype(np.int64), np.broadcast_to(weight, leaf.shape))
 
-    def lonely(self, s: Structure) -> BoolArray:
+    def is_singleton(self, s: Structure) -> BoolArray:
         """Whether no other row has weight in a leaf that follows its rows."""
         return self.last(s) & (self.of(s.linear_leaves.scale) > 0)  # type: ignore[no-any-return]
 
@@ -67,11 +72,11 @@ class Parts:
 
     def left(self, s: Structure) -> Any:
         """The weight of each leaf without the row."""
-        return left_of(self.of(s.leaf_weights), self.weight)
+        return remaining_weight(self.of(s.leaf_weights), self.weight)
 
     def left_scale(self, s: Structure) -> Any:
         """The scale of each leaf without the row."""
-        rule = known_regularisation(s)
+        rule = s.newton_rule
         own = NewtonRule(self._of_rule(rule.l2), self._of_rule(rule.steps))
         left = self.left(s)
         moving = self.of(s.linear_leaves.scale) > 0
@@ -86,8 +91,8 @@ class Parts:
         return np.broadcast_to(like(table[:1], self.leaf), self.leaf.shape)
 
 
-class Which:
-    """Tells which training rows pass a test in any tree: `Parts.lonely` or `Parts.dominant`.
+class RowTest:
+    """Tells which training rows pass a test in any tree: `Parts.is_singleton` or `Parts.dominant`.
 
     A heavier row passes rather than a lighter one. So where the heaviest row would pass in no leaf,
     no row passes.
@@ -100,7 +105,7 @@ class Which:
         self._cells: BoolArray | None = such(of_cells, s)
         if s.row_weights is not None:
             heaviest = Parts(of_cells.leaf, of_cells.weight * s.row_weights.max(initial=0.0))
-            rather = such(heaviest, s) | heaviest.lonely(s)
+            rather = such(heaviest, s) | heaviest.is_singleton(s)
             if rather.any():
                 self._cells = None
             else:

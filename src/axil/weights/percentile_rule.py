@@ -2,106 +2,118 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from axil.arrays import FloatArray, IntArray
-from axil.errors import UnsupportedQuestionError
+from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.kernels import Backend
 from axil.structure import LinearLeaves, Structure
 from axil.structure.ancestors import NO_NODE
 from axil.structure.nodes import Ids
 from axil.structure.ranks import Picks, Positions, RankedFit
 from axil.weights import borders
+from axil.weights.fit_rules import FitRule, TreeFits, rule_of
 from axil.weights.inherited import ancestors_of
 from axil.weights.residuals import FittedValues
-from axil.weights.rows_left import NothingLeft, known_regularisation
-
-if TYPE_CHECKING:
-    from axil.weights.boosting import BoostedTrees
-    from axil.weights.forest import Forest
+from axil.weights.sum_rule import NothingLeft, with_emptied_leaves
 
 
 @dataclass(frozen=True)
-class PercentileRule:
+class PercentileRule(FitRule):
     """The rule of a fit whose leaf values are percentiles; see `FitRule`."""
 
-    structure: Structure
-    has_active_set = True
-    needs_walk = True
-    has_formula = False
-    ranks_rows = True
-    no_first_order = (
-        "leaves take their values from rows of a certain rank (a median or another percentile), which jumps from row to row "
-        "as weights change"
-    )
+    ranks: RankedFit = field(kw_only=True)
+    ranks_rows: ClassVar[bool] = True
 
-    def without(self, rows: IntArray, targets: FloatArray, backend: Backend) -> Structure:
+    @property
+    def n_initial_trees(self) -> int:
+        """The number of trees, 0 or 1, that stand for the initial prediction."""
+        return int(self.ranks.based)
+
+    @property
+    def recorded_counts(self) -> NDArray[np.uint8] | None:
+        """(T, N): how often each row was sampled for each tree; None: it is not known."""
+        return self.ranks.drawn
+
+    @property
+    def has_active_set(self) -> bool:
+        """Return True: leaf values are linear in the targets only while an active set is fixed."""
+        return True
+
+    @property
+    def needs_walk(self) -> bool:
+        """Return True: deletions need the rule, tree by tree."""
+        return True
+
+    def has_formula(self, structure: Structure) -> bool:
+        """Return False: a deletion moves the ranks of the rows in its leaves."""
+        return False
+
+    def no_first_order(self, structure: Structure) -> str:
+        """Return why the derivative by the weight of a row is not known."""
+        return (
+            "leaves take their values from rows of a certain rank (a median or another percentile), which jumps from row to row "
+            "as weights change"
+        )
+
+    def without(
+        self, structure: Structure, rows: IntArray, targets: FloatArray, backend: Backend
+    ) -> Structure:
         """Return the structure of a fit to these targets without these rows; see `FitRule`."""
-        return _with_ranks(self._remaining(rows), targets)
+        return _with_ranks(self._remaining(structure, rows), targets)
 
-    def fit_without(self, rows: IntArray, targets: FloatArray, backend: Backend) -> FittedValues:
+    def fit_without(
+        self, structure: Structure, rows: IntArray, targets: FloatArray, backend: Backend
+    ) -> FittedValues:
         """Return the fit of `without`. Cost O(T N log N)."""
-        return _walked(self._remaining(rows), targets)[0]
+        return _walked(self._remaining(structure, rows), targets)[0]
 
-    def with_targets(self, targets: FloatArray, backend: Backend) -> Structure:
+    def with_targets(
+        self, structure: Structure, targets: FloatArray, backend: Backend
+    ) -> Structure:
         """Return the structure of the fit to other targets (N, 1), with its own ranks."""
-        ranks = self.structure.ranks
-        if ranks is None:
-            raise UnsupportedQuestionError(
-                "what_if",
-                "these targets may change which rows its leaves take their values from, and no rule for that is known",
-                "Make the explainer again from the model and its training data: axil.Explainer(model, X_train, y_train).",
-            )
-        rule = ranks.rule.with_targets(targets[:, 0])
-        ranked = replace(self.structure, ranks=replace(ranks, rule=rule))
-        return _with_ranks(ranked, targets)
+        ranks = replace(self.ranks, rule=self.ranks.rule.with_targets(targets[:, 0]))
+        return _with_ranks(_with_ranked_fit(structure, ranks), targets)
 
-    def _remaining(self, rows: IntArray) -> Structure:
+    def _remaining(self, s: Structure, rows: IntArray) -> Structure:
         """Return the structure whose ranks are to be found without these rows."""
-        s = self.structure
-        known_regularisation(s, "without")
-        assert s.ranks is not None
-        ranks = s.ranks.less(rows, s.n_rows)
+        ranks = self.ranks.less(rows, s.n_rows)
         if ranks.rows is not None and not len(ranks.rows):
             raise NothingLeft(
                 f"Without {len(rows)} rows none of any weight is left; ask for a smaller set."
             )
-        return replace(s, ranks=ranks)
+        return _with_ranked_fit(s, ranks)
 
-    @property
-    def _follows_targets(self) -> bool:
-        """Whether constants or the weights by which rows are ranked move with the targets."""
-        s = self.structure
-        return len(s.draws) > 3 or (s.ranks is not None and s.ranks.rule.follows_targets)
+    def singletons(self, structure: Structure) -> Callable[[slice], BoolArray]:
+        """Return the test whether a row is the only one that counts in one of its leaves."""
+        is_singleton: BoolArray = self.ranks.last(structure.leaves()).max(axis=0)
+        return lambda rows: is_singleton[rows]
 
-    def count_changed_leaves(
-        self, engine: BoostedTrees | Forest, before: FloatArray, after: FloatArray
-    ) -> int:
+    def _follows_targets(self, s: Structure) -> bool:
+        """Return whether constants or the weights by which rows are ranked move with the targets."""
+        return len(s.draws) > 3 or self.ranks.rule.follows_targets
+
+    def count_changed_leaves(self, trees: TreeFits, before: FloatArray, after: FloatArray) -> int:
         """Return how many leaves have another active set with the targets ``after``."""
-        if self._follows_targets:
-            return self._count_leaves_beyond(engine, after)
-        return borders.count_changed_leaves(engine, before, after)
+        if self._follows_targets(trees.structure):
+            return self._count_leaves_beyond(trees, after)
+        return borders.count_changed_leaves(trees, before, after)
 
-    def _count_leaves_beyond(self, engine: BoostedTrees | Forest, after: FloatArray) -> int:
-        """Return how many leaves have other rows, shares or constants by the rule.
-
-        All of them where the rule is not known.
-        """
-        s = self.structure
-        if s.ranks is None:
-            return s.total_leaves
+    def _count_leaves_beyond(self, trees: TreeFits, after: FloatArray) -> int:
+        """Return how many leaves have other rows, shares or constants by the rule."""
+        s = trees.structure
         if s.linear_leaves.shift is None:
             shift = np.zeros(s.total_leaves)
         else:
             shift = s.linear_leaves.shift
-        ranks = replace(s.ranks, rule=s.ranks.rule.with_targets(after[:, 0]))
+        ranks = replace(self.ranks, rule=self.ranks.rule.with_targets(after[:, 0]))
         n_changed = 0
-        for t, residual in zip(range(s.n_trees), engine.tree_residuals(after)):
+        for t, residual in zip(range(s.n_trees), trees.tree_residuals(after)):
             level, leaf = np.divmod(s.cells[t].astype(np.int64), int(s.n_leaves[t]))
             picks = ranks.picks(t, leaf, residual)
             places = s.starts[t] + picks.leaves
@@ -116,26 +128,37 @@ class PercentileRule:
             n_changed += int(is_changed.sum())
         return n_changed
 
-    def whole_sums(self, fitted: FittedValues) -> FloatArray:
-        """Return the leaf sums of a fit, (L, K)."""
-        return fitted.sums
+    def active_set_counts(
+        self, structure: Structure, replayed: Mapping[str, float]
+    ) -> dict[str, float]:
+        """Return the counts of the replay, with the share of rows that do not count in their leaves."""
+        if not self.ranks.rule.spreads:
+            return dict(replayed)
+        first = self.n_initial_trees
+        rows = slice(None) if self.ranks.rows is None else self.ranks.rows
+        levels = structure.cells[first:, rows] // structure.n_leaves[first:, None]
+        return {**replayed, "cut": float(np.mean(levels == 0))}
 
-    def held(self, counts: dict[str, Any]) -> dict[str, Any]:
-        """Return the counts of what is fixed, with the share of rows that do not count in their leaves."""
-        s = self.structure
-        if s.ranks is None or not s.ranks.rule.spreads:
-            return counts
-        first = int(s.ranks.based)
-        rows = slice(None) if s.ranks.rows is None else s.ranks.rows
-        level = s.cells[first:, rows] // s.n_leaves[first:, None]
-        return {**counts, "cut": float(np.mean(level == 0))}
-
-    def radius(self, engine: BoostedTrees | Forest, targets: FloatArray) -> float:
+    def radius(self, trees: TreeFits, targets: FloatArray) -> float:
         """Return the smallest change of one target that changes the active set, or a lower bound."""
-        if self._follows_targets or known_regularisation(self.structure).has_active_set:
+        if self._follows_targets(trees.structure) or self.newton.has_active_set:
             return 0.0
-        rows = borders.picked_rows(self.structure)
-        return borders.radius(engine, targets, borders.borders_of(rows))
+        rows = borders.picked_rows(trees.structure)
+        return borders.radius(trees, targets, borders.borders_of(rows))
+
+
+def ranks_of(s: Structure) -> RankedFit:
+    """Return the ranks of a fit by percentiles."""
+    rule = rule_of(s)
+    assert isinstance(rule, PercentileRule)
+    return rule.ranks
+
+
+def _with_ranked_fit(s: Structure, ranks: RankedFit) -> Structure:
+    """Return the structure with other ranks."""
+    rule = rule_of(s)
+    assert isinstance(rule, PercentileRule)
+    return replace(s, leaf_rule=replace(rule, ranks=ranks))
 
 
 def _with_ranks(structure: Structure, targets: FloatArray) -> Structure:
@@ -156,11 +179,11 @@ def _with_ranks(structure: Structure, targets: FloatArray) -> Structure:
         if picks.shifts is not None:
             shift[places] = picks.shifts
     has_rows = fitted.structure.leaf_weights
-    emptied = fitted.structure.emptied
+    emptied = rule_of(fitted.structure).emptied
     has_shift = s.linear_leaves.shift is not None
-    assert s.ranks is not None
+    ranks = ranks_of(s)
     # A forest that starts from nothing has the rows instead: see `inherited_rows`.
-    if emptied is not None and (s.ranks.based or s.beta.any()):
+    if emptied is not None and (ranks.based or s.beta.any()):
         shift[emptied] = fitted.values[emptied, 0]
         has_shift = True
     return replace(
@@ -175,11 +198,12 @@ def inherited_rows(structure: Structure, targets: FloatArray) -> csr_array:
     """Return the shares (L, N) of the rows that give leaves without rows their ancestors' percentiles."""
     s = structure
     y = targets[:, 0]
-    assert s.emptied is not None
+    emptied = rule_of(s).emptied
+    assert emptied is not None
     leaves = []
     rows = []
     shares = []
-    for _, found, part in _inherited(s, y, np.flatnonzero(s.emptied)):
+    for _, found, part in _inherited(s, y, np.flatnonzero(emptied)):
         for row, share in zip(part.rows, part.shares):
             leaves.append(found)
             rows.append(row)
@@ -201,18 +225,18 @@ def without_each(s: Structure, targets: FloatArray) -> tuple[Positions, Position
     The fits of one tree without one row of every leaf at a time, as often as its largest leaf has
     rows.
     """
-    assert s.ranks is not None
+    ranks = ranks_of(s)
     y = targets[:, 0]
     found = []
     for t, leaf in enumerate(s.leaves()):
-        counted = s.ranks.counted(t, s.n_rows)
+        counted = ranks.counted(t, s.n_rows)
         order = counted[np.argsort(leaf[counted], kind="stable")]
         own = leaf[order].astype(np.intp)
         size = np.bincount(own, minlength=int(s.n_leaves[t]))
         place = np.arange(len(order)) - (np.cumsum(size) - size)[own]
         for k in range(int(size.max(initial=0))):
             gone = order[place == k]
-            picks = s.ranks.less(gone, s.n_rows).picks(t, leaf, y)
+            picks = ranks.less(gone, s.n_rows).picks(t, leaf, y)
             values = np.zeros(int(s.n_leaves[t]))
             values[picks.leaves] = picks.values(y)
             at = leaf[gone].astype(np.intp)
@@ -231,8 +255,7 @@ def _beside(s: Structure, t: int, leaves: Ids, rows: Ids, y: FloatArray) -> Floa
     filled = ancestors.totals((s.leaf_weights > 0).astype(np.float64)).astype(np.int64)
     nodes = ancestors.nearest_beside(leaves, filled)
     for place, (node, row) in enumerate(zip(nodes, rows)):
-        assert s.ranks is not None
-        rest = s.ranks.less(np.array([row]), s.n_rows)
+        rest = ranks_of(s).less(np.array([row]), s.n_rows)
         found[place] = _value_of(s, rest, t, int(node), y)
     return found
 
@@ -269,14 +292,14 @@ def _inherited(s: Structure, y: FloatArray, emptied: Ids) -> Iterator[tuple[int,
 
     ``y`` (N,): what the trees were fitted to. A tree without any row has the percentile of all rows where it has no base.
     """
-    assert s.ranks is not None
+    ranks = ranks_of(s)
     ancestors = ancestors_of(s)
     nodes = ancestors.nearest(emptied, ancestors.totals(s.leaf_weights) > 0)
     trees = np.searchsorted(s.starts, emptied, side="right") - 1
     for tree, node in sorted(set(zip(trees.tolist(), nodes.tolist()))):
-        if node == NO_NODE and (s.ranks.based or s.beta.any()):
+        if node == NO_NODE and (ranks.based or s.beta.any()):
             continue
-        picks = _picks_of(s, s.ranks, tree, np.array([node]), y)
+        picks = _picks_of(s, ranks, tree, np.array([node]), y)
         if not len(picks.leaves):
             continue
         leaves = emptied[(trees == tree) & (nodes == node)]
@@ -285,34 +308,31 @@ def _inherited(s: Structure, y: FloatArray, emptied: Ids) -> Iterator[tuple[int,
 
 
 def _walked(s: Structure, targets: FloatArray) -> tuple[FittedValues, list[Picks]]:
-    """The fit, and the rows picked for every tree."""
-    assert s.ranks is not None
+    """Return the fit by the ranks of the rows that it has, and the rows picked for every tree."""
+    ranks = ranks_of(s)
     assert s.base is not None  # a percentile is in the first tree
     values = np.zeros((s.total_leaves, 1))
-    there = np.zeros(s.total_leaves)
+    has_rows = np.zeros(s.total_leaves)
     leaves = s.leaves()
-    picks = []
+    picks_of_trees = []
     fitted = FittedValues(s, targets, s.base, values, values)
-    seen = np.empty(0)
-    for t, residual in zip(range(s.n_trees), fitted.residuals(leaves, fitted.started())):
-        found = s.ranks.picks(t, leaves[t], residual[:, 0])
-        own = s.starts[t] + found.leaves
-        values[own, 0] = found.values(residual[:, 0])
-        if found.shifts is not None:
-            values[own, 0] += found.shifts
-        there[own] = 1.0
-        picks.append(found)
-        if t == int(s.ranks.based):
-            seen = residual[:, 0].copy()
-    emptied = (s.leaf_weights > 0) & (there == 0)
-    if s.emptied is not None:
-        emptied |= s.emptied
-    if s.averages and emptied.any():
-        lost = emptied
-    else:
-        lost = None
-    left = replace(s, leaf_weights=there, emptied=lost)
-    if lost is not None:
-        for _, found_leaves, part in _inherited(left, seen, np.flatnonzero(lost)):
-            values[found_leaves, 0] = part.values(seen)
-    return replace(fitted, structure=left), picks
+    first_residuals = np.empty(0)  # after the initial prediction, where that is a tree
+    for t, residuals in zip(range(s.n_trees), fitted.residuals(leaves, fitted.started())):
+        picks = ranks.picks(t, leaves[t], residuals[:, 0])
+        places = s.starts[t] + picks.leaves
+        values[places, 0] = picks.values(residuals[:, 0])
+        if picks.shifts is not None:
+            values[places, 0] += picks.shifts
+        has_rows[places] = 1.0
+        picks_of_trees.append(picks)
+        if t == int(ranks.based):
+            first_residuals = residuals[:, 0].copy()
+    remaining = replace(s, leaf_weights=has_rows)
+    if s.averages:
+        rule = with_emptied_leaves(rule_of(s), (s.leaf_weights > 0) & (has_rows == 0))
+        remaining = replace(remaining, leaf_rule=rule)
+        if rule.emptied is not None:
+            emptied = np.flatnonzero(rule.emptied)
+            for _, places, picks in _inherited(remaining, first_residuals, emptied):
+                values[places, 0] = picks.values(first_residuals)
+    return replace(fitted, structure=remaining), picks_of_trees

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from axil.arrays import FloatArray
 from axil.errors import UnsupportedQuestionError
 from axil.kernels import Rows
-from axil.machine.arrays import host, like, where
+from axil.machine.arrays import host, like
 from axil.machine.blocks import spans
 from axil.structure import Structure
 from axil.weights.answers import RowEffects
@@ -42,10 +42,8 @@ from axil.weights.fit_rules import rule_of
 from axil.weights.leaf_matrix import asked
 from axil.weights.passes import Adjoints
 from axil.weights.residuals import FittedValues
-from axil.weights.rows_left import known_regularisation
 
 BLOCK_ENTRIES = 1 << 20  # residuals held at a time, over all trees
-ROUNDING = 4 * float(np.finfo(float).eps)  # of a sum of weights: what is less is none
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ class RemovalFit:
         k = self.output
         out = self.training.xp.empty((s.n_trees, rows.stop - rows.start))
         if (
-            s.coefficients is not None or s.cut is not None
+            s.coefficients is not None or rule_of(s).clips_residuals
         ):  # residuals are not simply what the trees before leave over
             for step in self.fitted.steps(rows):
                 out[step.tree] = like(
@@ -105,20 +103,20 @@ def fits(training: Rows, fitted: FittedValues) -> list[RemovalFit]:
 
 def levels(s: Structure) -> tuple[FloatArray, FloatArray]:
     """(L,) twice: level and drift, each for a leaf value of one."""
-    reason = rule_of(s).no_first_order
+    reason = rule_of(s).no_first_order(s)
     if reason:
         raise UnsupportedQuestionError(
             'removal with method="first-order"',
             reason,
             'Leave method out, or pass method="exact": every fit without a row is then replayed.',
         )
-    regularisation = known_regularisation(s)
-    by_weight, by_l2 = regularisation.slopes(s.leaf_weights)
+    rule = s.newton_rule
+    by_weight, by_l2 = rule.slopes(s.leaf_weights)
     square = s.linear_leaves.scale**2
     level = np.divide(-by_weight, square, out=np.zeros_like(square), where=square > 0)
-    if not regularisation.by_weight:
+    if not rule.by_weight:
         return level, np.zeros_like(level)
-    l2 = np.where(np.isfinite(regularisation.l2), regularisation.l2, 0.0)
+    l2 = np.where(np.isfinite(rule.l2), rule.l2, 0.0)
     drift = np.divide(by_l2 * l2, square, out=np.zeros_like(square), where=square > 0)
     return level, drift
 
@@ -187,9 +185,3 @@ def pushes(
         ReadOutEffects(RemovalFit(training, fitted, k, none, none), adjoints, 1.0)
         for k in range(fitted.values.shape[1])
     ]
-
-
-def left_of(whole: Any, part: Any) -> Any:
-    """Weights less parts of them; exactly zero where rounding alone is left."""
-    left = whole - part
-    return where(left > ROUNDING * whole, left, 0.0)

@@ -25,7 +25,7 @@ from axil.weights.leaf_matrix import LeafMatrix
 from axil.weights.levels import base_without
 from axil.weights.parts import Parts
 from axil.weights.residuals import FittedValues
-from axil.weights.rows_left import BEYOND, known_regularisation
+from axil.weights.sum_rule import BEYOND
 
 KEPT_BYTES = 1 << 28  # of fits without rows that are kept from one batch of queries to the next
 TINY = 1e-150  # a scale of leaves whose values are constant
@@ -129,7 +129,7 @@ def changing_rows(
     """
     s = fitted.structure
     n = rows.stop - rows.start
-    rule = known_regularisation(s)
+    rule = s.newton_rule
     linear = s.linear_leaves
     shift = np.zeros(s.total_leaves) if linear.shift is None else linear.shift
     parts = Parts.of_rows(s, rows)

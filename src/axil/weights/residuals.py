@@ -84,10 +84,10 @@ class FittedValues:
         """Yield what each of the trees t = 0..T-1 saw of a block of training rows, and did."""
         s = self.structure
         leaves = s.leaves(rows)
+        clips_residuals = s.leaf_rule is not None and s.leaf_rule.clips_residuals
         draws = None
-        if s.cut is not None:
-            n_leaves = s.n_leaves[:, None].astype(s.cells.dtype)
-            draws = s.whole_draws[s.cells[:, rows] // n_leaves]
+        if clips_residuals:
+            draws = s.sampled_counts(rows)
         elif len(s.draws) > 1:
             draws = s.row_draws(rows)
         for t, residual in zip(range(s.n_trees), self.residuals(leaves, self.started(rows))):
@@ -96,8 +96,8 @@ class FittedValues:
                 drawn = s.draws[0]
             else:
                 drawn = draws[t]
-            if s.cut is not None:
-                residual = s.cut.kept(residual)
+            if s.leaf_rule is not None:
+                residual = s.leaf_rule.counted_residuals(residual)
             yield ResidualStep(t, leaf, drawn, residual, self.values[leaf])
 
 

@@ -64,7 +64,7 @@ def is_bagged(proven: ExactModel) -> bool:
     """Whether the model is a forest of which most rows are left out by some tree."""
     forests = [engine for engine in proven.engines if isinstance(engine, Forest)]
     return len(forests) == len(proven.engines) and all(
-        forest.structure.leaves_rows_out for forest in forests
+        forest.structure.has_unsampled_rows for forest in forests
     )
 
 

@@ -58,7 +58,7 @@ SINGLE = [
 
 def leaf_values(s, t, sums, weights, nodes):
     """(L_t,): the values of tree t's leaves by the rule of its library."""
-    rule, own = s.regularisation, slice(s.starts[t], s.starts[t + 1])
+    rule, own = s.leaf_rule.newton, slice(s.starts[t], s.starts[t + 1])
     if nodes is not None:
         every, W = np.zeros(s.total_leaves), np.zeros(s.total_leaves)
         every[own], W[own] = sums, weights
@@ -89,7 +89,7 @@ def refit(s, y, gone, smooth):
     w = np.ones(s.n_rows) if s.row_weights is None else s.row_weights.copy()
     before, left = w.mean(), np.delete(np.arange(s.n_rows), gone)
     w[gone] = 0.0
-    rule, nodes = s.regularisation, getattr(s.regularisation, "nodes", None)
+    rule, nodes = s.leaf_rule.newton, getattr(s.leaf_rule.newton, "nodes", None)
     leaves = s.leaves().astype(int)
     draws = s.draws[(s.cells // s.n_leaves[:, None].astype(s.cells.dtype)).astype(int)]
     omega = (
@@ -104,7 +104,7 @@ def refit(s, y, gone, smooth):
         s = type(s)(
             **{
                 **{f: getattr(s, f) for f in s.__dataclass_fields__ if f != "starts"},
-                "regularisation": rule,
+                "leaf_rule": replace(s.leaf_rule, newton=rule),
             }
         )
     if smooth:
@@ -166,7 +166,7 @@ def test_fits_without_rows_follow_the_rule(name):
     scale, done = np.abs(case.y).max(), 0
     for size in (1, 40):
         gone = rng.choice(s.n_rows, size, replace=False)
-        if isinstance(s.regularisation, NodeRule) and emptied(s, gone):
+        if isinstance(s.leaf_rule.newton, NodeRule) and emptied(s, gone):
             continue
         found = explainer.without(case.X_new[:3], explainer.index[gone])
         np.testing.assert_allclose(
@@ -194,7 +194,7 @@ def test_single_rows_that_change_the_pattern_are_replayed(name, way, monkeypatch
     offsets = np.zeros(s.n_rows) if s.offsets is None else s.offsets[:, 0]
     for j in some:
         base, values = without([j])
-        if isinstance(s.regularisation, NodeRule) and emptied(s, [j]):
+        if isinstance(s.leaf_rule.newton, NodeRule) and emptied(s, [j]):
             continue
         np.testing.assert_allclose(
             effects[:, j], predicted(s, base, values, leaves) - before, rtol=0, atol=1e-8 * scale

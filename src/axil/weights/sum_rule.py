@@ -13,23 +13,19 @@ and the active set is that of the sums of the walk.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from axil.arrays import BoolArray, FloatArray, IntArray
-from axil.errors import InputError, UnsupportedQuestionError
+from axil.errors import InputError
 from axil.kernels import Backend
 from axil.machine.arrays import host, like
 from axil.machine.blocks import spans
 from axil.structure import NewtonRule, Structure
+from axil.weights.fit_rules import FitRule, TreeFits, needs_walk, rule_of
 from axil.weights.inherited import inheriting
 from axil.weights.passes import Passes, leaf_sums
 from axil.weights.residuals import FittedValues
-
-if TYPE_CHECKING:
-    from axil.weights.boosting import BoostedTrees
-    from axil.weights.forest import Forest
 
 LEAST = 16  # changes of the active set, the nearest first, whose derivatives are always computed
 SECONDS = 2.0  # that the derivatives of more of them may take
@@ -43,28 +39,16 @@ class NothingLeft(InputError):
     """No row of any weight is left of those that a model was fitted to."""
 
 
-def known_regularisation(s: Structure, question: str = "removal") -> NewtonRule:
-    """How leaf values follow from row weights; the question is refused where that is not known."""
-    if s.regularisation is None or (s.is_ranked and s.ranks is None):
-        raise UnsupportedQuestionError(
-            question,
-            "how leaf values follow from row weights was not recorded",
-            "Make the explainer again.",
-        )
-    return s.regularisation
-
-
-def mixes(s: Structure) -> bool:
-    """Whether a leaf's value may depend on the sums of other leaves, without some rows if not with all."""
-    return s.regularisation is not None and s.regularisation.couples_leaves
+def couples_leaves(s: Structure) -> bool:
+    """Return whether a leaf's value may depend on the sums of other leaves."""
+    return s.leaf_rule is not None and s.leaf_rule.newton.couples_leaves
 
 
 def estimates_rows(s: Structure) -> bool:
     """Return whether leaves are smoothed by numbers of rows that follow from weights, as rows or draws weigh differently."""
-    rule = s.regularisation
-    if rule is None or not rule.smooths_nodes:
+    if s.leaf_rule is None or not s.leaf_rule.newton.smooths_nodes:
         return False
-    drawn = s.whole_draws[s.whole_draws > 0]
+    drawn = s.levels_sampled[s.levels_sampled > 0]
     weights = s.row_weights
     return bool(
         (drawn != drawn[:1]).any() or (weights is not None and (weights != weights[:1]).any())
@@ -72,75 +56,64 @@ def estimates_rows(s: Structure) -> bool:
 
 
 @dataclass(frozen=True)
-class SumRule:
+class SumRule(FitRule):
     """The rule of a fit whose leaf values follow from leaf sums; see `FitRule`."""
-
-    structure: Structure
-    ranks_rows = False
 
     @property
     def has_active_set(self) -> bool:
         """Whether leaf values are linear in the targets only while an active set is fixed."""
-        rule = self.structure.regularisation
-        return rule is not None and rule.has_active_set
+        return self.newton.has_active_set
 
     @property
     def needs_walk(self) -> bool:
         """Whether the rule has an active set, or couples leaves, so that deletions may need it."""
-        rule = self.structure.regularisation
-        return rule is not None and (rule.has_active_set or rule.couples_leaves)
+        return self.newton.has_active_set or self.newton.couples_leaves
 
-    @property
-    def has_formula(self) -> bool:
-        """Whether deletions of single rows follow from the leaf matrix."""
-        return self.structure.linear_leaves.mixing is None
+    def has_formula(self, structure: Structure) -> bool:
+        """Return whether deletions of single rows follow from the leaf matrix."""
+        return structure.linear_leaves.mixing is None
 
-    @property
-    def no_first_order(self) -> str:
-        """Why no derivative by the weight of a row is known; empty: one is."""
-        if self.structure.linear_leaves.mixing is None:
+    def no_first_order(self, structure: Structure) -> str:
+        """Return why the derivative by the weight of a row is not known, or "" where it is."""
+        if structure.linear_leaves.mixing is None:
             return ""
         return (
             "with path_smooth or monotone constraints the value of a leaf depends on other nodes, and how these follow the "
             "weight of a row is not differentiated"
         )
 
-    def without(self, rows: IntArray, targets: FloatArray, backend: Backend) -> Structure:
+    def without(
+        self, structure: Structure, rows: IntArray, targets: FloatArray, backend: Backend
+    ) -> Structure:
         """Return the structure of a fit to these targets without these rows; see `FitRule`."""
-        left = inheriting(lighter(self.structure, rows, backend))
-        if not SumRule(left).needs_walk:
-            return rescaled(left)
-        return with_active_set(left, fit_by_rule(left, targets, backend).sums)
+        remaining = inheriting(lighter(structure, rows, backend))
+        if not needs_walk(remaining):
+            return rescaled(remaining)
+        return with_active_set(remaining, fit_by_rule(remaining, targets, backend).sums)
 
-    def fit_without(self, rows: IntArray, targets: FloatArray, backend: Backend) -> FittedValues:
+    def fit_without(
+        self, structure: Structure, rows: IntArray, targets: FloatArray, backend: Backend
+    ) -> FittedValues:
         """Return the fit of `without`."""
-        return fit_by_rule(inheriting(lighter(self.structure, rows, backend)), targets, backend)
+        return fit_by_rule(inheriting(lighter(structure, rows, backend)), targets, backend)
 
-    def with_targets(self, targets: FloatArray, backend: Backend) -> Structure:
+    def with_targets(
+        self, structure: Structure, targets: FloatArray, backend: Backend
+    ) -> Structure:
         """Return the structure of the fit to other targets (N, K), with its own active set."""
         if not self.has_active_set:
-            return self.structure
-        structure = inheriting(self.structure)
+            return structure
+        structure = inheriting(structure)
         return with_active_set(structure, fit_by_rule(structure, targets, backend).sums)
 
-    def count_changed_leaves(
-        self, engine: BoostedTrees | Forest, before: FloatArray, after: FloatArray
-    ) -> int:
+    def count_changed_leaves(self, trees: TreeFits, before: FloatArray, after: FloatArray) -> int:
         """Return how many leaves have another active set with the targets ``after``."""
         if not self.has_active_set:
             return 0
-        fit = cast("BoostedTrees", engine).fit(after)
+        fit = trees.fit(after)
         return count_leaves_beyond(fit.structure, fit.sums, fit.values)
 
-    def whole_sums(self, fitted: FittedValues) -> FloatArray:
-        """Return the leaf sums of a fit, (L, K)."""
-        return fitted.sums
-
-    def held(self, counts: dict[str, Any]) -> dict[str, Any]:
-        """Return the counts of what is fixed, as the replay found them."""
-        return counts
-
-    def radius(self, engine: BoostedTrees | Forest, targets: FloatArray) -> float:
+    def radius(self, trees: TreeFits, targets: FloatArray) -> float:
         """Return the smallest change of one target that changes the active set, or a lower bound.
 
         That is the least of ``distance / max_j |d distance / d y_j|`` over all changes. Changes are
@@ -149,24 +122,23 @@ class SumRule:
         nearer are left out. Of a model with more changes than `SECONDS` allow, the bound of the
         rest counts as well, and is 0 where none is known.
         """
-        s = self.structure
-        rule = known_regularisation(s)
+        s = trees.structure
+        rule = self.newton
         # At a rate of one, a leaf that comes again has a sum of l1, the edge, whatever the targets.
         if rule.l1 > 0 and (s.rates >= 1.0).any():
             return 0.0
-        bound = self._slope_bounds()
-        engine = cast("BoostedTrees", engine)  # a forest has no active set
-        costs = engine.backend.costs
+        bound = self._slope_bounds(s)
+        costs = trees.backend.costs
         seconds = costs.visit_seconds * costs.sweep * s.n_rows * s.n_trees
         most = max(LEAST, min(int(SECONDS / seconds), MAP_ENTRIES // s.total_leaves))
-        sums = engine.fit(targets).sums[:, 0]
+        sums = trees.fit(targets).sums[:, 0]
         maps, distances = rule.nearest_changes(sums, s.leaf_weights, most + 1, bound)
         radius = np.inf
         for block in spans(min(len(distances), most), TOGETHER):
             least = _least_radius(maps[:, block], distances[block], bound)
             if least >= radius:
                 return radius
-            slopes = np.abs(engine.sum_weights(maps[:, block])).max(axis=0)
+            slopes = np.abs(trees.sum_weights(maps[:, block])).max(axis=0)
             largest = (np.abs(maps[:, block]) * s.leaf_weights[:, None]).max(axis=0)
             slopes[slopes <= ROUNDING * largest] = 0.0
             unreached = np.full_like(slopes, np.inf)
@@ -176,7 +148,7 @@ class SumRule:
             return radius
         return min(radius, _least_radius(maps[:, most:], distances[most:], bound))
 
-    def _slope_bounds(self) -> FloatArray | None:
+    def _slope_bounds(self, s: Structure) -> FloatArray | None:
         """Return bounds of the derivatives of leaf sums by single targets, (L,); None: unknown.
 
         Where every tree sees all rows, and what the trees before leave over, no tree makes
@@ -185,12 +157,10 @@ class SumRule:
         residuals by at most ``sqrt(w_j)`` in that norm, and a leaf's sum by at most ``sqrt(w_j
         W_l)``.
         """
-        s = self.structure
         sees_all_rows = len(s.draws) == 1 and s.draws[0] == 1.0
         if s.coefficients is not None or not sees_all_rows or not (s.rates <= 2.0).all():
             return None
-        rule = s.regularisation
-        if s.linear_leaves.mixing is not None or rule is None or rule.couples_leaves:
+        if s.linear_leaves.mixing is not None or self.newton.couples_leaves:
             return None
         if s.row_weights is None:
             heaviest = 1.0
@@ -211,7 +181,7 @@ def count_leaves_beyond(s: Structure, sums: FloatArray, values: FloatArray) -> i
 
     ``sums`` and ``values``: (L, 1).
     """
-    by_rule = known_regularisation(s).leaf_values(sums[:, 0], s.leaf_weights)
+    by_rule = s.newton_rule.leaf_values(sums[:, 0], s.leaf_weights)
     apart = np.abs(by_rule - values[:, 0])
     return int((apart > BEYOND * np.abs(values[:, 0]).max(initial=0.0)).sum())
 
@@ -222,8 +192,9 @@ def remaining_weights(s: Structure, rows: IntArray) -> FloatArray:
         weights = np.ones(s.n_rows)
     else:
         weights = s.row_weights.copy()
-    if s.class_counts is not None:
-        weights = s.class_counts.weights(present_without(s, rows))
+    counts = rule_of(s).class_counts
+    if counts is not None:
+        weights = counts.weights(present_without(s, rows))
     weights[rows] = 0.0
     if not weights.any():
         raise NothingLeft(
@@ -257,13 +228,13 @@ def l2_factor(s: Structure, present: BoolArray) -> float:
 def lighter(structure: Structure, rows: IntArray, backend: Backend) -> Structure:
     """Return the structure without these rows: leaf weights and the rule are those of the rows left, leaf values as before."""
     s = structure
-    rule = known_regularisation(structure, "without")
     weights = remaining_weights(s, rows)
     present = present_without(s, rows)
     weighted = replace(s, row_weights=weights, present=present)
     leaf_weights = leaf_sums(weighted, backend.rows_of(weighted), np.ones((s.n_rows, 1)))[:, 0]
-    rule = remaining_rule(s, rule.scaled(l2_factor(s, present)), rows, s.leaf_weights, leaf_weights)
-    return replace(with_leaf_weights(weighted, leaf_weights), regularisation=rule)
+    scaled = s.newton_rule.scaled(l2_factor(s, present))
+    newton = remaining_rule(s, scaled, rows, s.leaf_weights, leaf_weights)
+    return with_leaf_weights(weighted, leaf_weights, newton)
 
 
 def remaining_rule(
@@ -284,29 +255,30 @@ def remaining_rule(
 def _counts(s: Structure, rows: IntArray) -> FloatArray:
     """(L,): how many of these rows were drawn for the tree of each leaf and are in the leaf."""
     level, leaf = np.divmod(s.cells[:, rows].astype(np.int64), s.n_leaves[:, None])
-    drawn = (s.whole_draws[level] > 0).astype(np.float64)
+    drawn = (s.levels_sampled[level] > 0).astype(np.float64)
     return np.bincount((s.starts[:-1, None] + leaf).ravel(), drawn.ravel(), s.total_leaves).astype(
         np.float64
     )
 
 
-def with_leaf_weights(structure: Structure, leaf_weights: FloatArray) -> Structure:
-    """The structure with other leaf weights, (L,), which knows the leaves of averaged trees where no weight is left."""
-    emptied = structure.emptied
-    if structure.averages:
-        emptied = emptied_leaves(structure, (structure.leaf_weights > 0) & (leaf_weights == 0))
-    return replace(structure, leaf_weights=leaf_weights, emptied=emptied)
+def with_leaf_weights(s: Structure, leaf_weights: FloatArray, newton: NewtonRule) -> Structure:
+    """Return the structure with other leaf weights, (L,), and the rule of the rows that remain.
+
+    It has the leaves of averaged trees where no weight remains.
+    """
+    rule = replace(rule_of(s), newton=newton)
+    if s.averages:
+        rule = with_emptied_leaves(rule, (s.leaf_weights > 0) & (leaf_weights == 0))
+    return replace(s, leaf_weights=leaf_weights, leaf_rule=rule)
 
 
-def emptied_leaves(structure: Structure, lost: BoolArray) -> BoolArray | None:
-    """Return which leaves of averaged trees have no rows, once these have ``lost`` theirs; None where there is none."""
-    if structure.emptied is None:
-        emptied = lost
-    else:
-        emptied = structure.emptied | lost
+def with_emptied_leaves(rule: FitRule, emptied: BoolArray) -> FitRule:
+    """Return the rule of averaged trees once these leaves too, (L,), have lost their rows."""
+    if rule.emptied is not None:
+        emptied = rule.emptied | emptied
     if emptied.any():
-        return emptied
-    return None
+        return replace(rule, emptied=emptied)
+    return replace(rule, emptied=None)
 
 
 def rescaled(structure: Structure) -> Structure:
@@ -316,7 +288,7 @@ def rescaled(structure: Structure) -> Structure:
     """
     s = structure
     shift = structure.linear_leaves.shift
-    scale = known_regularisation(s).scale(s.leaf_weights)
+    scale = s.newton_rule.scale(s.leaf_weights)
     if shift is not None:
         moving = s.linear_leaves.scale > 0
         scale = np.where(moving & (s.leaf_weights > 0), scale, 0.0)
@@ -330,7 +302,7 @@ def rescaled(structure: Structure) -> Structure:
 
 def with_active_set(structure: Structure, sums: FloatArray) -> Structure:
     """Return the structure with the active set of leaf sums (L, K) by its rule and its leaf weights."""
-    rule = known_regularisation(structure)
+    rule = structure.newton_rule
     return replace(structure, linear_leaves=rule.linearise(sums[:, 0], structure.leaf_weights))
 
 
@@ -376,7 +348,7 @@ def sums_by_rule(
 def by_rule(s: Structure, t: int, sums: FloatArray) -> FloatArray:
     """(L_t, K): the values of tree t's leaves from their sums, before the rate. Outputs that share a tree share its pattern."""
     own = slice(int(s.starts[t]), int(s.starts[t + 1]))
-    rule = known_regularisation(s).tree(t, own)
+    rule = s.newton_rule.tree(t, own)
     weights = s.leaf_weights[own]
     if sums.shape[1] == 1:
         return rule.leaf_values(sums[:, 0], weights)[:, None]
