@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from axil import adapters
 from axil.adapters.bags import compact
-from axil.adapters.contract import GradientTrees, TrainingRows
+from axil.adapters.contract import Adapter, TrainingRows
 from axil.arrays import FloatArray, LeafArray
 from axil.attribution import Kind
 from axil.contributions.additive_model import AdditiveModel
@@ -223,7 +223,7 @@ def _load_exact(
 
 
 def _load_additive(
-    file: Archive, adapter: GradientTrees, limits: Limits, X_train: Any
+    file: Archive, adapter: Adapter, limits: Limits, X_train: Any
 ) -> Callable[[], AdditiveModel]:
     """Return the verification of a model whose scores are sums of contributions."""
     rows = _training_rows(file, adapter)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import cast
 
 from axil import adapters, inputs
-from axil.adapters.contract import Form, GradientTrees, Kind, Model, TrainingRows
+from axil.adapters.contract import Adapter, Form, Kind, Model, TrainingRows
 from axil.contributions import boosting
 from axil.contributions.additive_model import AdditiveModel
 from axil.errors import ExactnessError, InputError
@@ -136,7 +136,7 @@ def _without_weights(given: FitInputs, adapter: Model | None) -> InMemory:
     ``adapter`` reads boosted trees; None: the model is of another kind.
     """
     if adapter is not None:
-        return additive_model(given, cast(GradientTrees, adapter))
+        return additive_model(given, cast(Adapter, adapter))
     given = _copied(given)
     several = mean.read(given, _member_model)
     if several is not None:
@@ -153,7 +153,7 @@ def _without_weights(given: FitInputs, adapter: Model | None) -> InMemory:
     return DerivativeModel(model, labels, features, backend, given.limits, model.verification)
 
 
-def additive_model(given: FitInputs, adapter: GradientTrees) -> AdditiveModel:
+def additive_model(given: FitInputs, adapter: Adapter) -> AdditiveModel:
     """Return the verified model of boosted trees, of squared error too, by their gradients."""
     given = _copied(given)
     require_raw_output(given)

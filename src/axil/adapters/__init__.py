@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, cast
 
-from axil.adapters.contract import GradientTrees, Kind, Model
+from axil.adapters.contract import Adapter, Kind, Model
 from axil.adapters.pipeline import TREES, last_step, library_readers, search
 from axil.adapters.registration import is_adapter, register, registered, require_contract
 from axil.adapters.searches import unwrapped
@@ -117,7 +117,7 @@ def find(model: Any) -> Model | None:
     return adapter
 
 
-def find_by_gradients(model: Any, objective: Any = None) -> GradientTrees | None:
+def find_by_gradients(model: Any, objective: Any = None) -> Adapter | None:
     """Return the adapter that reads boosted trees by their gradients, of squared error too.
 
     It is None for any other object.
@@ -131,7 +131,7 @@ def find_by_gradients(model: Any, objective: Any = None) -> GradientTrees | None
     """
     if objective is None:
         readers = library_readers(TREES, by_gradients=True)
-        adapter: GradientTrees | None = search(model, readers, "side_by_side")
+        adapter: Adapter | None = search(model, readers, "side_by_side")
     else:
         adapter = search(model, library_readers(_TAKE_OBJECTIVES, objective=objective))
         if adapter is None:

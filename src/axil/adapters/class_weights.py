@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from axil.adapters.contract import ClassWeightRule, GradientTrees
+from axil.adapters.contract import Adapter, ClassWeightRule
 from axil.arrays import FloatArray
 
-#: In words, the setting that `GradientTrees.single_output_setting` reports for factors of classes.
+#: In words, the setting that `Adapter.single_output_setting` reports for factors of classes.
 WEIGHS_CLASSES = "scale_pos_weight or is_unbalance, by which rows weigh otherwise for each class"
 
 
@@ -23,12 +23,17 @@ def class_weight_advice(setting: Any) -> str:
     )
 
 
+def with_class_weight_advice(setting: Any, causes: str) -> str:
+    """Return the causes of a disagreement, after the advice for a model with this ``class_weight``."""
+    return f"{class_weight_advice(setting)}\n{causes}".lstrip()
+
+
 def balanced(counts: FloatArray, sums: FloatArray) -> FloatArray:
     """Return weights by which all classes weigh the same, from their numbers of rows (sklearn.utils.class_weight)."""
     return np.asarray(counts.sum() / (len(counts) * counts.clip(1.0)))
 
 
-def class_weight_rule(model: GradientTrees) -> ClassWeightRule | None:
+def class_weight_rule(model: Adapter) -> ClassWeightRule | None:
     """Return the rule by which the library counts class weights from the rows; None where it does not count them."""
     if model.class_weight is None or model.classes is None:
         return None
@@ -45,13 +50,13 @@ def one_hot(targets: FloatArray) -> FloatArray:
 
 
 def weights_of_classes(
-    model: GradientTrees, targets: FloatArray, weights: FloatArray | None, count: bool = False
+    model: Adapter, targets: FloatArray, weights: FloatArray | None, count: bool = False
 ) -> FloatArray | None:
     """Return the weight of each class, (C,); None where all are one.
 
     Parameters
     ----------
-    model : GradientTrees
+    model : Adapter
         Its ``class_weight`` maps the numbers of classes to weights, or is "balanced", or None.
     targets : (N, K) array
         The targets that classes are counted in.
@@ -77,7 +82,7 @@ def weights_of_classes(
 
 
 def counted_weights(
-    model: GradientTrees, targets: FloatArray, weights: FloatArray | None, count: bool = False
+    model: Adapter, targets: FloatArray, weights: FloatArray | None, count: bool = False
 ) -> FloatArray | None:
     """Return sample weights times those of the classes, (N,); None where all are one. See `weights_of_classes`."""
     by_class = weights_of_classes(model, targets, weights, count)

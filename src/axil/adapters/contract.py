@@ -43,7 +43,6 @@ __all__ = [
     "Coefficients",
     "FittedSmoother",
     "Form",
-    "GradientTrees",
     "InitialPrediction",
     "Kind",
     "LeafRule",
@@ -293,7 +292,12 @@ class Model(Protocol):
 
 
 class Adapter(Model, Protocol):
-    """An ensemble of trees; ``coordinates`` gives (n, T) leaves."""
+    """An ensemble of trees, of any loss; ``coordinates`` gives (n, T) leaves.
+
+    The loss and the leaf rule of its `BoostedFit` decide ``kind``. With ``Kind.EXACT``, ``trees``
+    may return one entry per output. With ``Kind.ADDITIVE`` it returns one entry for all outputs,
+    whose loss says what the gradients are. The targets of classes are 0 and 1.
+    """
 
     form: Form = Form.TREES
     offset_precision: type[np.floating[Any]] = np.float64  #: in which the library keeps offsets
@@ -311,6 +315,32 @@ class Adapter(Model, Protocol):
     )
     #: whether `trees` is asked again, with the leaf totals, for what the model does not state
     settles: bool = False
+    #: of leaf values and scores in a replay in float64, relative to the largest
+    gradient_tolerance: float = 1e-6
+    #: number of classes of a model that keeps no names of classes; the user may pass names
+    numbered_classes: int = 0
+    #: weights by the numbers of the classes, or "balanced"; None: all are one
+    class_weight: Any = None
+    #: how the library counts ``class_weight`` from the rows, where the model states the weights as
+    #: numbers
+    counts_classes_by: ClassWeightRule | None = None
+    #: whether `label_factors` are counted from the labels of all rows
+    balances_labels: bool = False
+
+    @property
+    def single_output_setting(self) -> str:
+        """Return the setting, in words, that keeps the model from being one of several outputs.
+
+        It is empty where there is none.
+        """
+        return ""
+
+    def label_factors(self, targets: FloatArray) -> FloatArray | None:
+        """Return the factors of the row weights in leaves by the labels of the rows, (N,); None: all are one."""
+        return None
+
+    def scores(self, X: Any) -> FloatArray:
+        """Return the library's raw scores, before any link and without offsets, (n, K)."""
 
     @property
     def routes(self) -> Routes | Ways | None:
@@ -334,40 +364,6 @@ class Adapter(Model, Protocol):
         backend: Backend | None = None,
     ) -> None:
         """Fill ``out`` (T, n) with the same leaves, by routes through the trees where there are any, on this back end."""
-
-
-class GradientTrees(Adapter, Protocol):
-    """Boosted trees, read by the gradients of the loss that they were fitted to; ``trees`` gives one entry for all outputs.
-
-    With g and h the first and second derivatives of a row's loss by its score, and G and H their
-    sums over a leaf's rows, each times weight * factor * draw, a leaf's value before the rate is
-    ``-soft(G, l1) / (H + l2)``, clipped at ``max_step``. The targets of classes are 0 and 1.
-    """
-
-    kind: Kind = Kind.ADDITIVE
-    #: of leaf values and scores in a replay in float64, relative to the largest
-    gradient_tolerance: float
-    #: how many classes it has of which it keeps numbers and no names; names may be given
-    numbered_classes: int = 0
-    #: weights by the numbers of the classes, or "balanced"; None: all are one
-    class_weight: Any = None
-    #: how the library counts ``class_weight`` from the rows, where the model states the weights as
-    #: numbers
-    counts_classes_by: ClassWeightRule | None = None
-    #: whether `label_factors` are counted from the labels of all rows
-    balances_labels: bool = False
-
-    @property
-    def single_output_setting(self) -> str:
-        """The setting, in words, with which it is read alone, not as one of several outputs; empty: there is none."""
-        return ""
-
-    def label_factors(self, targets: FloatArray) -> FloatArray | None:
-        """Return what multiplies the weights of rows in leaves by their labels, (N,); None: nothing does."""
-        return None
-
-    def scores(self, X: Any) -> FloatArray:
-        """(n, K): raw scores by the library's own account, before any link, without offsets."""
 
 
 class Defaults(ReadsRows, Model):
@@ -450,6 +446,10 @@ class TreeModel(Defaults, Adapter):
             own = out[:, first : first + step]
             if table is None or not self.routes.assign(table, own, n_threads, backend):
                 own[...] = self.leaves(rows).T
+
+    def scores(self, X: Any) -> FloatArray:
+        """Return the raw scores, (n, K): the predictions, unless a link makes these of scores."""
+        return self.predictions(X)
 
     def l2_at(self, l2: FloatArray, before: float, after: float) -> FloatArray:
         """Return l2 (L,), which follows the mean weight of all rows, where that is ``after`` and no longer ``before``."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from axil.adapters.contract import Kind
 from axil.errors import InputError, UnsupportedModelError
 
 R = TypeVar("R")
@@ -126,6 +127,36 @@ def weights_refusal(table: Iterable[Refusal[R]], reading: R) -> UnsupportedModel
     if error is not None and not error.derivative:
         raise error
     return error
+
+
+def kind_of(
+    reading: R,
+    for_weights: Iterable[Refusal[R]],
+    for_gradients: Iterable[Refusal[R]],
+    by_gradients: bool = False,
+) -> tuple[Kind, UnsupportedModelError | None]:
+    """Return the kind of boosted trees, and why they have no exact weights.
+
+    Raise for trees that have neither weights nor score contributions.
+
+    Parameters
+    ----------
+    reading : object
+        What was read of the model.
+    for_weights : iterable of Refusal
+        The settings that stand in the way of exact weights.
+    for_gradients : iterable of Refusal
+        The settings that stand in the way of score contributions.
+    by_gradients : bool
+        Whether the kind is additive even where the model has exact weights.
+    """
+    not_exact = None
+    if not by_gradients:
+        not_exact = weights_refusal(for_weights, reading)
+        if not_exact is None:
+            return Kind.EXACT, None
+    refuse(for_gradients, reading)
+    return Kind.ADDITIVE, not_exact
 
 
 def gradient_refusals(table: Iterable[Refusal[R]], *more: Refusal[R]) -> tuple[Refusal[R], ...]:

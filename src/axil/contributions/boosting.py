@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.adapters import class_weights
 from axil.adapters.boosted_fit import BoostedFit
-from axil.adapters.contract import GradientTrees, TrainingRows
+from axil.adapters.contract import Adapter, TrainingRows
 from axil.arrays import FloatArray, IntArray
 from axil.contributions.contributions import CHANGED, Contributions, check_added, check_sums
 from axil.contributions.fits_again import FitsAgain, refit
@@ -42,7 +42,7 @@ from axil.structure.leaves import LeafFit
 from axil.trees.losses import Deviance
 
 
-def read(given: FitInputs, adapter: GradientTrees) -> Boosting:
+def read(given: FitInputs, adapter: Adapter) -> Boosting:
     """Replay boosted trees on their training data."""
     if given.loss is not None:
         raise InputError(
@@ -108,7 +108,7 @@ class Boosting:
 
     def __init__(
         self,
-        adapter: GradientTrees,
+        adapter: Adapter,
         X: Any,
         targets: FloatArray,
         weights: FloatArray | None,

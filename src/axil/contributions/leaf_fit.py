@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.bags import RecordedBags
-from axil.adapters.contract import GradientTrees, TrainingRows
+from axil.adapters.contract import Adapter, TrainingRows
 from axil.arrays import BoolArray, FloatArray
 from axil.contributions.fits_again import require_rows_in_leaves
 from axil.errors import InputError
@@ -26,7 +26,7 @@ from axil.structure.leaves import LeafFit
 
 
 def leaf_fit(
-    adapter: GradientTrees,
+    adapter: Adapter,
     walked: ReplayedStages,
     rows: TrainingRows,
     leaves: Leaves,

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from axil.adapters.class_weights import class_weight_rule, one_hot, weights_of_classes
-from axil.adapters.contract import GradientTrees, TrainingRows
+from axil.adapters.contract import Adapter, TrainingRows
 from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.errors import UnsupportedQuestionError
 from axil.replay.replayed_stages import ReplayedStages
@@ -42,7 +42,7 @@ class RemainingRows:
 class LabelWeights:
     """How the weights of a fit follow from the labels of its rows."""
 
-    adapter: GradientTrees
+    adapter: Adapter
     rows: TrainingRows  #: with the weights that they count with, those of their classes included
     counts_classes: bool  #: whether these weights were multiplied by those of the model's classes
 

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.boosted_fit import BoostedFit, RowGradients
-from axil.adapters.contract import GradientTrees
+from axil.adapters.contract import Adapter
 from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.kernels import NONE, Backend
 from axil.kernels.choose import host_backend
@@ -63,7 +63,7 @@ ROUNDED = (
 
 
 def walk(
-    adapter: GradientTrees,
+    adapter: Adapter,
     fit: BoostedFit,
     leaves: Leaves,
     targets: FloatArray,
@@ -87,7 +87,7 @@ class GradientWalk:
 
     def __init__(
         self,
-        adapter: GradientTrees,
+        adapter: Adapter,
         fit: BoostedFit,
         leaves: Leaves,
         targets: FloatArray,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from axil import inputs
-from axil.adapters.contract import GradientTrees, Kind, Model
+from axil.adapters.contract import Adapter, Kind, Model
 from axil.arrays import FloatArray
 from axil.errors import UnsupportedQuestionError
 from axil.machine.blocks import spans
@@ -55,7 +55,7 @@ class Offsets:
         """Return the model's own predictions (n, K) of these rows, or raw scores of a gradient fit, with their offsets."""
         predict: Callable[..., FloatArray] = adapter.predictions
         if adapter.kind is Kind.ADDITIVE:
-            predict = cast(GradientTrees, adapter).scores
+            predict = cast(Adapter, adapter).scores
         if self.replace_base:
             return predict(X, self.values)
         return np.asarray(predict(X) + self.values)

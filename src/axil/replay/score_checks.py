@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.boosted_fit import BoostedFit
-from axil.adapters.contract import GradientTrees
+from axil.adapters.contract import Adapter
 from axil.arrays import FloatArray
 from axil.errors import ExactnessError
 from axil.inputs import take_rows
@@ -36,7 +36,7 @@ def lost_beside(scores: FloatArray) -> float:
 
 
 def check_start(
-    adapter: GradientTrees,
+    adapter: Adapter,
     found: FloatArray,
     trees: BoostedFit,
     targets: FloatArray,
@@ -52,7 +52,7 @@ def check_start(
 
 
 def check_counts(
-    adapter: GradientTrees, trees: BoostedFit, rows: Rows, drawn: NDArray[Any] | None
+    adapter: Adapter, trees: BoostedFit, rows: Rows, drawn: NDArray[Any] | None
 ) -> None:
     """Compare how many rows fall into each leaf, or how many of those drawn (T, N), with what the model records."""
     if trees.table.leaf_counts is None:
@@ -72,7 +72,7 @@ def check_counts(
     compare("row count", counts, trees.table.leaf_counts, 0.5, trees, adapter.causes("counts"))
 
 
-def compare_counts(adapter: GradientTrees, trees: BoostedFit, found: NDArray[Any]) -> None:
+def compare_counts(adapter: Adapter, trees: BoostedFit, found: NDArray[Any]) -> None:
     """Compare the numbers of rows of the fit in each leaf, (L,), where all are in every tree, with what the model records."""
     if trees.table.leaf_counts is None:
         return
@@ -85,7 +85,7 @@ def compare_counts(adapter: GradientTrees, trees: BoostedFit, found: NDArray[Any
 
 
 def check_values(
-    adapter: GradientTrees,
+    adapter: Adapter,
     trees: BoostedFit,
     found: FloatArray,
     start: FloatArray,
@@ -118,7 +118,7 @@ def check_values(
 
 
 def check_hessians(
-    adapter: GradientTrees, fit: BoostedFit, found: FloatArray, leaf_weights: FloatArray
+    adapter: Adapter, fit: BoostedFit, found: FloatArray, leaf_weights: FloatArray
 ) -> None:
     """Compare sums (L,) of row weight times second derivative with those recorded, in leaves of rows of these weights (L,)."""
     assert fit.table.leaf_hessians is not None
@@ -136,7 +136,7 @@ def check_hessians(
     )
 
 
-def check_nodes(adapter: GradientTrees, trees: BoostedFit, found: FloatArray) -> None:
+def check_nodes(adapter: Adapter, trees: BoostedFit, found: FloatArray) -> None:
     """Compare the values (M,) of inner nodes where splits are monotone: a leaf at a bound says little of its own sum."""
     nodes = trees.leaf_rule.nodes
     assert nodes is not None
@@ -147,7 +147,7 @@ def check_nodes(adapter: GradientTrees, trees: BoostedFit, found: FloatArray) ->
 
 
 def check_scores(
-    adapter: GradientTrees, X: Any, fit: BoostedFit, leaves: NDArray[Any]
+    adapter: Adapter, X: Any, fit: BoostedFit, leaves: NDArray[Any]
 ) -> tuple[float, float | None]:
     """Compare the sums of the leaves, (T, N), with the scores that the library gives; the largest difference, relative.
 
@@ -169,7 +169,7 @@ def check_scores(
     return error, furthest(leaf_scores(fit, at), expected).error / scale
 
 
-def check_miss(adapter: GradientTrees, miss: Miss, scale: float) -> float:
+def check_miss(adapter: Adapter, miss: Miss, scale: float) -> float:
     """Raise where the score of a training row is further from the model's than allowed; the difference, relative to the scale."""
     if not miss.error / scale <= adapter.gradient_tolerance:
         what = f"score of training row {miss.row} (from 0)"

@@ -18,7 +18,7 @@ from axil.adapters.catboost.adapter import CatBoostAdapter
 from axil.adapters.catboost.refusals import REFUSALS, CatBoostReading
 from axil.adapters.catboost.settings import coefficients
 from axil.adapters.class_weights import class_weight_advice
-from axil.adapters.contract import ClassWeightRule, GradientTrees, TrainingRows
+from axil.adapters.contract import ClassWeightRule, Kind, TrainingRows
 from axil.adapters.refusals import Refusal, gradient_refusals
 from axil.arrays import FloatArray
 from axil.errors import InputError
@@ -190,10 +190,11 @@ GRADIENT_REFUSALS = gradient_refusals(
 )
 
 
-class CatBoostWithLoss(CatBoostAdapter, GradientTrees):
+class CatBoostWithLoss(CatBoostAdapter):
     """A CatBoost model read by the gradients of its loss."""
 
     refusals = GRADIENT_REFUSALS
+    kind = Kind.ADDITIVE
     gradient_tolerance = 1e-6  # of a mean that is kept in float32
 
     def __init__(self, model: Any, reading: CatBoostReading):

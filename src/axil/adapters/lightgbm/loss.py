@@ -23,7 +23,7 @@ from axil.adapters.boosted_fit import (
     WeightRule,
 )
 from axil.adapters.class_weights import WEIGHS_CLASSES, class_weight_advice, label_factors
-from axil.adapters.contract import Coefficients, GradientTrees, TrainingRows
+from axil.adapters.contract import Coefficients, Kind, TrainingRows
 from axil.adapters.lightgbm.adapter import LightGBMAdapter
 from axil.adapters.lightgbm.draw_replay import DrawReplay, LeafEvidence
 from axil.adapters.lightgbm.path_smooth import PathSmooth
@@ -201,10 +201,11 @@ GRADIENT_REFUSALS = gradient_refusals(
 )
 
 
-class LightGBMWithLoss(LightGBMAdapter, GradientTrees):
+class LightGBMWithLoss(LightGBMAdapter):
     """A LightGBM booster read by the gradients of its objective."""
 
     refusals = GRADIENT_REFUSALS
+    kind = Kind.ADDITIVE
     gradient_tolerance = 2e-6
 
     def __init__(self, booster: Any, reading: LightGBMReading, estimator: EstimatorSettings):

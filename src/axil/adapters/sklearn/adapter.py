@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from axil.adapters.contract import Model
-from axil.adapters.refusals import not_fitted, weights_refusal
+from axil.adapters.refusals import not_fitted
 from axil.adapters.searches import kinds_of
 from axil.adapters.sklearn.boosting import (
     GradientBoostingAdapter,
@@ -14,7 +14,6 @@ from axil.adapters.sklearn.boosting import (
     leaves_of,
 )
 from axil.adapters.sklearn.draws import bags_trees
-from axil.adapters.sklearn.loss import HistogramsWithLoss, StagesWithLoss
 from axil.adapters.sklearn.neighbours import NeighboursAdapter
 from axil.adapters.sklearn.refusals import CLASSES, fits_init, refuse_class
 from axil.adapters.sklearn.smoothers import (
@@ -27,7 +26,6 @@ from axil.adapters.sklearn.smoothers import (
 )
 from axil.adapters.sklearn.transforms import TransformedAdapter
 from axil.adapters.sklearn.trees import ForestAdapter
-from axil.errors import UnsupportedModelError
 
 Reader = TypeVar("Reader")
 
@@ -69,19 +67,11 @@ ADAPTERS: dict[str, Callable[[Any], Model]] = {
 }
 
 
-#: Gradient boosting: the class that reads fits with exact weights, and the class that reads any fit
-#: by its gradients.
-BOOSTED: dict[
-    str,
-    tuple[
-        type[GradientBoostingAdapter] | type[HistGradientBoostingAdapter],
-        type[StagesWithLoss] | type[HistogramsWithLoss],
-    ],
-] = {
-    "GradientBoostingClassifier": (GradientBoostingAdapter, StagesWithLoss),
-    "GradientBoostingRegressor": (GradientBoostingAdapter, StagesWithLoss),
-    "HistGradientBoostingClassifier": (HistGradientBoostingAdapter, HistogramsWithLoss),
-    "HistGradientBoostingRegressor": (HistGradientBoostingAdapter, HistogramsWithLoss),
+BOOSTED: dict[str, type[GradientBoostingAdapter] | type[HistGradientBoostingAdapter]] = {
+    "GradientBoostingClassifier": GradientBoostingAdapter,
+    "GradientBoostingRegressor": GradientBoostingAdapter,
+    "HistGradientBoostingClassifier": HistGradientBoostingAdapter,
+    "HistGradientBoostingRegressor": HistGradientBoostingAdapter,
 }
 
 
@@ -120,20 +110,10 @@ def _read_boosted(model: Any, kind: str, by_gradients: bool) -> Model | None:
     None stands for boosting that starts from the predictions of another model.
     """
     require_fitted(model)
-    exact, with_loss = BOOSTED[kind]
-    if by_gradients:
-        return with_loss(model)
-    if kind in CLASSES:
-        not_exact: UnsupportedModelError | None = CLASSES[kind].error(kind)
-    elif _has_models_of_any_library(model):
+    starts_from_model = _has_models_of_any_library(model)
+    if starts_from_model and not by_gradients and kind not in CLASSES:
         return None
-    else:
-        not_exact = weights_refusal(exact.refusals, model)
-    if not_exact is None:
-        return exact(model)
-    adapter = with_loss(model)
-    adapter.not_exact = not_exact
-    return adapter
+    return BOOSTED[kind](model, by_gradients)
 
 
 def reader_of(model: Any, readers: Mapping[str, Reader]) -> Reader | None:

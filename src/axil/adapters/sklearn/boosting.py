@@ -1,4 +1,4 @@
-"""scikit-learn's gradient boosting: GradientBoostingRegressor and HistGradientBoostingRegressor."""
+"""scikit-learn's gradient boosting: fits by stages and by histograms, of any loss."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ from axil.adapters.boosted_fit import (
     TreeTable,
     WeightRule,
 )
-from axil.adapters.contract import Nodes, TrainingRows, TreeModel
+from axil.adapters.class_weights import with_class_weight_advice
+from axil.adapters.contract import Kind, Nodes, TrainingRows, TreeModel
 from axil.adapters.frames import as_frame, as_pandas, word_columns
 from axil.adapters.percentiles import require_rows, with_base
-from axil.adapters.refusals import refusal, refuse
+from axil.adapters.refusals import Refusal, first_of, kind_of, refusal, refuse
 from axil.adapters.routes import Routes, SplitKind, Splits, make_routes
+from axil.adapters.searches import kinds_of
 from axil.adapters.sklearn.base import (
     SklearnAdapter,
     numbers,
@@ -32,13 +34,22 @@ from axil.adapters.sklearn.base import (
     require_no_offsets,
 )
 from axil.adapters.sklearn.draws import Indices, StageSampler, training_rows
+from axil.adapters.sklearn.loss import (
+    EARLY_STOPPING,
+    GRADIENT_LOSSES,
+    GRADIENT_STAGES,
+    MIN_MEAN_HESSIAN,
+    histogram_loss,
+    label_numbers,
+    stage_loss,
+)
 from axil.adapters.sklearn.percentile import (
     PERCENTILES,
     SklearnHuber,
     SklearnPercentile,
     share_below,
 )
-from axil.adapters.sklearn.refusals import DRAWS, LOSSES, STAGES, fits_init
+from axil.adapters.sklearn.refusals import CLASSES, DRAWS, LOSSES, STAGES, fits_init
 from axil.adapters.sklearn.trees import StackAdapter, nodes_of_trees
 from axil.arrays import BoolArray, FloatArray, LeafArray
 from axil.errors import InputError, UnsupportedModelError
@@ -49,24 +60,58 @@ from axil.inputs.libraries import needed_pandas
 SMALLEST_L2 = 1e-15
 
 
-class GradientBoostingAdapter(StackAdapter):
-    """GradientBoostingRegressor: trees of weighted means of residuals.
+def _kind_of(
+    model: Any,
+    for_weights: tuple[Refusal[Any], ...],
+    for_gradients: tuple[Refusal[Any], ...],
+    by_gradients: bool,
+) -> tuple[Kind, UnsupportedModelError | None]:
+    """Return the kind of a boosted model, and why it has no exact weights: a classifier has none."""
+    name = next((name for name in kinds_of(model) if name in CLASSES), None)
+    if name is None or by_gradients:
+        return kind_of(model, for_weights, for_gradients, by_gradients)
+    refuse(for_gradients, model)
+    return Kind.ADDITIVE, CLASSES[name].error(name)
 
-    scikit-learn shrinks them when it makes predictions.
+
+class GradientBoostingAdapter(StackAdapter):
+    """GradientBoostingRegressor and GradientBoostingClassifier: trees of weighted means of residuals, or of Newton steps.
+
+    All numbers are in float64. scikit-learn multiplies leaf values by the learning rate when it
+    makes predictions.
     """
 
-    refusals = STAGES
+    gradient_tolerance = 1e-7  # of leaves whose second derivatives nearly vanish
 
-    def __init__(self, model: Any):
-        refuse(self.refusals, model)
+    def __init__(self, model: Any, by_gradients: bool = False):
+        kind, not_exact = _kind_of(model, STAGES, GRADIENT_STAGES, by_gradients)
         super().__init__(model, [*model.estimators_.ravel()])
+        self.kind = kind
+        self.not_exact = not_exact
         self.refused_draws = refusal(DRAWS, model)
         self.classes = getattr(model, "classes_", None)
         self.n_outputs = model.estimators_.shape[1]
         self.starts_with_base = model.loss in PERCENTILES
-        start, _ = self._start()
+        self._loss = stage_loss(model, self.n_outputs)
+        start = self._initial().values
         content = f"{self.fingerprint} {float(model.learning_rate)!r} {start.tolist()!r}"
         self.fingerprint = hashlib.sha256(content.encode()).hexdigest()
+
+    @property
+    def single_output_setting(self) -> str:
+        """Return early stopping, which holds out rows of each class."""
+        if self.classes is not None and self._model.n_iter_no_change is not None:
+            return EARLY_STOPPING
+        return ""
+
+    def scores(self, X: Any) -> FloatArray:
+        """Return the raw scores, (n, K)."""
+        rows = self._rows(X)
+        if self.classes is None:
+            scores = self._model.predict(rows)
+        else:
+            scores = self._model.decision_function(rows)
+        return np.asarray(scores, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
 
     def trees(self, rows: TrainingRows) -> list[BoostedFit]:
         """Return the trees as one entry.
@@ -78,7 +123,7 @@ class GradientBoostingAdapter(StackAdapter):
         if not self.starts_with_base:
             return [stages]
         require_rows(rows, "loss", self._model.loss)
-        percentile: float | None = float(self._start()[0][0])
+        percentile: float | None = float(stages.initial.values[0])
         if getattr(self._model.init_, "strategy", "constant") == "constant":
             percentile = None
         ranks = self._huber(rows) if self._model.loss == "huber" else self._percentile(rows)
@@ -113,21 +158,31 @@ class GradientBoostingAdapter(StackAdapter):
             return None
         return training_rows(n_rows, model.validation_fraction, int(model.random_state), labels)
 
-    def _start(self) -> tuple[FloatArray, bool]:
-        """Return the initial prediction, (K,), and whether it comes of the targets' means."""
+    def _initial(self) -> InitialPrediction:
+        """Return the initial prediction."""
         init = self._model.init_
-        if isinstance(init, str) or fits_init(self._model):
-            return np.zeros(self.n_outputs), False
-        return np.asarray(init.constant_, dtype=np.float64).reshape(1), init.strategy == "mean"
+        if isinstance(init, str):  # "zero"
+            return InitialPrediction(np.zeros(self.n_outputs))
+        if self.classes is None and fits_init(self._model):
+            return InitialPrediction(np.zeros(self.n_outputs))
+        if self.classes is None:
+            values = np.asarray(init.constant_, dtype=np.float64).reshape(1)
+            return InitialPrediction(values, follows_targets=init.strategy == "mean")
+        shares = np.asarray(init.class_prior_, dtype=np.float64)
+        if self.n_outputs == 1:
+            shares = shares[1:]
+        return InitialPrediction(self._loss.link(shares), follows_targets=True)
 
-    def _stages(self, rows: TrainingRows, labels: FloatArray | None = None) -> BoostedFit:
-        """Return the trees of all stages; labels (N,) are those that early stopping splits by."""
+    def _stages(self, rows: TrainingRows) -> BoostedFit:
+        """Return the trees of all stages."""
         model = self._model
         n_rows = rows.totals.n_rows
         n_leaves = self._stack.n_leaves
         rate = float(model.learning_rate)
+        labels = None
+        if self.classes is not None:
+            labels = label_numbers(rows.targets)
         fitted = self.kept_rows(n_rows, labels)
-        start, is_mean = self._start()
         sampler = None
         if model.subsample < 1 and self.refused_draws is None:
             seed = int(model.random_state)
@@ -135,6 +190,9 @@ class GradientBoostingAdapter(StackAdapter):
         leaf_counts = None
         if rows.totals.lightest > 0:  # trees do not count rows of weight zero
             leaf_counts = self._stack.gather("n_node_samples").astype(np.int64)
+        step = rate
+        if self.n_outputs > 1:  # a softmax leaf is (K - 1) / K of its Newton step
+            step = rate * ((self.n_outputs - 1) / self.n_outputs)
         return BoostedFit(
             table=TreeTable(
                 n_leaves=n_leaves,
@@ -142,10 +200,14 @@ class GradientBoostingAdapter(StackAdapter):
                 leaf_counts=leaf_counts,
                 leaf_weights=self._stack.gather("weighted_n_node_samples"),
             ),
-            leaf_rule=LeafRule(l2=np.zeros(int(n_leaves.sum()))),
-            initial=InitialPrediction(follows_targets=is_mean, values=start),
+            leaf_rule=LeafRule(
+                l2=np.zeros(int(n_leaves.sum())),
+                min_hessian=MIN_MEAN_HESSIAN * rows.totals.weight,
+            ),
+            schedule=Schedule.in_stages(np.full(len(n_leaves), step), self.n_outputs),
+            initial=self._initial(),
+            loss=self._loss,
             weights=WeightRule(held_out=all_but(fitted, n_rows)),
-            schedule=Schedule.one_by_one(np.full(len(n_leaves), rate)),
             sampler=sampler,
         )
 
@@ -174,7 +236,7 @@ class StagesAfterInit(GradientBoostingAdapter):
 
 
 class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
-    """HistGradientBoostingRegressor: binned features, residuals in float32 (G_H_DTYPE).
+    """HistGradientBoostingRegressor and HistGradientBoostingClassifier: binned features, gradients in float32 (G_H_DTYPE).
 
     Sums and predictions are in float64. The rounding of residuals is no linear function of the
     targets, so exact weights meet predictions to single precision. A replay that rounds residuals
@@ -186,15 +248,16 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
 
     residual_precision: type[np.floating[Any]] = np.float32
     tolerance = 1e-6
+    gradient_tolerance = 2e-6
     unseen = "scikit-learn takes such a value for a missing one."
 
-    refusals = LOSSES
-
-    def __init__(self, model: Any, leaves_only: bool = False):
+    def __init__(self, model: Any, by_gradients: bool = False, leaves_only: bool = False):
         if not leaves_only:
-            refuse(self.refusals, model)
+            self.kind, self.not_exact = _kind_of(model, LOSSES, GRADIENT_LOSSES, by_gradients)
         super().__init__(model)
         self.classes = getattr(model, "classes_", None)
+        # by the numbers of the classes, not by their names
+        self.class_weight = getattr(model, "class_weight", None)
         self.n_outputs = int(model.n_trees_per_iteration_)
         if getattr(model, "_fitted_with_sw", False):
             self.leaf_tolerance = 3e-7
@@ -212,6 +275,31 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
         self._leaf_nodes = [np.flatnonzero(tree.nodes["is_leaf"]) for tree in self._predictors]
         self.fingerprint = self._digest()
 
+    @property
+    def single_output_setting(self) -> str:
+        """Return early stopping, whose seed differs from output to output, or monotone constraints.
+
+        It is empty for a model that has neither.
+        """
+        model = self._model
+        splits_rows = model.do_early_stopping_ and model.validation_fraction is not None
+        draws_by_output = self.classes is not None or model.random_state is None
+        return first_of(
+            {
+                EARLY_STOPPING: splits_rows and draws_by_output,
+                "monotone constraints": self._nodes() is not None,
+            }
+        )
+
+    def scores(self, X: Any) -> FloatArray:
+        """Return the raw scores, (n, K)."""
+        scores = self._model._raw_predict(self._rows(X))
+        return np.asarray(scores, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
+
+    def causes(self, what: str) -> str:
+        """Return the most likely reasons for a disagreement in "counts", "weights" or "values"."""
+        return with_class_weight_advice(self.class_weight, super().causes(what))
+
     def _digest(self) -> str:
         """Return a digest of the initial prediction and of all nodes."""
         digest = hashlib.sha256(np.asarray(self._model._baseline_prediction).tobytes())
@@ -224,18 +312,17 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
 
     def trees(self, rows: TrainingRows) -> list[BoostedFit]:
         """Return the trees as one entry, of percentiles with the start as their first tree."""
-        fit = self._trees(rows)
+        fit = self._histogram_fit(rows)
         if not self.starts_with_base:
             return [fit]
         require_rows(rows, "loss", self._model.loss)
         ranks = SklearnPercentile(share_below(self._model), rows.weights)
         return [with_base(fit, ranks, rows, float(fit.initial.values[0]), 0.0)]
 
-    def _trees(self, rows: TrainingRows, labels: FloatArray | None = None) -> BoostedFit:
+    def _histogram_fit(self, rows: TrainingRows) -> BoostedFit:
         """Return the trees as they are in the model.
 
-        Rows that early stopping held out, of each class (N,), are drawn again from the model's
-        seed.
+        Rows that early stopping held out are drawn again from the model's seed.
         """
         require_no_offsets(rows)
         self._require_weights_of_fit(rows)
@@ -243,20 +330,25 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
         n_leaves = np.array([len(nodes) for nodes in self._leaf_nodes], dtype=np.int64)
         # A root that is not split has the value 0 (_initialize_root in grower.py).
         l2 = np.where(n_leaves > 1, float(self._model.l2_regularization) + SMALLEST_L2, np.inf)
-        base_value = np.asarray(self._model._baseline_prediction, dtype=np.float64).reshape(-1)
+        initial_values = np.asarray(self._model._baseline_prediction, dtype=np.float64).reshape(-1)
+        labels = None
+        if self.classes is not None:  # early stopping splits each class
+            labels = label_numbers(rows.targets)
+        nodes = None
+        if not self.starts_with_base:
+            nodes = self._nodes()
+        rates = np.full(len(n_leaves), float(self._model.learning_rate))
         return BoostedFit(
             table=TreeTable(
                 n_leaves=n_leaves,
                 leaf_values=self._gather("value")[:, None],
                 leaf_counts=self._gather("count").astype(np.int64),
-                leaf_weights=None,
             ),
-            leaf_rule=LeafRule(
-                l2=np.repeat(l2, n_leaves), nodes=None if self.starts_with_base else self._nodes()
-            ),
-            initial=InitialPrediction(follows_targets=True, values=base_value),
+            leaf_rule=LeafRule(l2=np.repeat(l2, n_leaves), nodes=nodes),
+            schedule=Schedule.in_stages(rates, self.n_outputs),
+            initial=InitialPrediction(initial_values, follows_targets=True),
+            loss=histogram_loss(self._model, self.n_outputs),
             weights=WeightRule(held_out=all_but(self._training_rows(n_rows, labels), n_rows)),
-            schedule=Schedule.one_by_one(np.full(len(n_leaves), float(self._model.learning_rate))),
         )
 
     def _require_weights_of_fit(self, rows: TrainingRows) -> None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from axil.adapters.boosted_fit import BoostedFit, RowGradients, Sampler, Schedule, TreeTable
 from axil.adapters.boundary import Around
-from axil.adapters.contract import Defaults, GradientTrees, Kind, Model, TrainingRows
+from axil.adapters.contract import Adapter, Defaults, Kind, Model, TrainingRows
 from axil.adapters.members import Member, SumModel
 from axil.adapters.routes import Routes, Ways
 from axil.adapters.sklearn.adapter import reader_of
@@ -215,7 +215,7 @@ def read_scores(classifiers: Classifiers, members: Sequence[Model | None]) -> Mo
         raise classifiers.refuse("a model without trees, or with several scores")
     if any(adapter.kind is Kind.EXACT for adapter in adapters):
         raise classifiers.refuse("settings that differ from output to output")
-    boosted = cast("list[GradientTrees]", adapters)  # as their kind says
+    boosted = cast("list[Adapter]", adapters)  # as their kind says
     if len(boosted) == 1 and classifiers.classes is not None:
         boosted[0].classes = classifiers.classes
         return boosted[0]
@@ -232,12 +232,12 @@ def read_scores(classifiers: Classifiers, members: Sequence[Model | None]) -> Mo
     return whole
 
 
-class SideBySide(Defaults, GradientTrees):
+class SideBySide(Defaults, Adapter):
     """The adapter of boosted models, each of which has one output."""
 
     library = "scikit-learn"
 
-    def __init__(self, classifiers: Classifiers, members: list[GradientTrees]):
+    def __init__(self, classifiers: Classifiers, members: list[Adapter]):
         self._classifiers = classifiers
         self._members = members
         first = members[0]
@@ -326,7 +326,7 @@ class SideBySide(Defaults, GradientTrees):
 def _belongs_to_one_output(fit: BoostedFit) -> str:
     """Return the name of a record that belongs to the trees of one output; empty where there is none.
 
-    `GradientTrees.single_output_setting` knows the settings that lead to it.
+    `Adapter.single_output_setting` knows the settings that lead to it.
     """
     rule = fit.leaf_rule
     records = {

@@ -14,7 +14,7 @@ import numpy as np
 
 from axil.adapters.boosted_fit import BoostedFit, InitialPrediction, Schedule
 from axil.adapters.class_weights import WEIGHS_CLASSES, label_factors
-from axil.adapters.contract import GradientTrees, TrainingRows
+from axil.adapters.contract import Kind, TrainingRows
 from axil.adapters.objective import Objective, as_objective
 from axil.adapters.refusals import Refusal, first_of, gradient_refusals
 from axil.adapters.xgboost.adapter import OpenedBooster, XGBoostAdapter
@@ -146,10 +146,11 @@ GRADIENT_REFUSALS = gradient_refusals(
 )
 
 
-class XGBoostWithLoss(XGBoostAdapter, GradientTrees):
+class XGBoostWithLoss(XGBoostAdapter):
     """An XGBoost booster read by the gradients of its objective."""
 
     refusals = GRADIENT_REFUSALS
+    kind = Kind.ADDITIVE
     gradient_tolerance = (
         1e-5  # scores are float32 sums over the trees, and gradients are computed from those
     )
