@@ -47,7 +47,9 @@ class Case:
         return np.asarray(model.predict(self.queries, prediction_type="RawFormulaVal"))
 
 
-def fitted(loss: str, weighted: bool = False, **settings: Any) -> Case:
+def fitted(
+    loss: str, weighted: bool = False, defaults: tuple[str, ...] = (), **changes: object
+) -> Case:
     """Fit targets that follow the constrained features, with much noise."""
     rng = np.random.default_rng(7)
     X = rng.normal(size=(N_ROWS, 3)).round(1)
@@ -59,21 +61,22 @@ def fitted(loss: str, weighted: bool = False, **settings: Any) -> Case:
     }
     y = np.asarray(targets.get(loss, signal), dtype=np.float64)
     sample_weight = rng.integers(1, 5, N_ROWS) / 2 if weighted else None
-    model = cb.CatBoost(
-        {
-            "loss_function": loss,
-            "iterations": 8,
-            "depth": DEPTH,
-            "learning_rate": 0.3,
-            "monotone_constraints": SIGNS,
-            "leaf_estimation_iterations": 1,
-            "model_shrink_rate": 0,
-            "verbose": False,
-            "allow_writing_files": False,
-            "thread_count": 1,
-            **settings,
-        }
-    )
+    settings: dict[str, object] = {
+        "loss_function": loss,
+        "iterations": 8,
+        "depth": DEPTH,
+        "learning_rate": 0.3,
+        "monotone_constraints": SIGNS,
+        "leaf_estimation_iterations": 1,
+        "model_shrink_rate": 0,
+        "verbose": False,
+        "allow_writing_files": False,
+        "thread_count": 1,
+        **changes,
+    }
+    for name in defaults:
+        del settings[name]
+    model = cb.CatBoost(settings)
     model.fit(cb.Pool(X, y, weight=sample_weight))
     return Case(model, X, y, sample_weight, rng.normal(size=(N_QUERIES, 3)).round(1))
 
@@ -187,6 +190,22 @@ def test_shrunk_models(mode: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(after, expected, atol=1e-6)
 
 
+@pytest.mark.parametrize("loss", ["Logloss", "Poisson"])
+def test_defaults_of_constraints(loss: str) -> None:
+    """CatBoost sets model_shrink_rate=0.01 and one step per leaf where there are constraints."""
+    case = fitted(loss, defaults=("model_shrink_rate", "leaf_estimation_iterations"))
+    assert case.model.get_all_params()["model_shrink_rate"] > 0
+    assert case.model.get_all_params()["leaf_estimation_iterations"] == 1
+    explainer = case.explainer()
+    explanation = explainer(case.queries)
+    sums = explanation.contributions.sum(axis=-1) + explanation.intercepts
+    np.testing.assert_allclose(sums, case.scores(case.model), atol=1e-9)
+    deleted = np.arange(12)
+    after = np.asarray(explainer.without(case.queries, deleted)["after"])
+    refitted = explainer.refit(drop=deleted).model
+    np.testing.assert_allclose(case.scores(refitted), after, atol=1e-9)
+
+
 def test_files_keep_the_constraints(tmp_path: Path) -> None:
     case = fitted("Logloss")
     explainer = case.explainer()
@@ -215,7 +234,6 @@ def test_constraints_of_several_outputs_are_not_enforced() -> None:
     ("settings", "setting", "value"),
     [
         ({"leaf_estimation_iterations": 5}, "leaf_estimation_iterations", "5 with"),
-        ({"model_shrink_rate": 0.01}, "model_shrink_rate", "0.01 with Logloss"),
     ],
 )
 def test_refusals(settings: dict[str, Any], setting: str, value: str) -> None:

@@ -47,7 +47,7 @@ REFUSED = [
         "leaf_estimation_backtracking",
     ),
     (CC(**CAT, loss_function="Focal:focal_alpha=0.5;focal_gamma=1"), BINARY, "loss_function"),
-    (CC(**CAT, model_shrink_rate=0.1), BINARY, "model_shrink_rate"),
+    (CC(**CAT, model_shrink_rate=0.1, boost_from_average=True), BINARY, "model_shrink_rate"),
     (CC(**CAT, langevin=True), BINARY, "langevin"),
     (
         CC(

@@ -111,6 +111,23 @@ class Smoothing(Protocol):
         """
 
 
+class Shrinkage(Protocol):
+    """Model shrinkage that leaves scores which are not the sums of their trees."""
+
+    def deviation(self, tree: int, tree_sums: FloatArray, before: FloatArray) -> FloatArray:
+        """Return how far the library's scores are from the sums of their shrunk trees.
+
+        Parameters
+        ----------
+        tree : int
+            The tree after which the scores are shrunk. It is a round by itself.
+        tree_sums : array of any shape
+            The sums of the leaf values so far, by the tree shares of the schedule.
+        before : array of the same shape
+            The deviation of the scores that the tree was added to.
+        """
+
+
 @dataclass(frozen=True)
 class Schedule:
     """The rounds and outputs of T trees, and how the trees add up to scores.
@@ -335,6 +352,8 @@ class BoostedFit:
     sampler: Sampler | None = None  #: None: all rows count once in every tree
     #: None: training rows had the leaves that `Adapter.assign` gives them
     placement: Placement | None = None
+    #: how scores of training rows deviate from the sums of their trees; None: they do not
+    shrinkage: Shrinkage | None = None
     #: precision in which the library keeps the scores of its training rows
     score_precision: type[np.floating[Any]] = np.float64
     #: returns why trees may disagree with the data of the last fit, from those (T,) that agree

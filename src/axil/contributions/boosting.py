@@ -98,6 +98,9 @@ def _require_memory(fit: BoostedFit, targets: FloatArray, limits: Limits) -> Non
     if fit.sample_type is not None:
         size = np.dtype(fit.sample_type).itemsize * len(targets) * len(fit.table.n_leaves)
         limits.budget.require(size, "The draws of all trees", "Raise memory_limit.")
+    if fit.shrinkage is not None:
+        size = 4 * len(targets) * len(fit.table.n_leaves)
+        limits.budget.require(size, "The scores before all trees", "Raise memory_limit.")
     if fit.loss.recorded:
         size = 4 * targets.size * (int(fit.schedule.rounds[-1]) + 1)
         limits.budget.require(size, "The gradients of your objective", "Raise memory_limit.")

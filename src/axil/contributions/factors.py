@@ -143,6 +143,7 @@ class Factors:
         if (
             form is None
             or w.gradients is not None
+            or w.deviations is not None
             or a != w.loss.exponent
             or any(t.scale.ndim > 1 for t in terms)
         ):
@@ -283,13 +284,14 @@ class Factors:
         score = np.array(self._start(rows), dtype=w.fit.score_precision if rounded else np.float64)
         for number, (terms, moves) in enumerate(zip(self.terms, self._moves)):
             loss = w.loss_of_round(number)
+            seen_score = w.seen_scores(w.rounds[number], score, rows)
             kept = w.gradients
             if kept is not None:
                 g = weights[:, None] * kept[terms[0].round, rows]
             elif loss.single:
-                g = loss.seen(y, score, weights)[0].astype(np.float64)
+                g = loss.seen(y, seen_score, weights)[0].astype(np.float64)
             else:
-                g = weights[:, None] * loss.gradient(y, score)
+                g = weights[:, None] * loss.gradient(y, seen_score)
             for term in terms:
                 leaf = leaves[term.tree]
                 if term.scale.ndim == 1:

@@ -122,6 +122,7 @@ class _Copies:
         else:
             moved = np.zeros_like(self.base)
         self.score = score + np.repeat(moved, len(targets), axis=0)
+        self.deviation = np.zeros((len(self.score), 1))  # see `BoostedFit.shrinkage`
 
     def run(self, states: ExponentialScores | None) -> FitsAgain | None:
         """Walk through all rounds, in the core where there are states; None where one of these leaves the range of numbers."""
@@ -145,19 +146,28 @@ class _Copies:
                     self.score[:, k] += gain.ravel()[self._leaves(t)]
                 if one.base:
                     self.score += one.base * np.repeat(self.base, len(w.targets), axis=0)
+                if one.is_last and w.fit.shrinkage is not None:
+                    self._shrink(int(w.stage_tree[one.stages[0]]))
         share = float(w.fit.schedule.shares_of_initial[-1])
         return FitsAgain(w, share * self.base if share else np.zeros_like(self.base), values)
 
     def states(self, n_threads: int) -> ExponentialScores | None:
         """The scores as the core walks them through the fit; None where it has no form for the loss."""
         w = self.walked
-        if any(one.base for one in w.rounds):
+        if w.fit.shrinkage is not None or any(one.base for one in w.rounds):
             return None
         n, K = w.targets.shape
         score = self.score.reshape(self.n_copies, n, K)
         return ExponentialScores.of(
             self.loss, w.leaves, w.starts, self.targets[:n], self.weights, w.drawn, score, n_threads
         )
+
+    def _shrink(self, tree: int) -> None:
+        """Have the scores deviate from the sums of their trees, as a shrinkage leaves them."""
+        assert self.walked.fit.shrinkage is not None
+        sums = self.score - self.deviation
+        self.deviation = self.walked.fit.shrinkage.deviation(tree, sums, self.deviation)
+        self.score = sums + self.deviation
 
     def _leaves(self, t: int) -> Rows:
         """(C * N,): leaves of tree t, those of each copy after those of the copies before."""

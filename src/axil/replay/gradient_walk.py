@@ -160,6 +160,10 @@ class GradientWalk:
         self.ahead: list[
             list[Step]
         ] = []  # the steps of such a tree that are still to be taken, before their factors
+        self.deviation = np.zeros((n_rows, 1))  # of the scores, where a shrinkage leaves one
+        self.deviations = None  # (T, N) those that each tree saw
+        if fit.shrinkage is not None:
+            self.deviations = np.zeros(leaves.shape, dtype=np.float32)
         # (L, K) of the sums of |w g| that they are made of, where `_noise` asks for them
         self.sizes: FloatArray | None = None
 
@@ -180,6 +184,8 @@ class GradientWalk:
         if self.found is not None:
             self.score = self._scores()
             self.states = None
+        if self.deviations is not None:
+            self.score = self.score - self.deviation
         if check and self.drawn is not None:
             self._check_counts()
         rates, recovered = recover_rates(self.fit, self.replayed)
@@ -211,6 +217,7 @@ class GradientWalk:
             keeps_light_values=self.keeps_light_values,
             gradients=np.stack(self.gradients) if self.gradients else None,
             round_losses=tuple(self.round_losses),
+            deviations=self.deviations,
         )
 
     def _check_start(self) -> None:
@@ -380,8 +387,20 @@ class GradientWalk:
         )
         if moved:
             self.score += moved * self.fit.initial.values
+        if self.fit.shrinkage is not None:
+            self._shrink(trees.start)
         self.ends.append((len(self.rounds), [s for stages in own for s in stages]))
-        self.rounds.append(Round(tuple(own[-1]), (), moved))
+        self.rounds.append(Round(tuple(own[-1]), (), moved, is_last=True))
+
+    def _shrink(self, tree: int) -> None:
+        """Have the scores deviate from the sums of their trees, as a shrinkage leaves them."""
+        assert self.fit.shrinkage is not None
+        assert self.deviations is not None
+        sums = self.score - self.deviation
+        self.deviation = self.fit.shrinkage.deviation(tree, sums, self.deviation)
+        self.score = sums + self.deviation
+        if tree + 1 < len(self.deviations):
+            self.deviations[tree + 1] = self.deviation[:, 0]
 
     def _close(self, trees: range) -> None:
         """The trees of an iteration have their steps; the scores follow the model's own values."""
@@ -626,6 +645,13 @@ class GradientWalk:
 
         self.each(put)
 
+    def _stages_of_trees(self) -> dict[int, list[int]]:
+        """Return the stages of each tree."""
+        stages_of: dict[int, list[int]] = {}
+        for s, t in enumerate(self.stage_tree):
+            stages_of.setdefault(t, []).append(s)
+        return stages_of
+
     def _settle(self, rates: FloatArray) -> None:
         """Put the rates in, and give each tree's last step what the model's own leaf values leave for it.
 
@@ -636,20 +662,19 @@ class GradientWalk:
         own = self.fit.table.leaf_values
         near = np.abs(made - own) < ROUNDED * np.abs(made)
         rounded = np.divide(own, made, out=np.ones_like(made), where=near)
-        stages_of: dict[int, list[int]] = {}
-        for s, t in enumerate(self.stage_tree):
-            stages_of.setdefault(t, []).append(s)
+        stages_of = self._stages_of_trees()
         for iteration, (number, stages) in enumerate(self.ends):
             one = self.rounds[number]
             if self.fit.schedule.tree_shares is None:
-                done = {
-                    s: rates[self.stage_tree[s]] - (0.0 if s in one.stages else 1.0) for s in stages
-                }
+                gains = {s: rates[self.stage_tree[s]] for s in stages}
             else:
                 moved = self._moved(iteration)
-                done = {s: moved[t] for t in np.flatnonzero(moved) for s in stages_of[int(t)]}
+                gains = {s: moved[t] for t in np.flatnonzero(moved) for s in stages_of[int(t)]}
+            # The steps before the last are in the scores whole.
+            for s in set(stages).difference(one.stages):
+                gains[s] -= 1.0
             self.rounds[number] = replace(
-                one, changes=tuple((s, float(c)) for s, c in done.items())
+                one, changes=tuple((s, float(gain)) for s, gain in gains.items())
             )
             for s in stages:
                 t = self.stage_tree[s]

@@ -22,6 +22,7 @@ class Round:
     stages: tuple[int, ...]
     changes: tuple[tuple[int, float], ...]  #: (stage, what its values are multiplied by)
     base: float = 0.0  #: how many initial predictions are added besides
+    is_last: bool = False  #: whether the trees of these stages have taken all their steps
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,9 @@ class ReplayedStages:
         None  #: (rounds, N, K) where a loss cannot be asked about single rows
     )
     round_losses: tuple[Loss, ...] = ()  #: the loss of each round where it depends on all rows
+    #: (T, N) how far the scores that each tree was fitted to are from the sums of the trees before
+    #: it; None: they are these sums
+    deviations: NDArray[np.float32] | None = None
 
     @property
     def loss(self) -> Loss:
@@ -70,6 +74,15 @@ class ReplayedStages:
         if self.round_losses:
             return self.round_losses[number]
         return self.loss
+
+    def seen_scores(
+        self, step_round: Round, sums: FloatArray, rows: slice = slice(None)
+    ) -> FloatArray:
+        """Return the scores that a round saw, (n, K), from the sums of the trees before it."""
+        if self.deviations is None:
+            return sums
+        tree = self.stage_tree[step_round.stages[0]]
+        return np.asarray(sums + self.deviations[tree, rows, None])
 
     def gains(self, step_round: Round) -> list[tuple[int, int, FloatArray]]:
         """Return what the scores gain after a round: (tree, output, (L_t,) by its leaf), once per tree and output."""

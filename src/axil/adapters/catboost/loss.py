@@ -17,6 +17,7 @@ from axil.adapters.boosted_fit import BoostedFit, InitialPrediction, LeafRule, S
 from axil.adapters.catboost.adapter import CatBoostAdapter
 from axil.adapters.catboost.refusals import REFUSALS, CatBoostReading
 from axil.adapters.catboost.settings import coefficients
+from axil.adapters.catboost.shrinkage import KEPT_AS_EXPONENTIALS, ExponentialShrinkage
 from axil.adapters.class_weights import class_weight_advice
 from axil.adapters.contract import ClassWeightRule, Kind, TrainingRows
 from axil.adapters.refusals import Refusal, gradient_refusals
@@ -27,9 +28,6 @@ from axil.trees.residual_losses import Huber, LogCosh, Pinball, ResidualLoss
 
 #: Losses of several labels for each row: every output is a log-loss of its own.
 _SEVERAL_LABELS = ("MultiLogloss", "MultiCrossEntropy")
-#: Losses for which CatBoost keeps the exponentials of the scores (IsStoreExpApprox,
-#: enum_helpers.cpp).
-_KEPT_AS_EXPONENTIALS = ("Logloss", "CrossEntropy", "Poisson")
 #: Losses whose targets are probabilities or several labels, so that the model names no classes of
 #: the rows.
 _WITHOUT_CLASSES = {"CrossEntropy", *_SEVERAL_LABELS}
@@ -79,6 +77,18 @@ def _l2(model: CatBoostReading) -> float:
     return float(model.values("tree_learner_options", "l2_leaf_reg")[-1] or 0.0)
 
 
+def _no_derivative(loss: Loss, shrinkage: ExponentialShrinkage | None) -> str:
+    """Return why scores have no derivatives by the targets; empty where they have."""
+    if not loss.smooth:
+        return "its gradient has corners, between which it does not follow the targets"
+    if shrinkage is not None:
+        return (
+            "model_shrink_rate shrinks the scores of this loss through a logarithm of about four "
+            "digits, which moves in steps"
+        )
+    return ""
+
+
 def _border(model: CatBoostReading) -> str:
     named = (
         settings["loss_function"].get("params", {}).get("border")
@@ -102,15 +112,6 @@ def _gave_up(model: CatBoostReading) -> str:
     zeros = backtracks and not model.blob.leaf_values.any()
     if zeros:
         return f"AnyImprovement with leaf_estimation_iterations={model.steps}"
-    return ""
-
-
-def _shrinks_exponentials(model: CatBoostReading) -> str:
-    """Return the rate by which scores shrink that CatBoost keeps as exponentials."""
-    rate = next(filter(None, model.shrink_rates), None)
-    loss = next((loss for loss in model.losses if loss in _KEPT_AS_EXPONENTIALS), "")
-    if rate is not None and loss:
-        return f"{rate:g} with {loss}"
     return ""
 
 
@@ -176,13 +177,6 @@ GRADIENT_REFUSALS = gradient_refusals(
     ),
     Refusal(
         "model_shrink_rate",
-        _shrinks_exponentials,
-        "CatBoost shrinks the scores of this loss through a logarithm of about four digits, which "
-        "axil does not replay",
-        "Fit with model_shrink_rate=0, which CatBoost sets to 0.01 for monotone_constraints.",
-    ),
-    Refusal(
-        "model_shrink_rate",
         _unknown_shrinkage,
         "CatBoost had multiplied what is left by a factor that the model does not keep",
         "Fit with model_shrink_rate=0, or without both boost_from_average and early stopping.",
@@ -220,6 +214,8 @@ class CatBoostWithLoss(CatBoostAdapter):
         """The setting that belongs to one output."""
         if self.encodings:
             return "categories that are encoded by the targets"
+        if any(self._reading.shrink_rates):
+            return "model_shrink_rate"
         return ""
 
     @property
@@ -267,7 +263,9 @@ class CatBoostWithLoss(CatBoostAdapter):
         rates = np.full(n_trees, last.rate)
         schedule = Schedule(rates, np.arange(n_trees), outputs)
         shrunk = coefficients(last, rates, 1.0, 1.0)
+        shrinkage = None
         if shrunk is not None:
+            shrinkage = self._shrinkage(n_trees)
             schedule = replace(
                 schedule, learning_rates=shrunk.omega[-1].copy(), tree_shares=shrunk.omega
             )
@@ -291,11 +289,18 @@ class CatBoostWithLoss(CatBoostAdapter):
             schedule=schedule,
             placement=self._placement(rows),
             loss=loss,
-            no_derivative=""
-            if loss.smooth
-            else "its gradient has corners, between which it does not follow the targets",
+            no_derivative=_no_derivative(loss, shrinkage),
+            shrinkage=shrinkage,
         )
         return [fit]
+
+    def _shrinkage(self, n_trees: int) -> ExponentialShrinkage | None:
+        """Return the shrinkage of scores that CatBoost keeps as exponentials; None for others."""
+        if self._reading.losses[-1] not in KEPT_AS_EXPONENTIALS:
+            return None
+        last = self._fits[-1]
+        factors = [last.shrinkage(tree) for tree in range(1, n_trees)]
+        return ExponentialShrinkage(np.array([*factors, 1.0]))
 
     def causes(self, what: str) -> str:
         """The most likely reason for a disagreement in "counts" or "values"."""

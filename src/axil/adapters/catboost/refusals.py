@@ -353,8 +353,8 @@ EXACT = (
     "boost_from_average, baseline, sample_weight, learning_rate (also the one CatBoost picks)",
     "l2_leaf_reg, leaf_estimation_method Newton and Gradient, leaf_estimation_iterations",
     "model_shrink_rate, model_shrink_mode",
-    "monotone_constraints with leaf_estimation_iterations=1, with every loss, with the pattern held: "
-    "which leaves are pooled; log-losses and Poisson also need model_shrink_rate=0",
+    "monotone_constraints with leaf_estimation_iterations=1, with every loss, with the pattern "
+    "held: which leaves are pooled",
     "early stopping (use_best_model), continued training (init_model)",
     "missing values (nan_mode); categories, one-hot or encoded by the targets, with the encodings "
     "held (Borders, Buckets, BinarizedTargetMeanValue, Counter; combinations; has_time)",
