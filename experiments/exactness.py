@@ -69,7 +69,7 @@ def kind(library: str, structures: list[Structure]) -> str:
     if not structures:
         return "linear smoother"
     structure = structures[0]
-    trees, drawn = how_trees_add_up(library, structure), structure.draws
+    trees, drawn = how_trees_add_up(library, structure), structure.sample_counts
     if structure.counts_by_leaf:  # draws are the shares of the rows that a percentile is taken from
         return f"{trees} of percentiles"
     if structure.leaf_rule.clips_residuals:

@@ -51,10 +51,13 @@ def axil_oos(query, leaves, rate):
 def drawn(s):
     """(T, N): how often each row counts in each tree; where leaves have percentiles, its share."""
     level = s.cells // s.n_leaves[:, None]
-    if s.draws.ndim == 1:
-        return s.draws[level]
+    if s.sample_counts.ndim == 1:
+        return s.sample_counts[level]
     return np.stack(
-        [s.draws[level[t], s.starts[t] + leaf.astype(int)] for t, leaf in enumerate(s.leaves())]
+        [
+            s.sample_counts[level[t], s.starts[t] + leaf.astype(int)]
+            for t, leaf in enumerate(s.leaves())
+        ]
     )
 
 
@@ -68,11 +71,11 @@ def dense_weights(structure, queries):
     leaves = structure.leaves()
     draw = drawn(structure)
     if structure.coefficients is None:
-        omega = np.tril(np.tile(structure.rates, (n_trees + 1, 1)), -1)
+        omega = np.tril(np.tile(structure.learning_rates, (n_trees + 1, 1)), -1)
         beta = np.ones(n_trees + 1)
     else:
         omega, beta = structure.coefficients.omega, structure.coefficients.beta
-    mean = np.tile(w / w.sum(), (n, 1)) if structure.base is None else np.zeros((n, n))
+    mean = np.tile(w / w.sum(), (n, 1)) if structure.initial is None else np.zeros((n, n))
     of_targets, of_base = [], []
     for t in range(n_trees):
         earlier = np.flatnonzero(omega[t, :t])
@@ -94,7 +97,7 @@ def dense_weights(structure, queries):
         of_base.append(-P @ (A @ left))
     k = beta[-1] * (
         np.tile(w / w.sum(), (len(queries), 1))
-        if structure.base is None
+        if structure.initial is None
         else np.zeros((len(queries), n))
     )
     left = np.full(len(queries), beta[-1])
@@ -108,7 +111,7 @@ def replayed_steps(s, y, queries, output=0):
     """(n, N): what every row puts into the steps of the trees at queries in these leaves, (n, T), tree by tree."""
     brought = []
     replay(s, y, queries, brought, output)
-    last = s.rates if s.coefficients is None else s.coefficients.omega[-1]
+    last = s.learning_rates if s.coefficients is None else s.coefficients.omega[-1]
     found = np.zeros((len(queries), s.n_rows))
     for t, leaves in enumerate(s.leaves()):
         for leaf in range(s.n_leaves[t]):
@@ -141,9 +144,11 @@ def replay(s, y, queries, brought=None, output=0):
     """
     w = np.ones(s.n_rows) if s.row_weights is None else s.row_weights
     draw, rows = drawn(s), s.leaves()
-    plain = Coefficients(np.tril(np.tile(s.rates, (s.n_trees + 1, 1)), -1), np.ones(s.n_trees + 1))
+    plain = Coefficients(
+        np.tril(np.tile(s.learning_rates, (s.n_trees + 1, 1)), -1), np.ones(s.n_trees + 1)
+    )
     c = plain if s.coefficients is None else s.coefficients
-    base = np.average(y, weights=w) if s.base is None else s.base[output % len(s.base)]
+    base = np.average(y, weights=w) if s.initial is None else s.initial[output % len(s.initial)]
     values = []
 
     def predicted(t, leaves):
@@ -180,9 +185,11 @@ def reweighted_replay(s, y, w, queries, n_gone=0):
     rule = s.leaf_rule.newton
     l2 = rule.l2 * (w.sum() / (s.n_rows - n_gone) / before if rule.by_weight else 1.0)
     draw, rows = drawn(s), s.leaves()
-    plain = Coefficients(np.tril(np.tile(s.rates, (s.n_trees + 1, 1)), -1), np.ones(s.n_trees + 1))
+    plain = Coefficients(
+        np.tril(np.tile(s.learning_rates, (s.n_trees + 1, 1)), -1), np.ones(s.n_trees + 1)
+    )
     c = plain if s.coefficients is None else s.coefficients
-    base = w @ y / w.sum() if s.base is None else s.base[0]
+    base = w @ y / w.sum() if s.initial is None else s.initial[0]
     values = []
 
     def predicted(t, leaves):
@@ -389,11 +396,11 @@ def random_structure(
         leaf_weights=leaf_weights,
         linear_leaves=LinearLeaves(scale, shift, mixing),
         leaf_rule=SumRule(regularisation, ancestors),
-        rates=rates,
-        base=None if base is None else np.array([base]),
+        learning_rates=rates,
+        initial=None if base is None else np.array([base]),
         row_weights=weights,
         offsets=rng.normal(size=(n_rows, 1)) if offsets else None,
-        draws=np.asarray(draws),
+        sample_counts=np.asarray(draws),
         coefficients=known,
     )
 

@@ -54,9 +54,9 @@ class Output:
     @property
     def base(self):
         """The base of the output, which is the mean target where the structure has none."""
-        if self.structure.base is None:
+        if self.structure.initial is None:
             return np.average(self.targets, weights=self.structure.row_weights)
-        return self.structure.base[self.number_in_structure % len(self.structure.base)]
+        return self.structure.initial[self.number_in_structure % len(self.structure.initial)]
 
 
 def outputs_of(explainer, X):

@@ -82,7 +82,9 @@ class Asked:
                     verified_model(self.explainer).targets,
                     verified_model(self.explainer).engines[0].structure.row_weights,
                 )
-                bases = [engine.structure.base for engine in verified_model(self.explainer).engines]
+                bases = [
+                    engine.structure.initial for engine in verified_model(self.explainer).engines
+                ]
                 estimated = bases[0] is None
                 self.targets = self.targets + (
                     np.average(y, axis=0, weights=weights) if estimated else np.concatenate(bases)
@@ -120,11 +122,14 @@ class Fit:
         self.s, self.y, self.output = s, y, output
         self.offsets = np.zeros(s.n_rows) if s.offsets is None else s.offsets[:, output]
         own = np.ones(s.n_rows) if s.row_weights is None else s.row_weights
-        self.base = np.average(y, weights=own) if s.base is None else s.base[output]
+        self.base = np.average(y, weights=own) if s.initial is None else s.initial[output]
         self.weights = own if weights is None else weights
-        self.leaf, self.draw = s.leaves().astype(int), s.draws[s.cells // s.n_leaves[:, None]]
+        self.leaf, self.draw = (
+            s.leaves().astype(int),
+            s.sample_counts[s.cells // s.n_leaves[:, None]],
+        )
         if s.coefficients is None:
-            self.omega = np.tril(np.tile(s.rates, (s.n_trees + 1, 1)), -1)
+            self.omega = np.tril(np.tile(s.learning_rates, (s.n_trees + 1, 1)), -1)
             self.beta = np.ones(s.n_trees + 1)
         else:
             self.omega, self.beta = s.coefficients.omega, s.coefficients.beta

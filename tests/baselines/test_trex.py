@@ -28,7 +28,7 @@ def direct(a, l2, with_targets=True):
         if with_targets:
             whole = terms.sum(axis=1, keepdims=True)
             # Offsets replace the base in XGBoost's fit, so the surrogate of the targets has none.
-            replaced_base = (1 - fit.s.own_base) * fit.s.beta[-1] * fit.base
+            replaced_base = (1 - fit.s.initial_in_fit) * fit.s.beta[-1] * fit.base
             y = targets[:, None] - replaced_base
             total = total + (y - (whole - terms)) ** 2 / 2 - (y - whole) ** 2 / 2
         else:

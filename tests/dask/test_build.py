@@ -18,7 +18,7 @@ def test_recorded_draws(model):
     )
     whole = axil.Explainer(bagged, X, Y, WEIGHTS)
     s = verified_model(whole).engines[0].structure
-    bags = s.draws[s.cells // s.n_leaves[:, None]].T
+    bags = s.sample_counts[s.cells // s.n_leaves[:, None]].T
     parts = [partitioned(values) for values in (X, Y, WEIGHTS)]
     with pytest.raises(axil.UnsupportedModelError, match=r"LightGBM bagging.*in_bag="):
         axil.Explainer(bagged, *parts)

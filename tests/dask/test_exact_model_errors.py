@@ -86,7 +86,7 @@ def test_out_of_bag():
     forest = RandomForestRegressor(20, min_samples_leaf=3, random_state=0).fit(FIT, Y[:250])
     whole = axil.Explainer(forest, FIT, Y[:250])
     s = verified_model(whole).engines[0].structure
-    bags = s.draws[s.cells // s.n_leaves[:, None]].T
+    bags = s.sample_counts[s.cells // s.n_leaves[:, None]].T
     explainer = axil.Explainer(forest, *map(partitioned, (FIT, Y[:250])), in_bag=partitioned(bags))
     same(explainer.calibrate(CAL, Y[250:380]), whole.calibrate(CAL, Y[250:380]))
 

@@ -163,7 +163,7 @@ def test_draws_that_were_recorded():
     for model, data in ((forest, (X, Y)), (bagged, (X, Y, WEIGHTS))):
         whole = axil.Explainer(model, *data)
         s = verified_model(whole).engines[0].structure
-        bags = partitioned(s.draws[s.cells // s.n_leaves[:, None]].T)
+        bags = partitioned(s.sample_counts[s.cells // s.n_leaves[:, None]].T)
         explainer = axil.Explainer(model, *map(partitioned, data), in_bag=bags)
         for method in ("exact", "first-order"):
             close(explainer.removal(QUERIES, method=method), whole.removal(QUERIES, method=method))

@@ -158,12 +158,12 @@ def leaves_and_draws(model, X, Q):
     if isinstance(model, LGBMRegressor):
         leaves = [model.booster_.predict(rows, pred_leaf=True) for rows in (X, Q)]
         s = verified_model(axil.Explainer(model, X, forest_data()[1])).engines[0].structure
-        return *leaves, s.draws[
+        return *leaves, s.sample_counts[
             s.cells // s.n_leaves[:, None]
         ].T  # LightGBM does not say which rows it drew
     if isinstance(model, XGBRFRegressor):
         s = verified_model(axil.Explainer(model, X, forest_data()[1])).engines[0].structure
-        return model.apply(X), model.apply(Q), s.draws[s.cells // s.n_leaves[:, None]].T
+        return model.apply(X), model.apply(Q), s.sample_counts[s.cells // s.n_leaves[:, None]].T
     if isinstance(model, BaggingRegressor):
         drawn = zip(model.estimators_, model.estimators_features_)
         X_leaves, Q_leaves = zip(

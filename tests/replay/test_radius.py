@@ -93,7 +93,7 @@ def refit(case, structure, y):
         values[own] = bent_values(
             rule.l2, rule.l1, rule.max_step, rule.nodes, t, sums, s.leaf_weights
         )[0]
-        residual = residual - s.rates[t] * values[own][s.cells[t]]
+        residual = residual - s.learning_rates[t] * values[own][s.cells[t]]
     return values
 
 

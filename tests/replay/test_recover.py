@@ -24,7 +24,7 @@ def bagged():
 
 def bags_of(explainer):
     s = verified_model(explainer).engines[0].structure
-    return s.draws[s.cells // s.n_leaves[:, None]].T
+    return s.sample_counts[s.cells // s.n_leaves[:, None]].T
 
 
 def test_replayed_bags_can_be_recorded_and_given_back(bagged):

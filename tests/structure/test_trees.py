@@ -21,7 +21,7 @@ def test_a_structure_is_frozen():
     structure = random_structure(0, weighted=True, mixed=True)
     arrays = [
         structure.cells,
-        structure.rates,
+        structure.learning_rates,
         structure.row_weights,
         structure.starts,
         structure.linear_leaves.mixing[0].data,
@@ -30,7 +30,7 @@ def test_a_structure_is_frozen():
         with pytest.raises(ValueError, match="read-only"):
             array[...] = 0
     with pytest.raises(AttributeError):
-        structure.rates = None
+        structure.learning_rates = None
 
 
 def test_leaf_values_and_their_transpose_agree():
@@ -64,13 +64,13 @@ def wrong_parts():
     }  # more than uint8 can number
     yield {"cells": good.cells.astype(np.int64)}
     yield {"cells": good.cells[:, ::2]}
-    yield {"draws": np.ones((1, 1))}
-    yield {"draws": np.ones(300)}
+    yield {"sample_counts": np.ones((1, 1))}
+    yield {"sample_counts": np.ones(300)}
     yield {"columns": np.arange(6) - 1}
     yield {"columns": np.zeros(6, np.int64)}
     yield {"columns": np.arange(6.0)}
     yield {"offsets": np.zeros(40)}
-    yield {"base": np.zeros((1, 1))}
+    yield {"initial": np.zeros((1, 1))}
     yield {"linear_leaves": LinearLeaves(np.ones(total, np.float32))}
     yield {"row_weights": np.ones(39)}
     yield {"linear_leaves": LinearLeaves(np.ones(total), mixing=(csr_array(np.eye(3)),))}

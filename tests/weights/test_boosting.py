@@ -167,12 +167,12 @@ def test_equal_to_the_dense_recursion(make, shape):
     np.testing.assert_allclose(trees.rmatvec(None, eye), K.T, **CLOSE)
     offsets = np.zeros((structure.n_rows, 1)) if structure.offsets is None else structure.offsets
     without_base = weights - (
-        0 if structure.base is not None else np.outer(left, base_share(structure))
+        0 if structure.initial is not None else np.outer(left, base_share(structure))
     )
-    expected = (0.0 if structure.base is None else structure.base) * left[
+    expected = (0.0 if structure.initial is None else structure.initial) * left[
         :, None
     ] - without_base @ offsets
-    nothing = replace(structure, base=np.zeros(1), offsets=None)
+    nothing = replace(structure, initial=np.zeros(1), offsets=None)
     expected = (
         expected + replay(nothing, np.zeros(structure.n_rows), queries)[:, None]
     )  # what shifts alone predict
@@ -188,7 +188,7 @@ def test_no_queries_stand_for_the_training_rows(make, shape, base):
     structure = random_structure(3, **SHAPES[shape])
     trees, leaves = make(structure), structure.leaves().T
     rng = np.random.default_rng(4)
-    v, n_outputs = rng.normal(size=(structure.n_rows, 2)), 1 if structure.base is not None else 2
+    v, n_outputs = rng.normal(size=(structure.n_rows, 2)), 1 if structure.initial is not None else 2
     for found, expected in [
         (trees.weight_rows(None, base).dense(), trees.weight_rows(leaves, base).dense()),
         (trees.weight_rows(None, base).intercepts, trees.weight_rows(leaves, base).intercepts),

@@ -86,7 +86,7 @@ def test_rows_are_left_out_of_their_own_predictions(shape, way):
     s = random_structure(4, **SHAPES[shape])
     y, leaves = targets_of(s), s.leaves()
     found = engine_of(s, prepared=False).left_out(y, ENOUGH).predictions[:, 0]
-    drawn = s.draws[s.cells // s.n_leaves[:, None]] * weights_without(s, [])
+    drawn = s.sample_counts[s.cells // s.n_leaves[:, None]] * weights_without(s, [])
     expected = []
     for j in range(s.n_rows):
         others = [
@@ -142,7 +142,7 @@ def first_trees(s, n):
             s.linear_leaves.scale[:end],
             None if s.linear_leaves.shift is None else s.linear_leaves.shift[:end],
         ),
-        rates=s.rates[:n],
+        learning_rates=s.learning_rates[:n],
         leaf_rule=SumRule(replace(rule, l2=rule.l2[:end], steps=rule.steps[:end])),
     )
 

@@ -25,7 +25,7 @@ def test_leaf_values_from_sums_lead_to_the_predictions_of_a_replay(shape, invert
     trees = BoostedTrees(s, Cpu(1)).prepared()
     y = np.random.default_rng(1).normal(size=(s.n_rows, 2))
     started = y if s.offsets is None else y - s.offsets
-    base = trees.mean(y) if s.base is None else np.repeat(s.base, 2)
+    base = trees.mean(y) if s.initial is None else np.repeat(s.initial, 2)
     values = trees.leaf_matrix.leaf_values(leaf_sums(s, trees.rows, started), base)
     np.testing.assert_allclose(
         values, Passes(s, trees.rows).forward(started, base, s.shifted_values)[1], **CLOSE

@@ -20,7 +20,7 @@ def test_what_leaves_say_of_all_rows_is_what_each_row_says(own, heavy, such):
     s = random_structure(4, weighted=True, n_rows=300, most_leaves=4, **own)
     w = s.row_weights.copy()
     w[3] *= HEAVY[heavy]
-    drawn = s.draws[s.cells // s.n_leaves[:, None]] * w
+    drawn = s.sample_counts[s.cells // s.n_leaves[:, None]] * w
     leaf_weights = np.concatenate(
         [np.bincount(leaf, d, n) for leaf, d, n in zip(s.leaves(), drawn, s.n_leaves)]
     )

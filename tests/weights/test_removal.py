@@ -154,11 +154,11 @@ def of_output(structure, k):
     """The structure with the base and the offsets of one output alone."""
     base = (
         None
-        if structure.base is None
-        else structure.base[k if len(structure.base) > 1 else 0].reshape(1)
+        if structure.initial is None
+        else structure.initial[k if len(structure.initial) > 1 else 0].reshape(1)
     )
     offsets = None if structure.offsets is None else structure.offsets[:, [k]]
-    return replace(structure, base=base, offsets=offsets)
+    return replace(structure, initial=base, offsets=offsets)
 
 
 @pytest.mark.parametrize(("library", "name"), CASES)

@@ -26,13 +26,13 @@ def test_residuals_are_targets_less_the_prediction_so_far(setting, seed):
     """The prediction before tree t is that of the structure's table cut after row t."""
     s = random_structure(seed, **SETTINGS[setting])
     y = np.random.default_rng(seed).normal(
-        size=(s.n_rows, 2 if s.offsets is None and s.base is None else 1)
+        size=(s.n_rows, 2 if s.offsets is None and s.initial is None else 1)
     )
     fit = BoostedTrees(s, Cpu(1)).fit(y)
     leaves = s.leaves()
     offsets = 0.0 if s.offsets is None else s.offsets
     omega = (
-        np.tril(np.tile(s.rates, (s.n_trees + 1, 1)), -1)
+        np.tril(np.tile(s.learning_rates, (s.n_trees + 1, 1)), -1)
         if s.coefficients is None
         else s.coefficients.omega
     )

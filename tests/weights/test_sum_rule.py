@@ -91,13 +91,13 @@ def refit(s, y, gone, smooth):
     w[gone] = 0.0
     rule, nodes = s.leaf_rule.newton, getattr(s.leaf_rule.newton, "nodes", None)
     leaves = s.leaves().astype(int)
-    draws = s.draws[(s.cells // s.n_leaves[:, None].astype(s.cells.dtype)).astype(int)]
+    draws = s.sample_counts[(s.cells // s.n_leaves[:, None].astype(s.cells.dtype)).astype(int)]
     omega = (
-        np.tril(np.tile(s.rates, (s.n_trees + 1, 1)), -1)
+        np.tril(np.tile(s.learning_rates, (s.n_trees + 1, 1)), -1)
         if s.coefficients is None
         else s.coefficients.omega
     )
-    base = np.average(y, weights=w) if s.base is None else s.base[0]
+    base = np.average(y, weights=w) if s.initial is None else s.initial[0]
     started = y if s.offsets is None else y - s.offsets[:, 0]
     if rule.by_weight:
         rule = replace(rule, l2=rule.l2 * w[left].mean() / before)

@@ -43,7 +43,7 @@ class Trees:
     def replaced_base(self) -> FloatArray:
         """Return the part of predictions for which offsets stood in during the fit, (K,)."""
         structure = self.fit.structure
-        return np.asarray((1 - structure.own_base) * structure.beta[-1] * self.fit.base)
+        return np.asarray((1 - structure.initial_in_fit) * structure.beta[-1] * self.fit.base)
 
     @property
     def row_weights(self) -> FloatArray:

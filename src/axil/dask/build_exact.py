@@ -140,10 +140,10 @@ class ExactBuilder(Builder):
         """Return where predictions from the leaf matrix are furthest from the model's."""
         structure = trees.structure
         extent = sums.extent
-        if structure.base is None:
+        if structure.initial is None:
             base = extent.sums / extent.weight
         else:
-            base = structure.base
+            base = structure.initial
         assert trees.leaf_matrix is not None
         leaf_values = trees.leaf_matrix.leaf_values(sums.started, base)
         added = np.repeat(structure.final, structure.n_leaves)[:, None] * leaf_values

@@ -116,7 +116,7 @@ class PartitionedExactModel(PartitionedModel):
     def starts_elsewhere(self) -> bool:
         return (
             self.adapter.offset_replaces_base
-            and not self.training_rows.entries[0].structure.own_base
+            and not self.training_rows.entries[0].structure.initial_in_fit
         )
 
     def most_asked(self) -> int:
@@ -352,7 +352,7 @@ def out_of_bag_of(partition: ExactPartition, fits: list[Fit], _: Any) -> FloatAr
         sums = np.zeros_like(fitted.targets)
         shares = np.zeros(s.n_rows)
         for t, final in enumerate(s.final):
-            is_out = s.draws[(s.cells[t] // s.n_leaves[t]).astype(np.intp)] == 0
+            is_out = s.sample_counts[(s.cells[t] // s.n_leaves[t]).astype(np.intp)] == 0
             values = fit.values[s.entries(t, leaves[t])]
             sums += np.where(is_out[:, None], final * values, 0.0)
             shares += np.where(is_out, final, 0.0)

@@ -192,14 +192,14 @@ class Fit(Transferable):
         """The fit whose the leaf matrix and sums over rows these are."""
         s = space.structure
         mean = sums.moment / sums.weight
-        if s.base is None:
+        if s.initial is None:
             base = mean
         else:
-            base = s.base
+            base = s.initial
         values = space.leaf_values(sums.started, base)
         of_leaves = np.zeros_like(values)
         if s.averages:
-            of_leaves = sums.started - np.outer(s.base_share, base)
+            of_leaves = sums.started - np.outer(s.initial_in_sums, base)
             values = inherited_values(s, values, of_leaves, mean)
         return cls(s, base, values, of_leaves, mean)
 
@@ -218,10 +218,10 @@ class Fit(Transferable):
             return cls.of(space_of(rescaled(s), sums.together, n_threads), sums)
         assert sums.together is not None
         mean = sums.moment / sums.weight
-        if s.base is None:
+        if s.initial is None:
             base = mean
         else:
-            base = s.base
+            base = s.initial
         values, of_leaves = sums_by_rule(s, sums.together, sums.started, base)
         values = inherited_values(s, values, of_leaves, mean)
         return cls(
@@ -236,7 +236,7 @@ class Fit(Transferable):
             cells=rows.cells,
             row_weights=rows.row_weights,
             offsets=rows.offsets,
-            draws=rows.draws,
+            sample_counts=rows.sample_counts,
         )
         return FittedValues(s, partition.own_targets(entry), self.base, self.values, self.sums)
 
@@ -279,7 +279,7 @@ def left_over(
         s = fitted.structure
         predictions = np.empty_like(fitted.targets)
         table = np.ascontiguousarray(s.by_cells(fitted.added, drawn=False))
-        base = s.own_base * s.beta[-1] * fit.base
+        base = s.initial_in_fit * s.beta[-1] * fit.base
         host_backend(n_threads).rows_of(s).read_out(table, base, None, 0, predictions)
         residuals.append(fitted.started() - predictions)
     return np.concatenate(residuals, axis=1)

@@ -327,10 +327,10 @@ class ExactModel(Refittable):
         parts = []
         for engine, targets in self.by_output(self.targets):
             s = engine.structure
-            if s.base is None:
+            if s.initial is None:
                 mean = np.average(targets, axis=0, weights=s.row_weights)
             else:
-                mean = s.base
+                mean = s.initial
             parts.append(np.broadcast_to(s.beta[-1] * mean, targets.shape[1:]))
         return np.concatenate(parts)
 
@@ -350,7 +350,7 @@ class ExactModel(Refittable):
 
     @property
     def starts_elsewhere(self) -> bool:
-        return self.adapter.offset_replaces_base and not self.engines[0].structure.own_base
+        return self.adapter.offset_replaces_base and not self.engines[0].structure.initial_in_fit
 
     def base_offsets(self) -> FloatArray | None:
         """(N, K): the offsets that stood in for the base in the fit; None where it started from the base."""

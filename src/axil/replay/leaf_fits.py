@@ -109,7 +109,7 @@ def _draws(s: Structure, rows: RefitRows) -> FloatArray | None:
         if rule.recorded_counts is None:
             return None
         return rows.draws(rule.recorded_counts[rule.n_initial_trees :]).T.astype(np.float64)
-    if len(s.draws) == 1:
+    if len(s.sample_counts) == 1:
         return None
     return rows.draws(s.sampled_counts()).T
 
@@ -127,10 +127,10 @@ def leaf_fit(
         rule = replace(
             rule, l2=adapter.l2_at(rule.l2, s.total_weight / s.n_rows, total / len(rows.targets))
         )
-    if s.base is None:
+    if s.initial is None:
         base = np.average(rows.targets, axis=0, weights=weights)
     else:
-        base = s.base
+        base = s.initial
     base = (
         np.broadcast_to(base, rows.targets.shape[1:])
         .astype(adapter.base_precision)
@@ -146,12 +146,12 @@ def leaf_fit(
         ),
         leaf_rule=LeafRule(l2=rule.l2, cut=_cut_of(s), ranks=ranks),
         initial=InitialPrediction(
-            follows_targets=s.base is None,
+            follows_targets=s.initial is None,
             values=base,
             is_first_tree=rule_of(s).n_initial_trees > 0,
         ),
         weights=WeightRule(row_weights=weights),
-        schedule=Schedule.one_by_one(s.rates, s.coefficients),
+        schedule=Schedule.one_by_one(s.learning_rates, s.coefficients),
         sampler=None if draws is None else RecordedBags(draws, draws.shape[1]),
     )
     walk = _TreeRefit(
@@ -192,7 +192,7 @@ def leaf_fit(
         *parts,
         base,
         float(s.beta[-1]),
-        s.base is None,
+        s.initial is None,
         len(rows.targets),
         rule,
     )
@@ -229,7 +229,7 @@ def _ranked_fit(s: Structure, found: Walked, raw: FloatArray, based: bool, n_row
         columns = np.arange(s.n_trees)
     else:
         columns = s.columns
-    base = np.asarray(s.base)
+    base = np.asarray(s.initial)
     share = float(s.beta[-1])
     estimated = False
     if based and s.final[0]:

@@ -291,14 +291,14 @@ def fitted_structure(
         n_leaves=trees.table.n_leaves,
         leaf_weights=leaf_weights,
         linear_leaves=pattern,
-        rates=trees.learning_rates.copy(),
-        base=trees.initial.constants,
+        learning_rates=trees.learning_rates.copy(),
+        initial=trees.initial.constants,
         row_weights=trees.weights.row_weights
         if trees.leaf_rule.ranks is None
         else None,  # they are in the ranks
         scaling_weights=trees.weights.scaling_weights,
         offsets=offsets,
-        draws=draws,
+        sample_counts=draws,
         coefficients=trees.schedule.coefficients,
         columns=trees.table.columns,
         leaf_rule=leaf_rule,

@@ -75,8 +75,8 @@ class Structure(Transferable):
     n_leaves: NDArray[np.int64]  #: (T,)
     leaf_weights: FloatArray  #: (L,) sum of row weight * draw in each leaf
     linear_leaves: LinearLeaves  #: how leaf values follow from leaf sums
-    rates: FloatArray  #: (T,)
-    base: (
+    learning_rates: FloatArray  #: (T,)
+    initial: (
         FloatArray | None
     )  #: (K,) the constants predictions start from; None: the weighted means of the targets
     row_weights: FloatArray | None = None  #: (N,); None: all one
@@ -84,7 +84,7 @@ class Structure(Transferable):
         None  #: (N, K) what each training row's prediction starts from besides
     )
     #: (D,), or (D, L) where leaves are percentiles: the shares of the rows that each is taken from
-    draws: FloatArray = field(default_factory=lambda: np.ones(1))
+    sample_counts: FloatArray = field(default_factory=lambda: np.ones(1))
     coefficients: Coefficients | None = None  #: None: plain boosting by the rates
     columns: NDArray[np.int64] | None = (
         None  #: (T,) which of all the model's trees these are; None: all, in order
@@ -117,8 +117,8 @@ class Structure(Transferable):
     def _check_cells(self) -> None:
         """Refuse cells that do not fit the leaves: the kernels index one with the other unchecked. No sum can overflow then."""
         expect("n_leaves", self.n_leaves, np.int64, (len(self.n_leaves),))
-        by_leaf = (int(self.n_leaves.sum()),) if self.draws.ndim == 2 else ()
-        expect("draws", self.draws, np.float64, (len(self.draws), *by_leaf))
+        by_leaf = (int(self.n_leaves.sum()),) if self.sample_counts.ndim == 2 else ()
+        expect("sample_counts", self.sample_counts, np.float64, (len(self.sample_counts), *by_leaf))
         if (
             self.cells.dtype.kind != "u"
             or self.cells.ndim != 2
@@ -128,16 +128,19 @@ class Structure(Transferable):
                 f"cells is {self.cells.dtype} {self.cells.shape}, expected unsigned numbers of trees by rows"
             )
         expect("cells", self.cells, self.cells.dtype, (len(self.n_leaves), self.cells.shape[1]))
-        most = (int(np.iinfo(self.cells.dtype).max) + 1) // max(len(self.draws), 1)
+        most = (int(np.iinfo(self.cells.dtype).max) + 1) // max(len(self.sample_counts), 1)
         if not (
             len(self.n_leaves)
-            and len(self.draws)
+            and len(self.sample_counts)
             and ((self.n_leaves >= 1) & (self.n_leaves <= most)).all()
         ):
             raise ValueError(
                 f"expected trees of 1 to {most} leaves, as many as {self.cells.dtype} cells can number"
             )
-        if self.cells.size and not (self.cells.max(axis=1) < len(self.draws) * self.n_leaves).all():
+        if (
+            self.cells.size
+            and not (self.cells.max(axis=1) < len(self.sample_counts) * self.n_leaves).all()
+        ):
             raise ValueError("a cell number beyond the cells of its tree")
 
     def _check(self) -> None:
@@ -146,7 +149,7 @@ class Structure(Transferable):
         leaves = (self.total_leaves,)
         rows = (self.n_rows,)
         shapes = {"leaf_weights": leaves}
-        shapes |= {"rates": trees, "row_weights": rows, "scaling_weights": rows}
+        shapes |= {"learning_rates": trees, "row_weights": rows, "scaling_weights": rows}
         if self.present is not None:
             expect("present", self.present, np.bool_, rows)
         expected: list[tuple[str, Any, tuple[int, ...]]] = [
@@ -154,8 +157,8 @@ class Structure(Transferable):
         ]
         if self.offsets is not None:
             expected.append(("offsets", self.offsets, (*rows, self.offsets.shape[-1])))
-        if self.base is not None:
-            expected.append(("base", self.base, (len(self.base),)))
+        if self.initial is not None:
+            expected.append(("initial", self.initial, (len(self.initial),)))
         self.linear_leaves.check(self.n_leaves)
         if self.coefficients is not None:
             expected.append(("omega", self.coefficients.omega, (self.n_trees + 1, self.n_trees)))
@@ -164,7 +167,7 @@ class Structure(Transferable):
             if array is not None:
                 expect(name, array, np.float64, shape)
         if self.leaf_rule is not None:
-            self.leaf_rule.check(self.n_leaves, self.n_rows, self.draws)
+            self.leaf_rule.check(self.n_leaves, self.n_rows, self.sample_counts)
         if self.columns is not None:
             expect("columns", self.columns, np.int64, trees)
             if (self.columns < 0).any() or len(np.unique(self.columns)) < self.n_trees:
@@ -192,7 +195,7 @@ class Structure(Transferable):
     @property
     def cell_starts(self) -> NDArray[np.int64]:
         """(T + 1,): where each tree's cells begin among all."""
-        return len(self.draws) * self.starts
+        return len(self.sample_counts) * self.starts
 
     @property
     def total_weight(self) -> float:
@@ -226,12 +229,12 @@ class Structure(Transferable):
     @property
     def mean_weight(self) -> float:
         """The weight that the base, where it is the mean, gives a target of row weight one."""
-        if self.base is None:
+        if self.initial is None:
             return 1.0 / self.total_weight
         return 0.0
 
     @property
-    def base_share(self) -> FloatArray:
+    def initial_in_sums(self) -> FloatArray:
         """(L,): how often the base is in the sum of each leaf, which is then subtracted from it: leaf weight * beta."""
         return self.leaf_weights * np.repeat(self.beta[:-1], self.n_leaves)
 
@@ -243,7 +246,7 @@ class Structure(Transferable):
         return self.coefficients.beta
 
     @property
-    def own_base(self) -> float:
+    def initial_in_fit(self) -> float:
         """How often the base of a prediction counts in the training rows' own: 0 where offsets stood in for it in the fit.
 
         A fit that does not start from the base of its predictions started from offsets in its
@@ -256,7 +259,7 @@ class Structure(Transferable):
     @property
     def final(self) -> FloatArray:
         """(T,): what each tree's values are multiplied by in a prediction."""
-        return self.rates if self.coefficients is None else self.coefficients.omega[-1]
+        return self.learning_rates if self.coefficients is None else self.coefficients.omega[-1]
 
     @property
     def averages(self) -> bool:
@@ -278,14 +281,14 @@ class Structure(Transferable):
     def leaves(self, rows: slice = slice(None)) -> NDArray[np.unsignedinteger[Any]]:
         """(T, N): the leaf of each training row in each tree; or (T, rows), of some."""
         cells = self.cells[:, rows]
-        if len(self.draws) == 1:
+        if len(self.sample_counts) == 1:
             return cells
         return cells % self.n_leaves[:, None].astype(cells.dtype)
 
     @property
     def counts_by_leaf(self) -> bool:
         """Whether rows count by their leaves, not alike: leaves are percentiles of some rows each."""
-        return self.draws.ndim == 2
+        return self.sample_counts.ndim == 2
 
     @property
     def has_unsampled_rows(self) -> bool:
@@ -300,8 +303,8 @@ class Structure(Transferable):
     def levels_sampled(self) -> FloatArray:
         """(D,): how often rows of each level were sampled, also if their residuals do not count."""
         if self.leaf_rule is None:
-            return self.draws
-        return self.leaf_rule.levels_sampled(self.draws)
+            return self.sample_counts
+        return self.leaf_rule.levels_sampled(self.sample_counts)
 
     def sampled_counts(self, rows: slice | IntArray = slice(None)) -> FloatArray:
         """Return how often each row was sampled for each tree, (T, rows)."""
@@ -318,35 +321,35 @@ class Structure(Transferable):
         """
         return np.asarray(self.starts[t] + leaves.astype(np.intp))
 
-    def row_draws(self, rows: Any = slice(None)) -> FloatArray:
+    def row_counts(self, rows: Any = slice(None)) -> FloatArray:
         """(T, rows): how often each row counts in each tree."""
         level, leaf = np.divmod(
             self.cells[:, rows], self.n_leaves[:, None].astype(self.cells.dtype)
         )
         level = level.astype(np.intp)
         if self.counts_by_leaf:
-            return self.draws[level, self.starts[:-1, None] + leaf]
-        return self.draws[level]
+            return self.sample_counts[level, self.starts[:-1, None] + leaf]
+        return self.sample_counts[level]
 
-    def tree_draws(self, t: int) -> FloatArray:
+    def tree_counts(self, t: int) -> FloatArray:
         """(D, L_t), or (D, 1) where all leaves of tree t have the same: how often rows count."""
         if self.counts_by_leaf:
-            return self.draws[:, self.starts[t] : self.starts[t + 1]]
-        return self.draws[:, None]
+            return self.sample_counts[:, self.starts[t] : self.starts[t + 1]]
+        return self.sample_counts[:, None]
 
     def to_cells(self, t: int, of_leaves: Any, drawn: bool) -> Any:
         """Tree t's table by leaves, (L_t, S), as one by cells, times the draws where ``drawn``."""
-        levels = len(self.draws)
+        levels = len(self.sample_counts)
         if levels == 1:
             return of_leaves
-        factors = like(self.tree_draws(t) if drawn else np.ones((levels, 1)), of_leaves)
+        factors = like(self.tree_counts(t) if drawn else np.ones((levels, 1)), of_leaves)
         return (factors[:, :, None] * of_leaves).reshape(
             levels * len(of_leaves), of_leaves.shape[1]
         )
 
     def by_cells(self, of_leaves: Any, drawn: bool) -> Any:
         """A table of all trees by leaves, (L, S), as one by cells, times the draws where ``drawn``."""
-        if len(self.draws) == 1:
+        if len(self.sample_counts) == 1:
             return of_leaves
         return np.concatenate(
             [
@@ -357,20 +360,20 @@ class Structure(Transferable):
 
     def to_leaves(self, t: int, of_cells: Any, drawn: bool) -> Any:
         """The transpose of `to_cells`: sums over the cells of each leaf of tree t."""
-        if len(self.draws) == 1:
+        if len(self.sample_counts) == 1:
             return of_cells
         by_draw = of_cells.reshape(
-            len(self.draws), len(of_cells) // len(self.draws), of_cells.shape[1]
+            len(self.sample_counts), len(of_cells) // len(self.sample_counts), of_cells.shape[1]
         )
         if not drawn:
             return by_draw.sum(axis=0)
         if self.counts_by_leaf:
-            return (like(self.tree_draws(t), by_draw)[:, :, None] * by_draw).sum(axis=0)
-        return np.tensordot(like(self.draws, by_draw), by_draw, 1)
+            return (like(self.tree_counts(t), by_draw)[:, :, None] * by_draw).sum(axis=0)
+        return np.tensordot(like(self.sample_counts, by_draw), by_draw, 1)
 
     def by_leaves(self, of_cells: Any, drawn: bool) -> Any:
         """The transpose of `by_cells`: sums over the cells of each leaf of all trees."""
-        if len(self.draws) == 1:
+        if len(self.sample_counts) == 1:
             return of_cells
         return np.concatenate(
             [

@@ -120,7 +120,7 @@ class BoostedTrees(TreeEngine):
     @guarded
     def matvec(self, queries: LeafArray | None, v: FloatArray, base: float = 1.0) -> FloatArray:
         """The linear map alone, in O(T (N + n) S): a constant base and offsets take no part."""
-        if self.structure.base is None:
+        if self.structure.initial is None:
             start = self.mean(v)
         else:
             start = np.zeros(v.shape[1])
@@ -175,7 +175,7 @@ class BoostedTrees(TreeEngine):
         """How often the base counts, where it is asked for so often: in the training rows' own predictions it may not."""
         if queries is not None:
             return base
-        return base * self.structure.own_base
+        return base * self.structure.initial_in_fit
 
     @guarded
     def predicted(self, queries: LeafArray | None, targets: FloatArray) -> FloatArray:
@@ -312,7 +312,7 @@ class BoostedTrees(TreeEngine):
     def memory(self) -> Memory:
         s = self.structure
         cells = int(self.structure.cell_starts[-1])
-        if len(s.draws) == 1:
+        if len(s.sample_counts) == 1:
             drawn = 0
         else:
             drawn = 2 * cells
@@ -412,9 +412,9 @@ class BoostedTrees(TreeEngine):
 
     def _base(self, targets: FloatArray) -> FloatArray:
         """(K,): the numbers that the fit to these targets starts from."""
-        if self.structure.base is None:
+        if self.structure.initial is None:
             return self.mean(targets)
-        return self.structure.base
+        return self.structure.initial
 
     @one_blas_thread()
     def mean(self, v: FloatArray) -> FloatArray:
@@ -455,7 +455,7 @@ class BoostedTrees(TreeEngine):
 
     def _on_base(self, phi: Any) -> Any:
         """(S,): what adjoints (L, S) of the leaf sums take from that of the base."""
-        return self.rows.product(like(self.structure.base_share, phi)[None], phi)[0]
+        return self.rows.product(like(self.structure.initial_in_sums, phi)[None], phi)[0]
 
     def read_out(self, adjoints: Adjoints, first: int, out: FloatArray) -> None:
         """Fills ``out`` (rows, S) with the weights of the training rows from ``first`` on. Cost O(T) per row and query."""
@@ -489,7 +489,7 @@ class BoostedTrees(TreeEngine):
             sums = leaf_sums(self.structure, self.rows, self.rows.xp.asarray(targets))
             self._target_sums = [*self._target_sums[1 - KEPT_SUMS :], (targets, sums)]
         made = host(self.rows.product(like(sums, adjoints.phi).T, adjoints.phi)).T
-        if self.structure.base is not None:
+        if self.structure.initial is not None:
             return made
         return made + np.outer(host(adjoints.beta), self.mean(targets))
 
@@ -502,7 +502,7 @@ class BoostedTrees(TreeEngine):
     @one_blas_thread()
     def intercepts(self, adjoints: Adjoints, constants: FloatArray) -> FloatArray:
         """(S, K): the part of predictions that no target makes, without the queries' offsets; see `constants` (S,)."""
-        base = self.structure.base
+        base = self.structure.initial
         if base is None:
             n_outputs = 1
         else:
@@ -608,5 +608,5 @@ class BoostedTrees(TreeEngine):
     def _own_weights(self, available: int) -> Iterator[tuple[int, FloatArray]]:
         s = self.structure
         return hat_matrix.batches(
-            s, lambda leaves: self._answer(leaves, s.own_base).dense(), available
+            s, lambda leaves: self._answer(leaves, s.initial_in_fit).dense(), available
         )

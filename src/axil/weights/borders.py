@@ -76,7 +76,7 @@ def radius(trees: TreeFits, targets: FloatArray, borders_of_trees: list[list[Bor
     0 where no bound is known.
     """
     s = trees.structure
-    moving = np.flatnonzero(np.any(s.row_draws() != 0, axis=0) | (s.base is None))
+    moving = np.flatnonzero(np.any(s.row_counts() != 0, axis=0) | (s.initial is None))
     if not trees.moves_other_residuals:
         moving = moving[:0]
     if ENTRY_SECONDS * s.n_rows * s.n_trees * len(moving) > SECONDS:

@@ -40,7 +40,7 @@ FOREST_SECONDS = 5e-9  # per row, tree and column, or row and pair of trees
 def is_forest(structure: Structure) -> bool:
     """Whether no tree sees another, nor a base or offsets: leaves hold means of the targets themselves, whatever these are."""
     c = structure.coefficients
-    base = structure.base
+    base = structure.initial
     rule = structure.leaf_rule
     if rule is not None and (rule.newton.has_active_set or rule.newton.by_weight):
         return False  # without a row every leaf would change where l2 follows the weights
@@ -74,9 +74,9 @@ class Forest(TreeEngine):
         self._final = np.repeat(s.final, s.n_leaves)
         factors = s.linear_leaves.scale * self._final
         if s.counts_by_leaf:
-            draws = s.draws
+            draws = s.sample_counts
         else:
-            draws = s.draws[:, None]
+            draws = s.sample_counts[:, None]
         data, rows, ends = leaf_rows(s.cells, s.starts, draws, s.row_weights, factors)
         # else rows become as wide
         if len(data) <= np.iinfo(np.int32).max:
@@ -322,7 +322,7 @@ class Forest(TreeEngine):
         rows = R.indices[own]
         tree = np.searchsorted(s.starts, leaf, side="right") - 1
         weight = np.empty(len(place))
-        weight[own] = s.draws[(s.cells[tree, rows] // s.n_leaves[tree]).astype(np.intp)]
+        weight[own] = s.sample_counts[(s.cells[tree, rows] // s.n_leaves[tree]).astype(np.intp)]
         if s.row_weights is not None:
             weight[own] *= s.row_weights[rows]
         weight[~own] = R.data[~own] / (self._scale * self._final)[place[~own]]
@@ -352,8 +352,8 @@ class Forest(TreeEngine):
         sums = self._sums(values)[: s.total_leaves]
         if self._place is not None:
             values = values[self._place]
-        assert s.base is not None  # see `is_forest`
-        return FittedValues(s, targets, s.base, values[: s.total_leaves], sums)
+        assert s.initial is not None  # see `is_forest`
+        return FittedValues(s, targets, s.initial, values[: s.total_leaves], sums)
 
     def sum_weights(self, seeds: FloatArray) -> FloatArray:
         """Return the derivatives of ``seeds.T @ leaf_sums`` by the targets, (N, S), for (L, S)."""
@@ -397,7 +397,7 @@ class Forest(TreeEngine):
     def _constant(self) -> FloatArray:
         """(K,): what the base puts into every prediction."""
         s = self.structure
-        return np.asarray(s.beta[-1] * (np.zeros(1) if s.base is None else s.base))
+        return np.asarray(s.beta[-1] * (np.zeros(1) if s.initial is None else s.initial))
 
     def _leaf_values(self, targets: FloatArray) -> FloatArray:
         """(places, K): the values of a fit to targets (N, K), before the trees' coefficients; 0 where these are."""

@@ -62,7 +62,8 @@ class LeverageWork:
         )
         by_rows = (costs.read if ready else costs.sweep) * s.n_trees * s.n_rows**2
         needed = (
-            LeafMatrix.size(s) * (1 - ready) + 8 * matrices * s.total_leaves**2 * len(s.draws) ** 2
+            LeafMatrix.size(s) * (1 - ready)
+            + 8 * matrices * s.total_leaves**2 * len(s.sample_counts) ** 2
         )
         return cls(s, costs.visit_seconds, in_leaf_matrix, by_rows, needed)
 
@@ -110,11 +111,11 @@ def leverage_in_leaf_matrix(space: LeafMatrix, training: Rows) -> FloatArray:
     """(N,): ``K[j, j]`` by look-ups of pairs of leaves. Cost O(T^2 N)."""
     s = space.structure
     Q = _responses(space)
-    of_base = (like(s.base_share, Q) @ Q)[
+    of_base = (like(s.initial_in_sums, Q) @ Q)[
         :, None
     ]  # what each leaf met subtracts from the base's adjoint
     out = np.empty(s.n_rows)
-    if len(s.draws) == 1:
+    if len(s.sample_counts) == 1:
         step = s.n_rows
     else:
         step = FACTOR_ROWS
@@ -124,7 +125,7 @@ def leverage_in_leaf_matrix(space: LeafMatrix, training: Rows) -> FloatArray:
         taken = np.empty((rows.n_rows, 1))
         rows.pair_sums(Q, draw, 0, own)
         rows.read_out(of_base, np.zeros(1), None, 0, taken)
-        own += s.mean_weight * (s.own_base * s.beta[-1] - taken[:, 0])
+        own += s.mean_weight * (s.initial_in_fit * s.beta[-1] - taken[:, 0])
     if s.row_weights is None:
         return out
     return out * s.row_weights
@@ -144,7 +145,7 @@ def squares_in_leaf_matrix(space: LeafMatrix, training: Rows) -> float:
         w = np.ones(s.n_rows)
     else:
         w = s.row_weights
-    of_base = -s.base_share @ Q  # Q[base, :]; Q[base, base] is beta and Q[:, base] is 0
+    of_base = -s.initial_in_sums @ Q  # Q[base, :]; Q[base, base] is beta and Q[:, base] is 0
     with_base = leaf_sums(s, training, (w * s.mean_weight)[:, None])[
         :, 0
     ]  # drawn, the base with each leaf
@@ -167,7 +168,7 @@ def squares_in_leaf_matrix(space: LeafMatrix, training: Rows) -> float:
         made *= plain[own, own.start :]
         size = own.stop - own.start
         total += float(made[:, :size].sum() + 2 * made[:, size:].sum())
-    beta = s.own_base * s.beta[-1]
+    beta = s.initial_in_fit * s.beta[-1]
     last = beta * seen_base  # of the base's row, or column
     return float(total + 2 * np.diagonal(plain) @ last + s.n_rows * beta**2 * base)
 
@@ -198,7 +199,7 @@ def _responses(space: LeafMatrix) -> Any:
 def _drawn_rows(space: LeafMatrix, training: Rows, rows: slice) -> tuple[FloatArray | None, Rows]:
     """How often each of these rows was drawn for each tree, (T, rows), None for once; and the rows by leaves."""
     s = space.structure
-    if len(s.draws) == 1:
+    if len(s.sample_counts) == 1:
         return None, training
     leaf = np.ascontiguousarray(s.leaves(rows))
-    return s.row_draws(rows), space.backend.rows(leaf, s.starts)
+    return s.row_counts(rows), space.backend.rows(leaf, s.starts)

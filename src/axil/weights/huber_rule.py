@@ -88,7 +88,9 @@ class HuberRule(FitRule):
         for cells, n in zip(s.cells.astype(np.intp), s.n_leaves):
             leaf_weights.append(np.bincount(cells % n, row_weights * counts[cells // n], n))
         rule = SumRule(self.newton, self.ancestors, self.emptied, self.class_counts)
-        return replace(s, draws=counts, leaf_weights=np.concatenate(leaf_weights), leaf_rule=rule)
+        return replace(
+            s, sample_counts=counts, leaf_weights=np.concatenate(leaf_weights), leaf_rule=rule
+        )
 
     def without(
         self, structure: Structure, rows: IntArray, targets: FloatArray, backend: Backend
@@ -121,13 +123,13 @@ class HuberRule(FitRule):
             leaf_rule = with_emptied_leaves(leaf_rule, (before > 0) & (left == 0))
             rule = inheriting(replace(s, leaf_rule=leaf_rule, leaf_weights=left)).newton_rule
             leaf_rule = replace(leaf_rule, newton=rule)
-        if s.base is None:
+        if s.initial is None:
             base = np.average(targets, axis=0, weights=weights)
         else:
-            base = s.base
+            base = s.initial
         leaf_weights, sums, constants, free = (np.zeros(s.total_leaves) for _ in range(4))
         cells = np.empty_like(s.cells)
-        n_draws = len(s.draws) // 2
+        n_draws = len(s.sample_counts) // 2
         fit = FittedValues(s, targets, base, *np.zeros((2, s.total_leaves, 1)))
         for t, residuals in zip(range(s.n_trees), fit.residuals(leaf, fit.started())):
             own = slice(s.starts[t], s.starts[t + 1])

@@ -98,7 +98,7 @@ class LeafMatrix:
             own = slice(s.starts[t], s.starts[t + 1])
             later = slice(s.starts[t + 1], None)
             if s.coefficients is None:
-                coefficient: Any = float(s.rates[t])
+                coefficient: Any = float(s.learning_rates[t])
             else:
                 coefficient = like(
                     np.repeat(s.coefficients.omega[t + 1 : -1, t], s.n_leaves[t + 1 :]), factor
@@ -127,7 +127,7 @@ class LeafMatrix:
         if structure.counts_by_leaf:
             draws = 1
         else:
-            draws = len(structure.draws)
+            draws = len(structure.sample_counts)
         return 8 * structure.total_leaves**2 * (1 if draws == 1 else 1 + draws**2)
 
     @one_blas_thread()
@@ -158,7 +158,7 @@ class LeafMatrix:
         predict. Cost L^2 multiplications per column.
         """
         s = self.structure
-        sums = sums - np.outer(s.base_share, base)
+        sums = sums - np.outer(s.initial_in_sums, base)
         if self._pulled is not None:
             sums -= self._pulled
         if self._table is not None:
@@ -267,7 +267,7 @@ def cooccurrence(structure: Structure, rows: Rows, first: int, last: int) -> Any
     """C among trees first..last-1: the weight of the rows in a leaf of one and, drawn, in a leaf of a later one."""
     s = structure
     starts = s.starts[first : last + 1] - s.starts[first]
-    draws = len(s.draws)
+    draws = len(s.sample_counts)
     if s.counts_by_leaf:
         return rows.xp.asarray(_ranked_together(s, first, last))
     by_cells = rows.xp.empty((int(draws * starts[-1]), int(draws * starts[-1])))
@@ -280,7 +280,7 @@ def cooccurrence(structure: Structure, rows: Rows, first: int, last: int) -> Any
         for c, d in pairwise(starts):
             if c > a:
                 part = of_leaves[:, draws * c : draws * d].reshape(b - a, draws, d - c)
-                out[a:b, c:d] = np.tensordot(part, like(s.draws, part), (1, 0))
+                out[a:b, c:d] = np.tensordot(part, like(s.sample_counts, part), (1, 0))
     return out
 
 
@@ -291,7 +291,7 @@ def _ranked_together(s: Structure, first: int, last: int) -> FloatArray:
     for t in range(first + 1, last):
         level, leaf = np.divmod(s.cells[t].astype(np.int64), int(s.n_leaves[t]))
         rows = np.flatnonzero(level)
-        share = s.draws[level[rows], s.starts[t] + leaf[rows]]
+        share = s.sample_counts[level[rows], s.starts[t] + leaf[rows]]
         n = int(s.n_leaves[t])
         at = starts[t - first]
         for before in range(first, t):

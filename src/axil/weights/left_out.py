@@ -43,7 +43,7 @@ class Curve:
         s = self.model.structure
         model = self.model
         n_outputs = len(model.base)
-        replaced = (1 - s.own_base) * s.beta[-1] * model.base
+        replaced = (1 - s.initial_in_fit) * s.beta[-1] * model.base
         sums = np.zeros((len(self.trees), n_outputs))
         total = 0.0
         for rows in walked_blocks(s, n_outputs):
@@ -108,7 +108,7 @@ def left_out(deletion: Deletion) -> LeftOut:
         every[rows] = kept = ~(is_singleton(rows) | np.isnan(host(left[:, 0])).any(axis=0))
         counted = counts(s, rows, kept)
         if (
-            not s.own_base
+            not s.initial_in_fit
         ):  # the last residuals have the base in them, which the row's offset stands in for
             left[:, -1] += like(s.beta[-1] * base_without(fitted, rows), left)
         rest[rows] = fitted.targets[rows] - host(left[:, -1]).T
@@ -134,7 +134,7 @@ def _averaged(deletion: Deletion) -> LeftOut:
             inherited = np.einsum("t,tjk->jk", s.final, inherited_without(fitted, rows))
             inherited[deletion.by_replay(rows) - rows.start] = 0.0  # replays have it
             left = left - inherited
-        if not s.own_base:  # as in `left_out`: the row's offset stands in for the base
+        if not s.initial_in_fit:  # as in `left_out`: the row's offset stands in for the base
             left = left + s.beta[-1] * base_without(fitted, rows).T
         found[rows] = fitted.targets[rows] - left
     return LeftOut(found, emptied=np.asarray(np.isnan(found).any(axis=1)))
@@ -160,7 +160,7 @@ def stages(s: Structure) -> NDArray[np.int64]:
         return np.arange(s.n_trees + 1)
 
     def agrees(t: int) -> bool:
-        started = c.beta[t] == s.own_base * c.beta[-1]
+        started = c.beta[t] == s.initial_in_fit * c.beta[-1]
         return bool(started and np.array_equal(c.omega[t, :t], c.omega[-1, :t]))
 
     return np.array([*(t for t in range(s.n_trees) if agrees(t)), s.n_trees])

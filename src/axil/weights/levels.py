@@ -44,14 +44,14 @@ class Level:
         s = fitted.structure
         responses = space.responses
         put = rows.xp.asarray
-        of_base = -(responses @ like(s.base_share, responses))
+        of_base = -(responses @ like(s.initial_in_sums, responses))
         rule = s.newton_rule
         least = ROUNDING * s.leaf_weights
         rules = put(
             np.stack([s.leaf_weights, least, s.linear_leaves.scale, rule.l2, rule.steps], axis=1)
         )
         if s.coefficients is None:
-            steps = np.diag(s.rates)
+            steps = np.diag(s.learning_rates)
             drifts = np.zeros(s.n_trees)
         else:
             steps = np.diff(s.coefficients.omega, axis=0)
@@ -63,7 +63,7 @@ class Level:
         """Gives the adjoints of the predictions whose leaves are ``queries``, (n, T)."""
         s = self.fitted.structure
         phi = self.space.adjoints(queries)
-        return Adjoints(phi, float(s.beta[-1]) - like(s.base_share, phi) @ phi)
+        return Adjoints(phi, float(s.beta[-1]) - like(s.initial_in_sums, phi) @ phi)
 
     def walk(self, rows: slice, base: FloatArray, residuals: Any = None, added: Any = None) -> None:
         """Fills (K, T + 1, rows) with the residuals r of the rows without them, (K, T, rows) with the additions x to sums.
@@ -75,11 +75,11 @@ class Level:
         base = np.ascontiguousarray(base)
         start = np.ascontiguousarray(f.started(rows).T - s.beta[0] * base)
         self.rows.deletions(
-            len(s.draws),
+            len(s.sample_counts),
             self.responses,
             self.rules,
             s.linear_leaves.shift,
-            s.draws,
+            s.sample_counts,
             None if s.row_weights is None else s.row_weights[rows],
             self.values,
             self.of_base,
@@ -116,7 +116,7 @@ def base_without(fitted: FittedValues, rows: slice) -> FloatArray:
     left = np.where(left > 0, left, np.nan)
     before = fitted.base[:, None] + np.zeros_like(targets)
     return np.asarray(
-        before - (w / left) * (targets - before if s.base is None else np.zeros_like(targets))
+        before - (w / left) * (targets - before if s.initial is None else np.zeros_like(targets))
     )
 
 

@@ -35,9 +35,10 @@ class Parts:
     @classmethod
     def of_cells(cls, s: Structure) -> Parts:
         """The parts of a row in each cell, (C,)."""
-        leaves = [np.tile(np.arange(a, b), len(s.draws)) for a, b in pairwise(s.starts)]
+        leaves = [np.tile(np.arange(a, b), len(s.sample_counts)) for a, b in pairwise(s.starts)]
         return cls(
-            np.concatenate(leaves), np.concatenate([np.repeat(s.draws, n) for n in s.n_leaves])
+            np.concatenate(leaves),
+            np.concatenate([np.repeat(s.sample_counts, n) for n in s.n_leaves]),
         )
 
     @classmethod
@@ -46,10 +47,10 @@ class Parts:
         cells = s.cells[:, rows]
         level, leaf = (
             (slice(None), cells)
-            if len(s.draws) == 1
+            if len(s.sample_counts) == 1
             else np.divmod(cells, s.n_leaves[:, None].astype(cells.dtype))
         )
-        weight = s.draws[level] if s.draws.ndim == 1 else s.row_draws(rows)
+        weight = s.sample_counts[level] if s.sample_counts.ndim == 1 else s.row_counts(rows)
         if s.row_weights is not None:
             weight = weight * s.row_weights[rows]
         return cls(s.starts[:-1, None] + leaf.astype(np.int64), np.broadcast_to(weight, leaf.shape))

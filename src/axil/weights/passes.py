@@ -67,8 +67,10 @@ class Passes:
             self.groups = groups_of(structure)
         # by the first tree of a group: for each of its trees the co-occurrence with those after it
         self._kept = Cache()
-        self._plain = len(structure.draws) == 1  # cells are leaves
-        self._rates = rows.xp.asarray(np.repeat(structure.rates, structure.n_leaves)[:, None])
+        self._plain = len(structure.sample_counts) == 1  # cells are leaves
+        self._rates = rows.xp.asarray(
+            np.repeat(structure.learning_rates, structure.n_leaves)[:, None]
+        )
         self._scale = rows.xp.asarray(structure.linear_leaves.scale[:, None])
 
     @one_blas_thread()
@@ -103,7 +105,7 @@ class Passes:
                             leaves.start - s.starts[before + 1], leaves.stop - s.starts[before + 1]
                         )
                         taken = values[s.starts[before] : s.starts[before + 1]] * float(
-                            s.rates[before]
+                            s.learning_rates[before]
                         )
                         own = own - shared[:, here].T.astype(np.float64, copy=False) @ taken
                 of_leaves[leaves], values[leaves] = own, value_of(t, own)
@@ -151,7 +153,7 @@ class Passes:
                 if group.in_turn and t < group.last:
                     shared = self._table(group)[t - group.first].astype(np.float64, copy=False)
                     taken = self.rows.product(shared, phi[own.stop : int(s.starts[group.last + 1])])
-                    taken *= float(s.rates[t])
+                    taken *= float(s.learning_rates[t])
                     asked -= taken
                 if s.linear_leaves.mixing is None:
                     xp.multiply(self._scale[own], asked, out=found)
@@ -162,7 +164,10 @@ class Passes:
                 if not self._plain:
                     self._cells_of(table, t)[...] = s.to_cells(t, found, drawn=True)
             done = list(group.trees)
-        beta = float(s.beta[-1]) * beta - self.rows.product(xp.asarray(s.base_share)[None], phi)[0]
+        beta = (
+            float(s.beta[-1]) * beta
+            - self.rows.product(xp.asarray(s.initial_in_sums)[None], phi)[0]
+        )
         first = self._cells_of(table, done[0])
         kept = first.copy()
         first[...] += beta * s.mean_weight  # the base rides on the first tree's pass
@@ -172,7 +177,7 @@ class Passes:
 
     def _cells_of(self, table: FloatArray, t: int) -> FloatArray:
         starts = self.structure.starts
-        draws = len(self.structure.draws)
+        draws = len(self.structure.sample_counts)
         return table[draws * int(starts[t]) : draws * int(starts[t + 1])]
 
     def _pass(
@@ -212,7 +217,9 @@ def leaf_sums(structure: Structure, rows: Rows, v: FloatArray) -> FloatArray:
 def groups_of(structure: Structure) -> list[TreeGroup]:
     """The trees between two changes of the residuals; in plain boosting every tree by itself."""
     if structure.coefficients is None:
-        return [TreeGroup(t, t, [(t, float(rate))]) for t, rate in enumerate(structure.rates)]
+        return [
+            TreeGroup(t, t, [(t, float(rate))]) for t, rate in enumerate(structure.learning_rates)
+        ]
     omega = structure.coefficients.omega
     beta = structure.coefficients.beta
     groups = []
@@ -245,13 +252,13 @@ def shared_groups(structure: Structure, rows: Rows) -> list[TreeGroup]:
         if (
             t - first == SHARED_TREES
             or not fits
-            or len(structure.draws) * leaves.sum() > SHARED_CELLS
+            or len(structure.sample_counts) * leaves.sum() > SHARED_CELLS
         ):
             bounds.append(t)
     bounds.append(structure.n_trees)
     spans = [range(a, b) for a, b in pairwise(bounds)]
     return [
-        TreeGroup(s[0], s[-1], [(t, float(structure.rates[t])) for t in s], in_turn=True)
+        TreeGroup(s[0], s[-1], [(t, float(structure.learning_rates[t])) for t in s], in_turn=True)
         for s in spans
     ]
 
@@ -260,7 +267,7 @@ def _table_type(structure: Structure) -> np.dtype[Any]:
     """Single precision where co-occurrences are counts of rows, which it holds exactly."""
     counts = (
         structure.row_weights is None
-        and len(structure.draws) == 1
+        and len(structure.sample_counts) == 1
         and structure.n_rows <= EXACT_SINGLE
     )
     return np.dtype(np.float32 if counts else np.float64)

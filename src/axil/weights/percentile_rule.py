@@ -96,7 +96,7 @@ class PercentileRule(FitRule):
 
     def _follows_targets(self, s: Structure) -> bool:
         """Return whether constants or the weights by which rows are ranked move with the targets."""
-        return len(s.draws) > 3 or self.ranks.rule.follows_targets
+        return len(s.sample_counts) > 3 or self.ranks.rule.follows_targets
 
     def count_changed_leaves(self, trees: TreeFits, before: FloatArray, after: FloatArray) -> int:
         """Return how many leaves have another active set with the targets ``after``."""
@@ -119,7 +119,7 @@ class PercentileRule(FitRule):
             places = s.starts[t] + picks.leaves
             is_changed = np.zeros(int(s.n_leaves[t]), dtype=np.bool_)
             is_changed[leaf[picks.codes(s.n_rows) != level]] = True
-            shares = s.draws[1 : 1 + len(picks.levels), places]
+            shares = s.sample_counts[1 : 1 + len(picks.levels), places]
             apart = np.abs(picks.levels - shares)
             is_changed[picks.leaves[(apart > borders.ROUNDING).any(axis=0)]] = True
             if picks.shifts is not None:
@@ -170,7 +170,7 @@ def _with_ranks(structure: Structure, targets: FloatArray) -> Structure:
     s = structure
     fitted, picks_of_trees = _walked(s, targets)
     cells = s.leaves().copy()
-    shares = np.zeros_like(s.draws)
+    shares = np.zeros_like(s.sample_counts)
     shift = np.zeros(s.total_leaves)
     for t, picks in enumerate(picks_of_trees):
         places = s.starts[t] + picks.leaves
@@ -189,7 +189,7 @@ def _with_ranks(structure: Structure, targets: FloatArray) -> Structure:
     return replace(
         fitted.structure,
         cells=cells,
-        draws=shares,
+        sample_counts=shares,
         linear_leaves=LinearLeaves(has_rows, shift if has_shift else None),
     )
 
@@ -310,12 +310,12 @@ def _inherited(s: Structure, y: FloatArray, emptied: Ids) -> Iterator[tuple[int,
 def _walked(s: Structure, targets: FloatArray) -> tuple[FittedValues, list[Picks]]:
     """Return the fit by the ranks of the rows that it has, and the rows picked for every tree."""
     ranks = ranks_of(s)
-    assert s.base is not None  # a percentile is in the first tree
+    assert s.initial is not None  # a percentile is in the first tree
     values = np.zeros((s.total_leaves, 1))
     has_rows = np.zeros(s.total_leaves)
     leaves = s.leaves()
     picks_of_trees = []
-    fitted = FittedValues(s, targets, s.base, values, values)
+    fitted = FittedValues(s, targets, s.initial, values, values)
     first_residuals = np.empty(0)  # after the initial prediction, where that is a tree
     for t, residuals in zip(range(s.n_trees), fitted.residuals(leaves, fitted.started())):
         picks = ranks.picks(t, leaves[t], residuals[:, 0])

@@ -70,7 +70,7 @@ class RemovalFit:
                 )
             return out
         tables = np.stack(
-            [np.repeat(s.rates, s.n_leaves) * self.fitted.values[:, k], self.level], axis=1
+            [np.repeat(s.learning_rates, s.n_leaves) * self.fitted.values[:, k], self.level], axis=1
         )
         steps, levels = np.ascontiguousarray(s.by_cells(tables, drawn=False).T)
         draws = s.by_cells(np.ones((s.total_leaves, 1)), drawn=True)[:, 0]

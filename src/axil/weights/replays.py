@@ -137,7 +137,7 @@ def changing_rows(
     entries = (host(added)[0].ravel(), (column.ravel(), parts.leaf.ravel()))
     placed = csr_array(entries, shape=(n, s.total_leaves))
     moved = base_without(fitted, rows)[0] - fitted.base[0]
-    sums = fitted.sums[:, 0] + placed @ responses.T - np.outer(moved, responses @ s.base_share)
+    sums = fitted.sums[:, 0] + placed @ responses.T - np.outer(moved, responses @ s.initial_in_sums)
     values = linear.scale * sums + shift
     weights = np.tile(s.leaf_weights, (n, 1))
     left = parts.left(s)

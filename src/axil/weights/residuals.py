@@ -88,12 +88,12 @@ class FittedValues:
         draws = None
         if clips_residuals:
             draws = s.sampled_counts(rows)
-        elif len(s.draws) > 1:
-            draws = s.row_draws(rows)
+        elif len(s.sample_counts) > 1:
+            draws = s.row_counts(rows)
         for t, residual in zip(range(s.n_trees), self.residuals(leaves, self.started(rows))):
             leaf = s.entries(t, leaves[t])
             if draws is None:
-                drawn = s.draws[0]
+                drawn = s.sample_counts[0]
             else:
                 drawn = draws[t]
             if s.leaf_rule is not None:

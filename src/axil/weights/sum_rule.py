@@ -125,7 +125,7 @@ class SumRule(FitRule):
         s = trees.structure
         rule = self.newton
         # At a rate of one, a leaf that comes again has a sum of l1, the edge, whatever the targets.
-        if rule.l1 > 0 and (s.rates >= 1.0).any():
+        if rule.l1 > 0 and (s.learning_rates >= 1.0).any():
             return 0.0
         bound = self._slope_bounds(s)
         costs = trees.backend.costs
@@ -157,8 +157,8 @@ class SumRule(FitRule):
         residuals by at most ``sqrt(w_j)`` in that norm, and a leaf's sum by at most ``sqrt(w_j
         W_l)``.
         """
-        sees_all_rows = len(s.draws) == 1 and s.draws[0] == 1.0
-        if s.coefficients is not None or not sees_all_rows or not (s.rates <= 2.0).all():
+        sees_all_rows = len(s.sample_counts) == 1 and s.sample_counts[0] == 1.0
+        if s.coefficients is not None or not sees_all_rows or not (s.learning_rates <= 2.0).all():
             return None
         if s.linear_leaves.mixing is not None or self.newton.couples_leaves:
             return None
@@ -313,10 +313,10 @@ def fit_by_rule(structure: Structure, targets: FloatArray, backend: Backend) -> 
         started = targets
     else:
         started = targets - s.offsets
-    if s.base is None:
+    if s.initial is None:
         base = np.average(targets, axis=0, weights=s.row_weights)
     else:
-        base = s.base
+        base = s.initial
     _, values, sums = Passes(s, backend.rows_of(s), once=True).forward(
         started, base, lambda t, own: like(by_rule(s, t, host(own)), own)
     )
@@ -332,13 +332,13 @@ def sums_by_rule(
     """
     s = structure
     values = np.empty_like(started)
-    sums = started - np.outer(structure.base_share, base)
+    sums = started - np.outer(structure.initial_in_sums, base)
     for t in range(s.n_trees):
         own = slice(s.starts[t], s.starts[t + 1])
         later = slice(s.starts[t + 1], None)
         values[own] = by_rule(s, t, sums[own])
         if s.coefficients is None:
-            of_later = s.rates[[t]]
+            of_later = s.learning_rates[[t]]
         else:
             of_later = np.repeat(s.coefficients.omega[t + 1 : -1, t], s.n_leaves[t + 1 :])
         sums[later] -= of_later[:, None] * (together[own, later].T @ values[own])
