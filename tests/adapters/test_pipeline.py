@@ -9,7 +9,7 @@ from axil.adapters.boundary import TAKES_ROWS
 from axil.adapters.contract import Adapter, Model, SmootherModel
 
 
-@pytest.mark.parametrize("contract", [Model, Adapter, Adapter, SmootherModel])
+@pytest.mark.parametrize("contract", [Model, Adapter, SmootherModel])
 def test_no_method_that_takes_rows_is_forgotten(contract):
     methods = {
         name: method for name, method in vars(contract).items() if isinstance(method, FunctionType)

@@ -20,8 +20,8 @@ from scipy import sparse
 
 from axil.adapters.boosted_fit import RowGradients
 from axil.adapters.contract import FittedSmoother, SmootherModel, Totals, TreeModel
-from axil.adapters.lightgbm.adapter import LightGBMAdapter
 from axil.adapters.lightgbm.draw_replay import LeafEvidence
+from axil.adapters.lightgbm.exact import ExactLightGBM
 from axil.adapters.lightgbm.rates import stated_rates
 from axil.adapters.lightgbm.reading import LightGBMReading
 from axil.adapters.lightgbm.text import CATEGORICAL, TreeText
@@ -107,7 +107,7 @@ def _branches(tree: TreeText) -> list[NDArray[np.int64]]:
     return [np.array(sorted(features), dtype=np.int64) for features in above[n_leaves - 1 :]]
 
 
-class LinearLightGBM(SmootherModel, LightGBMAdapter):
+class LinearLightGBM(SmootherModel, ExactLightGBM):
     """A LightGBM booster with linear leaves: a linear smoother whose features are those of a row in its leaf of each tree."""
 
     def __init__(self, booster: Any, reading: LightGBMReading):
