@@ -50,13 +50,13 @@ def walked(settings, monkeypatch, in_core):
         }
         model = catboost.CatBoostClassifier(**common | settings).fit(X, y, sample_weight=given)
     found = []
-    own = GradientWalk._states
+    own = GradientWalk._exponential_scores
 
     def states(self):
         found.append(own(self) if in_core else None)
         return found[-1]
 
-    monkeypatch.setattr(GradientWalk, "_states", states)
+    monkeypatch.setattr(GradientWalk, "_exponential_scores", states)
     return verified_model(Explainer(model, X, y, given)).boosting.walked, found
 
 

@@ -315,6 +315,8 @@ class Adapter(Model, Protocol):
     )
     #: whether `trees` is asked again, with the leaf totals, for what the model does not state
     settles: bool = False
+    #: whether rows were sampled in proportion to their weights, which then count in no leaf
+    weights_drawn: bool = False
     #: of leaf values and scores in a replay in float64, relative to the largest
     gradient_tolerance: float = 1e-6
     #: number of classes of a model that keeps no names of classes; the user may pass names
@@ -346,6 +348,10 @@ class Adapter(Model, Protocol):
     def routes(self) -> Routes | Ways | None:
         """The trees' tests, where it is proven how the library applies them."""
         return None
+
+    def counted_weights(self, rows: TrainingRows) -> FloatArray | None:
+        """Return what rows (N,) count in the leaves of a fit to them; None stands for ones."""
+        return rows.weights
 
     def trees(self, rows: TrainingRows) -> list[BoostedFit]:
         """The model's trees: one entry for all outputs where they share trees, else one for each output."""

@@ -22,8 +22,8 @@ from axil.machine.blocks import spans
 from axil.machine.memory import BATCH_BYTES
 from axil.machine.progress import track
 from axil.machine.threads import Cache
-from axil.replay.leaf_fits import Change
 from axil.replay.queries import Combination, Offsets, QueryBatch
+from axil.replay.refit import RefitInputs
 from axil.replay.verified_model import Refittable
 from axil.structure.leaves import LeafFit
 
@@ -225,9 +225,9 @@ class AdditiveModel(Refittable):
     def held_out(self, sample_weight: FloatArray | None) -> BoolArray:
         return super().held_out(self.boosting.rows.weights)  # classes may have no weight either
 
-    def leaf_fits(self, change: Change) -> tuple[list[LeafFit], FloatArray | None]:
-        fit, bags = self.boosting.leaf_fit(change)
-        return [fit], bags
+    def refit_leaves(self, refit_inputs: RefitInputs) -> tuple[list[LeafFit], FloatArray | None]:
+        leaf_fit, sample_counts = self.boosting.refit_leaves(refit_inputs)
+        return [leaf_fit], sample_counts
 
     def fitted_without(self, queries: QueryBatch, rows: IntArray) -> FloatArray:
         remaining_weights = self.boosting.walked.weights.copy()

@@ -17,10 +17,8 @@ from axil.adapters.boosted_fit import BoostedFit
 from axil.adapters.contract import Adapter, TrainingRows
 from axil.arrays import FloatArray, IntArray
 from axil.contributions.contributions import CHANGED, Contributions, check_added, check_sums
-from axil.contributions.fits_again import FitsAgain, refit
 from axil.contributions.forward import moved
-from axil.contributions.leaf_fit import leaf_fit
-from axil.contributions.remaining_rows import LabelWeights
+from axil.contributions.label_weights import LabelWeights
 from axil.contributions.reverse import Combined, Reverse
 from axil.errors import ExactnessError, InputError, UnsupportedQuestionError, shown
 from axil.implicit.readers import FitInputs
@@ -31,11 +29,12 @@ from axil.machine.memory import Limits
 from axil.machine.threads import Cache
 from axil.replay.build import with_rows
 from axil.replay.checks import Verification
+from axil.replay.computed_walk import ComputedFits, FitRows, RowWeights, computed_fits
 from axil.replay.gradient_walk import walk
-from axil.replay.leaf_fits import Change, RefitRows
 from axil.replay.queries import Combination, Offsets, QueryBatch
 from axil.replay.radius import Held
 from axil.replay.recover import training_leaves
+from axil.replay.refit import RefitInputs, RefitRows, refit_by_gradients
 from axil.replay.score_checks import check_scores, leaf_scores
 from axil.replay.walk import round_to
 from axil.structure.leaves import LeafFit
@@ -336,28 +335,41 @@ class Boosting:
         self.loss.check(targets, what, whole=False)
         return targets
 
-    def refitted_as_before(self) -> FitsAgain:
+    def refitted_as_before(self) -> ComputedFits:
         """Return the fit to its own targets, with the tree structure fixed."""
         self._require_start("what_if")
         return self._started(self._cache.get("refit to its own targets", self._refitted_as_before))
 
-    def _refitted_as_before(self) -> FitsAgain:
+    def _refitted_as_before(self) -> ComputedFits:
         return self._refit(self.targets)
 
-    def refitted(self, targets: FloatArray) -> FitsAgain:
+    def refitted(self, targets: FloatArray) -> ComputedFits:
         """Return the fit to targets (N, K), with the tree structure fixed."""
         self._require_start("what_if")
         return self._started(self._refit(targets))
 
-    def _refit(self, targets: FloatArray) -> FitsAgain:
+    def _refit(self, targets: FloatArray) -> ComputedFits:
+        """Return the fit to targets (N, K) of the rows of the fit."""
         self.loss.check(targets, "targets", whole=False)
         self.loss.check(targets[self.walked.weights > 0], "targets")  # which the fit starts from
         (fit,) = self.adapter.trees(replace(self.rows, targets=targets))
-        remaining = self.label_weights.with_targets(self.walked, targets, fit.weights.leaf_factors)
-        return refit(self.walked, targets, fit.loss, remaining, self._n_threads)
+        row_weights = self.label_weights.with_targets(
+            self.walked, targets, fit.weights.leaf_factors
+        )
+        return self._computed_fits(replace(self.walked.fit, loss=fit.loss), targets, row_weights)
 
-    def leaf_fit(self, change: Change) -> tuple[LeafFit, FloatArray | None]:
-        """Return the leaves of a fit to other rows, and how often each row was drawn for each tree; None: all once, for all."""
+    def _computed_fits(
+        self, fit: BoostedFit, targets: FloatArray, row_weights: RowWeights
+    ) -> ComputedFits:
+        """Return fits to targets (N, K) of rows of these weights, with the tree structure fixed."""
+        rows = FitRows.of_replay(self.walked, targets, self.rows.offsets, row_weights)
+        return computed_fits(self.walked, fit, rows, self._n_threads)
+
+    def refit_leaves(self, refit_inputs: RefitInputs) -> tuple[LeafFit, FloatArray | None]:
+        """Return the leaves of a fit to other rows, and how often each row is drawn for each tree.
+
+        The sample counts have the shape (N, T). None stands for once, for all trees.
+        """
         self._require_start("refit")
         self.label_weights.require_rule("refit")
         if self.loss.recorded:
@@ -368,31 +380,27 @@ class Boosting:
             )
         adapter = self.adapter
         walked = self.walked
-        weights = change.weights
+        targets = refit_inputs.targets
+        weights = refit_inputs.weights
         by_class = None
         if self.label_weights.counts_classes:
-            weights = class_weights.counted_weights(
-                adapter, change.targets, change.weights, count=True
-            )
-            by_class = class_weights.weights_of_classes(
-                adapter, change.targets, change.weights, count=True
-            )
-        rows = RefitRows.of(change, adapter, weights, walked.fit.table.n_leaves, self.limits)
+            by_class = class_weights.weights_of_classes(adapter, targets, weights, count=True)
+            weights = class_weights.counted_weights(adapter, targets, weights, count=True)
+        rows = RefitRows.of(refit_inputs, adapter, weights, walked.fit.table.n_leaves, self.limits)
         self.loss.check(rows.targets, "targets")
-        training_rows = TrainingRows(change.X, rows.targets, rows.weights, rows.offsets)
+        training_rows = TrainingRows(refit_inputs.X, rows.targets, rows.weights, rows.offsets)
         leaves = rows.leaves(walked.leaves)
-        if walked.drawn is None:
-            drawn = None
-        else:
-            drawn = rows.draws(walked.drawn)
-        fit = leaf_fit(adapter, walked, training_rows, leaves, drawn, self._n_threads)
-        if drawn is None:
-            sample_counts = None
-        else:
+        drawn = None
+        sample_counts = None
+        if walked.drawn is not None:
+            drawn = rows.sample_counts(walked.drawn)
             sample_counts = drawn.T.astype(np.float64)
-        return replace(fit, class_weights=by_class), sample_counts
+        leaf_fit = refit_by_gradients(
+            adapter, walked, training_rows, leaves, drawn, self._n_threads
+        )
+        return replace(leaf_fit, class_weights=by_class), sample_counts
 
-    def deleted(self, gone: Sequence[IntArray], question: str) -> FitsAgain:
+    def deleted(self, sets_of_rows: Sequence[IntArray], question: str) -> ComputedFits:
         """Return fits without some rows each: the rules of the library follow the rows that remain."""
         self._require_start(question)
         self.label_weights.require_rule(question)
@@ -400,18 +408,16 @@ class Boosting:
             raise UnsupportedQuestionError(
                 question,
                 "the gradients come from a function of all rows, which may mix them",
-                "Use pushes or contributions: they add up to the score for every loss.",
+                "Use contributions: they add up to the score for every loss.",
             )
-        remaining = self.label_weights.without(self.walked, gone)
-        return self._started(
-            refit(self.walked, self.targets, self.loss, remaining, self._n_threads)
-        )
+        row_weights = self.label_weights.without(self.walked, sets_of_rows)
+        return self._started(self._computed_fits(self.walked.fit, self.targets, row_weights))
 
-    def _started(self, fits: FitsAgain) -> FitsAgain:
+    def _started(self, fits: ComputedFits) -> ComputedFits:
         """Return refits for rows whose offsets may stand in for the base: then the base moves nothing."""
         if self._bases:
             return fits
-        return replace(fits, base=np.zeros_like(fits.base))
+        return replace(fits, initial=np.zeros_like(fits.initial))
 
     def deletions(self, X: Any) -> FloatArray:
         """Return the effects of deleting rows on scores to first order, (K, n, N); see `Reverse.by_deletions`."""

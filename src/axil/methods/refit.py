@@ -19,7 +19,7 @@ from axil.inputs.copies import owned
 from axil.methods.question import Question
 from axil.methods.what_if import by_label
 from axil.methods.without import warn_of_splits
-from axil.replay.leaf_fits import Change
+from axil.replay.refit import RefitInputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,14 +197,14 @@ def again(
         model = rewritten(made.model, fit, given.X)
         bags = None
     else:
-        fits, bags = self._model.leaf_fits(given)
+        fits, bags = self._model.refit_leaves(given)
         model = rewritten(made.model, lambda inside, _: writer(inside).write(inside, fits))
     weights = given.weights
     offsets = given.offsets
     return made.make(model, given.X, given.y, weights, offsets, bags, index=labels, **made.settings)
 
 
-def _fitted_anew(given: Change, targets: NDArray[Any], model: Any, X: Any) -> Any:
+def _fitted_anew(given: RefitInputs, targets: NDArray[Any], model: Any, X: Any) -> Any:
     """Return a smoother with the settings of ``model``, fitted to these rows and targets as they reach it."""
     found = writer(model)
     if not hasattr(found, "again"):
@@ -222,7 +222,7 @@ def _changed(
     targets: Any,
     sample_weight: Any,
     added_labels: NDArray[Any] | None,
-) -> tuple[Change, NDArray[Any]]:
+) -> tuple[RefitInputs, NDArray[Any]]:
     """The rows of the new fit and their labels."""
     n = model.shape[0]
     keep = ~model.held_out(made.sample_weight)
@@ -257,7 +257,7 @@ def _changed(
     if not len(y) or (weights is not None and not weights.any()):
         raise InputError("Without these rows none of any weight is left to fit again; keep some.")
     fitted = model.as_targets(y, len(y), "targets", "training")
-    return Change(kept, added, X, y, fitted, weights, offsets), labels
+    return RefitInputs(kept, added, X, y, fitted, weights, offsets), labels
 
 
 def _weights(model: Any, made: Made, sample_weight: Any) -> FloatArray | None:
@@ -278,7 +278,7 @@ def _weights(model: Any, made: Made, sample_weight: Any) -> FloatArray | None:
     return inputs.as_weights(weights, n)
 
 
-def _added(model: Any, made: Made, add: Any) -> Change:
+def _added(model: Any, made: Made, add: Any) -> RefitInputs:
     """Further rows, checked."""
     if not isinstance(add, (tuple, list)) or not 2 <= len(add) <= 4:
         raise InputError(
@@ -299,7 +299,7 @@ def _added(model: Any, made: Made, add: Any) -> Change:
         raise InputError(f"add has {len(add)} parts, and init_score {need}.")
     given = owned(inputs.as_array(y, "add[1]")).reshape(n, *made.y.shape[1:])
     own = inputs.as_weights(weights, n)
-    return Change(
+    return RefitInputs(
         np.zeros(0, dtype=np.intp),
         None,
         rows,

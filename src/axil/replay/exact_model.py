@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from axil import inputs
-from axil.adapters.contract import Model, TrainingRows
+from axil.adapters.contract import Adapter, Model, TrainingRows
 from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.attribution import WEIGHTS, Capabilities, Effects, Kind, Quantity, Source
 from axil.attribution.capabilities import MISSING_TARGETS, Refusal
@@ -29,9 +29,9 @@ from axil.machine.progress import track
 from axil.machine.threads import Cache
 from axil.reductions.top import Best
 from axil.replay.checks import Verification, check_answer
-from axil.replay.leaf_fits import Change, leaf_fits
 from axil.replay.queries import Combination, QueryBatch
 from axil.replay.radius import rows_replayed
+from axil.replay.refit import RefitInputs, refit_exact
 from axil.replay.verified_model import Refittable, WithoutRows
 from axil.replay.walk import round_to
 from axil.scale import FittedTargets
@@ -504,8 +504,8 @@ class ExactModel(Refittable):
             return 0.0
         return super().share_of(rows)
 
-    def leaf_fits(self, change: Change) -> tuple[list[LeafFit], FloatArray | None]:
-        return leaf_fits(self, change)
+    def refit_leaves(self, refit_inputs: RefitInputs) -> tuple[list[LeafFit], FloatArray | None]:
+        return refit_exact(cast(Adapter, self.adapter), self.engines, self.limits, refit_inputs)
 
     @property
     def has_first_order(self) -> bool:

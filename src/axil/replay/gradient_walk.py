@@ -1,34 +1,38 @@
-"""The walk through a fit by the gradients of its loss, with the model's own leaf values, ready to be run backwards.
+"""The walk through a fit by the gradients of its loss, with the model's own leaf values.
 
-Scores start from a base and offsets. In every round some stages, each one step of one tree for one
-output, look at the same scores; then the scores of the training rows change by multiples of stages'
-leaf values:
+Scores start from an initial prediction and offsets. In every round some stages, each one step of
+one tree for one output, look at the same scores; then the scores of the training rows change by
+multiples of stages' leaf values:
 
     G = sum of w g,  H = sum of w h over a leaf's rows,   v = -soft(G, l1) / (H + l2), clipped
     F = F + coefficient * v[leaf]
 
-Plain boosting has one stage per round, with the rate as coefficient. Several Newton steps on one
-tree are stages whose coefficient is 1 until the tree is done and the rate from then on. DART takes
-earlier stages, with the first tree also the base, out of the scores and puts them back smaller:
-what changes after a round may be the stages of any round before, and the base.
+Plain boosting has one stage per round, with the learning rate as coefficient. Several Newton steps
+on one tree are stages whose coefficient is 1 until the tree is done and the learning rate from
+then on. DART takes earlier stages, with the first tree also the initial prediction, out of the
+scores and puts them back smaller: what changes after a round may be the stages of any round before.
+The result, `ReplayedStages`, is ready to be run backwards.
 
-`walk` is the other walk, for residuals: it keeps sums of targets instead of steps, because these make the linear map of exact
-weights. This one keeps every step with its derivatives. Any loss can be walked through here, squared error too, where the tests
-compare both.
+Why there are two strategies behind one record. `BoostedFit` describes every fit, and this walk
+takes every loss, squared error too; the tests compare both walks there. `walk` exists beside it for
+squared error, percentiles and Huber's loss, because exact weights need something else from a fit.
+They need the sums of targets, sample counts and active sets that make the linear map from targets
+to predictions, and no derivatives. It also rounds residuals in the order of the libraries, which
+differs from the order in which they round gradients. One walk for both would be a class of two
+halves.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.boosted_fit import BoostedFit, RowGradients
+from axil.adapters.boosted_fit import BoostedFit, RowGradients, Shrinkage
 from axil.adapters.contract import Adapter
-from axil.arrays import BoolArray, FloatArray, IntArray
-from axil.kernels import NONE, Backend
+from axil.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from axil.kernels import Backend
 from axil.kernels.choose import host_backend
 from axil.machine.blocks import Each, row_blocks
 from axil.machine.progress import track
@@ -43,6 +47,7 @@ from axil.replay.newton_steps import (
 )
 from axil.replay.recover import recover_rates
 from axil.replay.replayed_stages import ReplayedStages, Round, start_factors
+from axil.replay.row_scores import RowScores
 from axil.replay.score_checks import (
     check_counts,
     check_hessians,
@@ -50,16 +55,13 @@ from axil.replay.score_checks import (
     check_start,
     check_values,
 )
+from axil.replay.walk import Leaves
 from axil.structure import IsotonicRule, NodeRule
-from axil.trees.losses import Loss, Slopes
-
-Leaves = NDArray[np.unsignedinteger[Any]]
 
 ROUNDINGS = 8  # of the sum of |w g| that a leaf's sum of w g may be off by
 WALKED_LEAVES = 1 << 14  # of trees that the core walks through at a time
-ROUNDED = (
-    1e-3  # of a leaf value: what rounding may add to it; more is seen in values near zero alone
-)
+# Of a leaf value: what rounding may add to it. More is seen in values near zero alone.
+ROUNDED = 1e-3
 
 
 def walk(
@@ -71,19 +73,26 @@ def walk(
     check: bool,
     n_threads: int,
 ) -> ReplayedStages:
-    """Walk through the fit, computing every leaf value from the scores that the model's own trees lead to.
+    """Walk through the fit, and compute every leaf value from the scores of the model's own trees.
 
-    With ``check``, counts, leaf values and the start of the fit that disagree with the model's
-    raise `ExactnessError`.
+    Parameters
+    ----------
+    leaves : unsigned array of shape (T, N)
+    targets : array of shape (N, K)
+    offsets : array of shape (N, K) or None
+    check : bool
+        Whether counts, leaf values and an initial prediction that disagree with the model's raise
+        `ExactnessError`.
     """
-    with row_blocks(len(targets), n_threads) as each:
-        return GradientWalk(
-            adapter, fit, leaves, targets, offsets, each, host_backend(n_threads)
-        ).run(check)
+    with row_blocks(len(targets), n_threads) as each_block:
+        gradient_walk = GradientWalk(
+            adapter, fit, leaves, targets, offsets, each_block, host_backend(n_threads)
+        )
+        return gradient_walk.run(check)
 
 
 class GradientWalk:
-    """The state of the walk: the scores reached, and what every tree so far was found to be made of."""
+    """The state of the walk: the scores reached, and the steps of every tree so far."""
 
     def __init__(
         self,
@@ -92,111 +101,106 @@ class GradientWalk:
         leaves: Leaves,
         targets: FloatArray,
         offsets: FloatArray | None,
-        each: Each,
+        each_block: Each,
         backend: Backend,
     ):
-        self.each, self.backend = each, backend
+        n_rows = len(targets)
+        self.each_block = each_block
+        self.backend = backend
         self.adapter = adapter
         self.fit = fit
         self.loss = fit.loss
         self.leaves = leaves
         self.targets = targets
-        self.n_steps = int(np.max(fit.leaf_rule.steps))
-        n_rows = len(targets)
-        weighted = fit.weights.row_weights is not None and not fit.loss.recorded
-        self.weights = np.asarray(fit.weights.row_weights) if weighted else np.ones(n_rows)
-        factored = (
-            self.weights
-            if fit.weights.leaf_factors is None
-            else self.weights * fit.weights.leaf_factors
-        )
-        # what gradients are still to be multiplied by: those in single precision were rounded with
-        # their weights
-        self.counted = np.ones(n_rows) if fit.loss.single else factored
-        self.seen_weights = factored if fit.loss.single else None
-        self.even = bool(np.all(self.counted == 1))
         self.starts = fit.table.starts
-        base = fit.schedule.shares_of_initial[0] * fit.initial.values
-        self.start = base if offsets is None else base + offsets
-        self.score = self.start + np.zeros_like(targets)
-        # the scores as the library keeps them, if otherwise; where trees are dropped, it adds them
-        # up again
-        kept = fit.score_precision if fit.schedule.tree_shares is None else np.float64
-        self.kept = None if kept is np.float64 else self.score.astype(kept)
-        self.bends = np.empty(
-            (targets.shape[1], n_rows, 2)
-        )  # g and h of the scores reached, filled again and again
-        self.gradients: list[FloatArray] = []
-        self.round_losses: list[Loss] = []
-        self.drawn = (
-            None if fit.sample_type is None else np.zeros(leaves.shape, dtype=fit.sample_type)
-        )
+        self.n_steps = int(np.max(fit.leaf_rule.steps))
+        self.weights = np.ones(n_rows)
+        if fit.weights.row_weights is not None and not fit.loss.recorded:
+            self.weights = np.asarray(fit.weights.row_weights)
+        self.start = fit.schedule.shares_of_initial[0] * fit.initial.values
+        if offsets is not None:
+            self.start = self.start + offsets
+        self.row_scores = self._row_scores()
+        self.drawn: AnyArray | None = None
+        if fit.sample_type is not None:
+            self.drawn = np.zeros(leaves.shape, dtype=fit.sample_type)
+        # By stage:
         self.stage_tree: list[int] = []
         self.stage_output: list[int] = []
         self.steps: list[Step] = []
         self.scales: list[float] = []
         self.rounds: list[Round] = []
-        self.ends: list[
-            tuple[int, list[int]]
-        ] = []  # of each iteration: its last round, and its stages
-        self.zeroed = (
-            np.zeros(fit.table.leaf_values.shape, dtype=np.bool_)
-            if fit.leaf_rule.min_hessian > 0
-            else None
-        )
+        #: of each iteration: the number of its last round, and its stages
+        self.iteration_ends: list[tuple[int, list[int]]] = []
+        #: of each round, where a loss cannot be asked about single rows
+        self.recorded_gradients: list[AnyArray] = []
+        self.replayed_values = np.zeros_like(fit.table.leaf_values)  # leaf values before the rate
+        #: (L,) sums of w h over the rows of each leaf, and its outputs
+        self.hessians = np.zeros(len(fit.table.leaf_values))
+        self.zeroed: BoolArray | None = None
+        if fit.leaf_rule.min_hessian > 0:
+            self.zeroed = np.zeros(fit.table.leaf_values.shape, dtype=np.bool_)
         self.keeps_light_values = False
-        self.replayed = np.zeros_like(fit.table.leaf_values)  # leaf values before the rate
-        self.hessians = np.zeros(
-            len(fit.table.leaf_values)
-        )  # (L,) sums of w h over the rows of each leaf, and its outputs
-        self.node_values: list[
-            FloatArray
-        ] = []  # of each tree, before the rate, where splits must be monotone
-        self.shares: list[FloatArray] = []  # of the nodes of each tree, where they are smoothed
-        self.found: dict[Term, FloatArray] | None = (
-            None  # (L_t, 2) sums of g and h of all trees, where the core walks
-        )
-        self.states: ExponentialScores | None = None  # where the core walks trees of several steps
-        self.ahead: list[
-            list[Step]
-        ] = []  # the steps of such a tree that are still to be taken, before their factors
-        self.deviation = np.zeros((n_rows, 1))  # of the scores, where a shrinkage leaves one
-        self.deviations = None  # (T, N) those that each tree saw
+        #: of each tree, before the rate, where splits must be monotone
+        self.node_values: list[FloatArray] = []
+        #: of the nodes of each tree, where they are smoothed
+        self.smoothing_shares: list[FloatArray] = []
+        #: (L_t, 2) sums of g and h of all trees, where the core walks
+        self.core_sums: dict[Term, FloatArray] | None = None
+        #: the scores, where the core walks trees of several steps
+        self.core_scores: ExponentialScores | None = None
+        #: the steps of such a tree that are still to be taken, before their factors
+        self.steps_ahead: list[list[Step]] = []
+        #: (T, N) the deviations of the scores that each tree saw, where a shrinkage leaves one
+        self.deviations: NDArray[np.float32] | None = None
         if fit.shrinkage is not None:
             self.deviations = np.zeros(leaves.shape, dtype=np.float32)
-        # (L, K) of the sums of |w g| that they are made of, where `_noise` asks for them
-        self.sizes: FloatArray | None = None
+        #: (L, K) the sums of |w g| that leaf values are made of, where `_noise` asks for them
+        self.magnitudes: FloatArray | None = None
+
+    def _row_scores(self) -> RowScores:
+        """Return the scores before the first round."""
+        factors = None
+        if self.fit.weights.leaf_factors is not None:
+            factors = self.fit.weights.leaf_factors[None]
+        return RowScores(
+            self.fit,
+            self.targets,
+            self.start,
+            self.weights[None],
+            factors,
+            True,
+            self.each_block,
+            self.backend,
+        )
 
     def run(self, check: bool) -> ReplayedStages:
-        """Walk through all rounds; with ``check``, compare what is found with the model on the way."""
+        """Walk through all rounds; with ``check``, compare the leaves with the model's."""
         if check:
-            self._check_start()
+            self._check_initial()
         iterations = self.fit.schedule.trees_of_rounds
-        states = self._states()
-        if states is not None and self.n_steps > 1:
-            self.found = {}
-            self.states = states
-        elif states is not None:
-            self.found = self._all_sums(states, iterations)
-        del states  # of the size of all rows
+        self._start_core(iterations)
         for number, trees in enumerate(track(iterations, "replay")):
             self.iterate(number, trees)
-        if self.found is not None:
-            self.score = self._scores()
-            self.states = None
+        final_scores = self.row_scores.current
+        if self.core_sums is not None:
+            final_scores = self._final_scores()
+            self.core_scores = None
         if self.deviations is not None:
-            self.score = self.score - self.deviation
+            final_scores = final_scores - self.row_scores.deviation
         if check and self.drawn is not None:
             self._check_counts()
-        rates, recovered = recover_rates(self.fit, self.replayed)
+        rates, recovered = recover_rates(self.fit, self.replayed_values)
+        leaf_error = 0.0
         if check:
             leaf_error = self._check_leaves(rates)
-        else:
-            leaf_error = 0.0
         self._settle(rates)
-        if self.shares and self.fit.leaf_rule.nodes is not None:
-            settled = replace(self.fit.leaf_rule.nodes, own=np.concatenate(self.shares))
+        if self.smoothing_shares and self.fit.leaf_rule.nodes is not None:
+            settled = replace(self.fit.leaf_rule.nodes, own=np.concatenate(self.smoothing_shares))
             self.fit = replace(self.fit, leaf_rule=replace(self.fit.leaf_rule, nodes=settled))
+        recorded_gradients = None
+        if self.recorded_gradients:
+            recorded_gradients = np.stack(self.recorded_gradients)
         return ReplayedStages(
             fit=self.fit,
             leaves=self.leaves,
@@ -208,24 +212,26 @@ class GradientWalk:
             stage_output=np.array(self.stage_output),
             steps=tuple(self.steps),
             rounds=tuple(self.rounds),
-            score=self.score,
+            score=final_scores,
             leaf_error=leaf_error,
             recovered=recovered,
             scales=np.array(self.scales),
             start=self.start,
             zeroed=self.zeroed,
             keeps_light_values=self.keeps_light_values,
-            gradients=np.stack(self.gradients) if self.gradients else None,
-            round_losses=tuple(self.round_losses),
+            gradients=recorded_gradients,
+            round_losses=tuple(self.row_scores.round_losses),
             deviations=self.deviations,
         )
 
-    def _check_start(self) -> None:
-        """Compare the initial scores and, where all rows are in every tree, the row counts with the model."""
+    # -- comparisons with the model ----------------------------------------------------------------
+
+    def _check_initial(self) -> None:
+        """Compare the initial scores with the model, and row counts unless rows are sampled."""
         fit = self.fit
         if fit.initial.follows_targets:
-            counted = self.weights * start_factors(fit, len(self.targets))
-            initial = self.loss.start_of(self.targets, counted)
+            weights = self.weights * start_factors(fit, len(self.targets))
+            initial = self.loss.start_of(self.targets, weights)
             rounding = self.loss.start_rounding(fit.initial.values)
             check_start(self.adapter, initial, fit, self.targets, rounding)
         if self.drawn is None:  # before any leaf value is computed
@@ -237,175 +243,229 @@ class GradientWalk:
         check_counts(self.adapter, self.fit, rows, self.drawn)
 
     def _check_leaves(self, rates: FloatArray) -> float:
-        """Compare the values of leaves and nodes, and sums of hessians, with the model; return the largest error of a leaf."""
+        """Compare values of leaves and nodes, and hessians, with the model.
+
+        Returns
+        -------
+        float
+            The largest error of a leaf value.
+        """
         fit = self.fit
-        replayed = self.replayed * np.repeat(rates, fit.table.n_leaves)[:, None]
+        replayed = self.replayed_values * np.repeat(rates, fit.table.n_leaves)[:, None]
         leaf_error = check_values(self.adapter, fit, replayed, self.start, self._noise)
         if fit.table.leaf_hessians is not None:
             check_hessians(self.adapter, fit, self.hessians, self._leaf_weights())
         if self.node_values:
-            # a rate that is not stated is in no value of a node
+            # A rate that is not stated is in no value of a node.
             stated_rates = np.where(np.isnan(fit.learning_rates), 1.0, rates)
-            values = [rate * own for rate, own in zip(stated_rates, self.node_values)]
+            values = [rate * of_tree for rate, of_tree in zip(stated_rates, self.node_values)]
             check_nodes(self.adapter, fit, np.concatenate(values))
         return leaf_error
 
-    def _states(self) -> ExponentialScores | None:
-        """The scores as the core walks them through the fit, in double precision."""
-        fit = self.fit
-        a = self.loss.exponent
-        needs_gradients = fit.sampler is not None and fit.sampler.needs_gradients
-        plain = fit.schedule.is_plain and not needs_gradients and not self.loss.recorded
-        if self.n_steps > 1 and (
-            self.drawn is not None
-            or fit.leaf_rule.coupling_rule is not None
-            or self.zeroed is not None
-        ):
-            return None
-        if (
-            not plain
-            or self.loss.single
-            or self.kept is not None
-            or np.any(np.diff(fit.schedule.shares_of_initial))
-        ):
-            return None
-        most = np.abs(self.score).max(initial=0.0)
-        most += sum(
-            np.abs(own).max(initial=0.0)
-            for own in np.split(self.fit.table.leaf_values, self.starts[1:-1])
-        )
-        if not a or not abs(a) * most <= FARTHEST:
-            return None
-        given = (
-            self.leaves,
-            self.starts,
-            self.targets,
-            self.counted[None],
-            self.drawn,
-            self.score[None],
-        )
-        return ExponentialScores.of(self.loss, *given, self.backend.n_threads)
-
-    def _all_sums(
-        self, states: ExponentialScores, iterations: list[range]
-    ) -> dict[Term, FloatArray]:
-        """The sums of g and h over the leaves of every tree and output, from the model's own values of the trees before.
-
-        Some trees at a time: the sums that threads hold of their leaves stay in the caches.
-        """
-        found: dict[Term, FloatArray] = {}
-        rounds: list[tuple[list[Move], list[Term]]] = []
-        moves: list[Move] = []
-        walked = 0
-        for trees in iterations:
-            self._draw(trees, None)
-            terms = [(t, k) for t in trees for k in self._outputs(t)]
-            rounds.append((moves, terms))
-            moves = [(t, k, self._values(t, k)[None]) for t, k in terms]
-            walked += sum(gains.size for *_, gains in moves)
-            if walked > WALKED_LEAVES or trees is iterations[-1]:
-                every = [term for _, own in rounds for term in own]
-                found |= {term: sums[0] for term, sums in zip(every, states.sums(rounds))}
-                rounds = []
-                walked = 0
-        return found
-
-    def _values(self, t: int, k: int) -> FloatArray:
-        """(L_t,): the model's own leaf values of a tree for an output."""
-        return self.fit.table.leaf_values[
-            self.starts[t] : self.starts[t + 1], self.fit.schedule.column(k)
-        ]
-
-    def _scores(self) -> FloatArray:
-        """(N, K): the scores that the model's own leaf values lead to."""
-        table = np.zeros((self.starts[-1], self.targets.shape[1]))
-        found = np.empty_like(self.targets)
-        for t in range(len(self.leaves)):
-            place = slice(self.starts[t], self.starts[t + 1])
-            table[place, self._outputs(t)] = self.fit.table.leaf_values[place]
-        rows = self.backend.rows(self.leaves, self.starts)
-        rows.read_out(table, np.zeros(self.targets.shape[1]), None, 0, found)
-        return np.asarray(self.start + found)
-
     def _noise(self) -> FloatArray:
-        """(L, K): roundings of the sums of all |w g| in each leaf, in the library's precision; the fit is walked once more."""
-        found = np.zeros_like(self.replayed)
-        if (
+        """Return roundings of the sums of |w g| in each leaf, (L, K).
+
+        They are roundings in the library's precision. The fit is walked through once more. Walks
+        that are not repeated have no noise.
+        """
+        magnitudes = np.zeros_like(self.replayed_values)
+        is_repeated = not (
             self.drawn is not None
             or self.loss.recorded
             or self.loss.joint
             or self.n_steps > 1
             or self.node_values
-        ):
-            return found  # which are not walked twice
-        again = GradientWalk(
-            self.adapter, self.fit, self.leaves, self.targets, None, self.each, self.backend
         )
-        again.start, again.score = self.start, self.start + np.zeros_like(self.targets)
-        again.sizes = found
+        if not is_repeated:
+            return magnitudes
+        second_walk = GradientWalk(
+            self.adapter,
+            self.fit,
+            self.leaves,
+            self.targets,
+            None,
+            self.each_block,
+            self.backend,
+        )
+        second_walk.start = self.start
+        second_walk.row_scores = second_walk._row_scores()
+        second_walk.magnitudes = magnitudes
         for number, trees in enumerate(self.fit.schedule.trees_of_rounds):
-            again.iterate(number, trees)
-        rates = np.repeat(np.nan_to_num(self.fit.learning_rates, nan=1.0), self.fit.table.n_leaves)[
-            :, None
-        ]
-        return np.asarray(ROUNDINGS * float(np.finfo(self.adapter.precision).eps) * rates * found)
+            second_walk.iterate(number, trees)
+        rates = np.nan_to_num(self.fit.learning_rates, nan=1.0)
+        rates_of_leaves = np.repeat(rates, self.fit.table.n_leaves)[:, None]
+        precision = float(np.finfo(self.adapter.precision).eps)
+        return np.asarray(ROUNDINGS * precision * rates_of_leaves * magnitudes)
 
     def _leaf_weights(self) -> FloatArray:
         """Return the weights (L,) of the rows in each leaf, drawn or not."""
         rows = self.backend.rows(self.leaves, self.starts)
         return rows.leaf_sums(self.weights[:, None], None)[:, 0]
 
-    def iterate(self, iteration: int, trees: range) -> None:
-        """The trees of one iteration, of which each takes its steps: several only where it is the only one."""
-        scales = self._scales(trees[0])
-        before = self.score if self.n_steps == 1 else self.score.copy()
-        own: list[list[int]] = []
-        for number, scale in enumerate(scales):
-            slopes = None if self.found is not None else self._slopes()
-            if slopes is not None and self.loss.recorded:
-                self.gradients.append(slopes.g.astype(np.float32))
-            if number == 0 and self.found is None:
-                self._draw(trees, slopes)
-            stages = [s for t in trees for s in self._stages(t, slopes, scale)]
-            own.append(stages)
-            if number < len(scales) - 1:
-                self.rounds.append(Round(tuple(stages), tuple((stage, 1.0) for stage in stages)))
-                self._advance(stages)
-        self.score = before
-        self._close(trees)
-        for t, share in self._shares(iteration, trees):
-            place = slice(self.starts[t], self.starts[t + 1])
-            for column, k in enumerate(self._outputs(t)):
-                self._add(t, k, share * self.fit.table.leaf_values[place, column])
-        if self.states is not None:
-            self.states.move(
-                [(t, k, self._values(t, k)[None]) for t in trees for k in self._outputs(t)]
-            )
-        moved = float(
-            self.fit.schedule.shares_of_initial[iteration + 1]
-            - self.fit.schedule.shares_of_initial[iteration]
+    # -- the walk in the core ----------------------------------------------------------------------
+
+    def _start_core(self, iterations: list[range]) -> None:
+        """Have the core walk, where it can: ahead of everything, or step by step."""
+        exponential_scores = self._exponential_scores()
+        if exponential_scores is None:
+            return
+        if self.n_steps > 1:
+            self.core_sums = {}
+            self.core_scores = exponential_scores
+        else:
+            self.core_sums = self._all_sums(exponential_scores, iterations)
+
+    def _exponential_scores(self) -> ExponentialScores | None:
+        """Return the scores as the core walks them, in double precision; None where it cannot."""
+        if not self._is_plain():
+            return None
+        largest = np.abs(self.row_scores.current).max(initial=0.0)
+        for values in np.split(self.fit.table.leaf_values, self.starts[1:-1]):
+            largest += np.abs(values).max(initial=0.0)
+        exponent = self.loss.exponent
+        if not exponent or not abs(exponent) * largest <= FARTHEST:
+            return None
+        return ExponentialScores.of(
+            self.loss,
+            self.leaves,
+            self.starts,
+            self.targets,
+            self.row_scores.sum_weights[None],
+            self.drawn,
+            self.row_scores.current[None],
+            self.backend.n_threads,
         )
+
+    def _is_plain(self) -> bool:
+        """Return whether the fit has nothing that the core does not know."""
+        fit = self.fit
+        if fit.sampler is not None and fit.sampler.needs_gradients:
+            return False
+        has_special_steps = (
+            self.drawn is not None
+            or fit.leaf_rule.coupling_rule is not None
+            or self.zeroed is not None
+        )
+        if self.n_steps > 1 and has_special_steps:
+            return False
+        is_rounded = self.loss.single or self.row_scores.as_kept is not None
+        initial_moves = bool(np.any(np.diff(fit.schedule.shares_of_initial)))
+        return (
+            fit.schedule.is_plain
+            and not self.loss.recorded
+            and not is_rounded
+            and not initial_moves
+        )
+
+    def _all_sums(
+        self, exponential_scores: ExponentialScores, iterations: list[range]
+    ) -> dict[Term, FloatArray]:
+        """Return the sums of g and h over the leaves of every tree and output.
+
+        Scores follow the model's own leaf values. The core walks through some trees at a time,
+        because the sums that threads hold of their leaves then stay in the caches.
+        """
+        all_sums: dict[Term, FloatArray] = {}
+        rounds: list[tuple[list[Move], list[Term]]] = []
+        moves: list[Move] = []
+        n_leaves = 0
+        for trees in iterations:
+            self._draw(trees)
+            terms = [(tree, output) for tree in trees for output in self._outputs(tree)]
+            rounds.append((moves, terms))
+            moves = [
+                (tree, output, self._recorded_values(tree, output)[None]) for tree, output in terms
+            ]
+            n_leaves += sum(gains.size for *_, gains in moves)
+            if n_leaves > WALKED_LEAVES or trees is iterations[-1]:
+                walked_terms = [term for _, terms_of_round in rounds for term in terms_of_round]
+                for term, sums in zip(walked_terms, exponential_scores.sums(rounds)):
+                    all_sums[term] = sums[0]
+                rounds = []
+                n_leaves = 0
+        return all_sums
+
+    def _final_scores(self) -> FloatArray:
+        """Return the scores (N, K) that the model's own leaf values lead to."""
+        n_outputs = self.targets.shape[1]
+        table = np.zeros((self.starts[-1], n_outputs))
+        for tree in range(len(self.leaves)):
+            place = self._place(tree)
+            table[place, self._outputs(tree)] = self.fit.table.leaf_values[place]
+        gains = np.empty_like(self.targets)
+        rows = self.backend.rows(self.leaves, self.starts)
+        rows.read_out(table, np.zeros(n_outputs), None, 0, gains)
+        return np.asarray(self.start + gains)
+
+    # -- rounds ------------------------------------------------------------------------------------
+
+    def iterate(self, iteration: int, trees: range) -> None:
+        """Walk through one iteration.
+
+        A tree takes several steps only where it is the only one of its iteration.
+        """
+        scales = self._scales(trees[0])
+        scores = self.row_scores
+        scores_before = scores.current
+        if self.n_steps > 1:
+            scores_before = scores_before.copy()
+        all_stages: list[int] = []
+        for number, scale in enumerate(scales):
+            self._compute_gradients(trees, is_first=number == 0)
+            stages = [stage for tree in trees for stage in self._stages(tree, scale)]
+            all_stages += stages
+            if number < len(scales) - 1:
+                self._advance_within_trees(stages)
+        scores.current = scores_before
+        self._advance_by_recorded_values(iteration, trees)
+        shares_of_initial = self.fit.schedule.shares_of_initial
+        moved = float(shares_of_initial[iteration + 1] - shares_of_initial[iteration])
         if moved:
-            self.score += moved * self.fit.initial.values
+            scores.current += moved * self.fit.initial.values
         if self.fit.shrinkage is not None:
-            self._shrink(trees.start)
-        self.ends.append((len(self.rounds), [s for stages in own for s in stages]))
-        self.rounds.append(Round(tuple(own[-1]), (), moved, is_last=True))
+            self._shrink(self.fit.shrinkage, trees.start)
+        self.iteration_ends.append((len(self.rounds), all_stages))
+        self.rounds.append(Round(tuple(stages), (), moved, is_last=True))
 
-    def _shrink(self, tree: int) -> None:
-        """Have the scores deviate from the sums of their trees, as a shrinkage leaves them."""
-        assert self.fit.shrinkage is not None
+    def _shrink(self, shrinkage: Shrinkage, tree: int) -> None:
+        """Shrink the scores after a tree, and note how far the next tree sees them deviate."""
         assert self.deviations is not None
-        sums = self.score - self.deviation
-        self.deviation = self.fit.shrinkage.deviation(tree, sums, self.deviation)
-        self.score = sums + self.deviation
+        self.row_scores.shrink(shrinkage, tree)
         if tree + 1 < len(self.deviations):
-            self.deviations[tree + 1] = self.deviation[:, 0]
+            self.deviations[tree + 1] = self.row_scores.deviation[:, 0]
 
-    def _close(self, trees: range) -> None:
-        """The trees of an iteration have their steps; the scores follow the model's own values."""
+    def _advance_within_trees(self, stages: list[int]) -> None:
+        """Close a round whose trees take further steps: scores move by the steps themselves."""
+        changes = tuple((stage, 1.0) for stage in stages)
+        self.rounds.append(Round(tuple(stages), changes))
+        for stage in stages:
+            output = self.stage_output[stage]
+            self._add(self.stage_tree[stage], output, self.steps[stage].value)
 
-    def _draw(self, trees: range, slopes: Any) -> None:
+    def _advance_by_recorded_values(self, iteration: int, trees: range) -> None:
+        """Let the scores follow the model's own leaf values after an iteration."""
+        for tree, share in self._shares(iteration, trees):
+            for output in self._outputs(tree):
+                self._add(tree, output, share * self._recorded_values(tree, output))
+        if self.core_scores is None:
+            return
+        moves: list[Move] = []
+        for tree in trees:
+            for output in self._outputs(tree):
+                moves.append((tree, output, self._recorded_values(tree, output)[None]))
+        self.core_scores.move(moves)
+
+    def _compute_gradients(self, trees: range, is_first: bool) -> None:
+        """Compute the gradients; before the first step of the trees, draw their rows."""
+        if self.core_sums is not None:  # the core walks
+            return
+        self.row_scores.compute_gradients()
+        if self.loss.recorded:
+            self.recorded_gradients.append(self.row_scores.g.astype(np.float32))
+        if is_first:
+            self._draw(trees)
+
+    def _draw(self, trees: range) -> None:
         """Draw the rows of an iteration's trees."""
         sampler = self.fit.sampler
         if self.drawn is None:
@@ -413,284 +473,291 @@ class GradientWalk:
         assert sampler is not None
         gradients = None
         if sampler.needs_gradients:
-            if self.fit.weights.leaf_factors is None:
-                w = self.weights
-            else:
-                w = self.weights * self.fit.weights.leaf_factors
-            g = np.broadcast_to(slopes.g, self.targets.shape)
-            h = np.broadcast_to(slopes.h, self.targets.shape)
-            gradients = RowGradients(-w[:, None] * g, w[:, None] * h)
-        own = slice(trees.start, trees.stop)
-        self.drawn[own] = sampler.draw(trees, self.leaves[own], gradients)
+            weights = self.weights
+            if self.fit.weights.leaf_factors is not None:
+                weights = weights * self.fit.weights.leaf_factors
+            weights = weights[:, None]
+            gradients = RowGradients(-weights * self.row_scores.g, weights * self.row_scores.h)
+        drawn_trees = slice(trees.start, trees.stop)
+        self.drawn[drawn_trees] = sampler.draw(trees, self.leaves[drawn_trees], gradients)
 
-    def _moved(self, iteration: int) -> FloatArray:
-        """(T,): by how much the coefficients of all trees change after an iteration of DART."""
-        assert self.fit.schedule.tree_shares is not None
-        return np.asarray(
-            self.fit.schedule.tree_shares[iteration + 1] - self.fit.schedule.tree_shares[iteration]
-        )
+    def _moved_shares(self, iteration: int) -> FloatArray:
+        """Return the changes of all trees' coefficients, (T,), after an iteration of DART."""
+        tree_shares = self.fit.schedule.tree_shares
+        assert tree_shares is not None
+        return np.asarray(tree_shares[iteration + 1] - tree_shares[iteration])
 
     def _shares(self, iteration: int, trees: range) -> list[tuple[int, float]]:
-        """Trees whose part in the scores changes after an iteration, and by how much of their final values."""
+        """Return the trees whose part in the scores changes after an iteration.
+
+        With each comes the share of its final values that is added.
+        """
         if self.fit.schedule.tree_shares is None:
-            return [(t, 1.0) for t in trees]
-        moved = self._moved(iteration)
+            return [(tree, 1.0) for tree in trees]
+        moved = self._moved_shares(iteration)
         final = self.fit.schedule.tree_shares[-1]
-        return [(int(t), float(moved[t] / final[t])) for t in np.flatnonzero(moved)]
+        return [(int(tree), float(moved[tree] / final[tree])) for tree in np.flatnonzero(moved)]
 
-    def _slopes(self) -> Slopes:
-        """The slopes at the scores reached; g and h alone, which is all that leaf values need; see ``counted``.
+    def _add(self, tree: int, output: int, values: FloatArray) -> None:
+        """Add the values (L_t,) of the rows' leaves to the scores of an output."""
+        if self.core_sums is None:  # else the core walks
+            self.row_scores.add(self.leaves[tree], output, values)
 
-        Threads share blocks of rows; a loss that is asked about all rows at once is.
-        """
-        if self.kept is None:
-            scores = self.score
-        else:
-            scores = self.kept
-        loss = self.loss
-        if loss.pooled:
-            loss = loss.of_round(self.targets, scores, self.weights)
-            self.round_losses.append(loss)
+    # -- trees -------------------------------------------------------------------------------------
 
-        def put(rows: slice) -> None:
-            score = scores[rows]
-            if self.seen_weights is None:
-                g, h = loss.leaf_slopes(self.targets[rows], score.astype(np.float64, copy=False))
-            else:
-                g, h = loss.seen(self.targets[rows], score, self.seen_weights[rows])
-            self.bends[:, rows, 0], self.bends[:, rows, 1] = np.transpose(g), np.transpose(h)
+    def _place(self, tree: int) -> slice:
+        """Return the places of a tree's leaves among all."""
+        return slice(int(self.starts[tree]), int(self.starts[tree + 1]))
 
-        if self.loss.recorded:
-            put(slice(None))
-        else:
-            self.each(put)
-        g, h = self.bends.transpose(2, 1, 0)
-        return Slopes(g, h, np.nan, np.nan, np.nan)
+    def _outputs(self, tree: int) -> list[int]:
+        """Return the outputs that a tree serves."""
+        return self.fit.schedule.outputs_of(tree, self.targets.shape[1])
 
-    def _sums(self, t: int, k: int, w: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(L_t,) each: the sums G and H of w times output k's slopes over the leaves of a tree."""
-        if self.found is not None:
-            return self.found[t, k][:, 0], self.found[t, k][:, 1]
-        rows = self.backend.rows(self.leaves[t : t + 1], self.starts[t : t + 2] - self.starts[t])
-        sums = np.empty((rows.n_cells, 2))
-        rows.sweep(
-            self.bends[k],
-            NONE,
-            sums,
-            None,
-            rows.every,
-            sums,
-            None if w is self.counted and self.even else w,
-        )
-        return sums[:, 0], sums[:, 1]
+    def _recorded_values(self, tree: int, output: int) -> FloatArray:
+        """Return the model's own leaf values (L_t,) of a tree for an output."""
+        return self.fit.table.leaf_values[self._place(tree), self.fit.schedule.column(output)]
 
-    def _scales(self, t: int) -> list[float]:
-        """Factor of each of the tree's steps; found on the leaf that needs most steps, that of largest value or of least H.
-
-        A tree of zeros had every step given up.
-        """
-        if self.n_steps == 1:
-            return [1.0]
-        place = slice(self.starts[t], self.starts[t + 1])
-        values, l2 = self.fit.table.leaf_values[place], self.fit.leaf_rule.l2[place]
-        sizes = np.bincount(self.leaves[t], minlength=len(values))
-        usable = np.flatnonzero((sizes > 0) & np.isfinite(l2) & values.any(axis=1))
-        self._look_ahead(t, [1.0] * self.n_steps if len(usable) else [0.0])
-        if not len(usable):
-            return [0.0]
-        weight = sizes if self.even else np.bincount(self.leaves[t], self.weights, len(values))
-        found, ahead = [], self.ahead
-        for leaf in {
-            self._least(t, usable),
-            int(usable[np.abs(values[usable]).max(axis=1).argmax()]),
-        }:
-            goal = values[leaf] / self.fit.learning_rates[t]
-            way = whole_steps(self.loss, ahead, leaf, float(weight[leaf]), goal) if ahead else None
-            if way is None:
-                rows = self.leaves[t] == leaf
-                score = self.score[rows] if self.states is None else self.states.scores(rows)
-                search = StepSearch(
-                    self.loss, self.targets[rows], score, self.weights[rows], float(l2[leaf]), goal
-                )
-                way = search.way(self.n_steps)
-            found.append(way)
-        scales = max(found, key=lambda way: (way[0], len(way[1])))[1]
-        if any(scale != 1 for scale in scales):
-            self._look_ahead(t, scales)
-        return scales
-
-    def _look_ahead(self, t: int, scales: list[float]) -> None:
-        """Have the core take the steps of a tree, where it walks; from steps that are too long for it on, it walks no more."""
-        if self.states is None:
-            return
-        l2 = self.fit.leaf_rule.l2[self.starts[t] : self.starts[t + 1]]
-
-        def made(sums: FloatArray) -> Step:
-            return leaf_step(
-                sums[:, 0], sums[:, 1], l2, self.fit.leaf_rule.l1, self.fit.leaf_rule.max_step
-            )
-
-        self.ahead = self.states.steps(t, self._outputs(t), scales, made)
-        if not self.ahead:
-            self.score = self.states.scores(slice(None))
-            self.states = None
-            self.found = None
-
-    def _least(self, t: int, usable: IntArray) -> int:
-        """The leaf of these that has the least H, over all outputs, before the first step of a tree."""
-        if self.ahead:
-            with np.errstate(divide="ignore"):
-                bent = sum(1.0 / step.share[usable] for step in self.ahead[0])
-            l2 = self.fit.leaf_rule.l2[self.starts[t] : self.starts[t + 1]][usable]
-            return int(usable[np.argmin(bent - len(self.ahead[0]) * l2)])
-        h = np.broadcast_to(self.loss.slopes(self.targets, self.score).h, self.targets.shape).sum(
-            axis=1
-        )
-        return int(usable[np.bincount(self.leaves[t], self.weights * h)[usable].argmin()])
-
-    def _outputs(self, t: int) -> list[int]:
-        return self.fit.schedule.outputs_of(t, self.targets.shape[1])
-
-    def _stages(self, t: int, slopes: Any, scale: float) -> list[int]:
-        """One step of tree t, a stage for each of its outputs."""
-        place = slice(self.starts[t], self.starts[t + 1])
-        w = (
-            self.counted
-            if self.drawn is None or self.found is not None
-            else self.counted * self.drawn[t]
-        )
-        if self.loss.joint:
-            steps = joint_steps(
-                slopes.g,
-                self.loss.mean(self.score),
-                w,
-                self.leaves[t],
-                self.fit.leaf_rule.l2[place],
-            )
-        elif self.states is not None:
-            steps = self.ahead.pop(0)
-        else:
-            steps = []
-            for column, k in enumerate(self._outputs(t)):
-                G, H = self._sums(t, k, w)
-                self.hessians[place] += H
-                l2 = self.fit.leaf_rule.l2[place]
-                if self.zeroed is not None:
-                    self.zeroed[place, column] = self._zeroed(place, column, H)
-                    l2 = np.where(self.zeroed[place, column], np.inf, l2)
-                step, bounds = (
-                    leaf_step(G, H, l2, self.fit.leaf_rule.l1, self.fit.leaf_rule.max_step),
-                    self.fit.leaf_rule.coupling_rule,
-                )
-                if bounds is not None:
-                    rule = self._smoothed(t, self._bounds_of_rows(bounds, t), -G, H)
-                    step = bounded_step(rule, G, H, step)
-                    if isinstance(rule, NodeRule):
-                        self.node_values.append(rule.node_values(-G, H).bounded)
-                steps.append(step)
-                if self.sizes is not None:
-                    sums = np.bincount(self.leaves[t], w * np.abs(slopes.g[:, k]), len(G))
-                    self.sizes[place, column] = (
-                        sums * step.share if step.mix is None else np.abs(step.mix.share) @ sums
-                    )
+    def _stages(self, tree: int, scale: float) -> list[int]:
+        """Take one step of a tree, and return its stages, one for each of its outputs."""
+        place = self._place(tree)
         first = len(self.steps)
-        for column, (k, step) in enumerate(zip(self._outputs(t), steps)):
-            step = step.scaled(scale)
-            self.replayed[place, column] += step.value
-            self.stage_tree.append(t)
-            self.stage_output.append(k)
-            self.steps.append(step)
+        for column, (output, step) in enumerate(zip(self._outputs(tree), self._steps_of(tree))):
+            scaled_step = step.scaled(scale)
+            self.replayed_values[place, column] += scaled_step.value
+            self.stage_tree.append(tree)
+            self.stage_output.append(output)
+            self.steps.append(scaled_step)
             self.scales.append(scale)
         return list(range(first, len(self.steps)))
+
+    def _steps_of(self, tree: int) -> list[Step]:
+        """Return the next step of a tree for each of its outputs, before its factor."""
+        if self.loss.joint:
+            weights = self.row_scores.sum_weights
+            if self.drawn is not None:
+                weights = weights * self.drawn[tree]
+            means = self.loss.mean(self.row_scores.current)
+            l2 = self.fit.leaf_rule.l2[self._place(tree)]
+            return joint_steps(self.row_scores.g, means, weights, self.leaves[tree], l2)
+        if self.core_scores is not None:
+            return self.steps_ahead.pop(0)
+        return [
+            self._step(tree, column, output) for column, output in enumerate(self._outputs(tree))
+        ]
+
+    def _step(self, tree: int, column: int, output: int) -> Step:
+        """Return the step of a tree for one output, whose values are in this column."""
+        place = self._place(tree)
+        G, H = self._sums(tree, output)
+        self.hessians[place] += H
+        l2 = self.fit.leaf_rule.l2[place]
+        if self.zeroed is not None:
+            self.zeroed[place, column] = self._zeroed(place, column, H)
+            l2 = np.where(self.zeroed[place, column], np.inf, l2)
+        step = leaf_step(G, H, l2, self.fit.leaf_rule.l1, self.fit.leaf_rule.max_step)
+        if self.fit.leaf_rule.coupling_rule is not None:
+            rule = self._rule_of(tree, self.fit.leaf_rule.coupling_rule, -G, H)
+            step = bounded_step(rule, G, H, step)
+            if isinstance(rule, NodeRule):
+                self.node_values.append(rule.node_values(-G, H).bounded)
+        if self.magnitudes is not None:
+            self.magnitudes[place, column] = self._magnitudes_of(tree, output, step)
+        return step
+
+    def _sums(self, tree: int, output: int) -> tuple[FloatArray, FloatArray]:
+        """Return the sums G and H over the leaves of a tree, (L_t,) each."""
+        if self.core_sums is not None:
+            sums = self.core_sums[tree, output]
+            return sums[:, 0], sums[:, 1]
+        sample_counts = None
+        if self.drawn is not None:
+            sample_counts = self.drawn[tree]
+        n_leaves = int(self.fit.table.n_leaves[tree])
+        leaves = self.leaves[tree : tree + 1]
+        return self.row_scores.leaf_sums(leaves, n_leaves, output, sample_counts)
+
+    def _magnitudes_of(self, tree: int, output: int, step: Step) -> FloatArray:
+        """Return what the rows of each leaf put into its value in absolute terms, (L_t,)."""
+        weights = self.row_scores.sum_weights
+        sizes = weights * np.abs(self.row_scores.g[:, output])
+        sums = np.bincount(self.leaves[tree], sizes, len(step.value))
+        if step.mix is None:
+            return np.asarray(sums * step.share)
+        return np.asarray(np.abs(step.mix.share) @ sums)
 
     def _zeroed(self, place: slice, column: int, H: FloatArray) -> BoolArray:
         """Return which leaf values (L_t,) of a tree the library set to zero for their weight."""
         min_hessian = self.fit.leaf_rule.min_hessian
         is_zero = self.fit.table.leaf_values[place, column] == 0
-        if np.isfinite(min_hessian) and ((1 - ROUNDED) * min_hessian > H)[~is_zero].any():
+        is_light = (1 - ROUNDED) * min_hessian > H
+        if np.isfinite(min_hessian) and is_light[~is_zero].any():
             self.keeps_light_values = True
         return np.asarray(((1 + ROUNDED) * min_hessian > H) & is_zero)
 
-    def _bounds_of_rows(self, bounds: NodeRule | IsotonicRule, t: int) -> NodeRule | IsotonicRule:
-        """Return the rule of a tree, in which nodes that a refit left without weight are no bounds."""
-        rule = bounds.tree(t, slice(self.starts[t], self.starts[t + 1]))
+    def _rule_of(
+        self,
+        tree: int,
+        coupling_rule: NodeRule | IsotonicRule,
+        sums: FloatArray,
+        hessians: FloatArray,
+    ) -> NodeRule | IsotonicRule:
+        """Return the rule of a tree whose leaves depend on each other.
+
+        It has the shares that smoothing left its nodes. Nodes that a refit left without weight
+        bound no others.
+        """
+        rule = coupling_rule.tree(tree, self._place(tree))
         counts = self.weights > 0
         if self.drawn is not None:
-            counts = counts & (self.drawn[t] > 0)
-        return rule.emptied(np.bincount(self.leaves[t], counts, len(rule.l2)) == 0)
-
-    def _smoothed(
-        self, t: int, rule: NodeRule | IsotonicRule, sums: FloatArray, weights: FloatArray
-    ) -> NodeRule | IsotonicRule:
-        """Return the rule of a tree, with the shares that smoothing left its nodes."""
+            counts = counts & (self.drawn[tree] > 0)
+        n_rows = np.bincount(self.leaves[tree], counts, len(rule.l2))
+        rule = rule.emptied(n_rows == 0)
         if self.fit.leaf_rule.smoothing is None or not isinstance(rule, NodeRule):
             return rule
-        values = self.fit.table.leaf_values[self.starts[t] : self.starts[t + 1], 0]
-        self.shares.append(self.fit.leaf_rule.smoothing.own(t, sums, weights, values))
-        return replace(rule, nodes=replace(rule.nodes, own=self.shares[-1]))
+        values = self.fit.table.leaf_values[self._place(tree), 0]
+        shares = self.fit.leaf_rule.smoothing.own(tree, sums, hessians, values)
+        self.smoothing_shares.append(shares)
+        return replace(rule, nodes=replace(rule.nodes, own=shares))
 
-    def _advance(self, stages: list[int]) -> None:
-        for s in stages:
-            self._add(self.stage_tree[s], self.stage_output[s], self.steps[s].value)
+    # -- steps that may have been halved -----------------------------------------------------------
 
-    def _add(self, tree: int, output: int, values: FloatArray) -> None:
-        """Add the values (L_t,) of the rows' leaves to the scores of an output."""
-        if self.found is not None:  # the core walks
+    def _scales(self, tree: int) -> list[float]:
+        """Return the factor of each of the tree's steps.
+
+        They are found on the leaf that needs most steps, that of largest value or of least H. A
+        tree of zeros had every step given up.
+        """
+        if self.n_steps == 1:
+            return [1.0]
+        place = self._place(tree)
+        values = self.fit.table.leaf_values[place]
+        n_rows = np.bincount(self.leaves[tree], minlength=len(values))
+        is_usable = (n_rows > 0) & np.isfinite(self.fit.leaf_rule.l2[place]) & values.any(axis=1)
+        usable = np.flatnonzero(is_usable)
+        if not len(usable):
+            self._look_ahead(tree, [0.0])
+            return [0.0]
+        self._look_ahead(tree, [1.0] * self.n_steps)
+        leaf_weights: AnyArray = n_rows
+        if not self.row_scores.has_unit_weights:
+            leaf_weights = np.bincount(self.leaves[tree], self.weights, len(values))
+        largest_leaf = int(usable[np.abs(values[usable]).max(axis=1).argmax()])
+        slow_leaves = {self._leaf_of_least_hessian(tree, usable), largest_leaf}
+        paths = [self._path_to(tree, leaf, float(leaf_weights[leaf])) for leaf in slow_leaves]
+        _, scales = max(paths, key=lambda path: (path[0], len(path[1])))
+        if any(scale != 1 for scale in scales):
+            self._look_ahead(tree, scales)
+        return scales
+
+    def _path_to(self, tree: int, leaf: int, leaf_weight: float) -> tuple[bool, list[float]]:
+        """Return whether steps reach a leaf's value, and their factors on the best path."""
+        place = self._place(tree)
+        goal = self.fit.table.leaf_values[place][leaf] / self.fit.learning_rates[tree]
+        path = None
+        if self.steps_ahead:
+            path = whole_steps(self.loss, self.steps_ahead, leaf, leaf_weight, goal)
+        if path is not None:
+            return path
+        rows = self.leaves[tree] == leaf
+        if self.core_scores is None:
+            scores = self.row_scores.current[rows]
+        else:
+            scores = self.core_scores.scores(rows)
+        l2 = float(self.fit.leaf_rule.l2[place][leaf])
+        search = StepSearch(self.loss, self.targets[rows], scores, self.weights[rows], l2, goal)
+        return search.way(self.n_steps)
+
+    def _look_ahead(self, tree: int, scales: list[float]) -> None:
+        """Have the core take the steps of a tree, where it walks.
+
+        From steps that are too long for it on, it walks no more.
+        """
+        if self.core_scores is None:
             return
+        l2 = self.fit.leaf_rule.l2[self._place(tree)]
 
-        def put(rows: slice) -> None:
-            self.score[rows, output] += values[self.leaves[tree, rows]]
-            if self.kept is not None:
-                self.kept[rows, output] += values.astype(self.kept.dtype)[self.leaves[tree, rows]]
+        def step_of(sums: FloatArray) -> Step:
+            return leaf_step(
+                sums[:, 0], sums[:, 1], l2, self.fit.leaf_rule.l1, self.fit.leaf_rule.max_step
+            )
 
-        self.each(put)
+        self.steps_ahead = self.core_scores.steps(tree, self._outputs(tree), scales, step_of)
+        if not self.steps_ahead:
+            self.row_scores.current = self.core_scores.scores(slice(None))
+            self.core_scores = None
+            self.core_sums = None
+
+    def _leaf_of_least_hessian(self, tree: int, usable: IntArray) -> int:
+        """Return the usable leaf of the least H, over all outputs, before the first step."""
+        if self.steps_ahead:
+            first_steps = self.steps_ahead[0]
+            with np.errstate(divide="ignore"):
+                denominators = sum(1.0 / step.share[usable] for step in first_steps)
+            l2 = self.fit.leaf_rule.l2[self._place(tree)][usable]
+            return int(usable[np.argmin(denominators - len(first_steps) * l2)])
+        slopes = self.loss.slopes(self.targets, self.row_scores.current)
+        hessians = np.broadcast_to(slopes.h, self.targets.shape).sum(axis=1)
+        sums = np.bincount(self.leaves[tree], self.weights * hessians)
+        return int(usable[sums[usable].argmin()])
+
+    # -- the end of the walk -----------------------------------------------------------------------
+
+    def _settle(self, rates: FloatArray) -> None:
+        """Put the rates in, and let each tree's last step end at the model's own leaf values.
+
+        The rows of a leaf share what rounding adds, so the value that their contributions add up to
+        is the model's own too.
+        """
+        computed_values = np.repeat(rates, self.fit.table.n_leaves)[:, None] * self.replayed_values
+        recorded_values = self.fit.table.leaf_values
+        is_near = np.abs(computed_values - recorded_values) < ROUNDED * np.abs(computed_values)
+        rounding_factors = np.divide(
+            recorded_values, computed_values, out=np.ones_like(computed_values), where=is_near
+        )
+        stages_of_trees = self._stages_of_trees()
+        for iteration, (number, stages) in enumerate(self.iteration_ends):
+            last_round = self.rounds[number]
+            if self.fit.schedule.tree_shares is None:
+                gains = {stage: rates[self.stage_tree[stage]] for stage in stages}
+            else:
+                gains = {}
+                moved = self._moved_shares(iteration)
+                for tree in np.flatnonzero(moved).tolist():
+                    gains |= dict.fromkeys(stages_of_trees[tree], moved[tree])
+            # The steps before the last are in the scores whole.
+            for stage in set(stages).difference(last_round.stages):
+                gains[stage] -= 1.0
+            changes = tuple((stage, float(gain)) for stage, gain in gains.items())
+            self.rounds[number] = replace(last_round, changes=changes)
+            for stage in stages:
+                is_last = stage in last_round.stages
+                self._settle_step(stage, rates, rounding_factors, is_last)
 
     def _stages_of_trees(self) -> dict[int, list[int]]:
         """Return the stages of each tree."""
-        stages_of: dict[int, list[int]] = {}
-        for s, t in enumerate(self.stage_tree):
-            stages_of.setdefault(t, []).append(s)
-        return stages_of
+        stages_of_trees: dict[int, list[int]] = {}
+        for stage, tree in enumerate(self.stage_tree):
+            stages_of_trees.setdefault(tree, []).append(stage)
+        return stages_of_trees
 
-    def _settle(self, rates: FloatArray) -> None:
-        """Put the rates in, and give each tree's last step what the model's own leaf values leave for it.
-
-        A leaf's rows share what rounding adds: the value that pushes add up to is the model's own
-        too.
-        """
-        made = np.repeat(rates, self.fit.table.n_leaves)[:, None] * self.replayed
-        own = self.fit.table.leaf_values
-        near = np.abs(made - own) < ROUNDED * np.abs(made)
-        rounded = np.divide(own, made, out=np.ones_like(made), where=near)
-        stages_of = self._stages_of_trees()
-        for iteration, (number, stages) in enumerate(self.ends):
-            one = self.rounds[number]
-            if self.fit.schedule.tree_shares is None:
-                gains = {s: rates[self.stage_tree[s]] for s in stages}
-            else:
-                moved = self._moved(iteration)
-                gains = {s: moved[t] for t in np.flatnonzero(moved) for s in stages_of[int(t)]}
-            # The steps before the last are in the scores whole.
-            for s in set(stages).difference(one.stages):
-                gains[s] -= 1.0
-            self.rounds[number] = replace(
-                one, changes=tuple((s, float(gain)) for s, gain in gains.items())
-            )
-            for s in stages:
-                t = self.stage_tree[s]
-                column = self.fit.schedule.column(self.stage_output[s])
-                place = slice(self.starts[t], self.starts[t + 1])
-                step = self.steps[s]
-                factor = rounded[place, column]
-                value = step.value
-                share = step.share
-                mix = step.mix
-                if mix is None:
-                    share = factor * share
-                else:
-                    mix = replace(mix, share=factor[:, None] * mix.share)
-                if s in one.stages and rates[t] != 0:
-                    value = value + (own[place, column] / rates[t] - self.replayed[place, column])
-                self.steps[s] = Step(
-                    value, step.by_g, step.by_h, step.by_l2, share, step.inverse, step.solved, mix
-                )
+    def _settle_step(
+        self, stage: int, rates: FloatArray, rounding_factors: FloatArray, is_last: bool
+    ) -> None:
+        """Scale the shares of a step's rows; a tree's last step gets what is left of its values."""
+        tree = self.stage_tree[stage]
+        column = self.fit.schedule.column(self.stage_output[stage])
+        place = self._place(tree)
+        step = self.steps[stage]
+        factors = rounding_factors[place, column]
+        share = step.share
+        mix = step.mix
+        if mix is None:
+            share = factors * share
+        else:
+            mix = replace(mix, share=factors[:, None] * mix.share)
+        value = step.value
+        if is_last and rates[tree] != 0:
+            recorded_values = self.fit.table.leaf_values[place, column]
+            rest = recorded_values / rates[tree] - self.replayed_values[place, column]
+            value = value + rest
+        self.steps[stage] = replace(step, value=value, share=share, mix=mix)

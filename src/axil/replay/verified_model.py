@@ -31,8 +31,8 @@ from axil.machine.memory import Budget, Limits
 from axil.machine.progress import track
 from axil.machine.threads import Cache
 from axil.reductions import Here, Shards
-from axil.replay.leaf_fits import Change
 from axil.replay.queries import Combination, Offsets, QueryBatch
+from axil.replay.refit import RefitInputs
 from axil.scale import IDENTITY, TargetScale
 from axil.structure import Structure
 from axil.structure.leaves import LeafFit
@@ -564,8 +564,8 @@ class Refittable(InMemory):
         """
 
     @abstractmethod
-    def leaf_fits(self, change: Change) -> tuple[list[LeafFit], FloatArray | None]:
-        """The leaves of a fit to other rows, and how often each row was drawn for each of the model's trees."""
+    def refit_leaves(self, refit_inputs: RefitInputs) -> tuple[list[LeafFit], FloatArray | None]:
+        """Return the leaves of a fit to other rows, with the tree structure fixed, and the sample counts (N, T)."""
 
     def share_of(self, rows: Any) -> float:
         """The share of these rows, as `positions` has them, in the weight of the fit; 0 where there are no splits."""
