@@ -21,7 +21,9 @@ __all__ = [
     "ArrayLike",
     "DataFrame",
     "Device",
+    "FeatureTable",
     "ForeignModel",
+    "ForeignObject",
     "IntoDataFrame",
     "ModelKind",
     "PathLike",
@@ -55,8 +57,13 @@ class SparseMatrix(Protocol):
 #: Rows with features: an array, a frame of pandas, polars or pyarrow, a sparse matrix, or a
 #: Dask collection.
 TableLike: TypeAlias = ArrayLike | IntoDataFrame | SparseMatrix
-#: A fitted model or an estimator of another library. These share no base class.
+#: Rows that `axil.inputs.as_features` has checked: an array, a sparse matrix, or a frame as its
+#: library has it. These share no base class.
+FeatureTable: TypeAlias = Any
+#: A fitted model or an estimator of another library.
 ForeignModel: TypeAlias = Any
+#: Any other object or module of another library.
+ForeignObject: TypeAlias = Any
 PathLike: TypeAlias = str | os.PathLike[str]
 
 Device: TypeAlias = Literal["cpu", "cuda", "auto"]

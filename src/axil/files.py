@@ -26,7 +26,7 @@ from axil.contributions.additive_model import AdditiveModel
 from axil.contributions.boosting import Boosting
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 from axil.implicit.readers import OUTPUTS
-from axil.inputs import as_bags, as_features, as_weights, take_rows
+from axil.inputs import as_features, as_in_bag, as_weights, take_rows
 from axil.inputs.copies import frozen, owned_rows
 from axil.kernels.choose import settled
 from axil.machine.memory import Limits
@@ -290,7 +290,7 @@ def _training_rows(file: Archive, adapter: Any) -> TrainingRows:
             as_weights(weights, n_rows)
         if offsets is not None and _checked_table(offsets, n_rows).shape != targets.shape:
             raise ValueError("offsets of other outputs")
-        bags = as_bags(arrays.pop("bags", None), n_rows)
+        bags = as_in_bag(arrays.pop("bags", None), n_rows)
         n_trees = len(leaves) - int(adapter.starts_with_base)
         if bags is not None and bags.shape[1] != n_trees:
             raise ValueError("bags of other trees")

@@ -242,7 +242,7 @@ def test_categories_keep_their_numbers_in_frames_of_polars():
         )
         for values in (["c", "a", "b"], ["d", "b"])
     )
-    aligned = align_categories(asked, like, others=True).to_native()
+    aligned = align_categories(asked, like, not_only_pandas=True).to_native()
     assert aligned["zip"].to_list() == ["d", "b"]
     assert aligned["zip"].to_physical().to_list() == [3, 1]
 

@@ -65,7 +65,7 @@ def read(given: FitInputs, adapter: Adapter) -> Boosting:
     sample_weights = inputs.as_weights(given.sample_weight, n_rows)
     weights = class_weights.counted_weights(adapter, targets, sample_weights)
     offsets = inputs.as_offsets(given.init_score, n_rows, adapter.n_outputs, "training")
-    bags = inputs.as_bags(given.in_bag, n_rows)
+    bags = inputs.as_in_bag(given.in_bag, n_rows)
 
     def replayed(weights: FloatArray | None, counts_classes: bool) -> Boosting:
         return Boosting(

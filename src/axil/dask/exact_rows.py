@@ -204,7 +204,7 @@ def replay_partition(
     X, labels = place.read(X, observed, shared.adapter)
     n_rows = len(observed.targets)
     with named(place.number):
-        in_bag = inputs.as_bags(in_bag, n_rows)
+        in_bag = inputs.as_in_bag(in_bag, n_rows)
     limits = Limits(shared.n_threads, Budget(None))  # of this worker
     leaves = assign_leaves(
         shared.adapter, X, n_rows, all_n_leaves([fit.table for fit in shared.fits]), limits

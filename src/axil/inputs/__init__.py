@@ -1,4 +1,4 @@
-"""The gates: whatever people hand over - tables, arrays, labels, settings, paths - is checked here before any work."""
+"""The gates: tables, arrays, labels, settings and paths that people pass are checked here."""
 
 from axil.inputs.categories import category_columns, distinct_values
 from axil.inputs.columns import (
@@ -31,11 +31,11 @@ from axil.inputs.labels import (
 from axil.inputs.numbers import (
     MOST_THREADS,
     as_array,
-    as_bags,
     as_bytes,
     as_choice,
     as_count,
     as_flag,
+    as_in_bag,
     as_number,
     as_numbers,
     as_offsets,

@@ -1,4 +1,4 @@
-"""Equal labels told from different ones, whatever holds them: numbers for groups, and rows by their labels."""
+"""Labels told apart, whatever type holds them: group numbers, and rows found by their labels."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from axil.arrays import BoolArray, IntArray
+from axil.arrays import AnyArray, BoolArray, IntArray
 from axil.inputs.libraries import loaded_pandas
 
 BLOCK = 1 << 16  # labels that are turned into objects of Python at a time
-# Kinds of which one value stands for none: nan and NaT.
+#: Types of which one value stands for a missing one: nan and NaT. It differs from itself.
 UNEQUAL_TO_ITSELF = (
     float,
     np.floating,
@@ -28,15 +27,15 @@ UNEQUAL_TO_ITSELF = (
 )
 
 
-def is_missing(value: Any) -> bool:
-    """Whether a label is None, nan, pandas.NA or a date that is not one (pandas.NaT is a datetime)."""
+def is_missing(value: object) -> bool:
+    """Return whether a label is None, nan, pandas.NA or NaT (pandas.NaT is a datetime)."""
     if value is None or value is getattr(loaded_pandas(), "NA", None):
         return True
     return isinstance(value, UNEQUAL_TO_ITSELF) and bool(value != value)
 
 
-def missing(values: NDArray[Any]) -> BoolArray:
-    """`is_missing` for each value of an array of one dimension."""
+def missing(values: AnyArray) -> BoolArray:
+    """Return `is_missing` for each value of an array of one dimension."""
     if values.dtype.kind == "O":
         return np.array([is_missing(value) for value in values.tolist()], dtype=np.bool_)
     if values.dtype.kind in "fcmM":
@@ -44,131 +43,165 @@ def missing(values: NDArray[Any]) -> BoolArray:
     return np.zeros(len(values), dtype=np.bool_)
 
 
-def keys(values: NDArray[Any]) -> list[Hashable]:
-    """A key for each label, the same for equal labels in arrays of any kind: 1 == 1.0 == True, a date in any unit.
+def keys(values: AnyArray) -> list[Hashable]:
+    """Return a key for each label, which equal labels share in arrays of any type.
 
-    All missing labels have the key None.
+    So 1, 1.0 and True have the same key, and a date in any unit. All missing labels have the key
+    None.
     """
-    kind = values.dtype.kind
-    if kind in "mM":
-        found: list[Hashable] = _instants(values)
-    elif kind == "O":
+    if values.dtype.kind == "O":
         return [_key(value) for value in values.tolist()]
+    if values.dtype.kind in "mM":
+        label_keys = _instants(values)
     else:
-        found = values.tolist()
+        label_keys = values.tolist()
     for i in np.flatnonzero(missing(values)):
-        found[i] = None
-    return found
+        label_keys[i] = None
+    return label_keys
 
 
 def _key(value: Any) -> Hashable:
+    """Return the key of one label."""
     if isinstance(value, str):
         return value
     if is_missing(value):
         return None
     if isinstance(value, tuple):
-        return tuple(_key(part) for part in value)
-    if isinstance(value, (np.datetime64, np.timedelta64)):
-        return _instants(np.array([value]))[0]
-    if isinstance(value, datetime) and value.tzinfo is None:
-        # of pandas, in ns
-        if hasattr(value, "to_datetime64"):
-            exact = value.to_datetime64()
-        else:
-            exact = np.datetime64(value)
-        return _instants(np.array([exact]))[0]
-    if isinstance(value, timedelta):
-        if hasattr(value, "to_timedelta64"):
-            exact = value.to_timedelta64()
-        else:
-            exact = np.timedelta64(value)
-        return _instants(np.array([exact]))[0]
+        return tuple(_key(level) for level in value)
+    instant = as_datetime64(value)
+    if instant is not None:
+        return _instants(np.array([instant]))[0]
     return value  # type: ignore[no-any-return]
 
 
-def _instants(values: NDArray[Any]) -> list[Hashable]:
-    """Dates or spans of time in any unit as seconds and the rest of one in femtoseconds, which int64 holds."""
-    kind = values.dtype.kind
-    seconds = values.astype(f"{kind}8[s]")
-    rest = (values - seconds).astype("m8[fs]")
-    pairs = zip(seconds.astype(np.int64).tolist(), rest.astype(np.int64).tolist())
+def as_datetime64(value: Any) -> np.datetime64 | np.timedelta64 | None:
+    """Return a date or a span of time in the types of NumPy.
+
+    Returns None for everything else, and for a date with a time zone.
+    """
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        return value
+    # Timestamps and spans of pandas have nanoseconds, which those of Python lose.
+    if isinstance(value, datetime) and value.tzinfo is None:
+        if hasattr(value, "to_datetime64"):
+            return value.to_datetime64()  # type: ignore[no-any-return]
+        return np.datetime64(value)
+    if isinstance(value, timedelta):
+        if hasattr(value, "to_timedelta64"):
+            return value.to_timedelta64()  # type: ignore[no-any-return]
+        return np.timedelta64(value)
+    return None
+
+
+def _instants(values: AnyArray) -> list[Hashable]:
+    """Return keys of dates, or of spans of time, in any unit.
+
+    A key has the type, the seconds and the rest of a second in femtoseconds: int64 holds both.
+    """
+    seconds = values.astype(f"{values.dtype.kind}8[s]")
+    femtoseconds = (values - seconds).astype("m8[fs]")
+    pairs = zip(seconds.astype(np.int64).tolist(), femtoseconds.astype(np.int64).tolist())
     return [(values.dtype.type, *pair) for pair in pairs]
 
 
-def numbered(values: NDArray[Any]) -> tuple[IntArray, NDArray[Any]]:
-    """Each label's number (N,) and the different labels, sorted where they have an order; one for all that are missing.
+def numbered(values: AnyArray) -> tuple[IntArray, AnyArray]:
+    """Return the number of each label, and the distinct labels.
 
-    These come last. Numbers are sorted before text; other labels of mixed kinds stay in the order
-    they are met in.
+    All missing labels count as one, which comes last. Numbers are sorted before text. Other labels
+    of mixed types stay in the order of their first rows.
+
+    Returns
+    -------
+    codes : array of shape (N,)
+    labels : array of shape (n_labels,)
     """
     if values.dtype.kind not in "OUS":
-        groups, codes = np.unique(values, return_inverse=True)
-        return codes.reshape(-1).astype(np.intp, copy=False), groups
-    seen: dict[Any, int] = {}  # as they are; then by their keys, of the different ones alone
+        labels, codes = np.unique(values, return_inverse=True)
+        return codes.reshape(-1).astype(np.intp, copy=False), labels
+    # First by the labels as they are, then by the keys of the distinct ones, which are fewer.
+    number_by_label: dict[Any, int] = {}
     codes = np.fromiter(
-        (seen.setdefault(label, len(seen)) for label in values.tolist()), np.intp, len(values)
+        (number_by_label.setdefault(label, len(number_by_label)) for label in values.tolist()),
+        np.intp,
+        len(values),
     )
-    known: dict[Hashable, int] = {}
-    labels: list[Any] = []
-    merged = np.empty(len(seen), dtype=np.intp)
-    for i, label in enumerate(seen):
-        merged[i] = known.setdefault(_key(label), len(known))
-        if len(known) > len(labels):
-            labels.append(label)
-    order = _order(labels)
-    codes = merged[codes]
-    groups = np.empty(len(labels), dtype=object)
-    for place, own in enumerate(order):
-        if is_missing(labels[own]):
-            groups[place] = np.nan
+    number_by_key: dict[Hashable, int] = {}
+    distinct: list[Any] = []
+    merged = np.empty(len(number_by_label), dtype=np.intp)
+    for i, label in enumerate(number_by_label):
+        merged[i] = number_by_key.setdefault(_key(label), len(number_by_key))
+        if len(number_by_key) > len(distinct):
+            distinct.append(label)
+    order = _order(distinct)
+    rank = np.empty(len(distinct), dtype=np.intp)
+    rank[order] = np.arange(len(distinct))
+    labels = np.empty(len(distinct), dtype=object)
+    for place, number in enumerate(order):
+        if is_missing(distinct[number]):
+            labels[place] = np.nan
         else:
-            groups[place] = labels[own]
-    rank = np.empty(len(labels), dtype=np.intp)
-    rank[order] = np.arange(len(labels))
-    return rank[codes], groups if values.dtype == object else groups.astype(values.dtype)
+            labels[place] = distinct[number]
+    if values.dtype != object:
+        labels = labels.astype(values.dtype)
+    return rank[merged[codes]], labels
 
 
-def _keys(values: NDArray[Any]) -> Iterator[Hashable]:
+def _order(labels: list[Any]) -> list[int]:
+    """Return the positions of distinct labels in sorted order, as far as there is one."""
+    positions = range(len(labels))
+    last = [i for i in positions if is_missing(labels[i])]
+    present = [i for i in positions if not is_missing(labels[i])]
+    texts = [i for i in present if isinstance(labels[i], str)]
+    numbers = [i for i in present if not isinstance(labels[i], str)]
+    try:
+        numbers.sort(key=labels.__getitem__)
+        texts.sort(key=labels.__getitem__)
+    except TypeError:
+        return list(positions)
+    return numbers + texts + last
+
+
+def repeated(values: AnyArray) -> int | None:
+    """Return the position of the first label that occurs before it; None if all differ."""
+    earlier_keys: set[Hashable] = set()
+    for i, key in enumerate(_keys_in_blocks(values)):
+        if key in earlier_keys:
+            return i
+        earlier_keys.add(key)
+    return None
+
+
+def _keys_in_blocks(values: AnyArray) -> Iterator[Hashable]:
+    """Yield the key of each label, without a list of all of them."""
     for start in range(0, len(values), BLOCK):
         yield from keys(values[start : start + BLOCK])
 
 
-def _order(labels: list[Any]) -> list[int]:
-    """Positions of different labels in sorted order, as far as there is one."""
-    places = range(len(labels))
-    known = [i for i in places if not is_missing(labels[i])]
-    last = [i for i in places if is_missing(labels[i])]
-    texts = [i for i in known if isinstance(labels[i], str)]
-    others = [i for i in known if not isinstance(labels[i], str)]
-    try:
-        return sorted(others, key=labels.__getitem__) + sorted(texts, key=labels.__getitem__) + last
-    except TypeError:
-        return list(places)
+def matching_rows(labels: AnyArray, index: AnyArray) -> IntArray:
+    """Return the rows of an index that have one of these distinct labels, in the order of the rows.
 
+    Only the keys of the labels are stored, because an index may be long.
 
-def repeated(values: NDArray[Any]) -> int | None:
-    """The position of the first label that was there before; None where all differ."""
-    seen: set[Hashable] = set()
-    for i, key in enumerate(_keys(values)):
-        if key in seen:
-            return i
-        seen.add(key)
-    return None
-
-
-def places(asked: NDArray[Any], index: NDArray[Any]) -> IntArray:
-    """(2, found): which of these different labels rows of this index have, and where these rows stand, in their order.
-
-    Only the labels asked for are kept: an index may be long.
+    Returns
+    -------
+    array of shape (2, n_matches)
+        The number of the label, and the position of the row.
     """
-    known = {key: i for i, key in enumerate(keys(asked))}
-    if index.dtype.kind in "iuf" and None not in known:
-        numbers = [key for key in known if isinstance(key, (Real, Decimal))]
-        if numbers:
-            rows = np.flatnonzero(np.isin(index, np.array(numbers)))
-        else:
-            rows = np.empty(0, dtype=np.intp)
-    else:
-        rows = np.arange(len(index))
-    found = [(known[key], row) for row, key in zip(rows, _keys(index[rows])) if key in known]
-    return np.array(found, dtype=np.intp).reshape(-1, 2).T
+    number_by_key = {key: i for i, key in enumerate(keys(labels))}
+    rows = np.arange(len(index))
+    if index.dtype.kind in "iuf" and None not in number_by_key:
+        rows = _rows_with_numbers(index, number_by_key)
+    matches = [
+        (number_by_key[key], row)
+        for row, key in zip(rows, _keys_in_blocks(index[rows]))
+        if key in number_by_key
+    ]
+    return np.array(matches, dtype=np.intp).reshape(-1, 2).T
+
+
+def _rows_with_numbers(index: AnyArray, label_keys: dict[Hashable, int]) -> IntArray:
+    """Return the rows of an index of numbers that may have one of these keys."""
+    numbers = [key for key in label_keys if isinstance(key, (Real, Decimal))]
+    if not numbers:
+        return np.empty(0, dtype=np.intp)
+    return np.flatnonzero(np.isin(index, np.array(numbers)))

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from hashlib import blake2b
 from numbers import Real
-from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.arrays import FloatArray, IntArray
+from axil.aliases import FeatureTable
+from axil.arrays import AnyArray, FloatArray, IntArray
 from axil.errors import InputError, shown, suggestion
 from axil.inputs.codes import is_missing, numbered
 from axil.inputs.labels import as_labels, position_of, refuse_other_order
+from axil.inputs.libraries import FrameColumn
 from axil.inputs.numbers import is_sparse, is_whole
 from axil.inputs.tables import as_frame, row_labels, take_rows
 
@@ -21,158 +22,210 @@ Keys = NDArray[np.uint64]
 
 KEYED = 1 << 20  # cells of an array that are turned into keys at a time
 SINGLE_BITS = np.uint64(29)  # of a number of double precision that single precision does not have
+#: The argument that has the rows of this kind, for messages.
+TABLE_OF_ROWS = {"training": "X_train", "calibration": "X_cal"}
 
 
-def column_names(given: tuple[Any, ...], known: list[str] | None, n: int) -> list[str]:
-    """The names of the columns: those of the first frame among the tables given, else the model's, else x0, x1, ..."""
-    for X in given:
+def column_names(
+    tables: tuple[FeatureTable, ...], model_names: list[str] | None, n: int
+) -> list[str]:
+    """Return the names of the columns.
+
+    They are those of the first frame among the tables, else those of the model, else x0, x1, ...
+    """
+    for X in tables:
         frame = as_frame(X)
         if frame is not None:
             return [str(name) for name in frame.columns]
-    if known is None:
+    if model_names is None:
         return [f"x{i}" for i in range(n)]
-    return list(known)
+    return list(model_names)
 
 
-def chosen_columns(columns: Any, names: list[str], what: str = "columns") -> list[int]:
-    """The positions of columns given by name or position; all for None."""
+def chosen_columns(columns: object, names: list[str], argument: str = "columns") -> list[int]:
+    """Return the positions of columns that the user names or numbers; all columns for None."""
     if columns is None:
         return list(range(len(names)))
     try:
         if isinstance(columns, str) or is_whole(columns):
-            given = [columns]
+            chosen = [columns]
         else:
-            given = list(columns)
+            chosen = list(columns)  # type: ignore[call-overload]
     except Exception:  # nothing that can be gone through
         raise InputError(
-            f"{what} is {shown(columns)}; expected a list of names or positions."
+            f"{argument} is {shown(columns)}; expected a list of names or positions."
         ) from None
-    found = []
-    for column in given:
-        place = position_of(column, names)
-        if is_whole(column) and 0 <= column < len(names):
-            place = int(column)
-        if place is None:
-            raise InputError(
-                f"{what} names {shown(column)}; expected names such as {shown(names[0])}, or positions below {len(names)}."
-                f"{suggestion(column, names)}"
-            )
-        found.append(place)
-    return found
+    return [_column_position(column, names, argument) for column in chosen]
 
 
-def feature_columns(X: Any, rows: IntArray, chosen: list[int]) -> list[NDArray[Any]]:
-    """Some columns, by position, of some rows of X, as arrays."""
+def _column_position(column: object, names: list[str], argument: str) -> int:
+    """Return the position of a column."""
+    if is_whole(column) and 0 <= column < len(names):
+        return int(column)
+    place = position_of(column, names)
+    if place is None:
+        raise InputError(
+            f"{argument} names {shown(column)}; expected names such as {shown(names[0])}, or "
+            f"positions below {len(names)}.{suggestion(column, names)}"
+        )
+    return place
+
+
+def feature_columns(X: FeatureTable, rows: IntArray, columns: list[int]) -> list[AnyArray]:
+    """Return some columns, by position, of some rows of X, as arrays."""
     frame = as_frame(X)
     if frame is not None:
-        wanted = list(dict.fromkeys(chosen))
-        part = frame[rows, wanted]
-        values = {i: _values(part.get_column(name)) for i, name in zip(wanted, part.columns)}
-        return [values[i] for i in chosen]
+        distinct_columns = list(dict.fromkeys(columns))
+        selected = frame[rows, distinct_columns]
+        values_by_column = {
+            column: column_values(selected.get_column(name))
+            for column, name in zip(distinct_columns, selected.columns)
+        }
+        return [values_by_column[column] for column in columns]
     if is_sparse(X):
-        return list(take_rows(X, rows)[:, chosen].toarray().T)
-    return [np.asarray(X[:, i][rows]) for i in chosen]
+        return list(take_rows(X, rows)[:, columns].toarray().T)
+    return [np.asarray(X[:, column][rows]) for column in columns]
 
 
-def _values(series: nw.Series[Any]) -> NDArray[Any]:
-    """A column as an array; categories through a list, for pyarrow loses the missing ones on the way to an array.
+def column_values(column: FrameColumn) -> AnyArray:
+    """Return the column of a frame as an array.
 
     NumPy has no integers of 128 bits: numbers that need more than 64 stay Python's own.
     """
-    kinds = (nw.Categorical, nw.Enum)
-    if series.dtype in (nw.Int128, nw.UInt128):
-        return np.array(series.to_list())
-    if isinstance(series.dtype, kinds) or series.dtype in kinds:
-        return np.array(series.to_list(), dtype=object)
-    return np.asarray(series.to_numpy())
+    category_types = (nw.Categorical, nw.Enum)
+    if column.dtype in (nw.Int128, nw.UInt128):
+        return np.array(column.to_list())
+    if isinstance(column.dtype, category_types) or column.dtype in category_types:
+        # Through a list: on the way to an array pyarrow loses the missing categories.
+        return np.array(column.to_list(), dtype=object)
+    return np.asarray(column.to_numpy())
 
 
 def row_values(
-    given: Any, features: Any, known: list[str] | None, what: str, rows: str = "training"
-) -> Any:
-    """One value per row of training, or of another kind: those given, or the column of the rows that a text names.
+    values: object,
+    features: FeatureTable | None,
+    model_names: list[str] | None,
+    name: str,
+    rows: str = "training",
+) -> object:
+    """Return one value per row: those that the user passes, or a column that the user names.
 
-    ``features`` are the rows, None where they are not at hand; ``known`` the names that the model has for its columns.
+    Parameters
+    ----------
+    values : array, sequence or str
+    features : table or None
+        The rows; None if they are not at hand.
+    model_names : list of str or None
+        The names that the model has for its columns.
+    name : str
+        The argument, for messages.
+    rows : str
+        The kind of the rows, for messages.
     """
-    if not isinstance(given, str):
-        refuse_other_order(
-            features, given, what, {"training": "X_train", "calibration": "X_cal"}.get(rows, "X")
-        )
-        return given
+    if not isinstance(values, str):
+        refuse_other_order(features, values, name, TABLE_OF_ROWS.get(rows, "X"))
+        return values
     if features is None:
         raise InputError(
-            f"{what} is {shown(given)}, a column of {rows} rows that are not at hand. Pass a value for each {rows} row; or, "
-            "for an explainer that was loaded, load it with them: axil.load(path, model, X_train=X_train)."
+            f"{name} is {shown(values)}, a column of {rows} rows that are not at hand. Pass a "
+            f"value for each {rows} row; or, for an explainer that was loaded, load it with them: "
+            "axil.load(path, model, X_train=X_train)."
         )
-    names = column_names((features,), known, features.shape[1])
-    if given not in names:
+    names = column_names((features,), model_names, features.shape[1])
+    if values not in names:
+        table = f"the {rows} rows"
         if rows == "training":
             table = "X_train"
-        else:
-            table = f"the {rows} rows"
         raise InputError(
-            f"{what} is {shown(given)}, which is no column of {table}; expected one of "
-            f"{shown(names[:5], 200)}, or a value for each {rows} row.{suggestion(given, names)}"
+            f"{name} is {shown(values)}, which is no column of {table}; expected one of "
+            f"{shown(names[:5], 200)}, or a value for each {rows} row.{suggestion(values, names)}"
         )
-    return feature_columns(features, np.arange(features.shape[0]), [names.index(given)])[0]
+    return feature_columns(features, np.arange(features.shape[0]), [names.index(values)])[0]
 
 
-def row_index(given: Any, features: Any, known: list[str] | None, n: int) -> NDArray[Any]:
-    """(N,): labels of the training rows: those given, or in a column of theirs; else their own. A copy."""
-    if given is None:
-        if features is None:
-            return np.arange(n)
-        return row_labels(features)
-    return np.array(as_labels(row_values(given, features, known, "index"), n, "index"))
+def row_index(
+    labels: object, features: FeatureTable | None, model_names: list[str] | None, n: int
+) -> AnyArray:
+    """Return the labels of the training rows, (N,), as a copy.
+
+    They are those that the user passes, or a column that the user names; else those of the table.
+    """
+    if labels is not None:
+        values = row_values(labels, features, model_names, "index")
+        return np.array(as_labels(values, n, "index"))
+    if features is None:
+        return np.arange(n)
+    return row_labels(features)
 
 
-def is_single(X: Any) -> bool:
-    """Whether some column of X holds numbers of single precision."""
+def is_single(X: FeatureTable) -> bool:
+    """Return whether some column of X has numbers of single precision."""
     frame = as_frame(X)
     if frame is None:
         return bool(X.dtype == np.float32)
     return any(dtype == nw.Float32 for dtype in frame.schema.values())
 
 
-def row_keys(X: Any, targets: FloatArray, single: bool) -> Keys:
-    """(n,): a key for each row of X with its targets (n, K), equal where features and targets are; the same on any machine.
+def row_keys(X: FeatureTable, targets: FloatArray, single: bool) -> Keys:
+    """Return a key for each row, (n,), which rows with equal features and targets share.
 
     The key is a sum of one random number per column and value, in which zeros count nothing: so
-    sparse rows have the keys of dense ones. ``single``: features count as equal to the precision of
-    float32, as where one of two tables has it. Targets always do, because logarithms that a model
-    takes of them depend on their places in memory by a last bit.
+    sparse rows have the keys of dense ones. It is the same on any machine.
+
+    Parameters
+    ----------
+    X : table
+    targets : array of shape (n, K)
+        They count as equal to the precision of float32, because logarithms that a model takes of
+        them depend on their places in memory by a last bit.
+    single : bool
+        Whether features also count as equal to that precision, as one of two tables may have it.
     """
-    found = np.zeros(len(targets), dtype=np.uint64)
-    p = X.shape[1]
+    n_columns = X.shape[1]
     frame = as_frame(X)
     if is_sparse(X):
-        rows = X.tocsr()
-        if not rows.has_canonical_format:
-            rows = rows.copy()
-        rows.sum_duplicates()
-        sums = np.append(np.uint64(0), np.cumsum(_mixed(_numbers(rows.data), rows.indices, single)))
-        found += sums[rows.indptr[1:]] - sums[rows.indptr[:-1]]
+        row_sums = _keys_of_sparse(X, single)
     elif frame is not None:
-        for i in range(p):
-            found += _mixed(_numbers(_values(frame[:, i])), i, single)
+        row_sums = np.zeros(len(targets), dtype=np.uint64)
+        for i in range(n_columns):
+            row_sums += _mixed(_numbers(column_values(frame[:, i])), i, single)
     else:
-        step = max(1, KEYED // max(p, 1))
-        for first in range(0, len(X), step):
-            part = X[first : first + step]
-            if part.dtype.kind in "biuf":
-                found[first : first + step] += _mixed(_numbers(part), np.arange(p), single).sum(
-                    axis=1, dtype=np.uint64
-                )
-            else:
-                for i in range(p):
-                    found[first : first + step] += _mixed(_numbers(part[:, i]), i, single)
+        row_sums = _keys_of_array(X, single)
     for k, column in enumerate(np.asarray(targets, dtype=np.float64).T):
-        found += _mixed(column, p + k, True)
-    return found
+        row_sums += _mixed(column, n_columns + k, True)
+    return row_sums
 
 
-def _numbers(values: NDArray[Any]) -> FloatArray:
-    """A column as float64: text by a number that stands for it, nan where a value is missing."""
+def _keys_of_sparse(X: FeatureTable, single: bool) -> Keys:
+    """Return the keys of the rows of a sparse matrix, (n,)."""
+    rows = X.tocsr()
+    if not rows.has_canonical_format:
+        rows = rows.copy()
+    rows.sum_duplicates()
+    cell_keys = _mixed(_numbers(rows.data), rows.indices, single)
+    cumulated = np.append(np.uint64(0), np.cumsum(cell_keys))
+    return np.asarray(cumulated[rows.indptr[1:]] - cumulated[rows.indptr[:-1]])
+
+
+def _keys_of_array(X: AnyArray, single: bool) -> Keys:
+    """Return the keys of the rows of an array, (n,)."""
+    n_columns = X.shape[1]
+    row_sums = np.zeros(len(X), dtype=np.uint64)
+    step = max(1, KEYED // max(n_columns, 1))
+    for start in range(0, len(X), step):
+        block = X[start : start + step]
+        block_sums = row_sums[start : start + step]
+        if block.dtype.kind in "biuf":
+            cell_keys = _mixed(_numbers(block), np.arange(n_columns), single)
+            block_sums += cell_keys.sum(axis=1, dtype=np.uint64)
+        else:
+            for i in range(n_columns):
+                block_sums += _mixed(_numbers(block[:, i]), i, single)
+    return row_sums
+
+
+def _numbers(values: AnyArray) -> FloatArray:
+    """Return a column as float64: a number that stands for each text, nan for missing values."""
     if values.dtype.kind in "biuf":
         return np.asarray(values, dtype=np.float64)
     if values.dtype.kind in "mM":
@@ -181,7 +234,8 @@ def _numbers(values: NDArray[Any]) -> FloatArray:
     return np.array([_number(label) for label in labels.tolist()], dtype=np.float64)[codes]
 
 
-def _number(label: Any) -> float:
+def _number(label: object) -> float:
+    """Return a number that stands for a label."""
     if is_missing(label):
         return float("nan")
     if isinstance(label, Real):
@@ -190,17 +244,18 @@ def _number(label: Any) -> float:
         text = label
     else:
         text = repr(label)
-    whole = int.from_bytes(
-        blake2b(text.encode("utf-8", "backslashreplace"), digest_size=6).digest(), "big"
-    )
-    return float(whole) + 0.5  # below 2^53, and no whole number that a code might be
+    digest = blake2b(text.encode("utf-8", "backslashreplace"), digest_size=6).digest()
+    # Below 2^53, and no whole number that a code might be
+    return float(int.from_bytes(digest, "big")) + 0.5
 
 
-def _mixed(values: FloatArray, columns: Any, single: bool) -> Keys:
-    """A random number for each value in its column, zero for zero; the function of Steele, Lea and Flood, 2014 (SplitMix64)."""
-    bits = np.where(np.isnan(values), np.nan, values + 0.0).view(
-        np.uint64
-    )  # one nan, and no zero below zero
+def _mixed(values: FloatArray, columns: int | IntArray, single: bool) -> Keys:
+    """Return a random number for each value in its column, and zero for zero.
+
+    The function is that of Steele, Lea and Flood, 2014 (SplitMix64).
+    """
+    # One nan, and no zero below zero
+    bits = np.where(np.isnan(values), np.nan, values + 0.0).view(np.uint64)
     if single:
         bits = (bits + (np.uint64(1) << (SINGLE_BITS - np.uint64(1)))) >> SINGLE_BITS
     with np.errstate(over="ignore"):
@@ -211,8 +266,9 @@ def _mixed(values: FloatArray, columns: Any, single: bool) -> Keys:
     return np.where(values == 0, np.uint64(0), z)
 
 
-def occurrences(keys: Keys, asked: Keys) -> IntArray:
-    """How often each key asked for is among the keys."""
-    known, which = np.unique(asked, return_inverse=True)
-    at = np.minimum(np.searchsorted(known, keys), len(known) - 1)
-    return np.bincount(at[known[at] == keys], minlength=len(known))[which.ravel()]
+def occurrences(keys: Keys, wanted_keys: Keys) -> IntArray:
+    """Return how often each wanted key is among the keys."""
+    distinct, codes = np.unique(wanted_keys, return_inverse=True)
+    places = np.minimum(np.searchsorted(distinct, keys), len(distinct) - 1)
+    counts = np.bincount(places[distinct[places] == keys], minlength=len(distinct))
+    return counts[codes.ravel()]

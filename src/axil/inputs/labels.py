@@ -1,71 +1,96 @@
-"""The gate for labels: names of rows, groups and classes, each of which must mean one thing only."""
+"""Labels: names of rows, groups and classes, each of which must mean one thing only."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
-from numpy.typing import NDArray
 
-from axil.arrays import BoolArray, FloatArray, IntArray
+from axil.aliases import FeatureTable, ForeignObject
+from axil.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from axil.errors import InputError, shown
 from axil.inputs import codes
 from axil.inputs.libraries import as_native, loaded_pandas
 from axil.inputs.numbers import as_array, is_whole, unmasked
 
+NUMBER_KINDS = "biuf"  # of numbers and truth values
+
 
 def as_labels(
-    values: Any, n_rows: int, what: str, rows: str = "training", kind: str = "one label"
-) -> NDArray[Any]:
-    """(N,): one label per row, of any kind that can be told apart and written down; missing ones are None or nan."""
+    values: object, n_rows: int, name: str, rows: str = "training", kind: str = "one label"
+) -> AnyArray:
+    """Return one label per row, (N,); missing ones are None or nan.
+
+    Labels may be of any type that can be compared and written to a file.
+
+    Parameters
+    ----------
+    values : sequence or array of length N
+    n_rows : int
+    name : str
+        The argument, for messages.
+    rows, kind : str
+        The kind of the rows and of the values, for messages.
+    """
     expected = f"{kind} for each of the {n_rows} {rows} rows"
     try:
-        found = _plain(unmasked(values, what))
+        labels = _label_array(unmasked(values, name))
     except (InputError, MemoryError):
         raise
     except Exception as error:  # each kind of array has its own
         raise InputError(
-            f"{what} cannot be read as labels ({shown(error, 200)}); expected {expected}."
+            f"{name} cannot be read as labels ({shown(error, 200)}); expected {expected}."
         ) from None
-    if found.ndim == 2 and found.shape[1] == 1:
-        found = found[:, 0]
-    if found.shape != (n_rows,):
-        raise InputError(f"{what} has shape {found.shape}; expected ({n_rows},), {expected}.")
-    return distinct_labels(found, what)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.shape != (n_rows,):
+        raise InputError(f"{name} has shape {labels.shape}; expected ({n_rows},), {expected}.")
+    return distinct_labels(labels, name)
 
 
-def distinct_labels(found: NDArray[Any], what: str) -> NDArray[Any]:
-    """The labels themselves; refuses records, what cannot be compared and text that no file can hold."""
-    if found.dtype.kind == "V":
+def distinct_labels(labels: AnyArray, name: str) -> AnyArray:
+    """Return the labels, once they can be told apart.
+
+    Raises for records, for objects that cannot be compared and for text that no file can hold.
+    """
+    if labels.dtype.kind == "V":
         raise InputError(
-            f"{what} has dtype {found.dtype}; expected labels. Pass one field of the structured array."
+            f"{name} has dtype {labels.dtype}; expected labels. Pass one field of the structured "
+            "array."
         )
-    if found.dtype.kind not in "OU":
-        return found
-    for i, label in enumerate(found.tolist()):
+    if labels.dtype.kind not in "OU":
+        return labels
+    for i, label in enumerate(labels.tolist()):
         try:
             hash(label)
         except Exception:
             kind = type(label).__name__
             raise InputError(
-                f"{what} holds a {kind} at position {i}; expected text, numbers or dates."
+                f"{name} holds a {kind} at position {i}; expected text, numbers or dates."
             ) from None
-        for text in label if isinstance(label, tuple) else (label,):
-            if (
-                isinstance(text, str)
-                and not text.isascii()
-                and any("\ud800" <= sign <= "\udfff" for sign in text)
-            ):
+        levels = (label,)
+        if isinstance(label, tuple):
+            levels = label
+        for level in levels:
+            if _has_surrogate(level):
                 raise InputError(
-                    f"{what} holds {shown(text)} at position {i}, half of a character (a lone surrogate), no text for a file. "
-                    "Read the text again in its own encoding."
+                    f"{name} holds {shown(level)} at position {i}, half of a character (a lone "
+                    "surrogate), no text for a file. Read the text again in its own encoding."
                 )
-    return found
+    return labels
 
 
-def _plain(values: Any) -> NDArray[Any]:
-    """A numpy array of labels in any array or series; missing ones of pandas are None."""
+def _has_surrogate(label: object) -> bool:
+    """Return whether a label is text with half of a character, which no file can hold."""
+    if not isinstance(label, str) or label.isascii():
+        return False
+    return any("\ud800" <= character <= "\udfff" for character in label)
+
+
+def _label_array(values: ForeignObject) -> AnyArray:
+    """Return the labels in any array or series as an array; missing ones of pandas are None."""
     pd = loaded_pandas()
     native = as_native(values)
     if pd is not None and isinstance(native, (pd.Series, pd.DataFrame)):
@@ -77,305 +102,383 @@ def _plain(values: Any) -> NDArray[Any]:
     if isinstance(values, (list, tuple)) and any(
         isinstance(label, (tuple, str)) or label is None for label in values
     ):
-        return _objects(values)  # numpy would take tuples apart, and numbers among text for text
+        return _objects(values)  # NumPy would take tuples apart, and numbers among text for text
     return _without_na(as_array(values, "labels"))
 
 
-def _without_na(found: NDArray[Any]) -> NDArray[Any]:
-    """Labels with None for pandas.NA, which cannot be compared with anything."""
+def _without_na(labels: AnyArray) -> AnyArray:
+    """Return labels with None for pandas.NA, which cannot be compared with anything."""
     pd = loaded_pandas()
-    if pd is None or found.dtype != object or not found.ndim:
-        return found
-    return _objects([None if value is pd.NA else value for value in found.ravel()]).reshape(
-        found.shape
-    )
+    if pd is None or labels.dtype != object or not labels.ndim:
+        return labels
+    values = [None if value is pd.NA else value for value in labels.ravel()]
+    return _objects(values).reshape(labels.shape)
 
 
-def _objects(values: Any) -> NDArray[Any]:
-    found = np.empty(len(values), dtype=object)
+def _objects(values: Sequence[Any]) -> AnyArray:
+    """Return an array of Python objects, each as it is."""
+    objects = np.empty(len(values), dtype=object)
     for i, value in enumerate(values):
-        found[i] = value
-    return found
+        objects[i] = value
+    return objects
 
 
-def as_list(labels: NDArray[Any]) -> list[Any]:
-    """Return labels (N,) one by one: dates as dates, where NumPy's ``tolist`` makes integers of nanoseconds."""
+def as_list(labels: AnyArray) -> list[Any]:
+    """Return labels (N,) as a list, with dates as dates.
+
+    NumPy's ``tolist`` makes integers of nanoseconds.
+    """
     if labels.dtype.kind in "mM":
         return list(labels)
     return labels.tolist()  # type: ignore[no-any-return]
 
 
-def joined(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
-    """Return the labels of two lists of rows in one array, each as it is, whatever their kinds."""
-    kinds = first.dtype.kind + second.dtype.kind
-    if len(set(kinds)) == 1 or set(kinds) <= set("iuf"):
+def joined(first: AnyArray, second: AnyArray) -> AnyArray:
+    """Return the labels of two lists of rows in one array, each as it is, whatever their types."""
+    kinds = {first.dtype.kind, second.dtype.kind}
+    if len(kinds) == 1 or kinds <= set("iuf"):
         return np.concatenate([first, second])
     return _objects([*as_list(first), *as_list(second)])
 
 
 def one_hot(
-    labels: Any, n_rows: int, classes: NDArray[Any], what: str = "y_train", rows: str = "training"
+    labels: object, n_rows: int, classes: AnyArray, name: str = "y_train", rows: str = "training"
 ) -> FloatArray:
-    """(N, classes): a one in the column of each row's class."""
-    given = as_labels(labels, n_rows, what, rows)
-    known = {label: k for k, label in enumerate(codes.keys(classes))}
-    # Of numbers each different one is looked up once; others may not be sortable.
-    each, which = (
-        np.unique(given, return_inverse=True)
-        if given.dtype.kind in "biuf"
-        else (given, slice(None))
-    )
-    columns = np.array([known.get(label, -1) for label in codes.keys(each)], dtype=np.intp)[which]
+    """Return a one in the column of each row's class, (N, n_classes)."""
+    class_labels = as_labels(labels, n_rows, name, rows)
+    columns = _columns_by_label(class_labels, classes)
     if (columns < 0).any():
-        columns = _in_single(given, classes, columns)
-        columns = _by_value(given, classes, columns)
-        columns = _by_truth(given, classes, columns)
+        columns = _in_single(class_labels, classes, columns)
+        columns = _by_value(class_labels, classes, columns)
+        columns = _by_truth(class_labels, classes, columns)
     unknown = np.flatnonzero(columns < 0)
     if len(unknown):
         raise InputError(
-            f"{what} holds {shown(given[unknown[0]])} at position {unknown[0]}; "
-            f"the model knows the classes {', '.join(map(str, classes[:5]))}. Pass classes as the fit got them."
+            f"{name} holds {shown(class_labels[unknown[0]])} at position {unknown[0]}; the model "
+            f"knows the classes {', '.join(map(str, classes[:5]))}. Pass classes as the fit got "
+            "them."
         )
-    found = np.zeros((n_rows, len(classes)))
-    found[np.arange(n_rows), columns] = 1.0
-    return found
+    hot = np.zeros((n_rows, len(classes)))
+    hot[np.arange(n_rows), columns] = 1.0
+    return hot
 
 
-def _in_single(given: NDArray[Any], classes: NDArray[Any], columns: IntArray) -> IntArray:
-    """(N,): the classes of labels that are numbers, where a library keeps classes in float32: 0.1 is 0.10000000149 there."""
-    if (
-        given.dtype.kind != "f"
-        or classes.dtype.kind != "f"
-        or (classes != classes.astype(np.float32)).any()
-    ):
+def _columns_by_label(labels: AnyArray, classes: AnyArray) -> IntArray:
+    """Return the class that equals each label, (N,); -1 if there is none."""
+    column_by_key = {key: column for column, key in enumerate(codes.keys(classes))}
+    if labels.dtype.kind not in NUMBER_KINDS:  # they may not be sortable
+        return np.array([column_by_key.get(key, -1) for key in codes.keys(labels)], dtype=np.intp)
+    distinct, label_codes_of_rows = np.unique(labels, return_inverse=True)
+    columns = [column_by_key.get(key, -1) for key in codes.keys(distinct)]
+    return np.array(columns, dtype=np.intp)[label_codes_of_rows]
+
+
+def _in_single(labels: AnyArray, classes: AnyArray, columns: IntArray) -> IntArray:
+    """Return the class of each label, (N,), where a library keeps classes in float32.
+
+    There 0.1 is 0.10000000149. Returns ``columns`` where labels or classes are no such numbers.
+    """
+    if labels.dtype.kind != "f" or classes.dtype.kind != "f":
         return columns
-    known = {label: k for k, label in enumerate(classes.tolist())}
-    rounded = given.astype(np.float32).astype(np.float64).tolist()
-    return np.array([known.get(label, -1) for label in rounded], dtype=np.intp)
+    if (classes != classes.astype(np.float32)).any():
+        return columns
+    column_by_class = {label: column for column, label in enumerate(classes.tolist())}
+    rounded = labels.astype(np.float32).astype(np.float64).tolist()
+    return np.array([column_by_class.get(label, -1) for label in rounded], dtype=np.intp)
 
 
-def _by_value(given: NDArray[Any], classes: NDArray[Any], columns: IntArray) -> IntArray:
-    """Return the class of each label, (N,), where labels are numbers and a library was given the classes' names as text."""
-    if given.dtype.kind not in "biuf" or not all(
-        isinstance(name, str) for name in classes.tolist()
-    ):
+def _by_value(labels: AnyArray, classes: AnyArray, columns: IntArray) -> IntArray:
+    """Return the class of each label, (N,), where a library got the names of classes as text.
+
+    Returns ``columns`` unless labels are numbers and all classes are text of distinct numbers.
+    """
+    names = classes.tolist()
+    if labels.dtype.kind not in NUMBER_KINDS or not _are_texts(names):
         return columns
     try:
-        numbers = np.array([float(name) for name in classes.tolist()])
+        numbers = np.array([float(name) for name in names])
     except ValueError:
         return columns
     if len(np.unique(numbers)) < len(numbers):
         return columns
-    columns_by_number = dict(zip(numbers.tolist(), range(len(numbers))))
-    return np.array([columns_by_number.get(float(label), -1) for label in given], dtype=np.intp)
+    column_by_number = dict(zip(numbers.tolist(), range(len(numbers))))
+    return np.array([column_by_number.get(float(label), -1) for label in labels], dtype=np.intp)
 
 
-def _by_truth(given: NDArray[Any], classes: NDArray[Any], columns: IntArray) -> IntArray:
-    """Return the class of each label, (N,), where labels are truth values and a library keeps classes as text."""
+def _by_truth(labels: AnyArray, classes: AnyArray, columns: IntArray) -> IntArray:
+    """Return the class of each label, (N,), where a library keeps truth values as text.
+
+    Returns ``columns`` for other labels and classes.
+    """
     names = classes.tolist()
-    if (
-        given.dtype.kind != "b"
-        or not all(isinstance(name, str) for name in names)
-        or set(names) != {"False", "True"}
-    ):
+    if labels.dtype.kind != "b" or not _are_texts(names) or set(names) != {"False", "True"}:
         return columns
-    columns_by_truth = np.array([names.index("False"), names.index("True")], dtype=np.intp)
-    return columns_by_truth[given.astype(np.intp)]
+    column_by_truth = np.array([names.index("False"), names.index("True")], dtype=np.intp)
+    return column_by_truth[labels.astype(np.intp)]
 
 
-def group_codes(labels: Any, n_rows: int, what: str = "labels") -> tuple[IntArray, NDArray[Any]]:
-    """Each row's group number and the groups' names, in sorted order where they can be sorted."""
-    return codes.numbered(as_labels(labels, n_rows, what))
+def _are_texts(names: list[Any]) -> bool:
+    """Return whether all names are text."""
+    return all(isinstance(name, str) for name in names)
 
 
-def label_codes(labels: Any, n_rows: int, what: str) -> IntArray:
-    """(N,): a number for each label; rows without a label have numbers of their own."""
-    values = as_labels(labels, n_rows, what)
-    found, groups = codes.numbered(values)
-    missing = np.flatnonzero(codes.missing(values))
-    found[missing] = len(groups) + np.arange(len(missing))
-    return found
+def group_codes(labels: object, n_rows: int, name: str = "labels") -> tuple[IntArray, AnyArray]:
+    """Return each row's group number, and the names of the groups, sorted if they can be."""
+    return codes.numbered(as_labels(labels, n_rows, name))
 
 
-def as_mask(values: Any, n_rows: int, what: str) -> BoolArray:
-    """(N,): a truth value for each training row; numbers, and places where it is missing, are none."""
-    found = as_labels(values, n_rows, what, kind="True or False")
-    if found.dtype == object:
-        truths = [is_truth(value) for value in found.tolist()]
-    else:
-        truths = [found.dtype.kind == "b"]
-    if not all(truths):
-        if found.dtype == object:
-            first = truths.index(False)
-            kind = f"{shown(found[first])} at position {first}"
-        else:
-            kind = f"numbers or text ({found.dtype})"
+def label_codes(labels: object, n_rows: int, name: str) -> IntArray:
+    """Return a number for each label, (N,); every row without a label has a number of its own."""
+    values = as_labels(labels, n_rows, name)
+    numbers, groups = codes.numbered(values)
+    missing_rows = np.flatnonzero(codes.missing(values))
+    numbers[missing_rows] = len(groups) + np.arange(len(missing_rows))
+    return numbers
+
+
+def as_mask(values: object, n_rows: int, name: str) -> BoolArray:
+    """Return a truth value for each training row, (N,); raises for numbers and missing values."""
+    mask = as_labels(values, n_rows, name, kind="True or False")
+    contents = ""
+    if mask.dtype == object:
+        for i, value in enumerate(mask.tolist()):
+            if not is_truth(value):
+                contents = f"{shown(mask[i])} at position {i}"
+                break
+    elif mask.dtype.kind != "b":
+        contents = f"numbers or text ({mask.dtype})"
+    if contents:
         raise InputError(
-            f"{what} holds {kind}; expected True or False for each of the {n_rows} training rows."
+            f"{name} holds {contents}; expected True or False for each of the {n_rows} training "
+            "rows."
         )
-    return found.astype(bool)
+    return mask.astype(bool)
 
 
-def positions(labels: list[Any], index: NDArray[Any], what: str) -> tuple[IntArray, IntArray]:
-    """Which label each row with one of these labels has, and where the row stands; label by label. No label is given twice.
+def positions(labels: list[Any], index: AnyArray, name: str) -> tuple[IntArray, IntArray]:
+    """Return the rows that have one of these labels, label by label.
 
     A label that several rows share names all of them. True and False are labels only where the
-    index has them: they are not the rows 1 and 0.
+    index has them: they are not the rows 1 and 0. Raises for a label that occurs twice in the list,
+    and for one that no row has.
+
+    Returns
+    -------
+    numbers : array of shape (n_matches,)
+        The number of the label of each match.
+    rows : array of shape (n_matches,)
+        The position of its row.
     """
-    asked = _each_once(labels, what)
-    which, places = places_among(asked, index)
-    _refuse_unknown(labels, np.bincount(which, minlength=len(asked)) > 0, index, what)
-    order = np.argsort(which, kind="stable")
-    return which[order], places[order]
+    distinct = _each_once(labels, name)
+    numbers, rows = places_among(distinct, index)
+    is_matched = np.bincount(numbers, minlength=len(distinct)) > 0
+    _refuse_unknown(labels, is_matched, index, name)
+    order = np.argsort(numbers, kind="stable")
+    return numbers[order], rows[order]
 
 
-def named_rows(rows: Any, index: NDArray[Any], what: str = "rows") -> IntArray:
-    """Where the training rows of a user's list of labels stand, or those that a truth value for each of them marks.
+def named_rows(rows: object, index: AnyArray, name: str = "rows") -> IntArray:
+    """Return the positions of the training rows that a user names.
 
-    Of a label that several rows share all of them.
+    Parameters
+    ----------
+    rows : sequence
+        Labels, of which one may name several rows; or a truth value for each training row.
+    index : array of shape (N,)
+        The labels of the training rows.
+    name : str
+        The argument, for messages.
     """
     labels = listed_labels(rows)
-    if (
-        labels and all(map(is_truth, labels)) and not any(map(is_truth, index.tolist()))
-    ):  # else they are labels
-        mask = as_mask(labels, len(index), what)
-        own: Any = getattr(rows, "index", None)
-        is_labelled = (
-            hasattr(own, "get_indexer")
-            and own.is_unique
-            and not np.array_equal(own.to_numpy(), index)
+    are_truths = bool(labels) and all(map(is_truth, labels))
+    if not are_truths or any(map(is_truth, index.tolist())):  # the index may have truth values
+        return positions(labels, index, name)[1]
+    mask = as_mask(labels, len(index), name)
+    _refuse_other_index(rows, index, name)
+    return np.flatnonzero(mask)
+
+
+def _refuse_other_index(rows: object, index: AnyArray, name: str) -> None:
+    """Raise if truth values have the row labels of X_train in another order."""
+    pandas_index = _pandas_index(rows)
+    if pandas_index is None or not pandas_index.is_unique:
+        return
+    if np.array_equal(pandas_index.to_numpy(), index):
+        return
+    if (pandas_index.get_indexer(index) >= 0).all():
+        raise InputError(
+            f"{name} has the row labels of X_train in another order, and truth values are matched "
+            "by position. Pass it with .loc[X_train.index]; or, if it is in the order of X_train "
+            "already, without its labels."
         )
-        if is_labelled and (own.get_indexer(index) >= 0).all():
-            raise InputError(
-                f"{what} has the row labels of X_train in another order, and truth values are matched by position. Pass it with "
-                ".loc[X_train.index]; or, if it is in the order of X_train already, without its labels."
-            )
-        return np.flatnonzero(mask)
-    return positions(labels, index, what)[1]
 
 
-def other_order(X: Any, y: Any) -> IntArray | None:
-    """(N,): where the labels of X stand in y, if both are labelled by pandas, alike but for the order."""
-    rows: Any = getattr(X, "index", None)
-    given: Any = getattr(y, "index", None)
-    if not (hasattr(rows, "get_indexer") and hasattr(given, "get_indexer")):
+def _pandas_index(values: object) -> ForeignObject | None:
+    """Return the index of a pandas series or frame; None for everything else."""
+    index = getattr(values, "index", None)
+    pd = loaded_pandas()
+    if pd is None or not isinstance(index, pd.Index):
         return None
-    if len(rows) != len(given) or rows.equals(given) or not (rows.is_unique and given.is_unique):
+    return index
+
+
+def other_order(X: FeatureTable, y: object) -> IntArray | None:
+    """Return where the labels of X stand in y, (N,), if pandas labels both in different orders.
+
+    Returns None if they have no such labels, other labels or the same order.
+    """
+    X_index = _pandas_index(X)
+    y_index = _pandas_index(y)
+    if X_index is None or y_index is None:
         return None
-    places = np.asarray(given.get_indexer(rows), dtype=np.intp)
-    is_same_order = np.array_equal(
-        places, np.arange(len(rows))
-    )  # text of two types is equal and not `equals`
+    if len(X_index) != len(y_index) or X_index.equals(y_index):
+        return None
+    if not (X_index.is_unique and y_index.is_unique):
+        return None
+    places = np.asarray(y_index.get_indexer(X_index), dtype=np.intp)
+    # Text of two types is equal and not `equals`.
+    is_same_order = np.array_equal(places, np.arange(len(X_index)))
     if is_same_order or (places < 0).any():
         return None
     return places
 
 
 def refuse_other_order(
-    rows: Any, given: Any, what: str, of: str = "X_train", instead: str = ""
+    rows: FeatureTable, values: object, name: str, table: str = "X_train", instead: str = ""
 ) -> None:
-    """Refuse labels of these rows in another order than theirs: rows are matched by position. ``instead``: what to do."""
-    if other_order(rows, given) is not None:
-        pass_it = f"Pass it with .loc[{of}.index]; or, if it is in the order of {of} already, without its labels."
-        raise InputError(
-            f"{what} has the row labels of {of} in another order, and rows are matched by position. {instead or pass_it}"
-        )
+    """Raise if values have the labels of these rows in another order: axil matches by position.
 
-
-def listed_labels(rows: Any) -> list[Any]:
-    """A user's list of labels of training rows."""
-    try:
-        if isinstance(rows, (str, bytes)):
-            labels = None
-        else:
-            labels = list(rows)
-    except Exception:  # whatever an object that is no sequence raises
-        labels = None
-    if labels is None:
-        raise InputError(f"rows is {shown(rows)}; expected a list of labels of training rows.")
-    return labels
-
-
-def asked_labels(rows: Any) -> NDArray[Any]:
-    """(m,): a user's list of labels of training rows that are elsewhere, each of them once; see `places_among`."""
-    return _each_once(listed_labels(rows), "rows")
-
-
-def _each_once(labels: list[Any], what: str) -> NDArray[Any]:
-    asked = distinct_labels(_objects(labels), what)
-    again = codes.repeated(asked)
-    if again is not None:
-        raise InputError(f"{what} names row {shown(labels[again])} twice; expected each row once.")
-    return asked
-
-
-def places_among(asked: NDArray[Any], index: NDArray[Any]) -> IntArray:
-    """(2, found): which of the labels asked for rows of this index have, and where these rows stand; in their order."""
-    found = codes.places(asked, index)
-    return found[
-        :, [is_truth(asked[which]) == is_truth(index[row]) for which, row in found.T.tolist()]
-    ]
-
-
-def _refuse_unknown(labels: list[Any], known: Any, index: NDArray[Any], what: str) -> None:
-    missing = [label for label, there in zip(labels, known) if not there]
-    if not missing:
+    ``table`` names the argument that has the rows, and ``instead`` says what to do.
+    """
+    if other_order(rows, values) is None:
         return
-    if index.dtype.kind in "iu" and np.array_equal(
-        index, np.arange(len(index))
-    ):  # which has no labels of its own
-        expected = f"positions of training rows, from 0 to {len(index) - 1}"
-    else:
-        expected = f"labels of training rows, such as {shown(index[0])}: those of index=, or the index of a pandas X_train"
+    if not instead:
+        instead = (
+            f"Pass it with .loc[{table}.index]; or, if it is in the order of {table} already, "
+            "without its labels."
+        )
     raise InputError(
-        f"{what} names row {shown(missing[0])} ({len(missing)} of {len(labels)} are unknown); expected {expected}."
+        f"{name} has the row labels of {table} in another order, and rows are matched by position. "
+        f"{instead}"
     )
 
 
-def position_of(label: Any, labels: list[Any]) -> int | None:
-    """Where one label stands among others; None where it does not, as True among 0 and 1."""
+def listed_labels(rows: object) -> list[Any]:
+    """Return a user's list of labels of training rows."""
     try:
-        place = {(is_truth(known), known): i for i, known in enumerate(labels)}.get(
-            (is_truth(label), label)
+        if not isinstance(rows, (str, bytes)):
+            return list(rows)  # type: ignore[call-overload,no-any-return]
+    except Exception:  # whatever an object that is no sequence raises
+        pass
+    raise InputError(f"rows is {shown(rows)}; expected a list of labels of training rows.")
+
+
+def asked_labels(rows: object) -> AnyArray:
+    """Return a user's list of labels of training rows that are elsewhere, (m,), without repeats.
+
+    See `places_among`.
+    """
+    return _each_once(listed_labels(rows), "rows")
+
+
+def _each_once(labels: list[Any], name: str) -> AnyArray:
+    """Return labels as an array; raises if one occurs twice."""
+    label_array = distinct_labels(_objects(labels), name)
+    repeat = codes.repeated(label_array)
+    if repeat is not None:
+        raise InputError(f"{name} names row {shown(labels[repeat])} twice; expected each row once.")
+    return label_array
+
+
+def places_among(labels: AnyArray, index: AnyArray) -> IntArray:
+    """Return the rows of an index that have one of these distinct labels, in the order of the rows.
+
+    Returns
+    -------
+    array of shape (2, n_matches)
+        The number of the label, and the position of the row.
+    """
+    matches = codes.matching_rows(labels, index)
+    is_same_type = [
+        is_truth(labels[number]) == is_truth(index[row]) for number, row in matches.T.tolist()
+    ]
+    return matches[:, is_same_type]
+
+
+def _refuse_unknown(labels: list[Any], is_matched: BoolArray, index: AnyArray, name: str) -> None:
+    """Raise if no row has one of the labels."""
+    unknown = [label for label, matched in zip(labels, is_matched) if not matched]
+    if not unknown:
+        return
+    has_positions = index.dtype.kind in "iu" and np.array_equal(index, np.arange(len(index)))
+    if has_positions:
+        expected = f"positions of training rows, from 0 to {len(index) - 1}"
+    else:
+        expected = (
+            f"labels of training rows, such as {shown(index[0])}: those of index=, or the index of "
+            "a pandas X_train"
         )
+    raise InputError(
+        f"{name} names row {shown(unknown[0])} ({len(unknown)} of {len(labels)} are unknown); "
+        f"expected {expected}."
+    )
+
+
+def position_of(label: object, labels: list[Any]) -> int | None:
+    """Return where a label stands among others; None if it does not, as True among 0 and 1."""
+    try:
+        position_by_label = {(is_truth(entry), entry): i for i, entry in enumerate(labels)}
+        return position_by_label.get((is_truth(label), label))
     except Exception:  # it cannot be compared at all
         return None
-    return place
 
 
-def is_truth(value: Any) -> bool:
-    """Whether a value is True or False."""
+def is_truth(value: object) -> bool:
+    """Return whether a value is True or False."""
     return isinstance(value, (bool, np.bool_))
 
 
-def as_positions(which: Any, n: int) -> slice | IntArray:
-    """Some of n predictions: a position, a slice, a list of positions or a truth value for each of them."""
-    expected = f"a position below {n}, a slice, a list of positions or {n} truth values"
-    if is_whole(which):
-        if not -n <= which < n:
-            raise IndexError(f"prediction {shown(which)} of {n}")
-        return np.array([which], dtype=np.intp)
-    if isinstance(which, slice):
+def as_positions(choice: object, n: int) -> slice | IntArray:
+    """Return the positions of some of n predictions.
+
+    ``choice`` is a position, a slice, a list of positions or a truth value for each prediction.
+    """
+    if is_whole(choice):
+        if not -n <= choice < n:
+            raise IndexError(f"prediction {shown(choice)} of {n}")
+        return np.array([choice], dtype=np.intp)
+    if isinstance(choice, slice):
         try:
-            which.indices(n)
+            choice.indices(n)
         except (TypeError, ValueError):
-            raise InputError(
-                f"predictions are chosen by {shown(which)}; expected {expected}."
-            ) from None
-        return which
-    try:  # a tuple would be of several axes
-        found = (
-            np.empty(())
-            if isinstance(which, tuple)
-            else np.asarray(unmasked(which, "The choice of predictions"))
-        )
+            raise _no_choice(choice, n) from None
+        return choice
+    values = _choice_array(choice)
+    if values.ndim == 1 and values.dtype.kind in "iu" and ((values >= -n) & (values < n)).all():
+        return values.astype(np.intp)
+    if values.shape == (n,) and values.dtype.kind == "b":
+        return np.flatnonzero(values)
+    raise _no_choice(choice, n)
+
+
+def _choice_array(choice: object) -> AnyArray:
+    """Return a list of positions as an array; an array without dimensions for other objects."""
+    if isinstance(choice, tuple):  # it would choose along several axes
+        return np.empty(())
+    try:
+        values = np.asarray(unmasked(choice, "The choice of predictions"))
     except (InputError, MemoryError):
         raise
     except Exception:
-        found = np.empty(())
-    found = found.astype(np.intp) if found.shape == (0,) else found
-    if found.ndim == 1 and found.dtype.kind in "iu" and ((found >= -n) & (found < n)).all():
-        return found.astype(np.intp)
-    if found.shape == (n,) and found.dtype.kind == "b":
-        return np.flatnonzero(found)
-    raise InputError(f"predictions are chosen by {shown(which)}; expected {expected}.")
+        return np.empty(())
+    if values.shape == (0,):
+        return values.astype(np.intp)
+    return values
+
+
+def _no_choice(choice: object, n: int) -> InputError:
+    """Return the error for an object that chooses no predictions."""
+    return InputError(
+        f"predictions are chosen by {shown(choice)}; expected a position below {n}, a slice, a "
+        f"list of positions or {n} truth values."
+    )

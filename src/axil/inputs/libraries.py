@@ -1,30 +1,35 @@
-"""Frame libraries, of which none has to be installed: those that are loaded, those that tables can be made with."""
+"""Frame libraries, none of which has to be installed: pandas, polars and pyarrow."""
 
 from __future__ import annotations
 
 import importlib
 import sys
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypeAlias
 
 import narwhals.stable.v2 as nw
 
+from axil.aliases import ForeignObject
 from axil.errors import InputError
 
-FRAMES = (
-    "pandas",
-    "polars",
-    "pyarrow",
-)  # the first that is installed makes the tables about arrays
+Frame: TypeAlias = nw.DataFrame[Any]
+FrameColumn: TypeAlias = nw.Series[Any]
+
+#: Tables about arrays are made with the first of these that is installed.
+FRAMES = ("pandas", "polars", "pyarrow")
 
 
-def loaded_pandas() -> Any:
-    """The module pandas, or None where nobody has imported it: then no value is one of its own."""
+def loaded_pandas() -> ForeignObject:
+    """Return the module pandas, or None if nobody has imported it: then no value belongs to it."""
     return sys.modules.get("pandas")
 
 
-def as_native(values: Any) -> Any:
-    """Values of pandas as its series or frame, those of another frame library as narwhals has them, and all else as it is."""
+def as_native(values: ForeignObject) -> ForeignObject:
+    """Return values in the form that axil reads.
+
+    A pandas object becomes its series or frame. A column or frame of another library becomes that
+    of narwhals. Everything else is returned as it is.
+    """
     pd = loaded_pandas()
     if pd is not None and isinstance(values, (pd.Index, pd.api.extensions.ExtensionArray)):
         values = pd.Series(values)
@@ -35,34 +40,38 @@ def as_native(values: Any) -> Any:
     return nw.from_native(values, allow_series=True, eager_only=True, pass_through=True)
 
 
-def needed_pandas(what: str) -> Any:
-    """The module pandas, for what cannot be done without it."""
+def needed_pandas(subject: str) -> ForeignObject:
+    """Return the module pandas, which the subject of the sentence cannot do without."""
     try:
         return importlib.import_module("pandas")
     except ImportError:
         raise InputError(
-            f"{what} takes pandas, which is not installed: pip install pandas."
+            f"{subject} takes pandas, which is not installed: pip install pandas."
         ) from None
 
 
 def is_installed(name: str) -> bool:
-    """Whether a library can be imported."""
+    """Return whether a library can be imported."""
     try:
         return sys.modules.get(name) is not None or find_spec(name) is not None
-    except ImportError:  # of a finder that refuses it
+    except ImportError:  # of an import hook that refuses it
         return False
 
 
 def frame_library() -> str:
-    """The library that tables about arrays are made with; pandas where there is none at all, as the error then says."""
+    """Return the library that tables about arrays are made with.
+
+    If none is installed it is pandas, which the error then names.
+    """
     return next((name for name in FRAMES if is_installed(name)), FRAMES[0])
 
 
 def require_frame_library(name: str) -> None:
-    """Refuse to make a table with a library that is not there."""
+    """Raise if a table is to be made with a library that is not installed."""
     if not is_installed(name):
-        others = " or ".join(other for other in FRAMES if other != name)
+        alternatives = " or ".join(library for library in FRAMES if library != name)
         raise InputError(
-            f"Tables are made with {name} here, which is not installed: pip install {name}. Tables about arrays are made with "
-            f"the first that is installed of {', '.join(FRAMES)}, so {others} will do for them."
+            f"Tables are made with {name} here, which is not installed: pip install {name}. Tables "
+            f"about arrays are made with the first that is installed of {', '.join(FRAMES)}, so "
+            f"{alternatives} will do for them."
         )

@@ -68,13 +68,10 @@ class Columns:
         """Return a copy of the training rows, which for a frame also has the further columns."""
         features, further = self.training
         frame = inputs.as_frame(features)
-        if further is None:
-            further_frame = None
-        else:
-            further_frame = inputs.as_frame(further)
-        if frame is None or further_frame is None:
+        if frame is None or further is None:
             return owned_rows(features)
-        if frame.implementation is not further_frame.implementation:
+        further_frame = inputs.as_frame(further)
+        if further_frame is None or inputs.backend_of(further) != inputs.backend_of(features):
             return owned_rows(features)
         new = [further_frame[name] for name in further_frame.columns if name not in frame.columns]
         return owned_rows(frame.with_columns(*new).to_native())
