@@ -236,6 +236,7 @@ class SideBySide(Defaults, Adapter):
     """The adapter of boosted models, each of which has one output."""
 
     library = "scikit-learn"
+    kind = Kind.ADDITIVE
 
     def __init__(self, classifiers: Classifiers, members: list[Adapter]):
         self._classifiers = classifiers
