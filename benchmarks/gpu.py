@@ -339,8 +339,8 @@ def left_out(report: Report, name: str, explainer: Any, queries: Any) -> None:
     explainer.leave_one_out()
     report.add(f"{name}: leave_one_out, explainer made before", time.perf_counter() - start)
     start = time.perf_counter()
-    explainer.audit()
-    report.add(f"{name}: audit after it", time.perf_counter() - start)
+    explainer.find_label_issues()
+    report.add(f"{name}: find_label_issues after it", time.perf_counter() - start)
     for method in ("exact", "first-order"):
         start = time.perf_counter()
         explainer.removal(queries, method=method)

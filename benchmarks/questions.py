@@ -47,7 +47,7 @@ QUESTIONS = {
         X, y, **({"out_of_fold": None} if e.kind == "exact" else {})
     ),
     "leave_one_out": lambda e, X, y: e.leave_one_out(),
-    "audit": lambda e, X, y: e.audit(),
+    "find_label_issues": lambda e, X, y: e.find_label_issues(),
     "leverage": lambda e, X, y: e.leverage(),
     "standard_error": lambda e, X, y: e.standard_error(X),
     "calibrate": lambda e, X, y: e.calibrate(*friedman(5000, seed=5)),

@@ -3,8 +3,9 @@
 Friedman #1, LightGBM, T = 100, 31 leaves. `make bench` prints the table and writes results/kernels.csv; `--rows` takes other
 sizes. "prepared 10" is the kernel, "explain 10" the public call ``explainer(X)`` with its check. "wanted" is what a design of
 these kernels reached on another machine, where NumPy took 5.8 s for 10 queries. Public calls on a classifier of the same rows,
-trees and leaves, "pushes 10" and "pushes built", are relative to those on the regression, and audits to the set-up of the
-explainer; intervals to reading out the weights; "top 10 of 1000" to the same by reading all rows.
+trees and leaves, "pushes 10" and "pushes built", are relative to those on the regression, and label
+issues to the set-up of the explainer; intervals to reading out the weights; "top 10 of 1000" to the
+same by reading all rows.
 """
 
 import argparse
@@ -35,9 +36,9 @@ WANTED = {
     "top 10 of 1000": 5,
     "pushes 10": 0.67,
     "model to 10": 8,
-    "audit": 0.1,
-    "audit, given": 1,
-    "audit, classes": 1,
+    "find_label_issues": 0.1,
+    "find_label_issues, given": 1,
+    "find_label_issues, classes": 1,
     "all": 25,
 }
 
@@ -117,8 +118,8 @@ def measure(n, threads):
     yield line(n, "pushes built", taken, built)
 
 
-def measure_audit(n, threads):
-    """Audits of n training labels, with what they need, as ratios of the set-up to them."""
+def measure_label_issues(n, threads):
+    """Label issues of n training labels, with what they need, as ratios of the set-up to them."""
     X, y = friedman(n)
     model = fit(X, y)
     start = time.perf_counter()
@@ -126,18 +127,24 @@ def measure_audit(n, threads):
     setup = time.perf_counter() - start
     yield line(n, "set-up", setup, None)
     start = time.perf_counter()
-    table = explainer.audit()  # once: what it needs is kept
+    table = explainer.find_label_issues()  # once: what it needs is kept
     yield line(
-        n, "audit", time.perf_counter() - start, setup, difference=table.attrs["axil"].split(";")[0]
+        n,
+        "find_label_issues",
+        time.perf_counter() - start,
+        setup,
+        difference=table.attrs["axil"].split(";")[0],
     )
     unseen = np.roll(y, 1)
-    yield line(n, "audit, given", seconds(lambda: explainer.audit(unseen)), setup)
+    yield line(
+        n, "find_label_issues, given", seconds(lambda: explainer.find_label_issues(unseen)), setup
+    )
     labels = (y > np.median(y)).astype(int)
     classifier = fit(X, labels, objective="binary")
     start = time.perf_counter()
     account = axil.Explainer(classifier, X, labels, n_threads=threads)
     setup = time.perf_counter() - start
-    yield line(n, "audit, classes", seconds(account.audit), setup)
+    yield line(n, "find_label_issues, classes", seconds(account.find_label_issues), setup)
 
 
 def intervals(n, ready, predictions, queries, read_out):
@@ -173,7 +180,7 @@ def measure_all(threads):
     yield line(FULL, "all", taken, baseline, difference=apart)
 
 
-KINDS = (measure, measure_audit)
+KINDS = (measure, measure_label_issues)
 
 
 def setup_memory(n):

@@ -22,14 +22,14 @@ targets.loc[wrong] += 3 * y.std() * rng.choice([-1, 1], len(wrong))
 model = LGBMRegressor(n_estimators=80, num_leaves=8, learning_rate=0.08, verbose=-1, n_jobs=1).fit(train, targets)
 
 # %% [markdown]
-# ## The audit
+# ## The label check
 #
 # It puts first the labels that are furthest from what all other rows say of them, for where they are. No refit is needed. With
 # validation rows it also lists what correcting each label would gain there.
 
 # %%
 explainer = axil.Explainer(model, train, targets)
-table = explainer.audit(X_val=validation, y_val=y.loc[validation.index])
+table = explainer.find_label_issues(X_val=validation, y_val=y.loc[validation.index])
 table["wrong"] = table["row"].isin(wrong)
 print(table.head(10).round(2).to_string(index=False))
 
@@ -40,7 +40,7 @@ print(table.head(10).round(2).to_string(index=False))
 
 # %%
 for fdr in (0.1, 0.3, 0.5):
-    marked = explainer.audit(fdr=fdr).query("suspect")
+    marked = explainer.find_label_issues(fdr=fdr).query("is_label_issue")
     print(
         f"fdr={fdr}: {len(marked)} marked, {marked['row'].isin(wrong).sum()} of them wrong, of {len(wrong)} wrong ones"
     )
@@ -49,8 +49,8 @@ print(table.attrs["axil"].split("retraining; ")[1])
 # %% [markdown]
 # ## Far out is not the same as costly
 #
-# Sorted by the studentised residual the audit finds wrong labels; sorted by gain it finds the labels that cost most on the
-# validation rows.
+# Sorted by the studentised residual the label check finds wrong labels; sorted by gain it finds the
+# labels that cost most on the validation rows.
 
 # %%
 for column, what in (("studentised", "|studentised residual|"), ("gain", "gain on the validation rows")):

@@ -1,11 +1,12 @@
-"""Coverage within classes of homes where some prices are wrong: without groups, with them, and after an audit.
+"""Coverage within classes of homes where some prices are wrong: without groups, with them, and after a label check.
 
     python experiments/intervals_groups.py       # a minute; needs no data
 
 Simulated sales of homes in three classes, whose errors have a size of their own: 3,000 to fit, 1,000 to calibrate, 3,000 to
 predict, boosting of log prices. 2 % of the prices of the first two are ten times too high or too low; those predicted are right.
-90 % intervals: coverage and mean width (of logarithms) by class, means over three draws. "audit first": suspects of `audit` are
-left out of the training rows before the fit, and those of a model of the calibration rows out of these.
+90 % intervals: coverage and mean width (of logarithms) by class, means over three draws. "label
+issues dropped": suspects of `find_label_issues` are left out of the training rows before the fit,
+and those of a model of the calibration rows out of these.
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ def fitted(X: np.ndarray, y: np.ndarray) -> axil.Explainer:
 
 
 def trusted(X: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The positions of rows that `audit` does not suspect."""
-    table = fitted(X, y).audit()
-    return np.setdiff1d(np.arange(len(y)), table["row"][table["suspect"]])
+    """Return the positions of rows without a label issue."""
+    table = fitted(X, y).find_label_issues()
+    return np.setdiff1d(np.arange(len(y)), table["row"][table["is_label_issue"]])
 
 
 def measure(wrong: float, seed: int) -> dict[str, np.ndarray]:
@@ -58,9 +59,9 @@ def measure(wrong: float, seed: int) -> dict[str, np.ndarray]:
     )
     kept, kept_cal = trusted(X, y), trusted(X_cal, y_cal)
     found = {}
-    for audited in (False, True):
-        explainer = fitted(X[kept], y[kept]) if audited else fitted(X, y)
-        cal = (X_cal[kept_cal], y_cal[kept_cal]) if audited else (X_cal, y_cal)
+    for dropped in (False, True):
+        explainer = fitted(X[kept], y[kept]) if dropped else fitted(X, y)
+        cal = (X_cal[kept_cal], y_cal[kept_cal]) if dropped else (X_cal, y_cal)
         ways = {
             "constant": None,
             "leaves": {},
@@ -81,7 +82,7 @@ def measure(wrong: float, seed: int) -> dict[str, np.ndarray]:
             by_class = [
                 [values[kind == k].mean() for k in range(3)] for values in (held, upper - lower)
             ]
-            found[way + (", audit first" if audited else "")] = np.array(by_class)
+            found[way + (", label issues dropped" if dropped else "")] = np.array(by_class)
     return found
 
 

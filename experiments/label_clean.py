@@ -1,10 +1,13 @@
-"""Does audit leave right counts and amounts alone? Clean data of the distributions that models of counts and amounts assume.
+"""Measure whether find_label_issues leaves right counts and amounts alone.
+
+Clean data of the distributions that models of counts and amounts assume.
 
     python experiments/label_clean.py       # a minute or two; needs no data
 
-6,000 simulated rows, five columns of which three matter, 50 rounds. Every target is right, so a good audit has about 1 % of the
-rows below a quality of 0.01, and none that is suspect. "offsets": counts over exposures of 0.1 to 1 years, whose logarithms are
-offsets; "weights": counts per exposure, with exposures for weights. Overdispersed counts are Poisson around gamma means.
+6,000 simulated rows, five columns of which three matter, 50 rounds. Every target is right, so a
+good check has about 1 % of the rows below a quality of 0.01, and none that is suspect. "offsets":
+counts over exposures of 0.1 to 1 years, whose logarithms are offsets; "weights": counts per
+exposure, with exposures for weights. Overdispersed counts are Poisson around gamma means.
 """
 
 from __future__ import annotations
@@ -98,10 +101,10 @@ def main() -> None:
     lines: list[Line] = []
     for case in CASES:
         for exposure, library, explainer in explainers(case, 0):
-            table = explainer.audit()
+            table = explainer.find_label_issues()
             line: Line = {"targets": case, "exposure": exposure, "model": library}
             line |= {"below 0.01, %": f"{100 * (table['quality'] < 0.01).mean():.2f}"}
-            lines.append(line | {"suspects": int(table["suspect"].sum())})
+            lines.append(line | {"suspects": int(table["is_label_issue"].sum())})
             print(lines[-1], flush=True)
     print("\n".join(markdown(lines)))
     write("label_clean", lines, command("label_clean", None))

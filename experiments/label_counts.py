@@ -1,4 +1,7 @@
-"""How many labels are held for wrong? Estimates of audit and cleanlab, on data as they are and with 5 % of the labels corrupted.
+"""Estimate how many labels are wrong.
+
+Estimates of find_label_issues and cleanlab, on data as they are and with 5 % of the labels
+corrupted.
 
     python experiments/label_counts.py --data FOLDER           # the paper's data sets of up to 1000 training rows
     python experiments/label_counts.py --quick                 # two small ones
@@ -6,7 +9,7 @@
 Data, models and wrong labels are those of label_noise.py, in two repetitions; those of classes are in label_noise_classes.py.
 "as given": the data as they are, where all labels count as right. "share off" is the size of the difference between the share of
 rows that a method holds for wrong and the true one, "share too high" the difference with its sign. Means over the data sets are
-in results/label_counts.md; "others": over those that no choice of audit's was made on.
+in results/label_counts.md; "others": over those that no choice of the method was made on.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
-from label_noise import CHOSEN_ON, CLEANED, LARGE, CleanLearning, audits, cleaned, spoil
+from label_noise import CHOSEN_ON, CLEANED, LARGE, CleanLearning, cleaned, label_checks, spoil
 from paper_data import QUICK, read
 from paper_setting import PACKAGES, Line, arguments, command, markdown, write
 
@@ -31,7 +34,7 @@ def run(name: str, X: np.ndarray, y: np.ndarray) -> Iterator[Line]:
             spoilt, wrong = y[train], np.zeros(len(train), dtype=bool)
             if kind != "as given":
                 spoilt, wrong = spoil(y[train], kind, rng)
-            found = audits(X[train], spoilt, seed)[3]
+            found = label_checks(X[train], spoilt, seed)[3]
             if (
                 CleanLearning is not None
                 and seed == 0

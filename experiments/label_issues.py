@@ -1,4 +1,4 @@
-"""Which labels does audit mark as wrong, beside cleanlab's find_label_issues and bare residuals? And how long does it take?
+"""Which labels does find_label_issues mark, beside cleanlab's and bare residuals? How long does it take?
 
     python experiments/label_issues.py --data FOLDER             # the paper's data sets and scikit-learn's; ten minutes
     python experiments/label_issues.py --only breast_cancer wine diabetes --part classes numbers
@@ -7,7 +7,8 @@ Classes: 3 % of the labels are changed to another class at random, or none. Real
 classes, classes that the paper's data hold (who survived, whether a grid is stable), and their targets
 cut at usual or even places. At most 2,000 rows, two repetitions.
 
-- audit: `Explainer.audit()`; audit, out-of-fold: with the probabilities that cleanlab gets, of five fits
+- find_label_issues: `Explainer.find_label_issues()`; find_label_issues, out-of-fold: with the
+  probabilities that cleanlab gets, of five fits
 - cleanlab: find_label_issues with its defaults and these probabilities, where it is installed (AGPL; not
   a part of axil)
 - shares, probability, folds: rows whose most frequent class in the leaves, most probable class without
@@ -23,9 +24,9 @@ where residuals come from: folds, leave-one-out, the fit, or out of bag. They al
 rows: an fdr of 0.1 or 0.2; "excess", the estimated number; or "bare", five times the usual size of the
 residuals alone.
 
-Costs: processor seconds of audit and of the explainer, on made-up data, one thread.
+Costs: processor seconds of find_label_issues and of the explainer, on made-up data, one thread.
 
-"chosen": data sets on which the form of audit was chosen; "judged": the others.
+"chosen": data sets on which the form of find_label_issues was chosen; "judged": the others.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from sklearn.metrics import average_precision_score
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 import axil
-from axil.methods import audit, unseen_predictions
+from axil.methods import label_issues, unseen_predictions
 from axil.methods.class_labels import both_classes
 from axil.methods.intervals.training_errors import out_of_bag
 from axil.methods.question import verified_model
@@ -145,16 +146,21 @@ def marks_of_classes(
     unseen = cross_val_predict(make(), X, y, cv=splits, method="predict_proba")
     found = {}
     for name, table in (
-        ("audit", explainer.audit()),
-        ("audit, out-of-fold", explainer.audit(unseen)),
+        ("find_label_issues", explainer.find_label_issues()),
+        ("find_label_issues, out-of-fold", explainer.find_label_issues(unseen)),
     ):
         by_row = table.set_index("row").sort_index()
-        found[name] = by_row["suspect"].to_numpy(), by_row["quality"].fillna(1.0).to_numpy()
-    shares = np.nan_to_num(audit.around_rows(model, both_classes(model.targets)), nan=0.5)
+        found[name] = (
+            by_row["is_label_issue"].to_numpy(),
+            by_row["label_quality"].fillna(1.0).to_numpy(),
+        )
+    shares = np.nan_to_num(label_issues.around_rows(model, both_classes(model.targets)), nan=0.5)
     parts = {"shares": shares}
     folds = unseen_predictions.fold_predictions(model)
     if model.kind == "additive":
-        parts["probability"] = both_classes(audit.means_without_own_push(model.boosting))
+        parts["probability"] = both_classes(
+            label_issues.means_without_own_contribution(model.boosting)
+        )
         folds = model.boosting.means(folds)
     parts["folds"] = both_classes(folds)
     for name, values in parts.items():
@@ -268,7 +274,7 @@ def measure_numbers(name: str, folder: Path | None) -> Iterator[Line]:
                 axil.Explainer(make().fit(X, targets), X, targets, n_threads=1)
             )
             for source, residuals in residuals_of(explained).items():
-                around = audit.around_rows(explained, np.abs(residuals))
+                around = label_issues.around_rows(explained, np.abs(residuals))
                 head: Line = {
                     "data": name,
                     "rows": len(y),
@@ -295,9 +301,9 @@ def _rules(
 ) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
     """Yield rules, the rows that they mark, and the suspicion of each row, the largest first."""
     for fdr in (0.1, 0.2):
-        made = audit.Studentised.of(residuals, around, fdr=fdr)
+        made = label_issues.Studentised.of(residuals, around, fdr=fdr)
         sizes = np.abs(made.value[:, 0])
-        yield f"fdr {fdr}", made.suspect[:, 0], sizes
+        yield f"fdr {fdr}", made.is_label_issue[:, 0], sizes
     first = np.zeros(len(sizes), dtype=bool)
     first[np.argsort(-sizes, kind="stable")[: made.n_wrong]] = True
     yield "excess", first, sizes
@@ -336,7 +342,7 @@ def summary_of_numbers(lines: list[Line]) -> list[Line]:
 
 
 def measure_costs() -> Iterator[Line]:
-    """Yield the processor seconds of audit over those of making the explainer, on made-up data."""
+    """Yield the processor seconds of find_label_issues over those of making the explainer, on made-up data."""
     draws = np.random.default_rng(0)
     for n_rows, n_trees in COSTS:
         X = draws.normal(size=(n_rows, 8))
@@ -357,14 +363,17 @@ def measure_costs() -> Iterator[Line]:
                 continue  # some minutes
             make = partial(axil.Explainer, model.fit(X, targets), X, targets, n_threads=1)
             explainer, set_up = _timed(make)
-            _, seconds = _timed(explainer.audit)
+            _, seconds = _timed(explainer.find_label_issues)
             line: Line = {
                 "rows": n_rows,
                 "trees": n_trees,
                 "model": name,
                 "set-up, s": f"{set_up:.2f}",
             }
-            yield line | {"audit, s": f"{seconds:.2f}", "ratio": f"{seconds / set_up:.1f}"}
+            yield line | {
+                "find_label_issues, s": f"{seconds:.2f}",
+                "ratio": f"{seconds / set_up:.1f}",
+            }
 
 
 def _timed(work: Callable[[], Any]) -> tuple[Any, float]:

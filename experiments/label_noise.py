@@ -7,9 +7,11 @@ Two kinds of wrong labels: "swapped", the targets of other rows; "shifted", two 
 are trained on, a quarter validates, labels unspoilt. Every method orders the training rows, residuals by their size; all see the
 same fitted LightGBM model.
 
-- audit: `Explainer.audit("leave-one-out")` (label_issues.py compares it with folds); "audit, out-of-fold":
+- find_label_issues: `Explainer.find_label_issues("leave-one-out")` (label_issues.py compares it
+  with folds); "find_label_issues, out-of-fold":
   with the predictions of five more fits
-- audit, by weights: with |weights| for the rows around a row, in place of leaves, on data sets of up to 1000 training rows
+- find_label_issues, by weights: with |weights| for the rows around a row, in place of leaves, on
+  data sets of up to 1000 training rows
 - cleanlab: CleanLearning of cleanlab.regression with its defaults, the first repetition of data sets of up to 525 training rows,
   where it is installed (AGPL; not a part of axil)
 
@@ -18,9 +20,10 @@ Audits and what else needs deletions are asked about data sets of more than 1000
 "precision": the share of wrong labels among as many rows from the top as there are wrong labels (which is the recall there too);
 "recall at 10 %": of the wrong labels, when a tenth of the rows is looked at; "average precision" over the whole order. "fits" and
 "seconds" are those beyond the model itself and its explainer. Means over repetitions, in results/label_noise.csv with their
-spread; means over the data sets in label_noise.md. "other ten": over the data sets that no choice of audit's was made on; its
-form was chosen on every second one. "smallest": over those of up to 525 training rows, which all methods were asked about.
-label_counts.py asks how many labels are held for wrong.
+spread; means over the data sets in label_noise.md. "other ten": over the data sets that no choice
+of the method was made on; its form was chosen on every second one. "smallest": over those of up to
+525 training rows, which all methods were asked about. label_counts.py asks how many labels are held
+for wrong.
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ from sklearn.model_selection import KFold, cross_val_predict
 
 import axil
 from axil import baselines
-from axil.methods.audit import Studentised
+from axil.methods.label_issues import Studentised
 from axil.methods.question import verified_model
 
 try:
@@ -64,14 +67,14 @@ SETTINGS = {
 METRICS = ("precision", "recall at 10 %", "average precision")
 KINDS = ("swapped", "shifted")
 METHODS = (
-    "audit",
-    "audit, out-of-fold",
+    "find_label_issues",
+    "find_label_issues, out-of-fold",
     "leave-one-out residual",
     "influence, leave-one-out",
     "out-of-fold residual",
     "influence, cross-fitted",
     "residual",
-    "audit, by weights",
+    "find_label_issues, by weights",
     "cleanlab",
     "BoostIn",
     "LeafInfluence",
@@ -118,14 +121,14 @@ def timed(work: Callable[[], object]) -> tuple[object, float]:
     return work(), time.perf_counter() - start
 
 
-def audited(table: pd.DataFrame, **known: object) -> Found:
+def score_of_issues(table: pd.DataFrame, **known: object) -> Found:
     by_row = table.set_index("row").sort_index()
     count = int(re.search(r"about (\d+) of", table.attrs["axil"])[1])
     return Found(by_row["studentised"].abs().fillna(np.inf).to_numpy(), count, **known)
 
 
 def by_weights(explainer: axil.Explainer, X: np.ndarray, y: np.ndarray, alone: np.ndarray) -> Found:
-    """audit with means by |weight| for its scale."""
+    """find_label_issues with means by |weight| for its scale."""
     weights = np.abs(explainer(X).weights)
     np.fill_diagonal(weights, 0.0)
     residuals = (y - alone)[:, None]
@@ -153,18 +156,18 @@ def unseen_predictions(X: np.ndarray, y: np.ndarray, seed: int) -> np.ndarray:
     return cross_val_predict(lgb.LGBMRegressor(**SETTINGS), X, y, cv=folds)
 
 
-def audits(
+def label_checks(
     X: np.ndarray, y: np.ndarray, seed: int
 ) -> tuple[axil.Explainer, np.ndarray, np.ndarray, dict[str, Found]]:
-    """The explainer, predictions without the row, out-of-fold predictions, and what the audits say."""
+    """The explainer, predictions without the row, out-of-fold predictions, and what the label_checks say."""
     explainer = explained(X, y)
     unseen, longer = timed(lambda: unseen_predictions(X, y, seed))
-    table, seconds = timed(lambda: explainer.audit("leave-one-out"))
-    given, more = timed(lambda: explainer.audit(unseen))
-    alone = table.set_index("row")["expected"].sort_index().to_numpy()
+    table, seconds = timed(lambda: explainer.find_label_issues("leave-one-out"))
+    given, more = timed(lambda: explainer.find_label_issues(unseen))
+    alone = table.set_index("row")["expected_label"].sort_index().to_numpy()
     found = {
-        "audit": audited(table, seconds=seconds),
-        "audit, out-of-fold": audited(given, fits=5, seconds=longer + more),
+        "find_label_issues": score_of_issues(table, seconds=seconds),
+        "find_label_issues, out-of-fold": score_of_issues(given, fits=5, seconds=longer + more),
     }
     return explainer, alone, unseen, found
 
@@ -174,7 +177,7 @@ def orders(
 ) -> dict[str, Found]:
     """What each method says of every training row."""
     if len(y) <= LARGE or seed < FEWER:
-        explainer, alone, unseen, found = audits(X, y, seed)
+        explainer, alone, unseen, found = label_checks(X, y, seed)
         found["leave-one-out residual"] = Found(np.nan_to_num(np.abs(y - alone), nan=np.inf))
         found["influence, leave-one-out"] = gains(
             explainer.influence(X_val, y_val, "leave-one-out")
@@ -189,7 +192,7 @@ def orders(
         "residual": Found(np.abs(y - verified_model(explainer).fitted()[:, 0])),
     }
     if len(y) <= LARGE:
-        found["audit, by weights"] = by_weights(explainer, X, y, alone)
+        found["find_label_issues, by weights"] = by_weights(explainer, X, y, alone)
     if CleanLearning is not None and seed == 0 and len(y) <= CLEANED:
         found["cleanlab"] = cleaned(X, y, seed)
     rivals = (

@@ -6,7 +6,8 @@
 Half of the rows are trained on, a quarter validates, labels unspoilt. Model, repetitions and measures as in label_noise.py.
 Every method orders the training rows; those on validation rows see their labels, the others do not. With g = p - y:
 
-- audit: `Explainer.audit`, the share of the row's class among the other rows in its leaves
+- find_label_issues: `Explainer.find_label_issues`, the share of the row's class among the other
+  rows in its leaves
 - score without self-push: the row's own score less its push on it, on the side of its label
 - self-push: a row's push on its own score (class_pushes.py), the larger the more it holds its own label up
 - pushes, influence: sum over validation rows of g times the row's push: how far it pushes them the
@@ -18,10 +19,12 @@ Every method orders the training rows; those on validation rows see their labels
 - cleanlab: get_label_quality_scores of the same out-of-fold probabilities, where it is installed (AGPL; not a part of axil)
 
 Means over repetitions in results/label_noise_classes.csv with their spread; means over the data sets in label_noise_classes.md.
-"other nine": over the data sets that audit's form was not chosen on; it was chosen on every second one.
+"other nine": over the data sets that the form of find_label_issues was not chosen on; it was chosen
+on every second one.
 
-results/label_noise_classes_counts.md: by how much the share of rows that audit and cleanlab hold for wrong is off, on the data as
-they are ("as given", where all labels count as right) and with flipped ones.
+results/label_noise_classes_counts.md: by how much the share of rows that find_label_issues and
+cleanlab hold for wrong is off, on the data as they are ("as given", where all labels count as
+right) and with flipped ones.
 """
 
 from __future__ import annotations
@@ -66,10 +69,10 @@ def orders(
     gradient = model.predict_proba(X_val)[:, 1] - y_val
     explainer = axil.Explainer(model, X, y, n_threads=1)
     flip = explainer(X_val).weights * (1 - 2 * y)
-    table = explainer.audit().set_index("row").sort_index()
+    table = explainer.find_label_issues().set_index("row").sort_index()
     boostin, rows = baselines.BoostIn(fit), np.arange(len(y))
     found = {
-        "audit": -table["quality"].fillna(0.0).to_numpy(),
+        "find_label_issues": -table["label_quality"].fillna(0.0).to_numpy(),
         "score without self-push": -table["probability"].to_numpy(),
         "self-push": np.abs(np.diagonal(pushes(model, X, y, X))),
         "pushes, influence": gradient @ pushes(model, X, y, X_val),
@@ -96,8 +99,11 @@ def held_wrong(X: np.ndarray, y: np.ndarray, seed: int) -> dict[str, int]:
     """How many labels each method holds for wrong."""
     explainer = axil.Explainer(lgb.LGBMClassifier(**SETTINGS).fit(X, y), X, y, n_threads=1)
     unseen = unseen_probabilities(X, y, seed)
-    found = {"audit": explainer.audit(), "audit, out-of-fold": explainer.audit(unseen)}
-    counts = {method: int(table["suspect"].sum()) for method, table in found.items()}
+    found = {
+        "find_label_issues": explainer.find_label_issues(),
+        "find_label_issues, out-of-fold": explainer.find_label_issues(unseen),
+    }
+    counts = {method: int(table["is_label_issue"].sum()) for method, table in found.items()}
     return (
         counts
         if get_label_quality_scores is None

@@ -1,4 +1,6 @@
-"""Which order of audit puts wrong labels of several classes first? 10 % of the training labels are changed, then looked for.
+"""Compare orders of find_label_issues that put wrong labels of several classes first.
+
+10 % of the training labels are changed, then looked for.
 
     python experiments/label_noise_several.py --data FOLDER    # with three of the paper's data sets; some minutes
     python experiments/label_noise_several.py                  # without these
@@ -29,7 +31,7 @@ from sklearn.metrics import average_precision_score
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 import axil
-from axil.methods import audit
+from axil.methods import label_issues
 from axil.methods.class_labels import both_classes
 from axil.methods.question import verified_model
 
@@ -90,8 +92,8 @@ def orders(X: np.ndarray, y: np.ndarray, seed: int) -> dict[str, np.ndarray]:
     model = lgb.LGBMClassifier(**SETTINGS, random_state=seed).fit(X, y)
     proven = verified_model(axil.Explainer(model, X, y, n_threads=1))
     labels, every = both_classes(proven.targets), np.arange(len(y))
-    shares = audit.around_rows(proven, labels)
-    said = both_classes(audit.means_without_own_push(proven.boosting))
+    shares = label_issues.around_rows(proven, labels)
+    said = both_classes(label_issues.means_without_own_contribution(proven.boosting))
     found = {}
     for name, each in (("share", shares), ("probability", said)):
         own, others = each[every, y], np.where(labels == 1, -np.inf, each).max(axis=1)

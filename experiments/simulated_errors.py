@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import others
-from label_noise import CleanLearning, audited, audits, cleaned, unseen_predictions
+from label_noise import CleanLearning, cleaned, label_checks, score_of_issues, unseen_predictions
 from paper_setting import PACKAGES, Line, markdown, write
 from scipy import stats
 from sklearn.metrics import auc, precision_recall_curve
@@ -25,8 +25,8 @@ KINDS = {"linear": "Data5DLM", "branches": "Data5D"}
 SIGNALS, RUNS, TIMES = (-3, -2, -1, 1, 2, 3), 50, 8
 CHOSEN_ON = range(20, 24)
 METHODS = (
-    "audit", "audit, out-of-fold", "leave-one-out residual", "out-of-fold residual", "cleanlab",
-    f"audit, {TIMES} times out-of-fold", f"out-of-fold residual, {TIMES} times",
+    "find_label_issues", "find_label_issues, out-of-fold", "leave-one-out residual", "out-of-fold residual", "cleanlab",
+    f"find_label_issues, {TIMES} times out-of-fold", f"out-of-fold residual, {TIMES} times",
 )  # fmt: skip
 
 
@@ -39,11 +39,13 @@ def quick_rows(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def areas(folder: Path | None, kind: str, signal: int, run: int) -> np.ndarray:
     """The score of each method; none for cleanlab where it is not installed."""
     X, y, wrong = others.simulated(folder, KINDS[kind], signal, run) if folder else quick_rows(run)
-    explainer, alone, unseen, found = audits(X, y, run)
+    explainer, alone, unseen, found = label_checks(X, y, run)
     mean = np.mean(
         [unseen, *(unseen_predictions(X, y, run + RUNS * time) for time in range(1, TIMES))], axis=0
     )
-    found[f"audit, {TIMES} times out-of-fold"] = audited(explainer.audit(mean))
+    found[f"find_label_issues, {TIMES} times out-of-fold"] = score_of_issues(
+        explainer.find_label_issues(mean)
+    )
     suspicions = {method: own.suspicion for method, own in found.items()}
     suspicions |= {
         "leave-one-out residual": np.abs(y - alone),
@@ -74,7 +76,10 @@ def lines_of(found: dict[tuple[object, ...], np.ndarray]) -> list[Line]:
 
 
 def shown(found: dict[tuple[object, ...], np.ndarray]) -> list[Line]:
-    """Means by kind and size of the error, over both directions; then over all, with the p of a paired t-test against audit."""
+    """Means by kind and size of the error, over both directions; then over all.
+
+    The last line has the p of a paired t-test against find_label_issues.
+    """
     made: list[Line] = []
     for kind, size in dict.fromkeys((task[0], abs(task[1])) for task in found):
         own = np.array(
@@ -88,7 +93,7 @@ def shown(found: dict[tuple[object, ...], np.ndarray]) -> list[Line]:
     line = {"data": "all", "off by": "", "runs": len(every)}
     made.append(line | {method: f"{mean:.3f}" for method, mean in zip(METHODS, every.mean(axis=0))})
     p = [stats.ttest_rel(every[:, 0], other).pvalue for other in every.T]
-    line = {"data": "p against audit", "off by": "", "runs": ""}
+    line = {"data": "p against find_label_issues", "off by": "", "runs": ""}
     made.append(
         line
         | {method: "" if np.isnan(value) else f"{value:.1g}" for method, value in zip(METHODS, p)}

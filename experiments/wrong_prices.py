@@ -5,9 +5,10 @@
 
 FOLDER is that of comparables.py. Of the prices of the fit 2 % are multiplied by 0.1, 0.2, 5 or 10; those asked about are right.
 Three splits, boosting of log prices. Five rows of largest positive weight per prediction: "keep", as they are; "drop",
-`similar(suspects="drop")`; "refit", of a model that was fitted anew without the suspects of `audit`. "wrong, %": of the rows
-listed; "homes, %": those that list a wrong price; "far, %": those that list a price adjusted to more than twice or less than half
-of the estimate. Errors are root mean squares of logarithms: of the mean of the five adjusted, and of the model.
+`similar(suspects="drop")`; "refit", of a model that was fitted anew without the suspects of
+`find_label_issues`. "wrong, %": of the rows listed; "homes, %": those that list a wrong price;
+"far, %": those that list a price adjusted to more than twice or less than half of the estimate.
+Errors are root mean squares of logarithms: of the mean of the five adjusted, and of the model.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ def measure(X: pd.DataFrame, y: np.ndarray) -> list[Line]:
         wrong = train.index[draws.choice(len(train), round(WRONG * len(train)), replace=False)]
         prices[wrong] *= draws.choice(FACTORS, len(wrong))
         explainer = fitted("boosting, log price", train, prices, seed)
-        table = explainer.audit()
-        kept = train.index.drop(table["row"][table["suspect"]])
+        table = explainer.find_label_issues()
+        kept = train.index.drop(table["row"][table["is_label_issue"]])
         again = fitted("boosting, log price", train.loc[kept], prices[kept], seed)
         for way, one, suspects in (
             ("keep", explainer, "keep"),

@@ -96,10 +96,10 @@ def test_wrong_labels_of_classes_are_looked_for(monkeypatch, capsys):
     )
     found = {cells[0]: float(cells[head.index("average precision")]) for cells in lines}
     assert len(found) >= 13
-    assert min(found["audit"], found["out-of-fold loss"]) > 2 * found["Random"]
+    assert min(found["find_label_issues"], found["out-of-fold loss"]) > 2 * found["Random"]
     assert {line.split("|")[1].strip() for line in printed[end + 3 :]} >= {
-        "audit",
-        "audit, out-of-fold",
+        "find_label_issues",
+        "find_label_issues, out-of-fold",
     }
 
 

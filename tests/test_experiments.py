@@ -238,7 +238,11 @@ def test_wrong_labels_are_looked_for(monkeypatch, capsys):
     found = _columns(capsys.readouterr().out.splitlines(), "method", "precision, shifted")
     assert len(found) >= 13
     assert (
-        min(found["audit"], found["audit, out-of-fold"], found["leave-one-out residual"])
+        min(
+            found["find_label_issues"],
+            found["find_label_issues, out-of-fold"],
+            found["leave-one-out residual"],
+        )
         > 0.4
         > found["Random"]
     )
@@ -255,7 +259,7 @@ def test_wrong_labels_are_counted(monkeypatch, capsys):
     label_counts.main()
     printed = capsys.readouterr().out.splitlines()[2:]
     as_given = [*printed[:2], *(line for line in printed if "as given" in line)]
-    assert _columns(as_given, "method", "share off")["audit"] < 0.05
+    assert _columns(as_given, "method", "share off")["find_label_issues"] < 0.05
 
 
 def _columns(table, key, value):

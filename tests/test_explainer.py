@@ -323,7 +323,7 @@ class TestLabelsInAnotherOrder:
             ("groups", lambda e, X, y, other: e.removal(X, groups=other)),
             ("groups", lambda e, X, y, other: e(X).group(other)),
             ("by", lambda e, X, y, other: e.aggregate(X, by=other)),
-            ("out_of_fold", lambda e, X, y, other: e.audit(other)),
+            ("out_of_fold", lambda e, X, y, other: e.find_label_issues(other)),
             ("out_of_fold", lambda e, X, y, other: e.influence(X, y, other)),
             ("y_val", lambda e, X, y, other: e.influence(X, other)),
             ("y_cal", lambda e, X, y, other: e.calibrate(X + 0.01, other)),

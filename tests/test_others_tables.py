@@ -253,10 +253,10 @@ def test_the_page_tells_who_finds_simulated_errors():
     """Figures of docs/paper/labels.md."""
     means = results("simulated_errors").select_dtypes("number").mean()
     text = page("paper/labels.md")
-    assert f"{means['audit']:.3f} over all, cleanlab {means['cleanlab']:.3f}" in text
+    assert f"{means['find_label_issues']:.3f} over all, cleanlab {means['cleanlab']:.3f}" in text
     assert f"residuals ({means['leave-one-out residual']:.3f}) do no better" in text
     assert (
-        f"eight cross-validations, forty fits, `audit` has {means['audit, 8 times out-of-fold']:.3f}"
-        in text
+        "eight cross-validations, forty fits, `find_label_issues` has "
+        f"{means['find_label_issues, 8 times out-of-fold']:.3f}" in text
     )
-    assert means["leave-one-out residual"] < means["audit"] + 0.005
+    assert means["leave-one-out residual"] < means["find_label_issues"] + 0.005

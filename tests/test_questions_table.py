@@ -110,7 +110,7 @@ QUESTIONS = {
     "pushes": lambda e, place, y, path: e.pushes(X_NEW),
     "leave_one_out": lambda e, place, y, path: e.leave_one_out(),
     "leave_one_out_curve": lambda e, place, y, path: e.leave_one_out_curve(),
-    "audit": lambda e, place, y, path: e.audit(),
+    "find_label_issues": lambda e, place, y, path: e.find_label_issues(),
     "influence": lambda e, place, y, path: e.influence(X_NEW, y),
     "shapley": lambda e, place, y, path: e.shapley(X_NEW, y),
     "min_label_changes": lambda e, place, y, path: e.min_label_changes(X_NEW, 0.5, 0.1),
@@ -156,7 +156,7 @@ STEPS = {name for name in QUESTIONS if name.startswith("removal")} | {
     "what_if",
     "without",
     "pushes",
-    "audit",
+    "find_label_issues",
     "influence",
 }
 PARTS = {
@@ -165,7 +165,7 @@ PARTS = {
     "reach",
     "removal(greedy=True)",
     "leave_one_out_curve",
-    "audit",
+    "find_label_issues",
     "influence",
     "shapley",
     "min_label_changes",

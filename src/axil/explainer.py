@@ -17,13 +17,13 @@ from axil.inputs.codes import keys
 from axil.kernels.choose import limits_of
 from axil.machine.threads import Cache
 from axil.methods.aggregate import Aggregate
-from axil.methods.audit import Audit
 from axil.methods.concentration import Concentration
 from axil.methods.derivatives import Derivatives
 from axil.methods.explain import Explain
 from axil.methods.group import Group
 from axil.methods.influence import Influence
 from axil.methods.intervals.calibrate import Calibrate
+from axil.methods.label_issues import LabelIssues
 from axil.methods.leave_one_out import LeaveOneOut
 from axil.methods.leverage import Leverage
 from axil.methods.min_label_changes import MinLabelChanges
@@ -55,7 +55,7 @@ class Explainer(
     Refit,
     Removal,
     LeaveOneOut,
-    Audit,
+    LabelIssues,
     Influence,
     Shapley,
     MinLabelChanges,

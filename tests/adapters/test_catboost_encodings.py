@@ -245,7 +245,7 @@ def test_tables_say_that_encodings_are_held() -> None:
         explainer.without(case.X_new, [3]),
         explainer.removal(case.X_new, k=2),
         explainer.leave_one_out(),
-        explainer.audit(),
+        explainer.find_label_issues(),
     ):
         assert "encodings of categories by the targets are held fixed" in made.attrs["axil"]
 

@@ -116,7 +116,7 @@ def test_no_target_is_missing() -> None:
     first, second = explainer(one), explainer(other)
     np.testing.assert_array_equal(first(one.X_new).weights, second(one.X_new).weights)
     assert first.without(one.X_new, [3, 4]).equals(second.without(one.X_new, [3, 4]))
-    assert not second.audit().empty
+    assert not second.find_label_issues().empty
 
 
 def test_the_page() -> None:
@@ -142,7 +142,7 @@ def test_saved(tmp_path: Any) -> None:
     np.testing.assert_array_equal(again(own.X_new).weights, found(own.X_new).weights)
     for one in (found, again):
         with pytest.raises(axil.UnsupportedQuestionError, match="have no target of some outputs"):
-            one.audit()
+            one.find_label_issues()
 
 
 def test_wrong_targets() -> None:

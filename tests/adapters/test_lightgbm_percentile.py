@@ -164,12 +164,12 @@ def test_deletions_of_single_rows_are_fits_without_them(settings: dict[str, Any]
     assert chosen["effect"][0] == pytest.approx(effects[0, best], abs=1e-12)
 
 
-def test_audit_and_calibrate_of_a_median_take_errors_without_the_row() -> None:
+def test_label_issues_and_calibrate_of_a_median_take_errors_without_the_row() -> None:
     case = booster(table(90), n_trees=4, objective="l1")
     explainer = axil.Explainer(case.model, case.X, case.y)
     left = explainer.leave_one_out()
-    audited = explainer.audit("leave-one-out").set_index("row").loc[left["row"]]
-    np.testing.assert_allclose(audited["expected"], left["prediction"], rtol=0, atol=1e-12)
+    issues = explainer.find_label_issues("leave-one-out").set_index("row").loc[left["row"]]
+    np.testing.assert_allclose(issues["expected_label"], left["prediction"], rtol=0, atol=1e-12)
     half = len(case.X_new) // 2
     predictive = explainer.calibrate(
         case.X_new[:half], case.model.predict(case.X_new[:half]) + 0.1, method="exact"

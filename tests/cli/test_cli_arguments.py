@@ -161,7 +161,7 @@ def test_usage(run):
         "group",
         "what-if",
         "check",
-        "audit",
+        "find-label-issues",
         "influence",
         "without",
         "intervals",

@@ -169,7 +169,10 @@ def test_a_label_that_several_rows_share_stands_for_all_of_them(run, fails):
             question(QUERY[FEATURES], **given)["after"],
             rtol=1e-12,
         )
-    for words in (f"explain {asked}", f"audit lightgbm.txt {PLAIN} --index city --format csv"):
+    for words in (
+        f"explain {asked}",
+        f"find-label-issues lightgbm.txt {PLAIN} --index city --format csv",
+    ):
         shared, own = (table_of(run(one)[1]) for one in (words, words.replace(" --index city", "")))
         assert list(shared["row"]) == list(TRAIN["city"].iloc[own["row"]])
         rest = [name for name in own if name not in ("row", "query")]  # features of the very rows

@@ -56,7 +56,7 @@ TABLES = {
     "what-if": f"what-if lightgbm.txt {PLAIN} --query query.csv --set 3=80",
     "without": f"without lightgbm.txt {PLAIN} --query query.csv --rows 3",
     "intervals": f"intervals lightgbm.txt {PLAIN} --query query.csv --calibration validation.csv",
-    "audit": f"audit lightgbm.txt {PLAIN} --top {N_TRAIN}",
+    "find-label-issues": f"find-label-issues lightgbm.txt {PLAIN} --top {N_TRAIN}",
     "influence": f"influence lightgbm.txt {PLAIN} --validation validation.csv --top {N_TRAIN}",
 }
 

@@ -124,8 +124,8 @@ def test_the_same_answers_from_a_device(name, device, monkeypatch):
     sets = [one.removal(X_NEW, 3, by="pushes", same_sign=True) for one in (cpu, gpu)]
     np.testing.assert_allclose(sets[1]["push"], sets[0]["push"], **CLOSE)
     if verified_model(cpu).boosting.loss.meaning:
-        audits = [one.audit().sort_values("row") for one in (cpu, gpu)]
-        np.testing.assert_allclose(*(one.select_dtypes("number") for one in audits), **CLOSE)
+        tables = [one.find_label_issues().sort_values("row") for one in (cpu, gpu)]
+        np.testing.assert_allclose(*(one.select_dtypes("number") for one in tables), **CLOSE)
     if verified_model(cpu).boosting.underived:
         return
     np.testing.assert_allclose(explained[1].weights, explained[0].weights, **CLOSE)

@@ -191,12 +191,12 @@ def test_offsets_are_copied():
     np.testing.assert_array_equal(found.weights, explainer(ASKED, SHIFT).weights)
 
 
-def test_the_audit_expects_what_the_library_predicts_with_the_offsets_of_the_fit():
+def test_the_label_issues_expects_what_the_library_predicts_with_the_offsets_of_the_fit():
     """By folds; XGBoost's base_margin takes the place of base_score here too."""
     explainer = xgboost_poisson()[0]
     rows = np.flatnonzero(fold_numbers(verified_model(explainer)) == 0)
     scores = explainer.without(X[rows], rows, init_score=OFFSETS[rows])["after"]
-    expected = explainer.audit().set_index("row")["expected"][rows]
+    expected = explainer.find_label_issues().set_index("row")["expected_label"][rows]
     np.testing.assert_allclose(expected, np.exp(scores), rtol=1e-6)  # XGBoost predicts in float32
 
 

@@ -119,7 +119,7 @@ def test_supports_agrees_and_every_question_is_answered_or_refused(
     rows |= {
         "aggregate": (X_NEW, np.ones((1, 5))),
         "removal": (X_NEW,),
-        "audit": (),
+        "find_label_issues": (),
         "influence": (X_NEW, y[:5]),
     }
     rows |= {

@@ -151,9 +151,9 @@ KINDS = {
     **dict.fromkeys(("symmetric", "return_std", "adjust", "per_class"), "flag"),
     **dict.fromkeys(("by", "device", "sign", "tree_weights"), "choice"),
     "method": "choice",
-    "line": "number",
+    "threshold": "number",
     "listed": "flag",
-    **dict.fromkeys(("ranges", "baseline", "objective", "frame"), "object"),
+    **dict.fromkeys(("bounds", "baseline", "objective", "frame"), "object"),
     "output": "output",
     "derivatives.output": "object",
     "target": "object",
@@ -213,8 +213,8 @@ DEFAULTS = {
     "which": 0,
     "rows": [0, 1],
     "what_if.targets": {0: 1.0},
-    "line": 0.0,
-    "ranges": np.ones(N),
+    "threshold": 0.0,
+    "bounds": np.ones(N),
     "column.name": 0,
     "folder": __file__,  # no folder, which is refused after everything else
 }
@@ -281,8 +281,8 @@ def drawings():
         needed["dates"] = np.arange(N)
         if name in ("fan", "coverage", "calibration"):
             needed |= {"frame": predictive().interval(X), "y": Y, "values": predictive().cdf(X, Y)}
-        if name == "audit":
-            needed["frame"] = e.audit()
+        if name == "label_issues":
+            needed["frame"] = e.find_label_issues()
         if name == "group":
             needed["groups"] = NAMES
         yield f"plots.{name}", getattr(plots, name), needed

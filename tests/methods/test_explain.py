@@ -91,7 +91,7 @@ QUESTIONS = {
     "pushes": lambda e: e.pushes(NEW),
     "leave_one_out": lambda e: e.leave_one_out(),
     "leave_one_out_curve": lambda e: e.leave_one_out_curve(),
-    "audit": lambda e: e.audit(),
+    "find_label_issues": lambda e: e.find_label_issues(),
     "influence": lambda e: e.influence(NEW, np.arange(len(NEW)) % 2),
     "shapley": lambda e: e.shapley(NEW, np.arange(len(NEW)) % 2),
     "min_label_changes": lambda e: e.min_label_changes(NEW, 1.0, 1.0),

@@ -336,7 +336,7 @@ SINGLE_ROWS = [
     lambda explainer: explainer.removal(TABLE[:3], k=2, greedy=True),
     lambda explainer: explainer.removal(TABLE[:3], k=2, method="first-order"),
     lambda explainer: explainer.leave_one_out(),
-    lambda explainer: explainer.audit("leave-one-out"),
+    lambda explainer: explainer.find_label_issues("leave-one-out"),
 ]
 DRAWS_BY_WEIGHT = tuple(map(int, sklearn.__version__.split(".")[:2])) >= (
     1,
@@ -420,7 +420,7 @@ def test_balanced_trees_refuse_deletions_of_single_rows(name, tmp_path):
                 match=r"class weights are counted .*without\(X, rows\)",
             ):
                 ask(own)
-    assert len(explainer.audit()) == N  # by folds
+    assert len(explainer.find_label_issues()) == N  # by folds
 
 
 @pytest.mark.parametrize(

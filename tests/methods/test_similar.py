@@ -530,8 +530,8 @@ def test_suspects_are_marked_or_dropped(monkeypatch):
     explainer = axil.Explainer(
         LGBMRegressor(**QUICK).fit(X, np.log(prices)), X, np.log(prices), inverse_func=np.exp
     )
-    table = explainer.audit()
-    wrong = set(table["row"][table["suspect"]])
+    table = explainer.find_label_issues()
+    wrong = set(table["row"][table["is_label_issue"]])
     assert {X.index[3], X.index[50], X.index[99]} <= wrong
     marked = explainer.similar(NEW, N, [], suspects="mark")
     assert set(marked["row"][marked["suspect"]]) == wrong & set(marked["row"])
@@ -539,13 +539,18 @@ def test_suspects_are_marked_or_dropped(monkeypatch):
     kept = ~X.index.isin(wrong)
     dropped = explainer.similar(NEW, 5, [], suspects="drop", among=(X["year"] > 2018).to_numpy())
     same(dropped, explainer.similar(NEW, 5, [], among=kept & (X["year"] > 2018).to_numpy()))
-    monkeypatch.setattr("axil.methods.audit.suspects", None)  # found once for each explainer
+    monkeypatch.setattr("axil.methods.label_issues.suspects", None)  # found once for each explainer
     same(explainer.similar(NEW, N, [], suspects="mark"), marked)
 
 
 def test_suspects_of_ones_own(monkeypatch):
-    """Labels or truth values: audit is not asked. The reference is the column, and a mask for ``among``."""
-    monkeypatch.setattr("axil.methods.audit.suspects", lambda *_: pytest.fail("audit"))
+    """With labels or truth values find_label_issues is not called.
+
+    The reference is the column, and a mask for ``among``.
+    """
+    monkeypatch.setattr(
+        "axil.methods.label_issues.suspects", lambda *_: pytest.fail("find_label_issues was called")
+    )
     explainer = made("boosting")
     own = X.index[[3, 5, 40]]
     mask = X.index.isin(own)
@@ -562,17 +567,17 @@ def test_suspects_of_ones_own(monkeypatch):
         explainer.similar(NEW, 5, suspects=["nobody"])
     with pytest.raises(InputError, match="suspects has the row labels of X_train in another order"):
         explainer.similar(NEW, 5, suspects=pd.Series(mask, index=X.index)[::-1])
-    with pytest.raises(InputError, match="out_of_fold is what audit judges"):
+    with pytest.raises(InputError, match="find_label_issues judges targets by out_of_fold"):
         explainer.similar(NEW, 5, suspects=list(own), out_of_fold=Y)
-    with pytest.raises(InputError, match="out_of_fold is what audit judges"):
+    with pytest.raises(InputError, match="find_label_issues judges targets by out_of_fold"):
         explainer.similar(NEW, 5, out_of_fold=Y)
 
 
 def test_suspects_by_out_of_fold_predictions():
     explainer = made("boosting")
     unseen = np.asarray(Y) + np.where(np.arange(N) % 20 == 0, 50.0, 0.1) * np.ptp(Y)
-    table = explainer.audit(unseen)
-    wrong = set(table["row"][table["suspect"]])
+    table = explainer.find_label_issues(unseen)
+    wrong = set(table["row"][table["is_label_issue"]])
     assert wrong
     marked = explainer.similar(NEW, N, [], suspects="mark", out_of_fold=unseen)
     assert set(marked["row"][marked["suspect"]]) == wrong & set(marked["row"])
@@ -597,8 +602,8 @@ def test_a_check_that_takes_longer_than_the_rest_is_announced(monkeypatch):
 def test_suspects_of_classes_and_of_several_outputs():
     for name in ("classes", "outputs"):
         explainer = made(name)
-        table = explainer.audit()
-        wrong = set(table["row"][table["suspect"]])
+        table = explainer.find_label_issues()
+        wrong = set(table["row"][table["is_label_issue"]])
         found = explainer.similar(NEW, N, [], suspects="mark")
         assert set(found["row"][found["suspect"]]) == wrong & set(found["row"])
 
@@ -731,12 +736,13 @@ def test_comparables_of_every_kind_and_place(any_explainer, batches):
     assert (alike["age (row)"] > alike["age (query)"]).all()
     if over_dask(any_explainer) or any_explainer.kind == "derivative":
         with pytest.raises(
-            UnsupportedQuestionError, match='suspects="drop" has no answer here: it asks audit, and'
+            UnsupportedQuestionError,
+            match='suspects="drop" has no answer here: it needs find_label_issues, and',
         ):
             any_explainer.similar(new, 3, suspects="drop")
     else:
-        table = any_explainer.audit()
-        wrong = set(table["row"][table["suspect"]])
+        table = any_explainer.find_label_issues()
+        wrong = set(table["row"][table["is_label_issue"]])
         marked = any_explainer.similar(new, len(rows), ["age"], suspects="mark")
         assert set(marked["row"][marked["suspect"]]) == wrong & set(marked["row"])
         assert not wrong & set(any_explainer.similar(new, len(rows), suspects="drop")["row"])

@@ -90,7 +90,7 @@ def error_curve():
 
 
 def suspects():
-    """A table as `audit` makes it: 60 targets around a line, three of them far off, and one that is not judged."""
+    """A table as `find_label_issues` makes it: 60 targets around a line, three of them far off, and one that is not judged."""
     generator = np.random.default_rng(4)
     expected = generator.uniform(0.0, 10.0, size=60)
     residual = generator.normal(size=60)
@@ -98,24 +98,34 @@ def suspects():
     expected[-1] = residual[-1] = np.nan
     columns = {
         "row": np.arange(60),
-        "target": np.where(np.isnan(expected), 5.0, expected + residual),
+        "given_label": np.where(np.isnan(expected), 5.0, expected + residual),
     }
-    columns |= {"expected": expected, "residual": residual, "scale": 1.0, "studentised": residual}
-    columns |= {"quality": np.exp(-np.abs(residual)), "suspect": np.abs(residual) > 5}
+    columns |= {
+        "expected_label": expected,
+        "residual": residual,
+        "scale": 1.0,
+        "studentised": residual,
+    }
+    columns |= {"label_quality": np.exp(-np.abs(residual)), "is_label_issue": np.abs(residual) > 5}
     frame = pd.DataFrame(columns)
-    frame.attrs["axil"] = explainer().audit().attrs["axil"]
+    frame.attrs["axil"] = explainer().find_label_issues().attrs["axil"]
     return frame
 
 
 def class_suspects():
-    """A table as `audit` makes it of classes."""
+    """A table as `find_label_issues` makes it of classes."""
     quality = np.append(np.linspace(0.1, 1.0, 49), np.nan)
     kind = np.repeat(["cat", "dog"], 25)
     expected = np.where(quality < 0.3, kind[::-1], kind)
     frame = pd.DataFrame(
-        {"row": np.arange(50), "target": kind, "expected": expected, "quality": quality}
+        {
+            "row": np.arange(50),
+            "given_label": kind,
+            "expected_label": expected,
+            "label_quality": quality,
+        }
     )
-    frame["suspect"] = frame["target"] != frame["expected"]
+    frame["is_label_issue"] = frame["given_label"] != frame["expected_label"]
     frame.attrs["axil"] = "by the classes of other rows in the leaves of the fit; not a retraining"
     return frame.sample(frac=1.0, random_state=0)
 
@@ -172,8 +182,8 @@ DRAWN = {
     "coverage": lambda ax: plots.coverage(
         intervals(), true_targets(), np.repeat(["a", "b", "c"], 20), ax=ax
     ),
-    "audit": lambda ax: plots.audit(suspects(), ax=ax),
-    "audit_classes": lambda ax: plots.audit(class_suspects(), ax=ax),
+    "label_issues": lambda ax: plots.label_issues(suspects(), ax=ax),
+    "label_issues_classes": lambda ax: plots.label_issues(class_suspects(), ax=ax),
     "ranked": lambda ax: plots.leverage(explainer().leverage(), ranked=True, ax=ax),
 }
 

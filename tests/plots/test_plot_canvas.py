@@ -29,7 +29,8 @@ def test_text_is_readable_and_effects_say_what_is_held_fixed(name):
     assert_readable(ax)
     fixed = sum("structure held fixed" in text.get_text() for text in texts_of(ax))
     assert fixed == (
-        name in ("influence", "removal", "leave_one_out_curve", "audit", "audit_classes")
+        name
+        in ("influence", "removal", "leave_one_out_curve", "label_issues", "label_issues_classes")
     )  # not noise on every axis
 
 

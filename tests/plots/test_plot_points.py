@@ -141,16 +141,17 @@ def points_of(ax):
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
-def test_an_audit_is_drawn_as_its_table_says(library):
+def test_label_issues_are_drawn_as_the_table_says(library):
     make = {"pandas": lambda f: f, "polars": pl.from_pandas, "pyarrow": pa.Table.from_pandas}[
         library
     ]
     table = suspects()
-    ax = plots.audit(make(table))
+    ax = plots.label_issues(make(table))
     known = table.dropna()
-    for name, marked in {"suspect": True, "not suspect": False}.items():
+    for name, marked in {"label issue": True, "no label issue": False}.items():
         np.testing.assert_array_equal(
-            points_of(ax)[name], known.loc[known["suspect"] == marked, ["expected", "target"]]
+            points_of(ax)[name],
+            known.loc[known["is_label_issue"] == marked, ["expected_label", "given_label"]],
         )
     assert ax.get_title("left").startswith("3 of 60 training labels look wrong\nNot judged")
     assert ax.get_title("left").endswith(": 1")
@@ -160,7 +161,7 @@ def test_an_audit_is_drawn_as_its_table_says(library):
     )  # other libraries keep no note, and expected may be out of fold
 
 
-def test_an_audit_of_a_model_is_drawn_with_its_suspects():
+def test_label_issues_of_a_model_are_drawn():
     from lightgbm import LGBMRegressor
 
     X, y, _, _ = data()
@@ -170,33 +171,35 @@ def test_an_audit_of_a_model_is_drawn_with_its_suspects():
         X, wrong
     )
     e = axil.Explainer(model, X, wrong)
-    table = e.audit()
-    found = points_of(plots.audit(table))["suspect"]
-    np.testing.assert_array_equal(found, table.loc[table["suspect"], ["expected", "target"]])
+    table = e.find_label_issues()
+    found = points_of(plots.label_issues(table))["label issue"]
+    np.testing.assert_array_equal(
+        found, table.loc[table["is_label_issue"], ["expected_label", "given_label"]]
+    )
     assert {-700.0, 900.0} <= set(found[:, 1])
-    own = plots.audit(e.audit(out_of_fold=np.full(80, 150.0)))
-    assert own.get_xlabel() == "expected"
+    own = plots.label_issues(e.find_label_issues(out_of_fold=np.full(80, 150.0)))
+    assert own.get_xlabel() == "expected label"
     both = np.column_stack([y, wrong])
     trees = RandomForestRegressor(10, min_samples_leaf=5, random_state=0).fit(X, both)
-    table = axil.Explainer(trees, X, both).audit()
+    table = axil.Explainer(trees, X, both).find_label_issues()
     part = table[table["output"] == 1]
-    ax = plots.audit(table, output=1)
+    ax = plots.label_issues(table, output=1)
     assert sum(map(len, points_of(ax).values())) == 80
     assert (
         ax.get_title("left")
-        == f"Output 1\n{part['suspect'].sum()} of 80 training labels look wrong"
+        == f"Output 1\n{part['is_label_issue'].sum()} of 80 training labels look wrong"
     )
     assert_readable(ax)
     with pytest.raises(InputError, match="output is None; expected one of"):
-        plots.audit(table)
+        plots.label_issues(table)
 
 
-def test_an_audit_of_classes_is_drawn_by_quality():
+def test_label_issues_of_classes_are_drawn_by_quality():
     table = class_suspects()
-    drawn = points_of(plots.audit(table))
-    known = table.dropna().sort_values("quality", ignore_index=True)
-    for name, marked in {"suspect": True, "not suspect": False}.items():
-        chosen = known[known["suspect"] == marked]
+    drawn = points_of(plots.label_issues(table))
+    known = table.dropna().sort_values("label_quality", ignore_index=True)
+    for name, marked in {"label issue": True, "no label issue": False}.items():
+        chosen = known[known["is_label_issue"] == marked]
         np.testing.assert_array_equal(
-            drawn[name], np.column_stack([chosen.index + 1, chosen["quality"]])
+            drawn[name], np.column_stack([chosen.index + 1, chosen["label_quality"]])
         )

@@ -96,12 +96,24 @@ BAD = {
         lambda: plots.leave_one_out_curve([1.0, 2.0]),
         "explainer.leave_one_out_curve",
     ),
-    "no audit": (lambda: plots.audit([1.0, 2.0]), "explainer.audit"),
-    "another frame than an audit": (lambda: plots.audit(influence_frame()), "explainer.audit"),
-    "an empty audit": (lambda: plots.audit(suspects().head(0)), "at least one row"),
-    "one output of an audit": (lambda: plots.audit(suspects(), output=1), "no column 'output'"),
+    "no table of label issues": (
+        lambda: plots.label_issues([1.0, 2.0]),
+        "explainer.find_label_issues",
+    ),
+    "another table than label issues": (
+        lambda: plots.label_issues(influence_frame()),
+        "explainer.find_label_issues",
+    ),
+    "an empty table of label issues": (
+        lambda: plots.label_issues(suspects().head(0)),
+        "at least one row",
+    ),
+    "one output of label issues": (
+        lambda: plots.label_issues(suspects(), output=1),
+        "no column 'output'",
+    ),
     "marks": (
-        lambda: plots.audit(suspects().assign(suspect="no")),
+        lambda: plots.label_issues(suspects().assign(is_label_issue="no")),
         "other things than True and False",
     ),
     "no intervals": (lambda: plots.fan([1.0, 2.0]), r"predictive.interval\(X\)"),

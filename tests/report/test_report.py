@@ -249,10 +249,10 @@ def test_suspects_are_marked_left_out_or_kept(doubted, tmp_path):
             columns=[],
             beside=None,
         )
-        audited = page_of(
+        own_rows = page_of(
             explainer, tmp_path / action, X.loc[[label]], suspects=action, columns=[], beside=None
         )
-        assert given.cells == audited.cells
+        assert given.cells == own_rows.cells
     with pytest.raises(InputError, match="holds another report"):
         page_of(
             explainer, tmp_path / "mark", X.loc[[label]], suspects="drop", columns=[], beside=None

@@ -140,7 +140,7 @@ _WITHOUT_WEIGHTS: dict[str, Refusal] = {
 
 _DERIVATIVE: dict[str, Refusal] = {
     **_WITHOUT_WEIGHTS,
-    **_each(("pushes", "audit", "influence"), NO_STEPS, DERIVED),
+    **_each(("pushes", "find_label_issues", "influence"), NO_STEPS, DERIVED),
     "refit": ("it has no splits to keep", "Fit its model to the new rows."),
     "what_if": ("other targets move the optimum, and only its derivatives are at hand", DERIVED),
     **_each(
@@ -185,7 +185,7 @@ _PARTITIONS: dict[str, Refusal] = {
         "the noise of the targets follows from the leverages of all training rows, which are not computed here",
         "Use training rows in memory; of numbers, calibrate has intervals here.",
     ),
-    "audit": (
+    "find_label_issues": (
         "labels are ranked over all training rows in memory",
         "Sort explainer.leave_one_out() by its residuals, or use training rows in memory.",
     ),
@@ -214,7 +214,15 @@ _BY_BOTH = {
     (Kind.ADDITIVE, Location.PARTITIONS): {
         **_each(("leave_one_out", "leave_one_out_curve"), NO_WEIGHTS, REFIT),
         **_each(
-            ("removal", "removal(greedy=True)", "without", "what_if", "reach", "matrix", "audit"),
+            (
+                "removal",
+                "removal(greedy=True)",
+                "without",
+                "what_if",
+                "reach",
+                "matrix",
+                "find_label_issues",
+            ),
             ELSEWHERE,
             IN_MEMORY,
         ),
@@ -227,7 +235,7 @@ _BY_BOTH = {
 MISSING_TARGETS = _each(
     (
         *(
-            "audit",
+            "find_label_issues",
             "influence",
             "min_label_changes",
             "calibrate",
@@ -251,7 +259,7 @@ MEAN_OF_DERIVATIVES: dict[str, Refusal] = {
 #: A model of several others whose contributions add up to its score.
 MEAN_OF_CONTRIBUTIONS: dict[str, Refusal] = {
     **_each(
-        ("audit", "influence", "what_if", "weight_derivatives", "save", "refit"),
+        ("find_label_issues", "influence", "what_if", "weight_derivatives", "save", "refit"),
         ONE_BY_ONE,
         ASK_MEMBERS,
     ),

@@ -28,9 +28,9 @@ from axil.errors import (
 )
 from axil.explainer import Explainer
 from axil.explanation import Explanation
-from axil.methods.audit import FAR
 from axil.methods.intervals.predictive import Predictive
 from axil.methods.intervals.training_errors import is_bagged
+from axil.methods.label_issues import FAR
 from axil.methods.question import verified_model
 from axil.methods.refit import made_of
 from axil.support import supports
@@ -115,22 +115,22 @@ def _what_if_title(request: Request, parameters: dict[str, Any], _: pd.DataFrame
     return f"{n_predictions} with {n_changed} of {len(labels)} targets changed"
 
 
-def _audit_title(_: Request, __: dict[str, Any], table: pd.DataFrame) -> str:
+def _label_issues_title(_: Request, __: dict[str, Any], table: pd.DataFrame) -> str:
     """Return how many labels look wrong and, for numbers, how far off they are."""
-    suspects = f"{int(table['suspect'].sum())} of {len(table)} labels"
+    issues = f"{int(table['is_label_issue'].sum())} of {len(table)} labels"
     if "studentised" not in table:
-        return f"{suspects} are not of the class expected; the most suspicious first"
-    n_far = int((table["quality"] < FAR).sum())
+        return f"{issues} are not of the class expected; the most suspicious first"
+    n_far = int((table["label_quality"] < FAR).sum())
     farthest = table["studentised"].abs().max()
     return (
-        f"{suspects} look wrong; the most suspicious first. {n_far} have a quality below {FAR:g}, "
+        f"{issues} look wrong; the most suspicious first. {n_far} have a quality below {FAR:g}, "
         f"the farthest {farthest:.3g} usual residuals off"
     )
 
 
 # Lines above the tables of commands, where these are not the summary of the command
 TITLES: dict[str, Callable[[Request, dict[str, Any], Any], str]] = {
-    "audit": _audit_title,
+    "find-label-issues": _label_issues_title,
     "without": _without_title,
     "what-if": _what_if_title,
 }

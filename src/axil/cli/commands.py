@@ -309,7 +309,7 @@ COMMANDS = (
             JSON,
         ),
     ),
-    _question("audit", "which training labels look wrong, and how many", has_top=True),
+    _question("find-label-issues", "which training labels look wrong, and how many", has_top=True),
     _question("concentration", "on how many training rows these predictions rest"),
     _question("what-if", "these predictions if training targets were others"),
     _question("reach", "how far these predictions move with the targets of some training rows"),

@@ -128,7 +128,7 @@ def report(request: Request) -> None:
 
 
 def _suspect_predictions(request: Request, default: str) -> dict[str, Any]:
-    """Return the out-of-fold predictions by which training rows are audited, if they are."""
+    """Return the out-of-fold predictions that judge the labels of training rows, if there are any."""
     if request.arguments.out_of_fold is None:
         return {}
     if (request.arguments.suspects or default) == "keep":

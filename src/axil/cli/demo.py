@@ -101,5 +101,5 @@ def _next_commands(folder: Path) -> list[str]:
         f"  axil check {model}",
         f"  axil explain {query}",
         f"  axil group {query} --by age --cut {AGES}",
-        f"  axil audit {model}",
+        f"  axil find-label-issues {model}",
     ]

@@ -20,7 +20,7 @@ examples:
   axil refit     demo/model.txt $data --rows 12,31 --out demo/without.txt
   axil intervals demo/model.txt $data --query demo/new.csv --calibration demo/validation.csv
   axil report    demo/model.txt $data --query demo/new.csv --out pages
-  axil audit     demo/model.txt $data
+  axil find-label-issues     demo/model.txt $data
   axil influence     demo/model.txt $data --validation demo/validation.csv
   axil compare   old.txt new.txt --train-old old.csv --train new.csv --target price --index id --query homes.csv
 
@@ -70,18 +70,20 @@ estimator with its settings: a .skops file, or a pickle with --trust.""",
 Writes the model again, as a file of its own library, after some training rows are deleted, others are added, or targets are
 changed. Splits stay as they are, and all leaf values are those of the new rows; the new model is proven on them. It is no
 retraining: deleted rows had their part in the choice of the splits.""",
-    "audit": """\
+    "find-label-issues": """\
 Ranks the training rows by how wrong their label looks, by what the other rows say of it. Needs no validation rows and no
 further fit.
 
-  expected     the prediction of a fit without a fold of the rows, this one among them, splits kept
-  scale        the size of usual residuals there
-  studentised  residual over scale
-  quality      from 0 to 1: the share of right labels that would be as far out
-  suspect      the rows marked: of as many, at most a share --fdr has a right label
+  given_label     the target of the training data
+  expected_label  the prediction of a fit without a fold of the rows, this row among them
+  scale           the size of usual residuals there
+  studentised     residual over scale
+  label_quality   from 0 to 1: the share of right labels that would be as far out
+  is_label_issue  marks the first rows: at most a share --fdr of them has a right label
 
-Of classes: quality is the mean of the share of the row's class among the other rows in its leaves and of its probability
-without the row; expected is the class for which this mean is largest.""",
+For classes label_quality is the mean of the share of the row's class among the other rows in its
+leaves and of its probability without the row. expected_label is the class for which this mean is
+largest.""",
     "intervals": """\
 Prints, for each row of the query file, an interval that holds its target with the probability --coverage.
 

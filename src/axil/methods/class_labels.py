@@ -2,14 +2,14 @@
 
 The quality of a label is the mean of two numbers: the share of the row's class among the other rows
 in its leaves, a tree at a time, and the probability of the class without the row. ``expected`` is
-the class of the largest such mean, and a label is suspect where that is another class. Shares alone
-follow the sizes of the classes, and probabilities alone follow the splits, which have seen the
-label. Together they find more (experiments/label_issues.py).
+the class of the largest such mean, and a label is an issue where that is another class. Shares
+alone follow the sizes of the classes, and probabilities alone follow the splits, which have seen
+the label. Together they find more (experiments/label_issues.py).
 
 A user's own out-of-fold probabilities take the place of the shares. They have not seen the label at
-all, so more rows are suspect: those of lowest quality, as many as have another expected class or
+all, so more rows are issues: those of lowest quality, as many as have another expected class or
 another class that is confidently likely. A class is that where its probability is at least the mean
-of those that rows of this class have. No more rows are suspect than confident learning estimates to
+of those that rows of this class have. No more rows are issues than confident learning estimates to
 be wrong (Northcutt, Jiang and Chuang, JAIR 2021): of each class the share of its rows that are
 confidently of another class among those that are confidently of any.
 """
@@ -29,12 +29,12 @@ from axil.errors import InputError
 
 @dataclass(frozen=True)
 class ClassLabels:
-    """The classes of N rows, as the other rows see them."""
+    """The labels of N rows, judged by the other rows."""
 
-    own: IntArray  #: (N,) the row's class
-    expected: IntArray  #: (N,) the class that others expect
+    given: IntArray  #: (N,) the class of the training data
+    expected: IntArray  #: (N,) the class that the other rows expect
     quality: FloatArray  #: (N,)
-    suspect: BoolArray  #: (N,)
+    is_label_issue: BoolArray  #: (N,)
 
     @classmethod
     def of_shares(
@@ -44,28 +44,29 @@ class ClassLabels:
 
         nan: nothing is known. One of both is enough.
         """
-        own = labels.argmax(axis=1)
+        given = labels.argmax(axis=1)
         means = _means(shares, probabilities)
         known = ~np.isnan(means).any(axis=1)
-        expected = np.where(known, np.nan_to_num(means).argmax(axis=1), own)
-        return cls(own, expected, _own_quality(means, own), expected != own)
+        expected = np.where(known, np.nan_to_num(means).argmax(axis=1), given)
+        return cls(given, expected, _given_quality(means, given), expected != given)
 
     @classmethod
     def of_probabilities(
-        cls, labels: FloatArray, given: FloatArray, probabilities: FloatArray
+        cls, labels: FloatArray, out_of_fold: FloatArray, probabilities: FloatArray
     ) -> ClassLabels:
         """Judge one-hot labels by the user's own out-of-fold probabilities and by those without the row, (N, K) each."""
-        own = labels.argmax(axis=1)
-        means = _means(given, probabilities)
-        quality = _own_quality(means, own)
+        given = labels.argmax(axis=1)
+        means = _means(out_of_fold, probabilities)
+        quality = _given_quality(means, given)
         expected = means.argmax(axis=1)
-        confident = _confident_classes(labels, given)
-        contested = (expected != own) | ((confident >= 0) & (confident != own))
-        n_suspect = min(int(contested.sum()), _n_confidently_wrong(own, confident))
-        suspect = np.zeros(len(own), dtype=bool)
-        suspect[np.argsort(quality, kind="stable")[:n_suspect]] = True
+        confident = _confident_classes(labels, out_of_fold)
+        contested = (expected != given) | ((confident >= 0) & (confident != given))
+        n_issues = min(int(contested.sum()), _n_confidently_wrong(given, confident))
+        is_label_issue = np.zeros(len(given), dtype=bool)
+        is_label_issue[np.argsort(quality, kind="stable")[:n_issues]] = True
         others = np.where(labels > 0, -1.0, means).argmax(axis=1)
-        return cls(own, np.where(suspect, others, expected), quality, suspect)
+        expected = np.where(is_label_issue, others, expected)
+        return cls(given, expected, quality, is_label_issue)
 
     def columns(
         self, index: NDArray[Any], classes: Any, probabilities: FloatArray | None
@@ -74,12 +75,12 @@ class ClassLabels:
         names = np.asarray(classes)
         columns: dict[str, Any] = {
             "row": index,
-            "target": names[self.own],
-            "expected": names[self.expected],
+            "given_label": names[self.given],
+            "expected_label": names[self.expected],
         }
         if probabilities is not None:
-            columns["probability"] = probabilities[np.arange(len(self.own)), self.own]
-        return columns | {"quality": self.quality, "suspect": self.suspect}
+            columns["probability"] = probabilities[np.arange(len(self.given)), self.given]
+        return columns | {"label_quality": self.quality, "is_label_issue": self.is_label_issue}
 
 
 def _means(first: FloatArray, second: FloatArray) -> FloatArray:
@@ -89,8 +90,9 @@ def _means(first: FloatArray, second: FloatArray) -> FloatArray:
     return np.where(np.isnan(first), second, means)
 
 
-def _own_quality(means: FloatArray, own: IntArray) -> FloatArray:
-    return np.clip(means[np.arange(len(own)), own], 0.0, 1.0)
+def _given_quality(means: FloatArray, given: IntArray) -> FloatArray:
+    """Return the mean of the class of each row, from 0 to 1, (N,)."""
+    return np.clip(means[np.arange(len(given)), given], 0.0, 1.0)
 
 
 def _confident_classes(labels: FloatArray, probabilities: FloatArray) -> IntArray:
@@ -101,13 +103,13 @@ def _confident_classes(labels: FloatArray, probabilities: FloatArray) -> IntArra
     return np.where(confident.max(axis=1) >= 0, confident.argmax(axis=1), -1)
 
 
-def _n_confidently_wrong(own: IntArray, confident: IntArray) -> int:
+def _n_confidently_wrong(given: IntArray, confident: IntArray) -> int:
     """Return the number of wrong labels by confident learning: of each class as large a share as of its confident rows."""
     n_wrong = 0.0
-    for k in np.unique(own):
-        known = confident[(own == k) & (confident >= 0)]
+    for k in np.unique(given):
+        known = confident[(given == k) & (confident >= 0)]
         if len(known):
-            n_wrong += (own == k).sum() * (known != k).mean()
+            n_wrong += (given == k).sum() * (known != k).mean()
     return round(n_wrong)
 
 

@@ -18,7 +18,10 @@ from axil.weights.left_out import Curve, LeftOut
 
 LONGEST = 6 * 3600.0  # seconds of replays, above which they are refused
 ALONE = "no other training row of any weight is in one of the row's leaves, so no fit without it says what it would be"
-INSTEAD = "audit and calibrate do without where they get your own: out_of_fold=cross_val_predict(model, X_train, y_train)."
+INSTEAD = (
+    "find_label_issues and calibrate need none of it if you pass predictions of your own: "
+    "out_of_fold=cross_val_predict(model, X_train, y_train)."
+)
 
 
 class LeaveOneOut(Question):

@@ -14,7 +14,7 @@ from axil.attribution import Quantity
 from axil.attribution.leaf_matches import RULES
 from axil.errors import CostWarning, InputError, UnsupportedQuestionError, warn
 from axil.machine.progress import in_time
-from axil.methods import audit
+from axil.methods import label_issues
 from axil.methods.noise import ON_PAGE
 from axil.methods.question import Asked, Question
 from axil.methods.unseen_predictions import number_of_folds
@@ -136,13 +136,13 @@ class Similar(Question):
             rows, and how long before at most. With ``asof`` a column alone will do:
             ``within="sale_date"``, rows of any time before.
         suspects : "keep", "mark", "drop", labels, truth values or a pair, default "keep"
-            What becomes of training rows whose targets look wrong to `audit`, which is asked once:
-            "mark" adds the column ``suspect``, "drop" leaves them out. Your own suspects are
-            marked: labels of training rows, or a truth value for each. ``("drop", rows)`` leaves
-            these out. Then audit is not asked.
+            What becomes of training rows whose targets look wrong to `find_label_issues`, which is
+            asked once: "mark" adds the column ``suspect``, "drop" leaves them out. Your own
+            suspects are marked: labels of training rows, or a truth value for each. ``("drop",
+            rows)`` leaves these out. Then find_label_issues is not asked.
         out_of_fold : array of shape (n_train,) or (n_train, K), optional
-            Predictions of the training rows by your own cross-validation, which `audit` then judges
-            the targets by.
+            Predictions of the training rows by your own cross-validation, which `find_label_issues`
+            then judges the targets by.
         beside : pair of frames, optional
             Further columns that are no features, of the training rows and of the rows of X, such as addresses and dates:
             ``(sales, homes)``. They are shown, and ``columns``, ``distinct``, ``within`` and ``asof`` may name them. A column of
@@ -244,28 +244,28 @@ class SuspectRows:
 
 
 def suspect_rows(model: Any, suspects: Any, out_of_fold: Any, n_queries: int) -> SuspectRows:
-    """Return the training rows that the user or `audit` suspects; see `similar`.
+    """Return the training rows that the user or `find_label_issues` suspects; see `similar`.
 
     ``n_queries`` is the number of rows that the call explains: a check that takes longer than these is announced.
     """
     action, rows = _as_suspects(suspects)
     if out_of_fold is not None and (action == "keep" or rows is not None):
         raise InputError(
-            'out_of_fold is what audit judges targets by, and here it is not asked. Say suspects="mark" or "drop", or leave '
-            "out_of_fold out."
+            "find_label_issues judges targets by out_of_fold, and this call does not need it. Pass "
+            'suspects="mark" or suspects="drop", or leave out_of_fold out.'
         )
     if action == "keep":
         return SuspectRows()
     marks = _own_suspects(model, rows)
     if marks is None:
-        marks = _audited_suspects(model, action, out_of_fold, n_queries)
+        marks = _found_suspects(model, action, out_of_fold, n_queries)
     if action == "drop":
         return SuspectRows(dropped=marks)
     return SuspectRows(marked=marks)
 
 
 def _as_suspects(suspects: Any) -> tuple[str, Any]:
-    """Return what becomes of suspects, and which rows the user names; None: audit says which."""
+    """Return what becomes of suspects, and the rows that the user names, if any."""
     if isinstance(suspects, str) or not hasattr(suspects, "__len__"):
         return inputs.as_choice(suspects, ACTIONS, "suspects"), None
     is_pair = isinstance(suspects, tuple) and len(suspects) == 2 and isinstance(suspects[0], str)
@@ -285,18 +285,20 @@ def _own_suspects(model: Any, rows: Any) -> BoolArray | None:
     return marks
 
 
-def _audited_suspects(model: Any, action: str, out_of_fold: Any, n_queries: int) -> BoolArray:
-    """Return which training rows `audit` suspects, (N,); found once for each explainer where out_of_fold is None."""
+def _found_suspects(model: Any, action: str, out_of_fold: Any, n_queries: int) -> BoolArray:
+    """Return which training rows `find_label_issues` marks, (N,); cached without out_of_fold."""
     try:
         if out_of_fold is not None:
-            return audit.suspects(model, out_of_fold)
+            return label_issues.suspects(model, out_of_fold)
         if "suspects" not in model.kept.known():
-            model.capabilities.require("audit")
+            model.capabilities.require("find_label_issues")
             _announce_check(model, action, n_queries)
-        found: BoolArray = model.kept.get("suspects", lambda: audit.suspects(model))
+        found: BoolArray = model.kept.get("suspects", lambda: label_issues.suspects(model))
     except UnsupportedQuestionError as error:
         raise UnsupportedQuestionError(
-            f'suspects="{action}"', f"it asks audit, and {error.reason}", 'Say suspects="keep".'
+            f'suspects="{action}"',
+            f"it needs find_label_issues, and {error.reason}",
+            'Say suspects="keep".',
         ) from None
     return found
 

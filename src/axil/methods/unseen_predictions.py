@@ -152,7 +152,7 @@ def _agreeing_values(proven: ExactModel, reason: str) -> FloatArray:
             f"The predictions of fits without the rows are approximate here: {reason}. In their place are the targets at which "
             "rows' own predictions would agree with them, a few percent nearer to the rows' targets. Out-of-fold predictions of "
             "your own are better: cross_val_predict(model, X_train, y_train), as out_of_fold of "
-            "influence and audit.",
+            "influence and find_label_issues.",
             ApproximationWarning,
         )
     return agreeing_values(proven)

@@ -17,18 +17,18 @@ from axil.plots.curve_plots import concentration, leave_one_out_curve, leverage,
 from axil.plots.heat_map import matrix
 from axil.plots.interval_plots import calibration, coverage, fan
 from axil.plots.overall_plots import overall
-from axil.plots.point_plots import audit, targets, weights_against
+from axil.plots.point_plots import label_issues, targets, weights_against
 from axil.plots.step_plots import waterfall
 from axil.plots.time_plots import timeline
 
 __all__ = [
-    "audit",
     "calibration",
     "concentration",
     "coverage",
     "fan",
     "group",
     "influence",
+    "label_issues",
     "leave_one_out_curve",
     "leverage",
     "matrix",

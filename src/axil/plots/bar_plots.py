@@ -234,7 +234,7 @@ def _error_axis(source: Any, lines: Columns, by: str) -> str:
     """Return the label of the axis, with the error that `influence` measured."""
     has_gain = labelled(lines, "gain")[0] in lines
     has_gradient = labelled(lines, "gradient")[0] in lines
-    # Tables of label issues have "expected" instead of "corrected".
+    # Tables of label issues have "expected_label" instead of "corrected".
     if has_gain and not has_gradient and "corrected" in lines:
         return INFLUENCE_AXES["class"]
     if says(source, notes.FIRST_ORDER):
@@ -248,13 +248,17 @@ def _error_axis(source: Any, lines: Columns, by: str) -> str:
 
 def _target_texts(lines: Columns, chosen: IntArray, corrected: bool) -> list[str]:
     """Return the target of each row in brackets, perhaps with its correction; "" where the target is unknown."""
-    if "target" not in lines:
+    if "given_label" in lines:  # a table of label issues
+        target_name = "given_label"
+        corrected_name = "expected_label"
+    else:
+        target_name = "target"
+        corrected_name = "corrected"
+    if target_name not in lines:
         return [""] * len(chosen)
-    columns = [lines["target"][chosen]]
-    if corrected and "corrected" in lines:
-        columns.append(lines["corrected"][chosen])
-    elif corrected and "expected" in lines:  # in a frame of `audit`
-        columns.append(lines["expected"][chosen])
+    columns = [lines[target_name][chosen]]
+    if corrected and corrected_name in lines:
+        columns.append(lines[corrected_name][chosen])
     if all(column.dtype.kind == "f" for column in columns):
         numbers = canvas.numbers(np.ravel(columns))  # all with the same decimals
         texts = np.reshape(numbers, np.shape(columns)).tolist()

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 MOST_GROUPS = 12  # of text side by side on one axis
-OF_THE_FIT = "not a retraining"  # in the notes of audits with the tree structure fixed
-LABEL_NAMES = ("not suspect", "suspect")
-SUSPECT_AREA = 32  # square points of a mark in the legend
+OF_THE_FIT = "not a retraining"  # in the notes of tables with the tree structure fixed
+LABEL_NAMES = ("no label issue", "label issue")
+ISSUE_AREA = 32  # square points of a mark in the legend
 
 
 def weights_against(
@@ -212,61 +212,65 @@ def targets(
     return ax
 
 
-def audit(frame: Any, *, output: Any = None, ax: Axes | None = None) -> Axes:
-    """Plot training labels against what is expected of them; orange triangles look wrong.
+def label_issues(frame: Any, *, output: Any = None, ax: Axes | None = None) -> Axes:
+    """Plot given labels against expected labels; orange triangles are label issues.
 
-    ``frame`` is what ``explainer.audit()`` returns. For numbers the plot shows targets against expected values, which are equal
-    on the dashed line. A row far from it is no suspect if the rows around it scatter as much. For classes it shows the quality of
-    each label, the lowest first. Rows that audit does not judge are left out and counted.
+    ``frame`` is what ``explainer.find_label_issues()`` returns. For numbers the plot shows given
+    labels against expected ones, which are equal on the dashed line. A row far from it is no issue
+    if the rows around it scatter as much. For classes it shows the quality of each label, the
+    lowest first. Rows without a quality are left out and counted.
     """
     table = as_frame(frame)
     has_numbers = table is not None and "studentised" in table.columns
-    measures = ("target", "expected", "quality") if has_numbers else ("quality",)
-    required = {"target", "expected", "quality", "suspect"}
+    measures = (
+        ("given_label", "expected_label", "label_quality") if has_numbers else ("label_quality",)
+    )
+    required = {"given_label", "expected_label", "label_quality", "is_label_issue"}
     if table is None or not required <= set(table.columns) or not len(table):
         raise InputError(
-            f"frame is {shown(frame)}; expected what explainer.audit() returns, with at least one row."
+            f"frame is {shown(frame)}; expected what explainer.find_label_issues() returns, with "
+            "at least one row."
         )
-    lines, _ = one_query(frame, 0, output, (*measures, "suspect"))
-    suspect = _suspect_mask(lines["suspect"])
+    lines, _ = one_query(frame, 0, output, (*measures, "is_label_issue"))
+    is_issue = _issue_mask(lines["is_label_issue"])
     values = {name: as_numbers(lines[name], f'the column "{name}"') for name in measures}
     is_judged = np.logical_and.reduce([np.isfinite(column) for column in values.values()])
     values = {name: column[is_judged] for name, column in values.items()}
-    suspect = suspect[is_judged]
+    is_issue = is_issue[is_judged]
     ax = canvas.new_axes(ax)
     is_of_fit = says(frame, OF_THE_FIT)
     if has_numbers:
         finding = "look wrong"
-        x_name = canvas.fixed("expected without the row") if is_of_fit else "expected"
-        y_name = "target"
-        _draw_against_expected(ax, values["target"], values["expected"], suspect)
+        x_name = canvas.fixed("expected label, without the row") if is_of_fit else "expected label"
+        y_name = "given label"
+        _draw_against_expected(ax, values["given_label"], values["expected_label"], is_issue)
     else:
         finding = "are not of the class expected"
         x_name = "training rows, lowest quality first"
         y_name = "quality of the label"
         if is_of_fit:
             y_name = canvas.fixed("share of the row's class around it")
-        _draw_quality(ax, values["quality"], suspect)
+        _draw_quality(ax, values["label_quality"], is_issue)
     for handle, name in zip(*ax.get_legend_handles_labels()):
         if name == LABEL_NAMES[1]:
-            handle.set(sizes=[SUSPECT_AREA], alpha=1.0)  # few among many
-    title = f"{suspect.sum():,} of {len(is_judged):,} training labels {finding}"
+            handle.set(sizes=[ISSUE_AREA], alpha=1.0)  # few among many
+    title = f"{is_issue.sum():,} of {len(is_judged):,} training labels {finding}"
     if output is not None:
         title = f"Output {canvas.shorten(output)}\n{title}"
     if not is_judged.all():
         title += f"\nNot judged, as no other row is in a leaf of theirs: {(~is_judged).sum():,}"
     canvas.dress(ax, title, x_name, y_name)
     canvas.few_ticks(ax)
-    if len(suspect):
+    if len(is_issue):
         marks.key(ax)
     return ax
 
 
 def _draw_against_expected(
-    ax: Axes, targets: FloatArray, expected: FloatArray, suspect: BoolArray
+    ax: Axes, targets: FloatArray, expected: FloatArray, is_issue: BoolArray
 ) -> None:
-    """Plot targets against expected values, and the line where both are equal."""
-    marks.sign_points(ax, expected, targets, np.where(suspect, -1.0, 1.0), LABEL_NAMES)
+    """Plot given labels against expected ones, and the line where both are equal."""
+    marks.sign_points(ax, expected, targets, np.where(is_issue, -1.0, 1.0), LABEL_NAMES)
     low = max(targets.min(initial=np.inf), expected.min(initial=np.inf))
     high = min(targets.max(initial=-np.inf), expected.max(initial=-np.inf))
     if low < high:
@@ -275,19 +279,20 @@ def _draw_against_expected(
         ax.plot(ends, ends, color=ink, linewidth=1.0, linestyle="--", label="as expected")
 
 
-def _draw_quality(ax: Axes, quality: FloatArray, suspect: BoolArray) -> None:
+def _draw_quality(ax: Axes, quality: FloatArray, is_issue: BoolArray) -> None:
     """Plot the qualities of labels in ascending order."""
     order = np.argsort(quality, kind="stable")
     ranks = np.arange(1, len(order) + 1, dtype=np.float64)
-    signs = np.where(suspect[order], -1.0, 1.0)
+    signs = np.where(is_issue[order], -1.0, 1.0)
     marks.sign_points(ax, ranks, quality[order], signs, LABEL_NAMES)
     ax.set_ylim(-0.03, 1.03)
 
 
-def _suspect_mask(column: AnyArray) -> BoolArray:
+def _issue_mask(column: AnyArray) -> BoolArray:
     """Check that a column holds truth values, and return it as such."""
     if not all(isinstance(mark, (bool, np.bool_)) for mark in column.tolist()):
         raise InputError(
-            'The column "suspect" holds other things than True and False; expected explainer.audit().'
+            'The column "is_label_issue" holds other things than True and False; expected the table '
+            "of explainer.find_label_issues()."
         )
     return column.astype(bool)

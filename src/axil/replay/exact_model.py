@@ -48,7 +48,14 @@ from axil.weights.residuals import FittedValues
 from axil.weights.smoother import Smoother
 from axil.weights.sum_rule import couples_leaves, estimates_rows
 
-DELETIONS = ("without", "removal", "leave_one_out", "leave_one_out_curve", "audit", "calibrate")
+DELETIONS = (
+    "without",
+    "removal",
+    "leave_one_out",
+    "leave_one_out_curve",
+    "find_label_issues",
+    "calibrate",
+)
 ESTIMATED_COUNTS = (
     "Leaves of this model are smoothed by numbers of rows that the library estimated from bins of feature values, "
     "which the model does not keep. Without some rows they are estimated by weight, as far off as with all rows: "

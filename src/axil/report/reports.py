@@ -80,9 +80,10 @@ class Reports(Question):
 
         A page says what the prediction is, how sure it is, and which training rows carry it. For each of these rows it says how
         far the prediction follows its target, how the row differs, and what its target would be if the model moved it to the
-        explained row (`similar` with ``adjust``). It marks targets that look wrong to `audit`. It shows the mean of the
-        adjusted targets, and explains why that differs from the prediction. A page needs no script and no network, and
-        ``index.html`` needs no server.
+        explained row (`similar` with ``adjust``). It marks targets that look wrong to
+        `find_label_issues`. It shows the mean of the adjusted targets, and explains why that
+        differs from the prediction. A page needs no script and no network, and ``index.html`` needs
+        no server.
 
         An interrupted report continues where it stopped: existing pages are complete, and are not written again. The file
         ``report.json`` records what a folder was made of, and axil refuses another model, table or option there. Several
@@ -143,12 +144,12 @@ class Reports(Question):
             The date of the predictions, or the column of X that has it, as in `similar`: only rows
             before it are listed, and pages say that they are as of this date.
         suspects : "mark", "drop", "keep", labels, truth values or a pair, default "mark"
-            What becomes of training rows whose targets look wrong to `audit`: pages say it of them,
-            leave them out, or show them like all others. Your own suspects as in `similar`; then
-            audit is not asked.
+            What becomes of training rows whose targets look wrong to `find_label_issues`: pages say
+            it of them, leave them out, or show them like all others. Your own suspects as in
+            `similar`; then find_label_issues is not asked.
         out_of_fold : array of shape (n_train,), optional
-            Predictions of your own cross-validation that `audit` judges the targets by, as in
-            `similar`.
+            Predictions of your own cross-validation that `find_label_issues` judges the targets by,
+            as in `similar`.
         beside : pair of frames, optional
             Further columns of the training rows and of the rows of X, as in `similar`.
         init_score : array of shape (n,), optional

@@ -1,4 +1,4 @@
-"""Audit of boosted classifiers and counts against loops over trees and rows, and against the pushes themselves."""
+"""Label issues of boosted classifiers and counts against loops over trees and rows, and against the pushes themselves."""
 
 import lightgbm as lgb
 import numpy as np
@@ -41,10 +41,17 @@ def test_two_classes():
     X, y, wrong = made(2)
     model = lgb.LGBMClassifier(**SETTINGS).fit(X, y)
     explainer = axil.Explainer(model, X, y, n_threads=2)
-    table = explainer.audit()
+    table = explainer.find_label_issues()
     assert len(set(table["row"].head(8)) & set(wrong)) >= 6  # two are at the border
-    assert list(table.columns) == ["row", "target", "expected", "probability", "quality", "suspect"]
-    assert table["quality"].is_monotonic_increasing
+    assert list(table.columns) == [
+        "row",
+        "is_label_issue",
+        "label_quality",
+        "given_label",
+        "expected_label",
+        "probability",
+    ]
+    assert table["label_quality"].is_monotonic_increasing
     by_row = table.set_index("row").sort_index()
     second = neighbours(model.predict(X, pred_leaf=True), y, 1)
     without = model.predict(X, raw_score=True) - np.diagonal(explainer.pushes(X))
@@ -52,10 +59,12 @@ def test_two_classes():
         by_row["probability"], np.where(y == 1, expit(without), expit(-without)), rtol=1e-6
     )
     mean = (second + expit(without)) / 2
-    np.testing.assert_allclose(by_row["quality"], np.where(y == 1, mean, 1 - mean), rtol=1e-6)
-    np.testing.assert_array_equal(by_row["expected"], (mean > 0.5).astype(int))
-    np.testing.assert_array_equal(table["suspect"], table["expected"] != table["target"])
-    assert f"about {table['suspect'].sum()} of 240 labels look wrong" in table.attrs["axil"]
+    np.testing.assert_allclose(by_row["label_quality"], np.where(y == 1, mean, 1 - mean), rtol=1e-6)
+    np.testing.assert_array_equal(by_row["expected_label"], (mean > 0.5).astype(int))
+    np.testing.assert_array_equal(
+        table["is_label_issue"], table["expected_label"] != table["given_label"]
+    )
+    assert f"about {table['is_label_issue'].sum()} of 240 labels look wrong" in table.attrs["axil"]
 
 
 @pytest.mark.parametrize("library", ["lightgbm", "xgboost"])
@@ -69,7 +78,7 @@ def test_several_classes(library):
         model, y_fit = XGBClassifier(n_estimators=10, max_depth=3, n_jobs=1), y
         leaves = model.fit(X, y_fit).apply(X)
     explainer = axil.Explainer(model, X, y_fit, n_threads=1)
-    table = explainer.audit()
+    table = explainer.find_label_issues()
     assert len(set(table["row"].head(8)) & set(wrong)) >= 7
     by_row = table.set_index("row").sort_index()
     shares = np.stack([neighbours(leaves, y, k) for k in range(3)], axis=1)
@@ -79,23 +88,23 @@ def test_several_classes(library):
         by_row["probability"], softmax(scores, axis=1)[np.arange(240), y], rtol=1e-5
     )
     said = (shares + softmax(scores, axis=1)) / 2
-    np.testing.assert_allclose(by_row["quality"], said[np.arange(240), y], rtol=1e-5)
+    np.testing.assert_allclose(by_row["label_quality"], said[np.arange(240), y], rtol=1e-5)
     classes = names if library == "lightgbm" else np.arange(3)
-    np.testing.assert_array_equal(by_row["expected"], classes[said.argmax(axis=1)])
+    np.testing.assert_array_equal(by_row["expected_label"], classes[said.argmax(axis=1)])
 
 
 def test_out_of_fold_probabilities_take_the_place_of_shares():
     X, y, _ = made(2)
     explainer = axil.Explainer(lgb.LGBMClassifier(**SETTINGS).fit(X, y), X, y)
-    without = explainer.audit().set_index("row").sort_index()["probability"].to_numpy()
+    without = explainer.find_label_issues().set_index("row").sort_index()["probability"].to_numpy()
     second = np.random.default_rng(1).random(240)
     given = np.where(y == 1, second, 1 - second)
-    table = explainer.audit(second).set_index("row").sort_index()
-    np.testing.assert_allclose(table["quality"], (given + without) / 2)
+    table = explainer.find_label_issues(second).set_index("row").sort_index()
+    np.testing.assert_allclose(table["label_quality"], (given + without) / 2)
     usual = [(1 - second[y == 0]).mean(), second[y == 1].mean()]
     other = np.where(y == 1, (1 - second) >= usual[0], second >= usual[1])
     sure = np.where(y == 1, second >= usual[1], (1 - second) >= usual[0])
-    contested = (other & ~(sure & (given >= 1 - given))) | (table["quality"] < 0.5)
+    contested = (other & ~(sure & (given >= 1 - given))) | (table["label_quality"] < 0.5)
     confident = np.where(
         second >= usual[1],
         np.where((1 - second >= usual[0]) & (second < 0.5), 0, 1),
@@ -104,12 +113,15 @@ def test_out_of_fold_probabilities_take_the_place_of_shares():
     estimated = sum(
         (y == k).sum() * (confident[(y == k) & (confident >= 0)] != k).mean() for k in (0, 1)
     )
-    assert table["suspect"].sum() == min(contested.sum(), round(estimated))
-    assert table["quality"][table["suspect"]].max() <= table["quality"][~table["suspect"]].min()
+    assert table["is_label_issue"].sum() == min(contested.sum(), round(estimated))
+    assert (
+        table["label_quality"][table["is_label_issue"]].max()
+        <= table["label_quality"][~table["is_label_issue"]].min()
+    )
     with pytest.raises(InputError, match="out_of_fold"):
-        explainer.audit(second[:-1])
+        explainer.find_label_issues(second[:-1])
     with pytest.raises(UnsupportedQuestionError, match="replayed one by one"):
-        explainer.audit("leave-one-out")
+        explainer.find_label_issues("leave-one-out")
 
 
 def test_counts_are_judged_by_their_residuals():
@@ -120,57 +132,65 @@ def test_counts_are_judged_by_their_residuals():
     y[wrong] += 60
     model = lgb.LGBMRegressor(objective="poisson", **SETTINGS).fit(X, y)
     explainer = axil.Explainer(model, X, y)
-    table = explainer.audit()
+    table = explainer.find_label_issues()
     assert set(table["row"].head(5)) == set(wrong)
-    assert abs(table["suspect"].sum() - 5) <= 2
+    assert abs(table["is_label_issue"].sum() - 5) <= 2
     by_row = table.set_index("row").sort_index()
     rows = np.flatnonzero(fold_numbers(verified_model(explainer)) == 0)
     without = explainer.without(X[rows], rows)["after"]
-    np.testing.assert_allclose(by_row["expected"][rows], np.exp(without), rtol=1e-9)
-    np.testing.assert_allclose(by_row["residual"], y - by_row["expected"])
+    np.testing.assert_allclose(by_row["expected_label"][rows], np.exp(without), rtol=1e-9)
+    np.testing.assert_allclose(by_row["residual"], y - by_row["expected_label"])
     np.testing.assert_array_equal(
-        explainer.audit(np.full(300, 5.0)).set_index("row").sort_index()["expected"], 5.0
+        explainer.find_label_issues(np.full(300, 5.0))
+        .set_index("row")
+        .sort_index()["expected_label"],
+        5.0,
     )
 
 
 def test_models_without_leaves_or_means_are_refused():
     X, y, _ = made(2)
     logistic = axil.Explainer(LogisticRegression(tol=1e-10).fit(X, y), X, y)
-    with pytest.raises(UnsupportedQuestionError, match="audit"):
-        logistic.audit()
+    with pytest.raises(UnsupportedQuestionError, match="find_label_issues"):
+        logistic.find_label_issues()
     amounts = lgb.LGBMRegressor(objective="fair", **SETTINGS).fit(X, X[:, 0])
-    with pytest.raises(UnsupportedQuestionError, match="audit"):
-        axil.Explainer(amounts, X, X[:, 0]).audit()
+    with pytest.raises(UnsupportedQuestionError, match="find_label_issues"):
+        axil.Explainer(amounts, X, X[:, 0]).find_label_issues()
 
 
 def same(one, other):
-    """The same audit, whatever classes are called."""
+    """The same label issues, whatever classes are called."""
     np.testing.assert_array_equal(one["row"], other["row"])
-    np.testing.assert_array_equal(one["suspect"], other["suspect"])
-    np.testing.assert_allclose(one["quality"], other["quality"], rtol=1e-12)
+    np.testing.assert_array_equal(one["is_label_issue"], other["is_label_issue"])
+    np.testing.assert_allclose(one["label_quality"], other["label_quality"], rtol=1e-12)
     assert list(one.columns) == list(other.columns)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_a_booster_has_the_audit_and_the_influence_of_the_estimator_around_it(n_classes, tmp_path):
+def test_a_booster_has_the_label_issues_and_the_influence_of_the_estimator_around_it(
+    n_classes, tmp_path
+):
     X, y, _ = made(n_classes)
     model = lgb.LGBMClassifier(**SETTINGS).fit(X, y)
     model.booster_.save_model(tmp_path / "model.txt")
     estimator = axil.Explainer(model, X, y)
     for inner in (model.booster_, lgb.Booster(model_file=tmp_path / "model.txt")):
-        same(axil.Explainer(inner, X, y.astype(float)).audit(), estimator.audit())
+        same(
+            axil.Explainer(inner, X, y.astype(float)).find_label_issues(),
+            estimator.find_label_issues(),
+        )
     found = axil.Explainer(model.booster_, X, y).influence(X[:50], y[:50])
     np.testing.assert_array_equal(found, estimator.influence(X[:50], y[:50]))
     model = XGBClassifier(n_estimators=10, max_depth=3).fit(X, y)
     inner = axil.Explainer(model.get_booster(), X, y.astype(float))
-    same(inner.audit(), axil.Explainer(model, X, y).audit())
+    same(inner.find_label_issues(), axil.Explainer(model, X, y).find_label_issues())
 
 
 def test_probabilities_for_labels_are_no_classes():
     X, y, _ = made(2)
     soft = np.clip(y, 0.1, 0.9)
     model = lgb.LGBMRegressor(objective="cross_entropy", **SETTINGS).fit(X, soft)
-    assert "residual" in axil.Explainer(model, X, soft).audit()
+    assert "residual" in axil.Explainer(model, X, soft).find_label_issues()
 
 
 def amounts(kind, rng):
@@ -215,12 +235,12 @@ def test_clean_counts_and_amounts_are_not_suspected_and_wrong_ones_are(kind):
         model = lgb.LGBMRegressor(**settings).fit(
             X, targets, sample_weight=weights, init_score=offsets
         )
-        table = axil.Explainer(model, X, targets, weights, offsets).audit()
-        suspects = set(table["row"][table["suspect"]])
+        table = axil.Explainer(model, X, targets, weights, offsets).find_label_issues()
+        suspects = set(table["row"][table["is_label_issue"]])
         assert suspects == set(table["row"].head(len(suspects)))
         if targets is y:
             assert len(suspects) <= 3
-            assert (table["quality"] < 0.01).mean() < 0.01
+            assert (table["label_quality"] < 0.01).mean() < 0.01
         else:
             assert len(suspects & set(np.flatnonzero(wrong))) >= 25
             assert len(suspects - set(np.flatnonzero(wrong))) <= 3

@@ -1,4 +1,4 @@
-"""Audit of labels against its formulas, row by row, and wrong labels that it must find."""
+"""Label issues against its formulas, row by row, and wrong labels that it must find."""
 
 import numpy as np
 import pandas as pd
@@ -89,11 +89,13 @@ def test_expected_values_are_those_of_fits_without_a_fold(case):
     leaves = LGBMRegressor(**SETTINGS).fit(X, y).predict(X, pred_leaf=True)
     folds = fold_numbers(verified_model(explainer))
     assert np.bincount(folds).tolist() == [15] * 20
-    table = explainer.audit().set_index("row").sort_index()
+    table = explainer.find_label_issues().set_index("row").sort_index()
     for fold in range(20):
         rows = np.flatnonzero(folds == fold)
         reference = fitted_without(rows, leaves, np.float32(y).astype(float))[rows]
-        np.testing.assert_allclose(table["expected"][rows], reference, atol=1e-6 * np.abs(y).max())
+        np.testing.assert_allclose(
+            table["expected_label"][rows], reference, atol=1e-6 * np.abs(y).max()
+        )
 
 
 def test_folds_are_those_of_refits_without_them():
@@ -105,9 +107,9 @@ def test_folds_are_those_of_refits_without_them():
     )
     explainer = axil.Explainer(model, X, y, weights, init_score=offsets)
     rows = np.flatnonzero(fold_numbers(verified_model(explainer)) == 3)
-    table = explainer.audit().set_index("row").sort_index()
+    table = explainer.find_label_issues().set_index("row").sort_index()
     after = explainer.without(X[rows], rows, init_score=offsets[rows])["after"]
-    np.testing.assert_allclose(table["expected"][rows], after, atol=1e-9 * np.abs(y).max())
+    np.testing.assert_allclose(table["expected_label"][rows], after, atol=1e-9 * np.abs(y).max())
 
 
 def test_classes_are_spread_over_the_folds():
@@ -123,12 +125,12 @@ def test_classes_are_spread_over_the_folds():
 
 def test_leave_one_out_by_name(case):
     explainer = case[3]
-    table = explainer.audit("leave-one-out").set_index("row").sort_index()
+    table = explainer.find_label_issues("leave-one-out").set_index("row").sort_index()
     alone = explainer.leave_one_out().set_index("row")
-    np.testing.assert_array_equal(table["expected"], alone["prediction"])
+    np.testing.assert_array_equal(table["expected_label"], alone["prediction"])
     np.testing.assert_array_equal(table["residual"], alone["residual"])
     with pytest.raises(InputError, match='expected "folds"'):
-        explainer.audit("loo")
+        explainer.find_label_issues("loo")
 
 
 def test_no_fit_without_each_row_unless_asked_for(case, monkeypatch):
@@ -138,32 +140,32 @@ def test_no_fit_without_each_row_unless_asked_for(case, monkeypatch):
     )
     X, y, *_ = case
     explainer = axil.Explainer(LGBMRegressor(**SETTINGS).fit(X, y), X, y)
-    explainer.audit()
+    explainer.find_label_issues()
     explainer.influence(X[:20], y[:20])
 
 
 def test_formulas(case):
     """1e-9: sums of 30 trees, each row's own size taken out again."""
     X, y, _, explainer = case
-    table = explainer.audit().set_index("row").sort_index()
-    np.testing.assert_array_equal(table["target"], y)
-    np.testing.assert_array_equal(table["residual"], y - table["expected"])
+    table = explainer.find_label_issues().set_index("row").sort_index()
+    np.testing.assert_array_equal(table["given_label"], y)
+    np.testing.assert_array_equal(table["residual"], y - table["expected_label"])
     leaves = LGBMRegressor(**SETTINGS).fit(X, y).predict(X, pred_leaf=True)
     scale, value, quality = by_hand(table["residual"].to_numpy(), leaves)
     np.testing.assert_allclose(table["scale"], scale, rtol=1e-9)
     np.testing.assert_allclose(table["studentised"], value, rtol=1e-9)
-    np.testing.assert_allclose(table["quality"], quality, rtol=1e-7)
+    np.testing.assert_allclose(table["label_quality"], quality, rtol=1e-7)
 
 
 def test_wrong_labels_come_first_and_are_counted(case):
     _, _, wrong, explainer = case
-    table = explainer.audit()
+    table = explainer.find_label_issues()
     assert set(table["row"].head(9)) == set(wrong)
-    assert abs(table["suspect"].sum() - 9) <= 2
-    assert table["suspect"].iloc[: table["suspect"].sum()].all()
+    assert abs(table["is_label_issue"].sum() - 9) <= 2
+    assert table["is_label_issue"].iloc[: table["is_label_issue"].sum()].all()
     assert "labels look wrong" in table.attrs["axil"]
     assert table["studentised"].abs().is_monotonic_decreasing
-    assert table["quality"].is_monotonic_increasing
+    assert table["label_quality"].is_monotonic_increasing
 
 
 def test_the_share_of_right_labels_among_those_marked(case):
@@ -171,20 +173,20 @@ def test_the_share_of_right_labels_among_those_marked(case):
     explainer = case[3]
     marked = []
     for fdr in (0.01, 0.1, 0.5):
-        table = explainer.audit(fdr=fdr)
-        q = table["quality"].to_numpy()
+        table = explainer.find_label_issues(fdr=fdr)
+        q = table["label_quality"].to_numpy()
         counts = [m for m in range(1, 301) if 300 * q[m - 1] <= fdr * m]
-        assert table["suspect"].sum() == max(counts, default=0)
-        marked.append(int(table["suspect"].sum()))
+        assert table["is_label_issue"].sum() == max(counts, default=0)
+        marked.append(int(table["is_label_issue"].sum()))
     assert marked[0] <= marked[1] < marked[2]
     with pytest.raises(InputError, match="fdr is 2"):
-        explainer.audit(fdr=2)
+        explainer.find_label_issues(fdr=2)
     X, y = load_iris(return_X_y=True)
     classes = axil.Explainer(
         RandomForestClassifier(5, min_samples_leaf=5, random_state=0).fit(X, y), X, y
     )
     with pytest.raises(InputError, match="fdr is for numbers"):
-        classes.audit(fdr=0.2)
+        classes.find_label_issues(fdr=0.2)
 
 
 def test_the_summary_says_how_far_targets_are_even_where_none_is_marked():
@@ -195,16 +197,20 @@ def test_the_summary_says_how_far_targets_are_even_where_none_is_marked():
     model = TransformedTargetRegressor(
         LGBMRegressor(**SETTINGS), func=np.log, inverse_func=np.exp
     ).fit(X, price)
-    table = axil.Explainer(model, X, price).audit(fdr=1e-9)
-    assert not table["suspect"].any()
-    far = table[table["quality"] < 0.01]
-    ratios = far["target"] / far["expected"]
+    table = axil.Explainer(model, X, price).find_label_issues(fdr=1e-9)
+    assert not table["is_label_issue"].any()
+    far = table[table["label_quality"] < 0.01]
+    ratios = far["given_label"] / far["expected_label"]
     assert ratios.min() < 0.5
     note = table.attrs["axil"]
     assert f"{len(far)} have a quality below 0.01, as 15 right ones would" in note
     assert f"targets of {ratios.min():.3g} to {ratios.max():.3g} times the value expected" in note
     y = np.log(price) - 3.5  # on both sides of zero
-    note = axil.Explainer(LGBMRegressor(**SETTINGS).fit(X, y), X, y).audit(fdr=1e-9).attrs["axil"]
+    note = (
+        axil.Explainer(LGBMRegressor(**SETTINGS).fit(X, y), X, y)
+        .find_label_issues(fdr=1e-9)
+        .attrs["axil"]
+    )
     assert "targets off the value expected by -" in note
 
 
@@ -212,7 +218,11 @@ def test_right_labels_are_left_alone():
     rng = np.random.default_rng(0)
     X = rng.random((400, 3))
     y = X[:, 0] + rng.normal(0, 0.2, 400)
-    assert not axil.Explainer(LGBMRegressor(**SETTINGS).fit(X, y), X, y).audit()["suspect"].any()
+    assert (
+        not axil.Explainer(LGBMRegressor(**SETTINGS).fit(X, y), X, y)
+        .find_label_issues()["is_label_issue"]
+        .any()
+    )
 
 
 def test_the_scale_is_local():
@@ -223,7 +233,7 @@ def test_the_scale_is_local():
     y = 5 * X[:, 1] + 9 * noisy + rng.normal(0, np.where(noisy, 1.0, 0.1))
     table = (
         axil.Explainer(LGBMRegressor(**SETTINGS).fit(X, y), X, y)
-        .audit()
+        .find_label_issues()
         .set_index("row")
         .sort_index()
     )
@@ -233,21 +243,23 @@ def test_the_scale_is_local():
 def test_out_of_fold_predictions_take_the_place_of_deletions(case):
     X, y, _, explainer = case
     given = y + np.random.default_rng(1).normal(size=len(y))
-    table = explainer.audit(given).set_index("row").sort_index()
-    np.testing.assert_array_equal(table["expected"], given)
+    table = explainer.find_label_issues(given).set_index("row").sort_index()
+    np.testing.assert_array_equal(table["expected_label"], given)
     np.testing.assert_allclose(table["residual"], y - given)
     leaves = LGBMRegressor(**SETTINGS).fit(X, y).predict(X, pred_leaf=True)
     np.testing.assert_allclose(table["studentised"], by_hand(y - given, leaves)[1], rtol=1e-9)
-    assert "given" in explainer.audit(given).attrs["axil"]
+    assert "given" in explainer.find_label_issues(given).attrs["axil"]
 
 
 def test_gain_is_that_of_influence(case):
     X, y, _, explainer = case
-    table = explainer.audit(X_val=X[:40], y_val=y[:40] + 1.0).set_index("row").sort_index()
+    table = (
+        explainer.find_label_issues(X_val=X[:40], y_val=y[:40] + 1.0).set_index("row").sort_index()
+    )
     influences = explainer.influence(X[:40], y[:40] + 1.0).set_index("row").sort_index()
     np.testing.assert_array_equal(table["gain"], influences["gain"])
     with pytest.raises(InputError, match="X_val was given without y_val"):
-        explainer.audit(X_val=X[:40])
+        explainer.find_label_issues(X_val=X[:40])
 
 
 def test_prices_are_shown_and_logarithms_judged():
@@ -256,25 +268,25 @@ def test_prices_are_shown_and_logarithms_judged():
     model = TransformedTargetRegressor(
         LGBMRegressor(**SETTINGS), func=np.log, inverse_func=np.exp
     ).fit(X, price)
-    table = axil.Explainer(model, X, price).audit(X_val=X[:30], y_val=price[:30])
-    inner = axil.Explainer(model.regressor_, X, np.log(price)).audit()
+    table = axil.Explainer(model, X, price).find_label_issues(X_val=X[:30], y_val=price[:30])
+    inner = axil.Explainer(model.regressor_, X, np.log(price)).find_label_issues()
     assert list(table.columns) == [
         *(
             "row",
-            "target",
-            "expected",
+            "is_label_issue",
+            "label_quality",
+            "given_label",
+            "expected_label",
+            "gain (log)",
             "residual",
             "scale (log)",
             "studentised",
-            "quality",
-            "suspect",
-            "gain (log)",
         )
     ]
     np.testing.assert_array_equal(table["row"], inner["row"])
     np.testing.assert_allclose(table["studentised"], inner["studentised"], rtol=1e-9)
-    np.testing.assert_allclose(table["expected"], np.exp(inner["expected"]))
-    np.testing.assert_allclose(table["residual"], table["target"] - table["expected"])
+    np.testing.assert_allclose(table["expected_label"], np.exp(inner["expected_label"]))
+    np.testing.assert_allclose(table["residual"], table["given_label"] - table["expected_label"])
     assert len(set(table["row"].head(9)) & set(wrong)) >= 8
 
 
@@ -282,11 +294,11 @@ def test_several_outputs_have_lines_of_their_own():
     X, y, _ = made()
     Y = np.column_stack([y, X[:, 2]])
     model = ExtraTreesRegressor(20, min_samples_leaf=3, random_state=0).fit(X, Y)
-    table = axil.Explainer(model, X, Y).audit()
+    table = axil.Explainer(model, X, Y).find_label_issues()
     assert len(table) == 600
-    assert list(table.columns)[:3] == ["row", "output", "target"]
+    assert list(table.columns)[:3] == ["row", "output", "is_label_issue"]
     own = table[table["output"] == 1].set_index("row").sort_index()
-    np.testing.assert_array_equal(own["target"], X[:, 2])
+    np.testing.assert_array_equal(own["given_label"], X[:, 2])
     leaves = model.apply(X)
     np.testing.assert_allclose(
         own["studentised"], by_hand(own["residual"].to_numpy(), leaves)[1], rtol=1e-9
@@ -304,12 +316,12 @@ def test_rows_alone_in_a_leaf_are_judged_by_the_trees_in_which_they_are_not(insi
     alone = np.flatnonzero(explainer.leave_one_out()["alone"])
     assert 7 in alone
     assert len(alone) <= 30
-    assert explainer.audit()["row"][0] == 7
-    assert explainer.audit()["suspect"][0]
-    table = explainer.audit("leave-one-out").set_index("row")
+    assert explainer.find_label_issues()["row"][0] == 7
+    assert explainer.find_label_issues()["is_label_issue"][0]
+    table = explainer.find_label_issues("leave-one-out").set_index("row")
     for row in alone:
         after = explainer.without(X[[row]], [row])["after"][0]
-        assert abs(table["expected"][row] - after) < 1e-9 * np.abs(y).max()
+        assert abs(table["expected_label"][row] - after) < 1e-9 * np.abs(y).max()
 
 
 @pytest.mark.parametrize(
@@ -325,9 +337,9 @@ def test_rows_alone_in_a_leaf_are_judged_by_the_trees_in_which_they_are_not(insi
 def test_forests_and_smoothers(model):
     """Each with errors of its own in the way: ridge sees none of the sine."""
     X, y, wrong = made(shift=30.0)
-    table = axil.Explainer(model.fit(X, y), X, y).audit()
+    table = axil.Explainer(model.fit(X, y), X, y).find_label_issues()
     assert set(table["row"].head(9)) == set(wrong)
-    assert abs(table["suspect"].sum() - 9) <= 2
+    assert abs(table["is_label_issue"].sum() - 9) <= 2
     assert (table["scale"].nunique() == 1) == isinstance(model, Ridge)
 
 
@@ -335,7 +347,7 @@ def test_where_rows_cannot_be_left_out_the_note_says_so():
     X, y, _ = made()
     model = GradientBoostingRegressor(init=Ridge(), n_estimators=5).fit(X, y)
     with pytest.warns(ApproximationWarning, match="out_of_fold"):
-        table = axil.Explainer(model, X, y).audit()
+        table = axil.Explainer(model, X, y).find_label_issues()
     assert table.attrs["axil"].startswith("by what the weights of the other rows say")
 
 
@@ -351,8 +363,15 @@ def test_classes_of_a_forest():
     y[wrong] = np.where(y[wrong] == "low", "high", "low")
     model = RandomForestClassifier(20, min_samples_leaf=5, random_state=0).fit(X, y)
     explainer = axil.Explainer(model, X, y)
-    table = explainer.audit()
-    assert list(table.columns) == ["row", "target", "expected", "probability", "quality", "suspect"]
+    table = explainer.find_label_issues()
+    assert list(table.columns) == [
+        "row",
+        "is_label_issue",
+        "label_quality",
+        "given_label",
+        "expected_label",
+        "probability",
+    ]
     assert len(set(table["row"].head(6)) & set(wrong)) >= 5
     leaves, by_row = model.apply(X), table.set_index("row").sort_index()
     for j in (0, 50, int(wrong[0])):
@@ -363,10 +382,10 @@ def test_classes_of_a_forest():
             for name in model.classes_
         }
         np.testing.assert_allclose(by_row["probability"][j], without[y[j]], atol=1e-12)
-        np.testing.assert_allclose(by_row["quality"][j], means[y[j]], atol=1e-12)
-        assert by_row["expected"][j] == max(means, key=means.get)
-    assert (table["suspect"] == (table["expected"] != table["target"])).all()
-    assert "gain" in explainer.audit(X_val=X[:50], y_val=y[:50])
+        np.testing.assert_allclose(by_row["label_quality"][j], means[y[j]], atol=1e-12)
+        assert by_row["expected_label"][j] == max(means, key=means.get)
+    assert (table["is_label_issue"] == (table["expected_label"] != table["given_label"])).all()
+    assert "gain" in explainer.find_label_issues(X_val=X[:50], y_val=y[:50])
 
 
 def test_out_of_fold_probabilities_and_the_models_own():
@@ -378,22 +397,22 @@ def test_out_of_fold_probabilities_and_the_models_own():
     explainer = axil.Explainer(
         RandomForestClassifier(30, min_samples_leaf=3, random_state=0).fit(X, y), X, y
     )
-    own = explainer.audit().set_index("row").sort_index()["probability"].to_numpy()
+    own = explainer.find_label_issues().set_index("row").sort_index()["probability"].to_numpy()
     second = np.clip(X[:, 0] + rng.normal(0, 0.2, 200), 0, 1)
     given = np.where(y == 1, second, 1 - second)
-    table = explainer.audit(second).set_index("row").sort_index()
+    table = explainer.find_label_issues(second).set_index("row").sort_index()
     np.testing.assert_allclose(table["probability"], given)
-    np.testing.assert_allclose(table["quality"], (given + own) / 2)
+    np.testing.assert_allclose(table["label_quality"], (given + own) / 2)
     usual = given[y == 0].mean(), given[y == 1].mean()
     confident = [
         {k for k in (0, 1) if (second[j] if k else 1 - second[j]) >= usual[k]} for j in range(200)
     ]
     contested = [
-        table["quality"][j] < 0.5
+        table["label_quality"][j] < 0.5
         or (bool(confident[j]) and (y[j] not in confident[j] or given[j] < 0.5))
         for j in range(200)
     ]
-    suspect = table["suspect"].to_numpy()
+    suspect = table["is_label_issue"].to_numpy()
     likely = [
         max(own, key=lambda k, j=j: given[j] if k == y[j] else 1 - given[j], default=-1)
         for j, own in enumerate(confident)
@@ -404,30 +423,33 @@ def test_out_of_fold_probabilities_and_the_models_own():
     ]
     estimated = round(sum((y == k).sum() * shares[k] for k in (0, 1)))
     assert suspect.sum() == min(sum(contested), estimated) > 5
-    assert table["quality"][suspect].max() <= table["quality"][~suspect].min()
-    np.testing.assert_array_equal(table["expected"], np.where(suspect, 1 - y, y))
+    assert table["label_quality"][suspect].max() <= table["label_quality"][~suspect].min()
+    np.testing.assert_array_equal(table["expected_label"], np.where(suspect, 1 - y, y))
     pd.testing.assert_frame_equal(
-        table, explainer.audit(np.column_stack([1 - second, second])).set_index("row").sort_index()
+        table,
+        explainer.find_label_issues(np.column_stack([1 - second, second]))
+        .set_index("row")
+        .sort_index(),
     )
     with pytest.raises(InputError, match="probabilities from 0 to 1"):
-        explainer.audit(5 * second)
+        explainer.find_label_issues(5 * second)
 
 
 def test_in_the_users_own_frame_library():
     X, y, _ = made()
     frame = pl.DataFrame(X, schema=list("abcd"))
     model = Ridge().fit(X, y)
-    table = axil.Explainer(model, frame, y).audit()
+    table = axil.Explainer(model, frame, y).find_label_issues()
     assert isinstance(table, pl.DataFrame)
-    assert table["suspect"].dtype == pl.Boolean
+    assert table["is_label_issue"].dtype == pl.Boolean
 
 
 def test_a_fully_grown_forest_has_no_column_of_nothing():
     X, y = load_iris(return_X_y=True)
     table = axil.Explainer(
         RandomForestClassifier(60, bootstrap=False, max_features=1, random_state=0).fit(X, y), X, y
-    ).audit()
-    assert "quality" in table
+    ).find_label_issues()
+    assert "label_quality" in table
     assert not table.isna().all().any()
 
 
@@ -437,4 +459,4 @@ def test_one_class_has_no_wrong_labels():
     with pytest.raises(
         axil.UnsupportedQuestionError, match="all training rows are of one class, 7"
     ):
-        explainer.audit()
+        explainer.find_label_issues()

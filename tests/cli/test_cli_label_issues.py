@@ -1,4 +1,4 @@
-"""axil audit and axil influence: labels and rows that do harm."""
+"""axil find-label-issues and axil influence: labels and rows that do harm."""
 
 import re
 
@@ -50,52 +50,66 @@ def test_influence(run):
     assert len(re.findall(r"^p\d{3} ", out, re.M)) == 3
 
 
-def test_audit(run):
-    code, out, _ = run(f"audit lightgbm.txt {PLAIN} --top 7 --format csv --out all.csv")
+def test_find_label_issues(run):
+    code, out, _ = run(f"find-label-issues lightgbm.txt {PLAIN} --top 7 --format csv --out all.csv")
     assert code == 0
     explainer = axil.Explainer(MODELS["lightgbm.txt"][0], X, Y)
-    expected, found = explainer.audit(), table_of(out)
-    assert list(found["suspect"]) == [str(mark) for mark in expected["suspect"].head(7)]
-    numbers = [name for name in expected.columns if name != "suspect"]
+    expected, found = explainer.find_label_issues(), table_of(out)
+    assert list(found["is_label_issue"]) == [
+        str(mark) for mark in expected["is_label_issue"].head(7)
+    ]
+    numbers = [name for name in expected.columns if name != "is_label_issue"]
     pd.testing.assert_frame_equal(
         found[numbers], expected[numbers].head(7), check_dtype=False, rtol=1e-9
     )
     np.testing.assert_array_equal(found["age (row)"], X["age"].iloc[found["row"]])
     assert len(pd.read_csv("all.csv")) == N_TRAIN
-    code, out, _ = run(f"audit lightgbm.txt {PLAIN} --validation validation.csv --top 3")
+    code, out, _ = run(
+        f"find-label-issues lightgbm.txt {PLAIN} --validation validation.csv --top 3"
+    )
     assert code == 0
     assert (
-        f"{expected['suspect'].sum()} of {N_TRAIN} labels look wrong; the most suspicious first"
-        in out
+        f"{expected['is_label_issue'].sum()} of {N_TRAIN} labels look wrong; the most suspicious "
+        "first" in out
     )
     assert re.search(
-        r"^row +target +expected +residual +scale +studentised +quality +suspect +gain", out, re.M
+        r"^row +is_label_issue +label_quality +given_label +expected_label +gain +residual",
+        out,
+        re.M,
     )
 
 
-def test_audit_of_ones_own_predictions(run):
+def test_label_issues_of_ones_own_predictions(run):
     TRAIN.assign(unseen=Y + 1.0).to_csv("more.csv", index=False)
     words = PLAIN.replace("train.csv", "more.csv")
-    code, out, err = run(f"audit lightgbm.txt {words} --out-of-fold unseen --format csv")
+    code, out, err = run(
+        f"find-label-issues lightgbm.txt {words} --out-of-fold unseen --format csv"
+    )
     assert code == 0
     assert "unseen" not in err  # which is not left out
     np.testing.assert_allclose(table_of(out)["residual"], -1.0)
-    code, _, err = run(f"audit lightgbm.txt {words} --out-of-fold kind")
+    code, _, err = run(f"find-label-issues lightgbm.txt {words} --out-of-fold kind")
     assert code == 2
     assert "--out-of-fold" in err
 
 
-def test_audit_of_classes_and_of_pushes(run):
+def test_label_issues_of_classes_and_of_pushes(run):
     joblib.dump(RandomForestClassifier(4, random_state=0).fit(X, TRAIN["kind"]), "classes.joblib")
-    code, out, _ = run("audit classes.joblib --trust --train train.csv --target kind --top 2")
+    code, out, _ = run(
+        "find-label-issues classes.joblib --trust --train train.csv --target kind --top 2"
+    )
     assert code == 0
-    assert re.search(r"^row +target +expected +probability +quality +suspect", out, re.M)
+    assert re.search(
+        r"^row +is_label_issue +label_quality +given_label +expected_label +probability", out, re.M
+    )
     model = lgb.LGBMClassifier(n_estimators=5, verbose=-1, n_jobs=1).fit(X, TRAIN["kind"])
     joblib.dump(model, "pushed.joblib")
-    words = "audit pushed.joblib --trust --train train.csv --target kind --top 2"
+    words = "find-label-issues pushed.joblib --trust --train train.csv --target kind --top 2"
     code, out, _ = run(words)
     assert code == 0
-    assert re.search(r"^row +target +expected +probability +quality +suspect", out, re.M)
+    assert re.search(
+        r"^row +is_label_issue +label_quality +given_label +expected_label +probability", out, re.M
+    )
     code, _, err = run(f"{words} --validation validation.csv")
     assert code == 2
     assert "are for models with exact weights" in err
@@ -113,15 +127,17 @@ CLASSIFIERS = {
 
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("file", CLASSIFIERS)
-def test_the_audit_of_a_file_is_that_of_the_classifier(file, n_classes, run):
+def test_the_label_issues_of_a_file_is_that_of_the_classifier(file, n_classes, run):
     """A file may hold less of a classifier than its Python object does, such as no names of classes."""
     classes = pd.qcut(Y, n_classes, labels=False)
     model = CLASSIFIERS[file](classes)
     (model.booster_ if file == "classes.txt" else model).save_model(file)
     TRAIN.assign(y=classes).to_csv("labels.csv", index=False)
-    code, _, err = run(f"audit {file} {PLAIN.replace('train.csv', 'labels.csv')} --out all.csv")
+    code, _, err = run(
+        f"find-label-issues {file} {PLAIN.replace('train.csv', 'labels.csv')} --out all.csv"
+    )
     assert code == 0, err
-    found, expected = pd.read_csv("all.csv"), axil.Explainer(model, X, classes).audit()
+    found, expected = pd.read_csv("all.csv"), axil.Explainer(model, X, classes).find_label_issues()
     pd.testing.assert_frame_equal(
         found[list(expected.columns)], expected, check_dtype=False, rtol=1e-9
     )

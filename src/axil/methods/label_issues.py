@@ -1,8 +1,9 @@
-"""Audit: which training labels look wrong, by what the other rows say of them; no validation rows, no refit.
+"""Label issues: training labels that look wrong, judged by the other rows.
 
-Of numbers: r_j is the residual of row j in a fit without its fold (`unseen_predictions`), or of the
-user's own cross-validation. What is large depends on where: a_j is the mean |r| of the rows around
-j (`weights.spread`), shrunk towards the mean over all of them, abar,
+No validation rows and no refit are needed. For numbers, r_j is the residual of row j in a fit
+without its fold (`unseen_predictions`), or of the user's own cross-validation. What is large
+depends on where: a_j is the mean |r| of the rows around j (`weights.spread`), shrunk towards the
+mean over all of them, abar,
 
     scale_j = u (a_j + abar / 2) / 1.5,    studentised value = r_j / scale_j
 
@@ -14,7 +15,7 @@ that far out, the excess is the estimated number of wrong ones. The rows marked 
 furthest first, as hold at most a share ``fdr`` of right labels (Benjamini and Hochberg, JRSS B
 1995).
 
-Of classes: see `class_labels`.
+For classes see `class_labels`.
 """
 
 from __future__ import annotations
@@ -61,15 +62,27 @@ FDR = 0.1  # share of right labels among those marked
 BY_NEIGHBOURS = "by the classes of other rows in the leaves of the fit; not a retraining"
 BY_PROBABILITY = "by the probabilities given, and the model's own without the row"
 BY_PREDICTION = "by the predictions given"
-BY_PUSHES = "by the mean of each row's score without its own push; not a retraining"
+BY_PUSHES = "by the mean of each row's score without its own contribution; not a retraining"
 ABOUT = "about {marked} of {lines} labels look wrong"  # an estimate
+#: The order of the columns, of which a narrow screen shows the first; those of cleanlab come first.
+COLUMNS = (
+    "row",
+    "output",
+    "is_label_issue",
+    "label_quality",
+    "given_label",
+    "expected_label",
+    "gain",
+    "probability",
+    "residual",
+)
 AMONG_CLASSES = "; where classes overlap, right labels are among them"
 
 
-class Audit(Question):
-    """The question about wrong labels, as a method of `Explainer`."""
+class LabelIssues(Question):
+    """Provide `Explainer.find_label_issues`."""
 
-    def audit(
+    def find_label_issues(
         self,
         out_of_fold: Any = "folds",
         X_val: Any = None,
@@ -77,58 +90,63 @@ class Audit(Question):
         init_score: Any = None,
         fdr: float | None = None,
     ) -> Any:
-        """Which training labels look wrong, the most suspicious first, and how many; no validation rows, no refit.
+        """Return the training labels with their quality, the most suspicious first.
 
-        A frame with a line per row and the columns row, output if there are several, and
+        No validation rows and no refit are needed. The table has a line per training row, and per
+        output if there are several. Its columns are row, output and
 
-        - target, and expected, the prediction of a fit without a fold of the rows, this one among them,
-          structure held fixed (a leaf of boosted trees that is left empty adds nothing, as in `without`);
-        - residual, and scale, the size of usual residuals there, from the rows that share the row's leaves;
-        - studentised, residual over scale;
-        - quality, from 0 to 1: the share of right labels that would be as far out;
-        - suspect, which marks the first lines: as many as hold a share ``fdr`` of right labels at most.
+        - is_label_issue, which marks the first lines: as many as hold at most a share ``fdr`` of
+          right labels;
+        - label_quality, from 0 to 1: the share of right labels that would be as far out;
+        - given_label, the target of the training data;
+        - expected_label, the prediction of a fit without a fold of the rows, this row among them,
+          with the tree structure fixed (a leaf of boosted trees that loses all rows adds nothing,
+          as in `without`);
+        - residual, the given label less the expected one;
+        - scale, the size of usual residuals there, from the rows that share the row's leaves;
+        - studentised, residual over scale.
 
-        A pandas frame says in ``attrs["axil"]`` how many labels are marked, how many look wrong in
-        all (how many more are far out than right labels would be), and how far the targets of
+        ``attrs["axil"]`` of a pandas table says how many labels are marked, how many look wrong in
+        all (how many more are far out than right labels would be), and how far the labels of
         quality below 0.01 are from the expected ones. Hardly any label is marked in clean data with
-        Gaussian noise. Where residuals have long tails, far targets may be right, and none is
-        marked.
+        Gaussian noise. If residuals have long tails, labels that are far out may be right, and none
+        is marked.
 
-        Models that cannot be fitted without some of their rows are answered as in `influence`. Rows
-        that have no prediction even so have nan and come last. Of a model fitted to transformed
-        targets residuals are in the targets' own units; "scale (log)" and studentised are on the
-        scale of the fit.
+        Models that cannot be fitted without some of their rows use the correction that `influence`
+        describes. Rows that have no prediction even so have nan and come last. For a model that was
+        fitted to transformed targets, residuals are in the targets' own units; "scale (log)" and
+        studentised are on the scale of the fit.
 
-        Of classes the columns are row, target, expected, probability (of target, without the row;
-        no such column where it is not known), quality and suspect (expected is another class).
-        Quality is the mean of probability and of the share of target among the other rows in the
-        row's leaves; expected is the class for which this mean is largest. With ``out_of_fold``
-        your probabilities take the place of the shares. They have not seen the label, so more of
-        the wrong labels are marked, and more of the right ones: the rows of lowest quality, as many
-        as have another expected class or another class that is confidently likely, and no more than
-        confident learning estimates to be wrong.
+        For classes the columns are row, is_label_issue (another class is expected), label_quality,
+        given_label, expected_label, and probability (of the given label, without the row, if it is
+        known). The quality is the mean of this probability and of the share of the given
+        label among the other rows in the row's leaves. The expected label is the class for which
+        this mean is largest. With ``out_of_fold`` your probabilities take the place of the shares.
+        They have not seen the label, so more of the wrong labels are marked, and more of the right
+        ones: the rows of lowest quality, as many as have another expected class or another class
+        that is confidently likely, and no more than confident learning estimates to be wrong.
 
-        O(T N) for each of 5 to 20 folds; forests and linear models leave out every row, which takes
-        less there. No (n_train, n_train) array.
+        Each of 5 to 20 folds takes O(T N). Forests and linear models leave out every row instead,
+        which takes less there. No (n_train, n_train) array is held.
 
         Parameters
         ----------
-        out_of_fold : "folds", "leave-one-out" or array of shape (n_train,) or (n_train, K), default "folds"
-            Where predictions without the row come from: 5 to 20 fits without one fold of the rows
-            each; a fit without each row (`leave_one_out`), which takes longer and is not for
-            additive models; or predictions of your own cross-validation, given as ``y_train`` was,
-            of classes probabilities. The mean over several cross-validations finds more wrong
-            labels than one.
+        out_of_fold : "folds", "leave-one-out" or array of shape (n_train,) or (n_train, K)
+            Where predictions without the row come from; "folds" by default: 5 to 20 fits without
+            one fold of the rows each. "leave-one-out" fits without each row (`leave_one_out`),
+            which takes longer and is not for additive models. An array has the predictions of your
+            own cross-validation, on the scale of ``y_train``, or probabilities of classes. The mean
+            over several cross-validations finds more wrong labels than one.
         X_val : table, optional
-            Validation rows, for a column more: ``gain``, by how much the mean squared error there
-            would fall if the row's target were the expected one, as in `influence`.
+            Validation rows, for one more column, gain: by how much the mean squared error there
+            would fall if the row's label became the expected one, as in `influence`.
         y_val : array of shape (n,) or (n, K), optional
-            Their targets, or classes, given as ``y_train`` was.
+            Their targets, or classes, on the scale of ``y_train``.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the validation rows, as in `Explainer.explain`.
         fdr : float, default 0.1
-            Of numbers: the share of right labels that the rows marked as suspect may hold, by the
-            estimated distribution of residuals. A larger share marks more rows.
+            The share of right labels that the marked rows may hold, by the estimated distribution
+            of residuals. A larger share marks more rows. For numbers only.
 
         Examples
         --------
@@ -137,23 +155,25 @@ class Audit(Question):
         >>> from axil import Explainer
         >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
         >>> y[7] = 1500.0  # a digit too many
-        >>> table = Explainer(LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y), X, y).audit()
-        >>> int(table["row"][0]), bool(table["suspect"][0])
+        >>> model = LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y)
+        >>> table = Explainer(model, X, y).find_label_issues()
+        >>> int(table["row"][0]), bool(table["is_label_issue"][0])
         (7, True)
         """
         model = self._model
-        model.capabilities.require("audit")
+        model.capabilities.require("find_label_issues")
         if (X_val is None) != (y_val is None):
             if y_val is None:
-                given, lacking = ("X_val", "y_val")
-            else:
-                given, lacking = ("y_val", "X_val")
+                raise InputError(
+                    "X_val was given without y_val; give both for the column gain, or neither."
+                )
             raise InputError(
-                f"{given} was given without {lacking}; give both for the column gain, or neither."
+                "y_val was given without X_val; give both for the column gain, or neither."
             )
         if model.kind is Kind.ADDITIVE and X_val is not None:
             raise InputError(
-                "X_val and y_val are for models with exact weights; this one has pushes. Leave them out."
+                "X_val and y_val are for models with exact weights; this one has contributions. "
+                "Leave them out."
             )
         if X_val is None:
             asked = None
@@ -164,11 +184,19 @@ class Audit(Question):
 
 def suspects(model: Any, out_of_fold: Any = "folds") -> BoolArray:
     """Return whether the target of each training row looks wrong, in some output; (N,)."""
-    model.capabilities.require("audit")
+    model.capabilities.require("find_label_issues")
     marks: BoolArray = (
-        judged(model, out_of_fold).columns["suspect"].reshape(model.shape[0], -1).any(axis=1)
+        judged(model, out_of_fold).columns["is_label_issue"].reshape(model.shape[0], -1).any(axis=1)
     )
     return marks
+
+
+def _place(column: str) -> int:
+    """Return the place of a column in the table; "gain (log)" is where "gain" is."""
+    name, _, _ = column.partition(" (")
+    if name in COLUMNS:
+        return COLUMNS.index(name)
+    return len(COLUMNS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,8 +210,10 @@ class Judged:
 
     def table(self, backend: str) -> Any:
         """Return the frame, with a note: what it rests on, how many are suspect, how many rows are not judged."""
-        columns = {name: values[self.order] for name, values in self.columns.items()}
-        unknown = int(np.isnan(columns["quality"]).sum())
+        columns = {
+            name: self.columns[name][self.order] for name in sorted(self.columns, key=_place)
+        }
+        unknown = int(np.isnan(columns["label_quality"]).sum())
         text = self.basis
         if unknown:
             text += f"; nan in {unknown} lines: no other row is in one of the row's leaves, so there are no {self.lacking}"
@@ -196,7 +226,7 @@ def judged(
     asked: tuple[QueryBatch, FloatArray] | None = None,
     fdr: float | None = None,
 ) -> Judged:
-    """Judge the labels of the training rows; see `Audit.audit`."""
+    """Judge the labels of the training rows; see `LabelIssues.find_label_issues`."""
     if isinstance(out_of_fold, str):
         as_method(out_of_fold)
     class_names = model.classes
@@ -204,13 +234,13 @@ def judged(
         class_names = model.boosting.class_names
         if not model.boosting.loss.meaning:
             raise UnsupportedQuestionError(
-                "audit",
+                "find_label_issues",
                 "it is of classes, counts and amounts",
                 "Fit with squared error, which has exact weights.",
             )
         if isinstance(out_of_fold, str) and out_of_fold == "leave-one-out":
             raise UnsupportedQuestionError(
-                'audit(out_of_fold="leave-one-out")',
+                'find_label_issues(out_of_fold="leave-one-out")',
                 "fits without each row would be replayed one by one",
                 'Leave it out: "folds" takes a few replays.',
             )
@@ -263,7 +293,7 @@ def _classes(
     """Judge classes by those of the rows around, or by probabilities given, and by the model's own without the row."""
     if len(names) == 1:
         raise UnsupportedQuestionError(
-            "audit",
+            "find_label_issues",
             f"all training rows are of one class, {names[0]}, so no row can be of another",
             "Fit with the rows of other classes, too.",
         )
@@ -284,16 +314,16 @@ def _classes(
     columns = found.columns(model.index, names, probabilities)
     if asked is not None:
         columns["gain"] = _gains(model, *asked, np.eye(labels.shape[1])[found.expected]).sum(axis=1)
-    about = ABOUT.format(marked=int(found.suspect.sum()), lines=len(labels))
-    order = np.argsort(columns["quality"], kind="stable")
+    about = ABOUT.format(marked=int(found.is_label_issue.sum()), lines=len(labels))
+    order = np.argsort(columns["label_quality"], kind="stable")
     return Judged(columns, order, f"{basis}; {about}{AMONG_CLASSES}", "others to ask")
 
 
 def _probabilities_without(model: Any, out_of_fold: Any) -> FloatArray:
     """Return the model's own probabilities of each row's classes without the row, (N, K).
 
-    Of boosted trees they are those of the row's score less its own push, which find more wrong
-    labels than folds and take less time (experiments/label_issues.py).
+    Of boosted trees they are those of the row's score less its own contribution, which find more
+    wrong labels than folds and take less time (experiments/label_issues.py).
     """
     if model.kind is Kind.EXACT:
         if isinstance(out_of_fold, str):
@@ -301,10 +331,11 @@ def _probabilities_without(model: Any, out_of_fold: Any) -> FloatArray:
         else:
             method = "folds"
         return both_classes(unseen_predictions(model, method)[0])
-    return both_classes(means_without_own_push(model.boosting))
+    return both_classes(means_without_own_contribution(model.boosting))
 
 
-def means_without_own_push(boosting: Any) -> FloatArray:
+def means_without_own_contribution(boosting: Any) -> FloatArray:
+    """Return the mean of each row's score without the row's own contribution, (N, K)."""
     means: FloatArray = boosting.means(boosting.fitted - boosting.contributions.on_itself())
     return means
 
@@ -319,7 +350,7 @@ class Studentised:
     scale: FloatArray
     value: FloatArray
     quality: FloatArray
-    suspect: BoolArray
+    is_label_issue: BoolArray
     n_wrong: int  #: the estimated number of wrong labels
     n_far: int  #: the number of labels whose quality is below `FAR`
 
@@ -354,23 +385,23 @@ class Studentised:
             quality = np.fmax(quality, np.where(known, tails, np.nan))
         value = np.divide(residuals, scale, out=np.where(known, 0.0, np.nan), where=scale > 0)
         scale[~known] = np.nan
-        suspect = np.zeros(value.shape, dtype=bool)
+        is_label_issue = np.zeros(value.shape, dtype=bool)
         n_wrong = 0
-        for qualities, sizes_of_output, marks in zip(quality.T, np.abs(value).T, suspect.T):
+        for qualities, sizes_of_output, marks in zip(quality.T, np.abs(value).T, is_label_issue.T):
             order = np.lexsort((-sizes_of_output, qualities))  # nan last
             ordered = qualities[order]
             ordered = ordered[: np.isfinite(ordered).sum()]
             marks[order[: _n_marked(ordered, fdr)]] = True
             n_wrong += _n_beyond(ordered[ordered < FAR], len(ordered))
-        return cls(scale, value, quality, suspect, n_wrong, int((quality < FAR).sum()))
+        return cls(scale, value, quality, is_label_issue, n_wrong, int((quality < FAR).sum()))
 
     def columns(self, scale: str) -> dict[str, Any]:
         """Return the columns of the table, (N * K,) each, with that of the scale under this name."""
         found = {
             scale: self.scale,
             "studentised": self.value,
-            "quality": self.quality,
-            "suspect": self.suspect,
+            "label_quality": self.quality,
+            "is_label_issue": self.is_label_issue,
         }
         return {name: values.ravel() for name, values in found.items()}
 
@@ -379,7 +410,7 @@ class Studentised:
 
         ``shown`` and ``expected``, (N, K) each, are the targets and the values expected, as people read them.
         """
-        n_marked = int(self.suspect.sum())
+        n_marked = int(self.is_label_issue.sum())
         n_known = int(np.isfinite(self.quality).sum())
         about = ABOUT.format(marked=self.n_wrong, lines=self.quality.size)
         marked = f"{n_marked} are marked, at an estimated false discovery rate of {100 * fdr:.3g} %"
@@ -452,8 +483,8 @@ def _numbers(
     columns = output_columns("row", model.index, model.outputs)
     seen = scale.inverse(expected)
     columns |= {
-        "target": model.shown.ravel(),
-        "expected": seen.ravel(),
+        "given_label": model.shown.ravel(),
+        "expected_label": seen.ravel(),
         "residual": (model.shown - seen).ravel(),
     }
     if model.kind is Kind.ADDITIVE:
@@ -468,7 +499,7 @@ def _numbers(
     columns |= found.columns(scale.label("scale"))
     if asked is not None:
         columns[scale.label("gain")] = _gains(model, *asked, expected).ravel()
-    order = np.lexsort((-np.abs(columns["studentised"]), ~columns["suspect"]))
+    order = np.lexsort((-np.abs(columns["studentised"]), ~columns["is_label_issue"]))
     text = f"{model.note(basis)}; {found.summary(model.shown, seen, fdr)}"
     return Judged(columns, order, text, "predictions without the row")
 
@@ -478,6 +509,6 @@ def _means_by_folds(model: Any) -> tuple[FloatArray, str]:
     try:
         scores = fold_predictions(model)
     except UnsupportedQuestionError:
-        return means_without_own_push(model.boosting), BY_PUSHES
+        return means_without_own_contribution(model.boosting), BY_PUSHES
     means: FloatArray = model.boosting.means(scores)
     return means, BY_FOLDS.format(number_of_folds(model))
