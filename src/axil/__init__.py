@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from axil.explanation import Explanation
     from axil.forecasts.forecast import forecast
     from axil.methods.intervals.predictive import Predictive
-    from axil.replay.checks import Verification
+    from axil.replay.verification import Verification
     from axil.retraining import Stability, stability
     from axil.shared_leaves import novelty, similarity
     from axil.support import Support, supports
@@ -62,7 +62,7 @@ _LAZY_NAMES = {
     "Predictive": "methods.intervals.predictive",
     "Stability": "retraining",
     "Support": "support",
-    "Verification": "replay.checks",
+    "Verification": "replay.verification",
     "compare": "comparison",
     "forecast": "forecasts.forecast",
     "load": "explainer",

@@ -34,9 +34,10 @@ from axil.output import archive
 from axil.output.archive import Archive
 from axil.output.tables import as_backend
 from axil.replay.build import build
-from axil.replay.checks import Verification, checked_rows
+from axil.replay.compare import checked_rows
 from axil.replay.exact_model import ExactModel
 from axil.replay.recover import check_placement
+from axil.replay.verification import Verification
 from axil.scale import INVERSES, FittedTargets, TargetScale, loaded_targets, user_scale
 from axil.structure import all_n_leaves, cell_dtype
 

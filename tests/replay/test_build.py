@@ -11,7 +11,7 @@ from sklearn.datasets import load_diabetes
 import axil
 from axil import ExactnessError
 from axil.methods.question import verified_model
-from axil.replay import checks
+from axil.replay import compare
 from tests.adapters.xgboost_models import VERSION
 
 X, Y = load_diabetes(return_X_y=True, as_frame=True)
@@ -245,7 +245,7 @@ def test_the_furthest_row_is_the_same_in_whatever_blocks(bad, monkeypatch):
     found, expected = rng.normal(size=(2, 11, 2))
     if bad is not None:
         found[bad, 1] = np.nan
-    whole = checks.furthest(found, expected)
-    monkeypatch.setattr(checks, "COMPARED_ROWS", 3)
-    np.testing.assert_equal(astuple(checks.furthest(found, expected)), astuple(whole))
+    whole = compare.furthest(found, expected)
+    monkeypatch.setattr(compare, "COMPARED_ROWS", 3)
+    np.testing.assert_equal(astuple(compare.furthest(found, expected)), astuple(whole))
     assert bad is None or whole.row == bad

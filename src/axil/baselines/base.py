@@ -17,9 +17,9 @@ from axil.errors import InputError, UnsupportedQuestionError
 from axil.explainer import Explainer
 from axil.inputs import as_count
 from axil.methods.question import verified_model
-from axil.replay.checks import Verification
 from axil.replay.exact_model import ExactModel
 from axil.replay.queries import QueryBatch
+from axil.replay.verification import Verification
 from axil.weights.members import Residual, Sum
 from axil.weights.smoother import Smoother
 

@@ -13,8 +13,7 @@ from axil.arrays import FloatArray, IntArray
 from axil.contributions.additive_model import AdditiveModel
 from axil.errors import InputError
 from axil.kernels.choose import host_backend
-from axil.replay.replayed_stages import Round
-from axil.replay.score_checks import leaf_scores
+from axil.replay.replayed_stages import Round, leaf_scores
 from axil.trees.losses import Logit, Loss, Softmax
 
 # Positions of trees for the kernel, which gets one tree at a time

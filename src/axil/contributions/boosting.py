@@ -28,14 +28,15 @@ from axil.kernels.choose import settled
 from axil.machine.memory import Limits
 from axil.machine.threads import Cache
 from axil.replay.build import with_rows
-from axil.replay.checks import Verification
+from axil.replay.compare import check_scores
 from axil.replay.computed_walk import ComputedFits, FitRows, RowWeights, computed_fits
 from axil.replay.gradient_walk import walk
 from axil.replay.queries import Combination, Offsets, QueryBatch
 from axil.replay.radius import Held
 from axil.replay.recover import training_leaves
 from axil.replay.refit import RefitInputs, RefitRows, refit_by_gradients
-from axil.replay.score_checks import check_scores, leaf_scores
+from axil.replay.replayed_stages import leaf_scores
+from axil.replay.verification import Verification
 from axil.replay.walk import round_to
 from axil.structure.leaves import LeafFit
 from axil.trees.losses import Deviance

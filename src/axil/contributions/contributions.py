@@ -31,10 +31,9 @@ from axil.kernels.cpu import CpuRows
 from axil.machine.arrays import host, like
 from axil.machine.blocks import spans
 from axil.machine.progress import track
-from axil.replay.checks import CHECKED_ROWS
+from axil.replay.compare import CHECKED_ROWS
 from axil.replay.queries import Combination, QueryBatch
-from axil.replay.replayed_stages import ReplayedStages
-from axil.replay.score_checks import leaf_scores, lost_beside
+from axil.replay.replayed_stages import ReplayedStages, leaf_scores, lost_beside
 from axil.weights.leaf_matrix import sums_at
 
 BLOCK_ENTRIES = 1 << 21  # factors held at a time, over all trees and outputs

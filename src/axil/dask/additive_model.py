@@ -32,11 +32,10 @@ from axil.dask.model import PartitionedModel
 from axil.dask.training_rows import ObservedRows, Place, SharedFit
 from axil.machine.memory import Budget, Limits
 from axil.machine.threads import Cache
-from axil.replay.checks import Miss, furthest, worse
+from axil.replay.compare import Miss, furthest, worse
 from axil.replay.queries import Combination, QueryBatch
 from axil.replay.recover import assign_leaves
-from axil.replay.replayed_stages import ReplayedStages
-from axil.replay.score_checks import leaf_scores, lost_beside
+from axil.replay.replayed_stages import ReplayedStages, leaf_scores, lost_beside
 from axil.structure import RowTotals, Transferable
 
 SENT_ROWS = 1024  # explained rows that are sent to the workers at a time

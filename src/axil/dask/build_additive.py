@@ -28,10 +28,10 @@ from axil.dask.training_rows import require_rows
 from axil.errors import UnsupportedModelError
 from axil.machine.memory import Limits
 from axil.replay.build import with_rows
-from axil.replay.checks import Verification
+from axil.replay.compare import check_leaf_counts, check_score
 from axil.replay.gradient_walk import walk
 from axil.replay.replayed_stages import ReplayedStages
-from axil.replay.score_checks import check_miss, compare_counts
+from axil.replay.verification import Verification
 from axil.structure import cell_dtype
 from axil.trees.residual_losses import Custom
 
@@ -80,7 +80,7 @@ class AdditiveBuilder(Builder):
         (fit,) = walked.fits
         sums: GradientSums = self.cluster.total(walked.evidence)
         if self.verify:
-            compare_counts(self.adapter, fit, sums.counts)
+            check_leaf_counts(self.adapter, fit, sums.counts)
         stages = self._stages(self.without_rows(fit), sums)
         verification = None
         if self.verify:
@@ -147,7 +147,7 @@ class AdditiveBuilder(Builder):
         return Verification(
             n_rows=int(sums.counts[: fit.table.n_leaves[0]].sum()),
             n_trees=len(fit.table.n_leaves),
-            max_error=check_miss(self.adapter, sums.miss, scale),
+            max_error=check_score(self.adapter, sums.miss, scale),
             leaf_error=stages.leaf_error,
             tolerance=self.adapter.gradient_tolerance,
             scale=scale,

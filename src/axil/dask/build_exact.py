@@ -24,9 +24,10 @@ from axil.dask.training_rows import PartitionedRows, require_rows
 from axil.errors import UnsupportedModelError
 from axil.kernels.choose import host_backend
 from axil.machine.memory import Budget
-from axil.replay.checks import Miss, Verification, check_leaves, refuse_rows, verified, worse, worst
+from axil.replay.compare import Miss, check_leaves, refuse_rows, verified, worse
 from axil.replay.radius import Held as HeldPattern
 from axil.replay.recover import Replay, replayed
+from axil.replay.verification import Verification, worst_of
 from axil.replay.walk import Walked
 from axil.structure import cell_dtype
 from axil.weights.boosting import BoostedTrees
@@ -77,7 +78,7 @@ class ExactBuilder(Builder):
             entries.append(trees)
         training_rows = HeldExactRows(walked.rows, walked.sizes, walked.label_dtype, entries)
         if self.verify:
-            verification = worst(verifications)
+            verification = worst_of(verifications)
         else:
             verification = None
         return PartitionedExactModel(

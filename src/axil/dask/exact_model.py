@@ -35,7 +35,7 @@ from axil.machine.progress import track
 from axil.machine.threads import Cache
 from axil.methods.intervals.local import Known, known_of
 from axil.output import tables
-from axil.replay.checks import check_answer
+from axil.replay.compare import check_answer
 from axil.replay.queries import Combination, QueryBatch
 from axil.replay.verified_model import WithoutGroups, WithoutRows
 from axil.structure import Structure, all_n_leaves, output_groups

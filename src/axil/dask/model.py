@@ -32,9 +32,9 @@ from axil.errors import InputError
 from axil.machine.memory import Limits
 from axil.output.rules import measured, said_by
 from axil.reductions.choice import Allowed, Choice, packed
-from axil.replay.checks import Verification
 from axil.replay.queries import Offsets, QueryBatch
 from axil.replay.recover import assign_leaves
+from axil.replay.verification import Verification
 from axil.replay.verified_model import VerifiedModel
 from axil.scale import IDENTITY, TargetScale
 

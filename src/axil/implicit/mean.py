@@ -31,9 +31,9 @@ from axil.errors import InputError, UnsupportedModelError
 from axil.implicit.optimum import check_predictions
 from axil.implicit.readers import FitInputs, as_rows
 from axil.inputs.copies import frozen
-from axil.replay.checks import Verification, worst
 from axil.replay.members import naming
 from axil.replay.queries import Combination, QueryBatch
+from axil.replay.verification import Verification, worst_of
 from axil.replay.verified_model import InMemory, WithoutRows
 
 
@@ -255,7 +255,7 @@ def _verified(own: MeanAdapter, adapter: Any, X: Any, verify: bool) -> Verificat
         error = 0.0
     else:
         error = check_predictions(adapter.predictions(X), expected)
-    whole = worst([replace(one, n_rows=X.shape[0]) for one in found])
+    whole = worst_of([replace(one, n_rows=X.shape[0]) for one in found])
     details = max(
         (one.details for one in found), key=lambda details: details.get("newton_step", 0.0)
     )

@@ -33,9 +33,8 @@ from axil.errors import InputError, UnsupportedModelError
 from axil.inputs.copies import owned
 from axil.kernels.choose import backend_of
 from axil.machine.memory import Budget, Limits
-from axil.replay.checks import (
+from axil.replay.compare import (
     Extent,
-    Verification,
     check_leaves,
     check_predictions,
     checked_rows,
@@ -44,12 +43,12 @@ from axil.replay.checks import (
     verified,
     with_predictions,
     worse,
-    worst,
 )
 from axil.replay.exact_model import ExactModel
 from axil.replay.members import prove_residual, prove_sum
 from axil.replay.radius import Held
 from axil.replay.recover import replay, training_leaves
+from axil.replay.verification import Verification, worst_of
 from axil.replay.walk import ELSEWHERE, Walked, round_to, walk
 from axil.structure import Structure, all_n_leaves, output_groups
 from axil.weights.boosting import BoostedTrees
@@ -204,7 +203,7 @@ def _prove_trees(
             held = Held.of(walked, engine, targets[:, output], trees.placement)
             found.append(verified(adapter, trees, walked, extent, leaf_error, miss, held))
         engines.append(engine)
-    return engines, worst(found) if check else None
+    return engines, worst_of(found) if check else None
 
 
 def walked_trees(

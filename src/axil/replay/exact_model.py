@@ -28,10 +28,11 @@ from axil.kernels.choose import backend_of
 from axil.machine.progress import track
 from axil.machine.threads import Cache
 from axil.reductions.top import Best
-from axil.replay.checks import Verification, check_answer
+from axil.replay.compare import check_answer
 from axil.replay.queries import Combination, QueryBatch
 from axil.replay.radius import rows_replayed
 from axil.replay.refit import RefitInputs, refit_exact
+from axil.replay.verification import Verification
 from axil.replay.verified_model import Refittable, WithoutRows
 from axil.replay.walk import round_to
 from axil.scale import FittedTargets

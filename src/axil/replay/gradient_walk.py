@@ -36,6 +36,14 @@ from axil.kernels import Backend
 from axil.kernels.choose import host_backend
 from axil.machine.blocks import Each, row_blocks
 from axil.machine.progress import track
+from axil.replay.compare import (
+    check_gradient_nodes,
+    check_gradient_values,
+    check_hessians,
+    check_initial,
+    check_leaf_counts,
+    counts_of_leaves,
+)
 from axil.replay.exponential_scores import FARTHEST, ExponentialScores, Move, Term
 from axil.replay.newton_steps import (
     Step,
@@ -48,13 +56,6 @@ from axil.replay.newton_steps import (
 from axil.replay.recover import recover_rates
 from axil.replay.replayed_stages import ReplayedStages, Round, start_factors
 from axil.replay.row_scores import RowScores
-from axil.replay.score_checks import (
-    check_counts,
-    check_hessians,
-    check_nodes,
-    check_start,
-    check_values,
-)
 from axil.replay.walk import Leaves
 from axil.structure import IsotonicRule, NodeRule
 
@@ -177,7 +178,7 @@ class GradientWalk:
     def run(self, check: bool) -> ReplayedStages:
         """Walk through all rounds; with ``check``, compare the leaves with the model's."""
         if check:
-            self._check_initial()
+            self._check_before()
         iterations = self.fit.schedule.trees_of_rounds
         self._start_core(iterations)
         for number, trees in enumerate(track(iterations, "replay")):
@@ -188,7 +189,7 @@ class GradientWalk:
             self.core_scores = None
         if self.deviations is not None:
             final_scores = final_scores - self.row_scores.deviation
-        if check and self.drawn is not None:
+        if check and self.drawn is not None:  # by now all rows are sampled
             self._check_counts()
         rates, recovered = recover_rates(self.fit, self.replayed_values)
         leaf_error = 0.0
@@ -226,21 +227,27 @@ class GradientWalk:
 
     # -- comparisons with the model ----------------------------------------------------------------
 
-    def _check_initial(self) -> None:
-        """Compare the initial scores with the model, and row counts unless rows are sampled."""
+    def _check_before(self) -> None:
+        """Compare all that no leaf value is needed for: row counts and initial scores."""
         fit = self.fit
+        if self.drawn is None:
+            self._check_counts()
         if fit.initial.follows_targets:
             weights = self.weights * start_factors(fit, len(self.targets))
             initial = self.loss.start_of(self.targets, weights)
+            largest_target = float(np.abs(self.targets).max())
+            scale = np.maximum(max(1.0, largest_target), np.abs(fit.initial.values))
             rounding = self.loss.start_rounding(fit.initial.values)
-            check_start(self.adapter, initial, fit, self.targets, rounding)
-        if self.drawn is None:  # before any leaf value is computed
-            self._check_counts()
+            slack = rounding + self.adapter.gradient_tolerance * scale
+            check_initial(self.adapter, fit, initial, slack)
 
     def _check_counts(self) -> None:
         """Compare the row counts of the leaves with the model."""
+        if self.fit.table.leaf_counts is None:
+            return
         rows = self.backend.rows(self.leaves, self.starts)
-        check_counts(self.adapter, self.fit, rows, self.drawn)
+        counts = counts_of_leaves(self.fit, rows, self.drawn)
+        check_leaf_counts(self.adapter, self.fit, counts)
 
     def _check_leaves(self, rates: FloatArray) -> float:
         """Compare values of leaves and nodes, and hessians, with the model.
@@ -251,15 +258,15 @@ class GradientWalk:
             The largest error of a leaf value.
         """
         fit = self.fit
-        replayed = self.replayed_values * np.repeat(rates, fit.table.n_leaves)[:, None]
-        leaf_error = check_values(self.adapter, fit, replayed, self.start, self._noise)
-        if fit.table.leaf_hessians is not None:
-            check_hessians(self.adapter, fit, self.hessians, self._leaf_weights())
+        values = self.replayed_values * np.repeat(rates, fit.table.n_leaves)[:, None]
+        leaf_error = check_gradient_values(self.adapter, fit, values, self.start, self._noise)
         if self.node_values:
             # A rate that is not stated is in no value of a node.
             stated_rates = np.where(np.isnan(fit.learning_rates), 1.0, rates)
-            values = [rate * of_tree for rate, of_tree in zip(stated_rates, self.node_values)]
-            check_nodes(self.adapter, fit, np.concatenate(values))
+            node_values = [rate * of_tree for rate, of_tree in zip(stated_rates, self.node_values)]
+            check_gradient_nodes(self.adapter, fit, np.concatenate(node_values))
+        if fit.table.leaf_hessians is not None:
+            check_hessians(self.adapter, fit, self.hessians, self._leaf_weights())
         return leaf_error
 
     def _noise(self) -> FloatArray:

@@ -13,14 +13,8 @@ from axil.adapters.contract import Model, TrainingRows
 from axil.adapters.members import Member, ResidualModel, SumModel
 from axil.errors import ExactnessError
 from axil.inputs import take_rows
-from axil.replay.checks import (
-    Verification,
-    check_predictions,
-    checked_rows,
-    furthest,
-    with_predictions,
-    worst,
-)
+from axil.replay.compare import check_predictions, checked_rows, furthest, with_predictions
+from axil.replay.verification import Verification, worst_of
 from axil.structure import Structure, output_groups
 from axil.weights.engine import Engine
 from axil.weights.members import Residual, Sum, Term
@@ -137,7 +131,7 @@ def _check(
     check_predictions(model, miss, allowed)
     scale = float(np.abs(made).max()) or 1.0
     return replace(
-        worst(members),
+        worst_of(members),
         n_rows=len(targets),
         max_error=miss.error / scale,
         tolerance=allowed / scale,

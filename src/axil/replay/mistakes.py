@@ -13,7 +13,7 @@ from axil.adapters.contract import Model, TrainingRows
 from axil.arrays import FloatArray
 from axil.errors import AxilError, ExactnessError, InputError
 from axil.inputs import as_frame, is_sparse, other_order, take_rows
-from axil.replay.checks import checked_rows
+from axil.replay.compare import INITIAL, checked_rows
 
 TRANSFORMS: dict[str, tuple[Callable[[FloatArray], FloatArray], str]] = {
     "np.log(y_train)": (np.log, "np.exp"),
@@ -99,7 +99,7 @@ def _changes(
                 f"with inverse_func={TRANSFORMS[name][1]} answers are in the units of your y_train.",
                 replace(rows, targets=targets),
             )
-    if error.quantity not in ("value", "mean of the targets"):
+    if error.quantity not in ("value", INITIAL):
         for how, scaled in _scaled(rows.X):
             yield (
                 f"With every column scaled to {how} the data agree: the model was fitted on scaled columns. Pass X_train as it "
