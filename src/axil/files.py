@@ -292,7 +292,7 @@ def _training_rows(file: Archive, adapter: Any) -> TrainingRows:
         if offsets is not None and _checked_table(offsets, n_rows).shape != targets.shape:
             raise ValueError("offsets of other outputs")
         bags = as_in_bag(arrays.pop("bags", None), n_rows)
-        n_trees = len(leaves) - int(adapter.starts_with_base)
+        n_trees = len(leaves) - int(adapter.has_initial_tree)
         if bags is not None and bags.shape[1] != n_trees:
             raise ValueError("bags of other trees")
         if arrays:

@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 import axil
 from axil import adapters
 from axil.adapters import registration
-from axil.adapters.contract import FittedSmoother, SmootherModel, TreeModel
+from axil.adapters.contract import FittedSmoother, OffsetRule, SmootherModel, TreeModel
 from axil.cli.program import main
 
 rng = np.random.default_rng(3)
@@ -176,7 +176,7 @@ class HalfTrees(TreeModel):
         (HalfSmoother(), "tolerance, coordinates, predictions, causes, smoother"),
         (
             HalfTrees(),
-            "tolerance, predictions, causes, residual_precision, score_precision, leaf_tolerance, trees, leaves",
+            "tolerance, predictions, causes, leaf_tolerance, trees, leaves",
         ),
     ],
 )
@@ -194,7 +194,7 @@ def test_an_adapter_is_of_one_kind(model):
 
 def test_predictions_take_offsets_in_the_place_of_the_base(model):
     adapter = OwnAdapter(model)
-    adapter.offset_replaces_base = True
+    adapter.offset_rule = OffsetRule.REPLACES_INITIAL
     with pytest.raises(axil.InputError, match=r"lacks predictions\(X, offsets\)"):
         axil.Explainer(adapter, X, Y)
 

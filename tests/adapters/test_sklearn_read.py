@@ -87,7 +87,7 @@ def replay(
         omega, beta = trees.schedule.coefficients.omega, trees.schedule.coefficients.beta
     starts = np.concatenate([[0], np.cumsum(trees.table.n_leaves)])
     counts, weights, values, steps = [], [], [], []
-    precision = np.float64 if own else adapter.residual_precision
+    precision = np.float64 if own else adapter.rounding.residuals
     for t, n in enumerate(trees.table.n_leaves):
         leaf = leaves[:, t]
         before = sum(

@@ -49,7 +49,9 @@ __all__ = [
     "LeafTotals",
     "Model",
     "Nodes",
+    "OffsetRule",
     "Placement",
+    "Rounding",
     "RowGradients",
     "Sampler",
     "Schedule",
@@ -63,7 +65,7 @@ __all__ = [
 ]
 
 
-DENSE_ROWS = 1 << 14  # of sparse rows whose values are looked at together
+DENSE_ROWS = 1 << 14  #: number of sparse rows that are made dense together
 
 
 #: From the numbers of rows of all classes, (C,), and the sums of their sample weights, (C,), the
@@ -83,20 +85,52 @@ class Form(Enum):
     """The form of a model, which decides how its fit is replayed."""
 
     TREES = "trees"
-    SMOOTHER = "smoother"  #: linear, predictions are features times a solution times targets
+    SMOOTHER = "smoother"  #: linear: predictions are features times a solution times targets
     SUM = "sum"  #: of other models, or several of them side by side
-    RESIDUAL = "residual"  #: trees that are fitted to what another model leaves over
+    RESIDUAL = "residual"  #: trees that are fitted to the residuals of another model
+
+
+class OffsetRule(Enum):
+    """What the offset of an explained row does in a prediction."""
+
+    ADDED = "added"  #: it is added
+    REPLACES_INITIAL = "replaces initial"  #: it takes the place of the initial prediction
+    #: it would take the place of an initial prediction that is a tree, so it is refused
+    REPLACES_TREE = "replaces tree"
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """The precision in which a library keeps numbers while it fits."""
+
+    targets: type[np.floating[Any]] = np.float64  #: targets and sample weights
+    offsets: type[np.floating[Any]] = np.float64
+    residuals: type[np.floating[Any]] = np.float64  #: and gradients
+    scores: type[np.floating[Any]] = np.float64
+    #: the initial prediction, where the library estimates it
+    initial: type[np.floating[Any]] = np.float64
 
 
 class ScoreCalibration(Protocol):
-    """What makes probabilities of scores, besides the link."""
+    """The map from scores to probabilities, besides the link."""
 
     @property
     def notes(self) -> Mapping[str, str]:
-        """For tables, by the value of the `Kind`."""
+        """Notes for tables, by the value of the `Kind`."""
 
     def probabilities(self, scores: FloatArray, means: FloatArray) -> FloatArray | None:
-        """Return probabilities (n, K) from scores and what the link makes of them; None: they follow from no score."""
+        """Return the probabilities; None where they do not follow from the scores.
+
+        Parameters
+        ----------
+        scores : array of shape (n, K)
+        means : array of shape (n, K)
+            The scores after the link.
+
+        Returns
+        -------
+        array of shape (n, K), or None
+        """
 
 
 @dataclass(frozen=True)
@@ -117,17 +151,23 @@ class Totals:
     def of(
         cls, targets: FloatArray, weights: FloatArray | None, offsets: FloatArray | None
     ) -> Totals:
-        """The totals of rows with targets (N, K) and weights (N,)."""
-        if weights is None:
-            weighted = targets
-        else:
-            weighted = targets * weights[:, None]
+        """Return the sums over rows with targets (N, K), weights (N,) and offsets (N, K)."""
+        total_weight = float(len(targets))
+        smallest_weight = 1.0
+        are_even = True
+        weighted_targets = targets
+        if weights is not None:
+            total_weight = float(weights.sum())
+            smallest_weight = float(weights.min(initial=np.inf))
+            are_even = bool(np.all(weights == 1))
+            weighted_targets = targets * weights[:, None]
+        columns = np.ascontiguousarray(weighted_targets.T)
         return cls(
             n_rows=len(targets),
-            weight=float(len(targets) if weights is None else weights.sum()),
-            lightest=1.0 if weights is None else float(weights.min(initial=np.inf)),
-            even=weights is None or bool(np.all(weights == 1)),
-            sums=np.array([column.sum() for column in np.ascontiguousarray(weighted.T)]),
+            weight=total_weight,
+            lightest=smallest_weight,
+            even=are_even,
+            sums=np.array([column.sum() for column in columns]),
             size=float(np.abs(targets).sum()),
             largest=largest_size(targets),
             weighted=weights is not None,
@@ -155,30 +195,28 @@ class Totals:
 
 @dataclass(frozen=True)
 class LeafTotals:
-    """Sums that made the L leaves of one entry of the trees, as the library saw them."""
+    """Sums over the rows of the L leaves of one entry of the trees, as the library saw them."""
 
-    weights: FloatArray  #: (L,) of weight * draw
-    sums: FloatArray  #: (L, K) of weight * draw * residual
+    weights: FloatArray  #: (L,) of weight * sample count
+    sums: FloatArray  #: (L, K) of weight * sample count * residual
 
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """The training rows, checked; as an adapter reads them, targets, weights and offsets are rounded as its library does.
+    """The checked training rows. Targets, weights and offsets are rounded as the library rounds them.
 
-    Most models are read with the totals alone, and rows that lie on several machines have nothing
-    else (see `axil.dask`). Where a model's leaves have to show what it does not state, it is read,
-    walked through with the rows, and read again with what its leaves were made of.
+    Most models are read with the totals alone. Rows that lie on several machines have nothing else
+    (see `axil.dask`). An adapter whose model does not state all settings ``settles``: it is read,
+    the rows are walked through the fit, and it is read again with the sums over its leaves.
     """
 
     X: Any
     targets: FloatArray  #: (N, K)
     weights: FloatArray | None = None  #: (N,)
     offsets: FloatArray | None = None  #: (N, K)
-    bags: FloatArray | None = (
-        None  #: (N, T) how often each row was drawn for each tree, where that was recorded
-    )
-    #: of each entry of the trees, once the rows were walked through the fit, for an adapter that
-    #: ``settles`` by them
+    #: (N, T) how often each row was sampled for each tree, where the user passes that
+    bags: FloatArray | None = None
+    #: the sums over the leaves of each entry of the trees, once the rows were walked through the fit
     leaf_totals: list[LeafTotals] | None = None
     #: (T, N) the leaves of the rows, which a file keeps in place of their features
     leaves: NDArray[np.unsignedinteger[Any]] | None = None
@@ -209,90 +247,110 @@ class FittedSmoother:
 
 
 class Model(Protocol):
-    """One fitted model, read once. Construction refuses by name what axil cannot explain.
+    """The contract of an adapter: one fitted model, read once.
 
-    Base classes have the values stated here.
+    The constructor of an adapter refuses by name what axil cannot explain. The base classes
+    `TreeModel` and `SmootherModel` have the values stated here.
     """
 
-    library: str  #: for messages
+    # -- what it is -------------------------------------------------------------------------------
+    library: str  #: the name of the library, for messages
+    fingerprint: str  #: a digest of what was fitted; equal models have equal ones
     form: Form
-    kind: Kind = Kind.EXACT  #: the numbers that the loss and the rule of the leaf values allow
+    #: the numbers that the loss and the leaf rule, or the form, allow
+    kind: Kind = Kind.EXACT
     #: the setting by which the predictions are no weighted sums of the targets; None: they are, or
-    #: nobody asked
+    #: the model was read by its gradients
     not_exact: UnsupportedModelError | None = None
+    #: raised unless the user passes the sampled rows of each tree
+    refused_draws: UnsupportedModelError | None = None
+
+    # -- features ---------------------------------------------------------------------------------
     n_features: int
     feature_names: list[str] | None = None  #: None where the model was fitted without names
     takes_text: bool = False  #: whether columns may hold other things than numbers
-    tells_kinds_apart: bool = (
-        False  #: whether 1 and 1.0 in a list of rows are different things to it
-    )
-    classes: NDArray[Any] | None = (
-        None  #: of a classifier: its targets are one-hot, its predictions probabilities
-    )
-    n_outputs: int = 1
-    repeats_targets: bool = (
-        False  #: whether all outputs were fitted to one column of targets, as several quantiles are
-    )
-    missing_targets: bool = (
-        False  #: whether a row may have targets of some outputs alone, nan where it has none
-    )
-    precision: type[np.floating[Any]] = (
-        np.float64
-    )  #: in which the library keeps targets and weights
-    tolerance: float  #: of predictions, relative to the largest |prediction|
-    fingerprint: str  #: of what was fitted; equal models have equal ones
-    fitted_rows: int | None = (
-        None  #: how many rows it was fitted on, where that must be known beforehand
-    )
-    refused_draws: UnsupportedModelError | None = None  #: raised unless the user gives the draws
-    #: whether a query's offset stands in for the base, and `predictions` takes offsets (n, K)
-    #: beside rows; else it is added
-    offset_replaces_base: bool = False
-    #: of categories by the targets, by which training rows had other leaves than predictions have
-    encodings: int = 0
-    #: whether rows weigh otherwise for each class, so that a row of another class would have
-    #: another weight
-    weighs_classes: bool = False
-    #: what the library does with a category that no training row has, in words; empty: it refuses
-    #: it, or it is not known
-    unseen: str = ""
-    #: of the targets that it was fitted to, and of `predictions`, where it transforms them itself
-    scale: TargetScale = IDENTITY
-    #: of a classifier of several labels per row, which has no ``classes``
-    label_classes: LabelClasses | None = None
-    #: what `predictions` are, where they are not the numbers that the model returns
-    about_predictions: str = ""
-    #: what makes probabilities of scores, besides the link; None: nothing does
-    calibration: ScoreCalibration | None = None
-    #: whether the trees begin with the base, a tree of one leaf: a percentile of the targets, where
-    #: they do not start from a mean
-    starts_with_base: bool = False
-    #: whether that base is a percentile which predictions from an offset leave out
-    starts_with_percentile: bool = False
+    #: whether the library treats 1 and 1.0 in a list of rows as different values
+    tells_kinds_apart: bool = False
     #: the categories of columns that the fit had as categories, by name; empty where the model does
     #: not state them
     categories: Mapping[str, list[Any]] = MappingProxyType({})
+    #: a sentence on what the library does with a category that no training row has; empty: it
+    #: raises, or that is not known
+    unseen: str = ""
+    #: number of encodings of categories by the targets, by which training rows had other leaves
+    #: than predictions have
+    encodings: int = 0
+
+    # -- targets ----------------------------------------------------------------------------------
+    n_outputs: int = 1
+    #: the names of the classes; targets are then one-hot, and predictions are probabilities
+    classes: NDArray[Any] | None = None
+    #: the classes of a classifier of several labels per row, which has no ``classes``
+    label_classes: LabelClasses | None = None
+    #: whether all outputs were fitted to one column of targets, as several quantiles are
+    repeats_targets: bool = False
+    #: whether targets may be nan, where a row has targets of some outputs alone
+    missing_targets: bool = False
+    #: whether a row's weight depends on its class, so that a row of another class would have
+    #: another weight
+    weighs_classes: bool = False
+    #: the scale of the targets that it was fitted to, and of ``predictions``, where the library
+    #: transforms them itself
+    scale: TargetScale = IDENTITY
+    #: the number of rows of its fit, where that must be known beforehand
+    fitted_rows: int | None = None
+
+    # -- numbers ----------------------------------------------------------------------------------
+    rounding: Rounding = Rounding()
+    tolerance: float  #: of predictions, relative to the largest |prediction|
+
+    # -- predictions ------------------------------------------------------------------------------
+    offset_rule: OffsetRule = OffsetRule.ADDED
+    #: a sentence on what ``predictions`` are, where they are not the numbers that the model returns
+    about_predictions: str = ""
+    #: the map from scores to probabilities besides the link; None: there is none
+    calibration: ScoreCalibration | None = None
+    #: whether the trees begin with the initial prediction, a percentile of the targets, as a tree
+    #: of one leaf that the model does not have. See `InitialPrediction.is_first_tree`
+    has_initial_tree: bool = False
 
     def spelling(self, name: str) -> str:
-        """How the library writes a column's name: as it is, unless an adapter says otherwise."""
+        """Return how the library writes a column's name. By default it is the name itself."""
         return name
 
     def coordinates(self, X: Any, n_threads: int = 1) -> Any:
-        """Coordinates that weights are computed from: leaves of trees, or features of a smoother."""
+        """Return what weights are computed from: leaves of trees, or features of a smoother."""
 
     def predictions(self, X: Any) -> FloatArray:
-        """(n, K): what the model predicts by default (probabilities of a classifier), without offsets."""
+        """Return what the model predicts by default, without offsets.
+
+        With an ``offset_rule`` other than `OffsetRule.ADDED` it also takes offsets (n, K).
+
+        Returns
+        -------
+        array of shape (n, K)
+            Probabilities of a classifier.
+        """
 
     def mean_probabilities(self, X: Any) -> FloatArray | None:
-        """Return the probabilities (n, K) of a model whose ``calibration`` makes none of scores; None of other models."""
+        """Return the probabilities, (n, K), of a model whose ``calibration`` makes none of scores.
+
+        It is None for other models.
+        """
         return None
 
     def causes(self, what: str) -> str:
-        """The most likely reasons, in this library, for a disagreement in "counts", "weights" or "values"; one per line."""
+        """Return the most likely reasons for a disagreement in this library, one per line.
+
+        Parameters
+        ----------
+        what : {"counts", "weights", "values"}
+            What disagrees.
+        """
 
 
 class Adapter(Model, Protocol):
-    """An ensemble of trees, of any loss; ``coordinates`` gives (n, T) leaves.
+    """The contract of an ensemble of trees, of any loss; ``coordinates`` returns leaves (n, T).
 
     The loss and the leaf rule of its `BoostedFit` decide ``kind``. With ``Kind.EXACT``, ``trees``
     may return one entry per output. With ``Kind.ADDITIVE`` it returns one entry for all outputs,
@@ -300,25 +358,19 @@ class Adapter(Model, Protocol):
     """
 
     form: Form = Form.TREES
-    offset_precision: type[np.floating[Any]] = np.float64  #: in which the library keeps offsets
-    residual_precision: type[np.floating[Any]]  #: in which it keeps residuals
-    score_precision: type[np.floating[Any]]  #: in which it keeps predictions while it fits
-    base_precision: type[np.floating[Any]] = (
-        np.float64
-    )  #: in which it keeps a base that it estimates
-    leaf_steps: int = 1  #: Newton steps that make a leaf value
-    leaf_tolerance: (
-        float  #: of leaf values in a replay that rounds as the library does, relative likewise
-    )
-    records_other_weights: bool = (
-        False  #: whether it may record sums of other weights than the rows of a leaf have
-    )
-    #: whether `trees` is asked again, with the leaf totals, for what the model does not state
+    #: of leaf values in a replay that rounds as the library does, relative to the largest
+    leaf_tolerance: float
+    #: of leaf values and scores in a replay by gradients in float64, relative to the largest
+    gradient_tolerance: float = 1e-6
+    #: whether ``trees`` is called again, with the leaf totals, for what the model does not state
     settles: bool = False
+    #: whether the library may record leaf weights that are sums of other weights than the rows have
+    records_other_weights: bool = False
+    leaf_steps: int = 1  #: Newton steps that make a leaf value
     #: whether rows were sampled in proportion to their weights, which then count in no leaf
     weights_drawn: bool = False
-    #: of leaf values and scores in a replay in float64, relative to the largest
-    gradient_tolerance: float = 1e-6
+
+    # -- classes ----------------------------------------------------------------------------------
     #: number of classes of a model that keeps no names of classes; the user may pass names
     numbered_classes: int = 0
     #: weights by the numbers of the classes, or "balanced"; None: all are one
@@ -337,30 +389,41 @@ class Adapter(Model, Protocol):
         """
         return ""
 
+    @property
+    def routes(self) -> Routes | Ways | None:
+        """The tests of all trees; None where it is not known how the library applies them."""
+        return None
+
+    def trees(self, rows: TrainingRows) -> list[BoostedFit]:
+        """Return the trees: one entry for all outputs that share trees, else one for each output."""
+
+    def counted_weights(self, rows: TrainingRows) -> FloatArray | None:
+        """Return the weight of each row in the leaves of a fit to these rows, (N,); None: all are one."""
+        return rows.weights
+
     def label_factors(self, targets: FloatArray) -> FloatArray | None:
-        """Return the factors of the row weights in leaves by the labels of the rows, (N,); None: all are one."""
+        """Return the factors of the row weights in leaves by the labels of the rows, (N,).
+
+        None: all are one.
+        """
         return None
 
     def scores(self, X: Any) -> FloatArray:
         """Return the library's raw scores, before any link and without offsets, (n, K)."""
 
-    @property
-    def routes(self) -> Routes | Ways | None:
-        """The trees' tests, where it is proven how the library applies them."""
-        return None
-
-    def counted_weights(self, rows: TrainingRows) -> FloatArray | None:
-        """Return what rows (N,) count in the leaves of a fit to them; None stands for ones."""
-        return rows.weights
-
-    def trees(self, rows: TrainingRows) -> list[BoostedFit]:
-        """The model's trees: one entry for all outputs where they share trees, else one for each output."""
-
     def l2_at(self, l2: FloatArray, before: float, after: float) -> FloatArray:
-        """Return l2 (L,), which follows the mean weight of all rows, where that is ``after`` and no longer ``before``."""
+        """Return l2 that is in proportion to the mean weight of all rows, for another mean.
+
+        Parameters
+        ----------
+        l2 : array of shape (L,)
+            What regularisation adds to the leaves' denominators.
+        before, after : float
+            The mean weight that it was computed for, and the other one.
+        """
 
     def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
-        """(n, T): which leaf of each tree, from 0, every row of X falls into, by the library's own account."""
+        """Return the leaf of each row in each tree, from 0, as the library itself finds it, (n, T)."""
 
     def assign(
         self,
@@ -369,7 +432,7 @@ class Adapter(Model, Protocol):
         n_threads: int,
         backend: Backend | None = None,
     ) -> None:
-        """Fill ``out`` (T, n) with the same leaves, by routes through the trees where there are any, on this back end."""
+        """Fill ``out`` (T, n) with the leaves of the rows, by ``routes`` where there are any."""
 
 
 class Defaults(ReadsRows, Model):
@@ -385,7 +448,8 @@ class SmootherModel(Defaults):
     """
 
     form: Form = Form.SMOOTHER
-    #: what ``tolerance`` may grow to where the library's own solver is no closer to the solution
+    #: the largest ``tolerance`` that is allowed where the library's own solver stays that far from
+    #: the solution
     widest: float = 1e-6
 
     #: (X, weights) -> the smoother on the training rows X with these sample weights; a list of one
@@ -393,22 +457,29 @@ class SmootherModel(Defaults):
     smoother: Callable[..., FittedSmoother | list[FittedSmoother]]
 
     def row_weights(self, targets: FloatArray, weights: FloatArray | None) -> FloatArray | None:
-        """Return what each row counts in the fit, (N,): its sample weight, and what the model makes of its class."""
+        """Return the weight of each row in the fit, (N,): its sample weight times that of its class."""
         return weights
 
     def check_kept(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> None:
-        """Raise unless the training data are what the model itself keeps of them. Default: it keeps nothing."""
+        """Raise unless the training data are those that the model itself keeps, if it keeps any."""
 
     def again(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> FloatArray | None:
-        """(N, K): predictions of the library's solver when it is run again on these data; None where it cannot be."""
+        """Return predictions of the library's solver, run again on these data, (N, K).
+
+        It is None where the solver cannot be run again.
+        """
         return None
 
     def unsolved(self, X: Any, weights: FloatArray | None, error: float) -> UnsupportedModelError:
-        """The refusal of a fit whose solver leaves such an error, relative to the largest |prediction|, on its own data."""
+        """Return the refusal of a fit whose solver is too far from the solution on its own data.
+
+        ``error`` is relative to the largest |prediction|.
+        """
         return UnsupportedModelError(
             "solver",
             f"{error:.1e} from the solution",
-            f"the library's own solver ends further from the solution than {self.widest:g} of the largest prediction",
+            f"the library's own solver ends further from the solution than {self.widest:g} of the "
+            "largest prediction",
             "Fit with a direct solver, or scale the features.",
         )
 
@@ -416,12 +487,16 @@ class SmootherModel(Defaults):
 class TreeModel(Defaults, Adapter):
     """Base class for adapters of trees.
 
-    An adapter defines ``library``, ``n_features``, ``tolerance``, ``leaf_tolerance``, ``residual_precision``,
-    ``score_precision``, ``fingerprint``, ``predictions(X)``, ``causes(what)``, ``leaves(X)`` and ``trees(rows)``: see `Adapter`.
+    An adapter defines ``library``, ``n_features``, ``tolerance``, ``leaf_tolerance``,
+    ``fingerprint``, ``predictions(X)``, ``causes(what)``, ``leaves(X)`` and ``trees(rows)``: see
+    `Adapter`.
     """
 
     def table(self, X: Any) -> NDArray[np.floating[Any]] | None:
-        """(n, features): the values that the library tests in these rows; None where only the library itself knows."""
+        """Return the values that the library tests in these rows, (n, features).
+
+        It is None where only the library itself knows them.
+        """
         return None
 
     def assign(
@@ -432,50 +507,56 @@ class TreeModel(Defaults, Adapter):
         backend: Backend | None = None,
     ) -> None:
         """Fill ``out`` (T, n) with the leaves of the rows of X."""
-        if self.starts_with_base:
+        if self.has_initial_tree:
             out[0] = 0
             out = out[1:]
-        if self.routes is None or not X.shape[0]:
+        n_rows = X.shape[0]
+        if self.routes is None or not n_rows:
             out[...] = self.leaves(X).T
             return
-        # of sparse rows some at a time are made dense
-        if sparse.issparse(X):
-            step = DENSE_ROWS
-        else:
-            step = X.shape[0]
-        for first in range(0, X.shape[0], step):
-            if step == X.shape[0]:
-                rows = X
-            else:
-                rows = X[first : first + step]
-            table = self.table(rows)
-            own = out[:, first : first + step]
-            if table is None or not self.routes.assign(table, own, n_threads, backend):
-                own[...] = self.leaves(rows).T
+        if not sparse.issparse(X):
+            self._assign_block(X, out, n_threads, backend)
+            return
+        for first in range(0, n_rows, DENSE_ROWS):  # a block at a time is made dense
+            block = slice(first, first + DENSE_ROWS)
+            self._assign_block(X[block], out[:, block], n_threads, backend)
+
+    def _assign_block(
+        self,
+        rows: Any,
+        out: NDArray[np.unsignedinteger[Any]],
+        n_threads: int,
+        backend: Backend | None,
+    ) -> None:
+        """Fill ``out`` (T, n) with the leaves of rows, by routes where their values are known."""
+        table = self.table(rows)
+        assert self.routes is not None
+        if table is None or not self.routes.assign(table, out, n_threads, backend):
+            out[...] = self.leaves(rows).T
 
     def scores(self, X: Any) -> FloatArray:
         """Return the raw scores, (n, K): the predictions, unless a link makes these of scores."""
         return self.predictions(X)
 
     def l2_at(self, l2: FloatArray, before: float, after: float) -> FloatArray:
-        """Return l2 (L,), which follows the mean weight of all rows, where that is ``after`` and no longer ``before``."""
+        """Return l2 (L,) that is in proportion to the mean weight of all rows, for another mean."""
         return l2 * (after / before)
 
     def leaves_of(self, rows: TrainingRows) -> NDArray[np.integer[Any]]:
-        """Return the leaf of each training row in each tree, (N, T), without a base."""
+        """Return the leaf of each training row in each tree, (N, T), without an initial tree."""
         if rows.leaves is None:
             return self.leaves(rows.X)
-        return rows.leaves[int(self.starts_with_base) :].T
+        return rows.leaves[int(self.has_initial_tree) :].T
 
     def coordinates(self, X: Any, n_threads: int = 1) -> NDArray[np.integer[Any]]:
-        """(n, T): the leaves."""
+        """Return the leaf of each row in each tree, (n, T)."""
         if self.routes is None:
-            found: NDArray[np.integer[Any]] = self.leaves(X)
-            if self.starts_with_base:
-                return np.pad(found, ((0, 0), (1, 0)))
-            return found
+            library_leaves: NDArray[np.integer[Any]] = self.leaves(X)
+            if self.has_initial_tree:
+                return np.pad(library_leaves, ((0, 0), (1, 0)))
+            return library_leaves
         leaves = np.empty(
-            (self.routes.n_trees + self.starts_with_base, X.shape[0]), dtype=np.uint16
+            (self.routes.n_trees + self.has_initial_tree, X.shape[0]), dtype=np.uint16
         )
         self.assign(X, leaves, n_threads)
         return leaves.T

@@ -7,7 +7,7 @@ from inspect import get_annotations, getattr_static, signature
 from types import FunctionType
 from typing import Any
 
-from axil.adapters.contract import Adapter, Model, SmootherModel, TreeModel
+from axil.adapters.contract import Adapter, Model, OffsetRule, SmootherModel, TreeModel
 from axil.adapters.pipeline import Reader
 from axil.errors import InputError, shown
 
@@ -87,7 +87,7 @@ def require_contract(adapter: Any) -> None:
         contract = SmootherModel
         base = SmootherModel
     missing = [name for name in (*_members(Model), *_members(contract)) if _lacks(adapter, name)]
-    takes_offsets = not missing and getattr(adapter, "offset_replaces_base", False)
+    takes_offsets = not missing and adapter.offset_rule is not OffsetRule.ADDED
     if takes_offsets and len(signature(adapter.predictions).parameters) < 2:
         missing = ["predictions(X, offsets)"]
     if missing:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from axil.adapters.contract import OffsetRule
 from axil.arrays import BoolArray, FloatArray, IntArray, LeafArray
 from axil.attribution import CONTRIBUTIONS, Effects, Kind, Quantity, Source
 from axil.attribution.block_effects import BlockEffects, derived, mixed
@@ -96,7 +97,7 @@ class AdditiveModel(Refittable):
 
     @property
     def starts_elsewhere(self) -> bool:
-        return self.adapter.offset_replaces_base and self.had_offsets
+        return self.adapter.offset_rule is not OffsetRule.ADDED and self.had_offsets
 
     @property
     def had_offsets(self) -> bool:

@@ -134,9 +134,9 @@ class Boosting:
         """
         if adapter.refused_draws is not None and bags is None:
             raise adapter.refused_draws
-        targets = round_to(adapter.precision, targets)
-        weights = None if weights is None else round_to(adapter.precision, weights)
-        offsets = None if offsets is None else round_to(adapter.offset_precision, offsets)
+        targets = round_to(adapter.rounding.targets, targets)
+        weights = None if weights is None else round_to(adapter.rounding.targets, weights)
+        offsets = None if offsets is None else round_to(adapter.rounding.offsets, offsets)
         rows = TrainingRows(X, targets, weights, offsets, leaves=leaves)
         (fit,) = adapter.trees(rows)
         fit = with_rows(fit, weights, bags)
@@ -332,7 +332,7 @@ class Boosting:
         targets = inputs.as_targets(given, n, n_outputs, self.classes, what, rows, repeated)
         if self.classes is not None and n_outputs == 1:
             targets = targets[:, 1:]
-        targets = round_to(self.adapter.precision, targets)
+        targets = round_to(self.adapter.rounding.targets, targets)
         self.loss.check(targets, what, whole=False)
         return targets
 

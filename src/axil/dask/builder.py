@@ -80,8 +80,8 @@ class Builder(ABC):
             adapter.n_outputs,
             classes,
             of_second_class,
-            adapter.precision,
-            adapter.offset_precision,
+            adapter.rounding.targets,
+            adapter.rounding.offsets,
         )
 
     def _walked(

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
+from axil.adapters.contract import OffsetRule
 from axil.arrays import FloatArray
 from axil.attribution import WEIGHTS, Kind, Quantity, Source
 from axil.attribution.leaf_matches import TreeWeights, tree_spreads
@@ -115,7 +116,7 @@ class PartitionedExactModel(PartitionedModel):
     @property
     def starts_elsewhere(self) -> bool:
         return (
-            self.adapter.offset_replaces_base
+            self.adapter.offset_rule is not OffsetRule.ADDED
             and not self.training_rows.entries[0].structure.initial_in_fit
         )
 

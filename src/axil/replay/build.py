@@ -100,8 +100,8 @@ def _prove(
     if rows.weights is None:
         weights = None
     else:
-        weights = round_to(model.precision, rows.weights)
-    rows = replace(rows, targets=round_to(model.precision, rows.targets), weights=weights)
+        weights = round_to(model.rounding.targets, rows.weights)
+    rows = replace(rows, targets=round_to(model.rounding.targets, rows.targets), weights=weights)
     if model.form in (Form.SUM, Form.RESIDUAL):
         if rows.offsets is not None or rows.bags is not None:
             raise InputError(
@@ -170,7 +170,7 @@ def _prove_trees(
     adapter: Adapter, rows: TrainingRows, limits: Limits, check: bool
 ) -> tuple[list[Engine], Verification | None]:
     """One engine for all outputs where they share trees, else one for each output."""
-    offsets = None if rows.offsets is None else round_to(adapter.offset_precision, rows.offsets)
+    offsets = None if rows.offsets is None else round_to(adapter.rounding.offsets, rows.offsets)
     rows = replace(rows, offsets=offsets)
     X, targets = rows.X, _filled(adapter, rows.targets)
     engines: list[Engine] = []

@@ -121,7 +121,7 @@ class Extent(RowTotals):
         if initial is not None:
             largest_initial = largest_size(initial)
         largest = max(self.largest_target, self.largest_offset, largest_initial)
-        return MEAN_SLACK * float(np.finfo(model.precision).eps) * largest
+        return MEAN_SLACK * float(np.finfo(model.rounding.targets).eps) * largest
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def check_leaves(adapter: Adapter, fit: BoostedFit, replay: Replay, extent: Exte
     if fit.explain_mismatch is not None:
         _check_exact_values(adapter, fit, replay, extent.scale)
     if fit.initial.follows_targets:
-        rounding = MEAN_SLACK * float(np.finfo(adapter.precision).eps) + ROUNDING
+        rounding = MEAN_SLACK * float(np.finfo(adapter.rounding.targets).eps) + ROUNDING
         slack = np.full(len(extent.sums), rounding * extent.largest_target)
         check_initial(adapter, fit, extent.sums / extent.weight, slack)
     leaf_error = _check_exact_values(adapter, fit, replay, extent.scale)

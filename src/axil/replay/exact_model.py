@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from axil import inputs
-from axil.adapters.contract import Adapter, Model, TrainingRows
+from axil.adapters.contract import Adapter, Model, OffsetRule, TrainingRows
 from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.attribution import WEIGHTS, Capabilities, Effects, Kind, Quantity, Source
 from axil.attribution.capabilities import MISSING_TARGETS, Refusal
@@ -246,7 +246,7 @@ class ExactModel(Refittable):
 
     def _alike(self, asked: QueryBatch) -> SharedLeaves:
         structures = [cast(Any, engine).structure for engine in self.engines]
-        based = int(self.adapter.starts_with_base)  # a first tree that the model does not have
+        based = int(self.adapter.has_initial_tree)  # a first tree that the model does not have
         rows = self.kept.get(
             "leaves", lambda: leaf_rows(structures, based, backend_of(self.limits))
         )
@@ -258,7 +258,7 @@ class ExactModel(Refittable):
         return any(s.coefficients is not None for s in self.structures or ())
 
     def _tree_weights(self, rule: str) -> TreeWeights:
-        based = int(self.adapter.starts_with_base)
+        based = int(self.adapter.has_initial_tree)
         fits = [
             cast(BoostedTrees, engine).fit(own)
             for engine, own in zip(self.engines, self.own_targets())
@@ -358,7 +358,10 @@ class ExactModel(Refittable):
 
     @property
     def starts_elsewhere(self) -> bool:
-        return self.adapter.offset_replaces_base and not self.engines[0].structure.initial_in_fit
+        return (
+            self.adapter.offset_rule is not OffsetRule.ADDED
+            and not self.engines[0].structure.initial_in_fit
+        )
 
     def base_offsets(self) -> FloatArray | None:
         """(N, K): the offsets that stood in for the base in the fit; None where it started from the base."""
@@ -426,7 +429,7 @@ class ExactModel(Refittable):
             )
         else:
             as_fitted = round_to(
-                self.adapter.precision, targets
+                self.adapter.rounding.targets, targets
             )  # the library's own numbers decide ties
             engines = [engine.with_targets(own) for engine, own in self.by_output(as_fitted)]
             again = replace(self, engines=engines, targets=targets, verification=None, kept=Cache())

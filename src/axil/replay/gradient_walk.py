@@ -301,7 +301,7 @@ class GradientWalk:
             second_walk.iterate(number, trees)
         rates = np.nan_to_num(self.fit.learning_rates, nan=1.0)
         rates_of_leaves = np.repeat(rates, self.fit.table.n_leaves)[:, None]
-        precision = float(np.finfo(self.adapter.precision).eps)
+        precision = float(np.finfo(self.adapter.rounding.targets).eps)
         return np.asarray(ROUNDINGS * precision * rates_of_leaves * magnitudes)
 
     def _leaf_weights(self) -> FloatArray:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from axil import inputs
-from axil.adapters.contract import Adapter, Kind, Model
+from axil.adapters.contract import Adapter, Kind, Model, OffsetRule
 from axil.arrays import FloatArray
 from axil.errors import UnsupportedQuestionError
 from axil.machine.blocks import spans
@@ -31,15 +31,14 @@ class Offsets:
         values = inputs.as_offsets(init_score, n, adapter.n_outputs, "explained")
         if values is None:
             return cls(np.zeros((n, adapter.n_outputs)))
-        replaces = adapter.offset_replaces_base
-        if replaces and adapter.starts_with_percentile:
+        if adapter.offset_rule is OffsetRule.REPLACES_TREE:
             raise UnsupportedQuestionError(
                 "init_score",
                 f"{adapter.library} puts it in the place of the base, which is here a percentile of the targets",
                 "Leave it out: explain what the model predicts without it.",
             )
         # a copy: explanations keep it, for derivatives that are asked for later
-        return cls(values.copy(), replaces)
+        return cls(values.copy(), adapter.offset_rule is OffsetRule.REPLACES_INITIAL)
 
     @property
     def base(self) -> float:

@@ -88,9 +88,9 @@ class RefitRows:
         n_rows = len(refit_inputs.y)
         offsets = inputs.as_offsets(refit_inputs.offsets, n_rows, adapter.n_outputs, "training")
         if offsets is not None:
-            offsets = round_to(adapter.offset_precision, offsets)
+            offsets = round_to(adapter.rounding.offsets, offsets)
         if weights is not None:
-            weights = round_to(adapter.precision, weights)
+            weights = round_to(adapter.rounding.targets, weights)
         new_leaves = None
         if refit_inputs.new_X is not None:
             n_new = refit_inputs.new_X.shape[0]
@@ -98,7 +98,7 @@ class RefitRows:
         return cls(
             old_rows=refit_inputs.old_rows,
             new_leaves=new_leaves,
-            targets=round_to(adapter.precision, refit_inputs.targets),
+            targets=round_to(adapter.rounding.targets, refit_inputs.targets),
             weights=weights,
             offsets=offsets,
         )
@@ -478,7 +478,7 @@ def _fit_of_rows(
     initial = structure.initial
     if initial is None:
         initial = np.average(rows.targets, axis=0, weights=rows.weights)
-    initial = np.broadcast_to(initial, rows.targets.shape[1:]).astype(adapter.base_precision)
+    initial = np.broadcast_to(initial, rows.targets.shape[1:]).astype(adapter.rounding.initial)
     sample_counts = _sample_counts(structure, rows)
     sampler = None
     if sample_counts is not None:
@@ -594,7 +594,7 @@ class _ComputedTreeWalk(TreeWalk):
             targets = self._seen(0)[:, 0]
             picked = ranks.picks(self.leaves[0], targets, np.ones(len(targets)), True)
             initial = np.array([[ranks.base(targets, picked)]])
-            return initial.astype(self.adapter.base_precision).astype(np.float64)
+            return initial.astype(self.adapter.rounding.initial).astype(np.float64)
         if self.shift is None:
             return self.sums[place]
         return self.sums[place] + self.shift[place, None]

@@ -110,7 +110,7 @@ def _walk_fast(
     sums = np.empty((starts[-1], targets.shape[1]))
     counts = np.empty(starts[-1])
     single, single_score = (
-        p is np.float32 for p in (adapter.residual_precision, adapter.score_precision)
+        p is np.float32 for p in (adapter.rounding.residuals, adapter.rounding.scores)
     )
     for k in range(targets.shape[1]):
         own = score[:, k]
@@ -251,7 +251,7 @@ class TreeWalk:
             rows = (
                 None if trees.weights.held_out is None else np.flatnonzero(~trees.weights.held_out)
             )
-            single = self.adapter.residual_precision is np.float32
+            single = self.adapter.rounding.residuals is np.float32
             ranks = RankedFit(
                 trees.leaf_rule.ranks, trees.initial.is_first_tree, self.drawn, rows, single
             )
@@ -266,7 +266,7 @@ class TreeWalk:
         residuals = self.targets - self.score
         cut = self.trees.leaf_rule.cut
         if cut is None or self.beyond is None:
-            return self._rounded(residuals, self.adapter.residual_precision)
+            return self._rounded(residuals, self.adapter.rounding.residuals)
         self.beyond[t] = cut.beyond(residuals[:, 0])
         return cut.kept(residuals)
 
@@ -361,7 +361,7 @@ class TreeWalk:
     def _in_core(self) -> bool:
         """Whether nothing is rounded or picked on the way from residuals to the sums of leaves."""
         return (
-            self.adapter.residual_precision is np.float64
+            self.adapter.rounding.residuals is np.float64
             and self.trees.leaf_rule.ranks is None
             and self.beyond is None
         )
@@ -381,7 +381,7 @@ class TreeWalk:
     def _leaf_sums(
         self, t: int, residuals: FloatArray, draw: FloatArray, drawn: FloatArray
     ) -> FloatArray:
-        precision = self.adapter.residual_precision
+        precision = self.adapter.rounding.residuals
         weights = self.trees.weights.row_weights
         if weights is not None or self.beyond is not None:
             residuals = self._rounded(
@@ -414,7 +414,7 @@ class TreeWalk:
             self._add(t, 1.0)
             return
         changed = np.flatnonzero(c.omega[t + 1] - c.omega[t])
-        again = self.adapter.score_precision is not np.float64 and bool(
+        again = self.adapter.rounding.scores is not np.float64 and bool(
             (changed < self.added).any()
         )
         if again:
@@ -430,7 +430,7 @@ class TreeWalk:
             where=c.omega[-1, changed] != 0,
         )
         if (
-            self.adapter.score_precision is np.float64 and len(changed) == len(c.omega) - 1
+            self.adapter.rounding.scores is np.float64 and len(changed) == len(c.omega) - 1
         ):  # a forest
             table = (
                 self.trees.table.leaf_values * np.repeat(shares, self.trees.table.n_leaves)[:, None]
@@ -449,12 +449,12 @@ class TreeWalk:
         """The predictions before any tree."""
         start = beta * self.trees.initial.values + np.zeros_like(self.targets)
         return self._rounded(
-            start if self.offsets is None else start + self.offsets, self.adapter.score_precision
+            start if self.offsets is None else start + self.offsets, self.adapter.rounding.scores
         )
 
     def _add(self, s: int, share: float) -> None:
         """Add a share of what tree s adds in the end."""
-        precision = self.adapter.score_precision
+        precision = self.adapter.rounding.scores
         values = self._rounded(
             share * self.trees.table.leaf_values[self.starts[s] : self.starts[s + 1]], precision
         )

@@ -35,7 +35,7 @@ from axil.adapters.catboost.settings import (
     settings_of_each_tree,
     shrunk_further,
 )
-from axil.adapters.contract import TrainingRows, TreeModel
+from axil.adapters.contract import Rounding, TrainingRows, TreeModel
 from axil.adapters.frames import single_table
 from axil.adapters.percentiles import require_rows, with_base
 from axil.adapters.refusals import (
@@ -131,11 +131,7 @@ class CatBoostAdapter(TreeModel):
         "and no test for a single category finds it."
     )
     refusals = REFUSALS
-    precision = np.float32
-    residual_precision: type[np.floating[Any]] = np.float64
-    score_precision: type[np.floating[Any]] = np.float64
-    offset_precision = np.float32
-    base_precision = np.float32
+    rounding = Rounding(targets=np.float32, offsets=np.float32, initial=np.float32)
     takes_text = True  # as categories
     tells_kinds_apart = True  # categories are whole numbers or text, and no real numbers
 
@@ -155,7 +151,7 @@ class CatBoostAdapter(TreeModel):
         self._read_leaf_rule(leaves_only)
         # A continued fit starts from the model before and says boost_from_average=False.
         self._estimated = self._fits[-1].from_average or bool(np.any(self._blob.bias != 0))
-        self.settles = self._reading.is_continued and not self.starts_with_base
+        self.settles = self._reading.is_continued and not self.has_initial_tree
         self._set_tolerances()
         self.fingerprint = self._fingerprint()
 
@@ -180,10 +176,10 @@ class CatBoostAdapter(TreeModel):
         else:
             self._least_weight = float(np.finfo(np.float32).eps)
         self.missing_targets = MISSING in self._reading.losses
-        self.starts_with_base = self._reading.has_percentile_leaves and not leaves_only
-        self.repeats_targets = self.starts_with_base
+        self.has_initial_tree = self._reading.has_percentile_leaves and not leaves_only
+        self.repeats_targets = self.has_initial_tree
         self._chains = None
-        if self._reading.pools_leaves and not self.starts_with_base:
+        if self._reading.pools_leaves and not self.has_initial_tree:
             signs = signs_of(self._reading.last)
             if signs:
                 self._chains = chains(self._blob, signs)
@@ -205,11 +201,11 @@ class CatBoostAdapter(TreeModel):
         if any(fit.backtracks for fit in self._fits):
             self.leaf_tolerance = 1e-6
         if self._reading.on_gpu:
-            self.residual_precision = self.score_precision = np.float32
+            self.rounding = replace(self.rounding, residuals=np.float32, scores=np.float32)
             self.tolerance = max(1e-6, 3 * ROUNDING * float(np.sqrt(len(self._n_leaves))))
             self.leaf_tolerance = 4 * ROUNDING
-        if self.starts_with_base:  # residuals and percentiles of them are in float32
-            self.residual_precision = np.float32
+        if self.has_initial_tree:  # residuals and percentiles of them are in float32
+            self.rounding = replace(self.rounding, residuals=np.float32)
             self.leaf_tolerance = 4 * ROUNDING
 
     def _fingerprint(self) -> str:
@@ -238,7 +234,7 @@ class CatBoostAdapter(TreeModel):
 
         Where targets are missing, or leaf values are percentiles, each output has its own entry.
         """
-        if self.starts_with_base:
+        if self.has_initial_tree:
             return self._percentiles(rows)
         if self.missing_targets and np.isnan(rows.targets).any():
             return self._with_missing(rows)
@@ -357,7 +353,7 @@ class CatBoostAdapter(TreeModel):
         """
         if not self.encodings:
             return None
-        return EncodedRows(self._blob, self._n_leaves, rows, self.starts_with_base)
+        return EncodedRows(self._blob, self._n_leaves, rows, self.has_initial_tree)
 
     def _percentiles(self, rows: TrainingRows) -> list[BoostedFit]:
         """Return one entry per output of trees whose leaf values are percentiles of residuals."""

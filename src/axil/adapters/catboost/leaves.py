@@ -115,7 +115,7 @@ class EncodedRows:
     blob: ModelBlob
     n_leaves: Ids
     rows: TrainingRows
-    starts_with_base: bool  #: whether a tree of one leaf stands for the initial prediction
+    has_initial_tree: bool  #: whether a tree of one leaf stands for the initial prediction
 
     @property
     def encodings(self) -> int:
@@ -124,7 +124,7 @@ class EncodedRows:
 
     def assign(self, out: LeafNumbers, n_threads: int, backend: Backend | None = None) -> None:
         """Fill ``out`` (T, N) with the leaves of all training rows."""
-        if self.starts_with_base:
+        if self.has_initial_tree:
             out[0] = 0
             out = out[1:]
         tests = SplitTests(self.blob, self._fold())

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from axil.adapters.contract import Coefficients, Nodes, TrainingRows, TreeModel
+from axil.adapters.contract import Coefficients, Nodes, Rounding, TrainingRows, TreeModel
 from axil.adapters.frames import array_of_floats
 from axil.adapters.lightgbm.draw_replay import DrawReplay, LeafEvidence, histories
 from axil.adapters.lightgbm.percentile import Gradients
@@ -92,9 +92,7 @@ class LightGBMAdapter(TreeModel):
 
     library = "LightGBM"
     unseen = "LightGBM takes such a value for a missing one."
-    precision = np.float32
-    residual_precision: type[np.floating[Any]] = np.float32
-    score_precision = np.float64
+    rounding = Rounding(targets=np.float32, residuals=np.float32)
     tolerance = 1e-6
     # fit takes feature_name= for the columns of a frame, which predict then takes by their places
     renames = True

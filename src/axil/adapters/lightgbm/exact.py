@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from axil.adapters.boosted_fit import BoostedFit, InitialPrediction, LeafRule, Schedule, TreeTable
-from axil.adapters.contract import Coefficients, Totals, TrainingRows
+from axil.adapters.contract import Coefficients, Rounding, Totals, TrainingRows
 from axil.adapters.lightgbm.base import LightGBMAdapter
 from axil.adapters.lightgbm.draw_replay import LeafEvidence
 from axil.adapters.lightgbm.path_smooth import PathSmooth
@@ -42,10 +42,9 @@ class ExactLightGBM(LightGBMAdapter):
 
     def __init__(self, booster: Any, reading: LightGBMReading):
         super().__init__(booster, reading)
-        self.starts_with_base = reading.ranked
-        if self.starts_with_base:
-            self.base_precision = np.float32
-            self.residual_precision = np.float64
+        self.has_initial_tree = reading.ranked
+        if self.has_initial_tree:
+            self.rounding = Rounding(targets=np.float32, initial=np.float32)
         self.settles = self._rule.smooth > 0
 
     def trees(self, rows: TrainingRows) -> list[BoostedFit]:
@@ -179,7 +178,7 @@ class ExactLightGBM(LightGBMAdapter):
 
         It is None for any other objective.
         """
-        if not self.starts_with_base:
+        if not self.has_initial_tree:
             return None
         name = self._reading.text.objective
         require_rows(rows, "objective", name)

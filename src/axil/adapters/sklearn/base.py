@@ -104,8 +104,6 @@ class SklearnAdapter(Defaults):
     """
 
     library = "scikit-learn"
-    residual_precision: type[np.floating[Any]] = np.float64
-    score_precision: type[np.floating[Any]] = np.float64
     tolerance = 1e-9
     leaf_tolerance = 1e-12
     fingerprint: str

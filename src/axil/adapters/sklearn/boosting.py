@@ -21,7 +21,7 @@ from axil.adapters.boosted_fit import (
     WeightRule,
 )
 from axil.adapters.class_weights import with_class_weight_advice
-from axil.adapters.contract import Kind, Nodes, TrainingRows, TreeModel
+from axil.adapters.contract import Kind, Nodes, Rounding, TrainingRows, TreeModel
 from axil.adapters.frames import as_frame, as_pandas, word_columns
 from axil.adapters.percentiles import require_rows, with_base
 from axil.adapters.refusals import Refusal, first_of, kind_of, refusal, refuse
@@ -91,7 +91,7 @@ class GradientBoostingAdapter(StackAdapter):
         self.refused_draws = refusal(DRAWS, model)
         self.classes = getattr(model, "classes_", None)
         self.n_outputs = model.estimators_.shape[1]
-        self.starts_with_base = model.loss in PERCENTILES
+        self.has_initial_tree = model.loss in PERCENTILES
         self._loss = stage_loss(model, self.n_outputs)
         start = self._initial().values
         content = f"{self.fingerprint} {float(model.learning_rate)!r} {start.tolist()!r}"
@@ -120,7 +120,7 @@ class GradientBoostingAdapter(StackAdapter):
         """
         require_no_offsets(rows)
         stages = self._stages(rows)
-        if not self.starts_with_base:
+        if not self.has_initial_tree:
             return [stages]
         require_rows(rows, "loss", self._model.loss)
         percentile: float | None = float(stages.initial.values[0])
@@ -246,7 +246,7 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
     6e-8 in all.
     """
 
-    residual_precision: type[np.floating[Any]] = np.float32
+    rounding = Rounding(residuals=np.float32)
     tolerance = 1e-6
     gradient_tolerance = 2e-6
     unseen = "scikit-learn takes such a value for a missing one."
@@ -263,9 +263,9 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
             self.leaf_tolerance = 3e-7
         else:
             self.leaf_tolerance = 1e-10
-        self.starts_with_base = model.loss in PERCENTILES and not leaves_only
-        if self.starts_with_base:  # percentiles of residuals that are not rounded
-            self.residual_precision = np.float64
+        self.has_initial_tree = model.loss in PERCENTILES and not leaves_only
+        if self.has_initial_tree:  # percentiles of residuals that are not rounded
+            self.rounding = Rounding()
             self.tolerance = 1e-9
             self.leaf_tolerance = 1e-10
         self.takes_text = model._preprocessor is not None
@@ -313,7 +313,7 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
     def trees(self, rows: TrainingRows) -> list[BoostedFit]:
         """Return the trees as one entry, of percentiles with the start as their first tree."""
         fit = self._histogram_fit(rows)
-        if not self.starts_with_base:
+        if not self.has_initial_tree:
             return [fit]
         require_rows(rows, "loss", self._model.loss)
         ranks = SklearnPercentile(share_below(self._model), rows.weights)
@@ -335,7 +335,7 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
         if self.classes is not None:  # early stopping splits each class
             labels = label_numbers(rows.targets)
         nodes = None
-        if not self.starts_with_base:
+        if not self.has_initial_tree:
             nodes = self._nodes()
         rates = np.full(len(n_leaves), float(self._model.learning_rate))
         return BoostedFit(

@@ -246,8 +246,7 @@ class SideBySide(Defaults, Adapter):
         self.feature_names = first.feature_names
         self.takes_text = first.takes_text
         self.spelling = first.spelling  # type: ignore[method-assign]
-        self.precision = first.precision
-        self.offset_precision = first.offset_precision
+        self.rounding = first.rounding
         self.gradient_tolerance = max(member.gradient_tolerance for member in members)
         refused_draws = (member.refused_draws for member in members)
         self.refused_draws = next((error for error in refused_draws if error is not None), None)

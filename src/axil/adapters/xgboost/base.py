@@ -11,6 +11,8 @@ import numpy as np
 from axil.adapters.boosted_fit import BoostedFit, InitialPrediction, LeafRule, Schedule, TreeTable
 from axil.adapters.contract import (
     Ancestors,
+    OffsetRule,
+    Rounding,
     TreeModel,
 )
 from axil.adapters.refusals import not_fitted
@@ -83,12 +85,15 @@ class XGBoostAdapter(TreeModel):
     """
 
     library = "XGBoost"
-    precision = np.float32
-    offset_precision = np.float32
-    residual_precision = np.float32
-    score_precision = np.float32
-    base_precision = np.float32
-    offset_replaces_base = True  # InitOutPredictions, src/predictor/predictor.cc
+    rounding = Rounding(
+        targets=np.float32,
+        offsets=np.float32,
+        residuals=np.float32,
+        scores=np.float32,
+        initial=np.float32,
+    )
+    # InitOutPredictions, src/predictor/predictor.cc
+    offset_rule: OffsetRule = OffsetRule.REPLACES_INITIAL
 
     def __init__(self, opened_booster: OpenedBooster):
         booster = opened_booster.booster

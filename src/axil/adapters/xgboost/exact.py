@@ -13,6 +13,7 @@ from axil.adapters.boosted_fit import BoostedFit, Schedule
 from axil.adapters.contract import (
     Coefficients,
     LeafTotals,
+    OffsetRule,
     Totals,
     TrainingRows,
 )
@@ -43,8 +44,9 @@ class ExactXGBoost(XGBoostAdapter):
 
     def __init__(self, opened_booster: OpenedBooster):
         super().__init__(opened_booster)
-        self.starts_with_base = self._reading.objective in PERCENTILES
-        self.starts_with_percentile = self.starts_with_base and self._model.base_estimated
+        self.has_initial_tree = self._reading.objective in PERCENTILES
+        if self.has_initial_tree and self._model.base_estimated:
+            self.offset_rule = OffsetRule.REPLACES_TREE
 
     def trees(self, rows: TrainingRows) -> list[BoostedFit]:
         """Return one entry for each output, or one for all where they share leaves."""
@@ -54,7 +56,7 @@ class ExactXGBoost(XGBoostAdapter):
         else:
             plan = plan_of(self._model, self._settings, n_rows)
         factors = self._drop_factors(plan)
-        if self.starts_with_base:
+        if self.has_initial_tree:
             return self._percentiles(rows, plan, factors)
         rates, l2 = self._rates(rows)
         if self._model.shared and not self._rule.bends:
@@ -259,7 +261,7 @@ class ExactXGBoost(XGBoostAdapter):
     def settles(self) -> bool:  # type: ignore[override]
         """Whether sums confirm the settings: any rate would lead to a single leaf's value, and any targets to a zero."""
         has_splits = any(len(tree.splits) for tree in self._trees)
-        return has_splits and not self.starts_with_base and not self._drops
+        return has_splits and not self.has_initial_tree and not self._drops
 
     def _rates(self, rows: TrainingRows) -> tuple[FloatArray, list[FloatArray]]:
         """Return learning rates, (T,), and for each tree (L_t,) what is added to its leaves' weights.
