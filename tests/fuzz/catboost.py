@@ -239,7 +239,9 @@ def make_encoded(draw: Draw) -> Trial:
 def lossy(chosen: dict[str, Any]) -> bool:
     """Bundled columns overlap; the first of two fits does not keep its settings; CatBoost misplaces nan in sparse columns."""
     changed = "continued" in chosen and (
-        chosen.get("leaf_estimation_iterations", 1) > 1 or chosen["through"] == "scaled"
+        chosen.get("leaf_estimation_iterations", 1) > 1
+        or chosen["through"] == "scaled"
+        or bool(chosen.get("model_shrink_rate"))
     )
     return (
         "sparse_features_conflict_fraction" in chosen

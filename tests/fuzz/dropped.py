@@ -343,7 +343,8 @@ def _check_row(
     """Compare the deletion of one row by each method."""
     gone = np.arange(len(trial.y)) == row
     n_new = trial.X_new.shape[0]
-    allowed = DOUBLE if verified_model(explainer).adapter.tolerance <= DOUBLE else SINGLE
+    tolerances = (verified_model(explainer).adapter.tolerance, explainer.verification.tolerance)
+    allowed = DOUBLE if max(tolerances) <= DOUBLE else SINGLE
     table = _asked(lambda: explainer.without(trial.X_new, gone))
     if table is not None and effects is not None:
         change = _scores(table, "change", n_new)

@@ -29,9 +29,12 @@ class VerifiedModel:
     @property
     def visible(self) -> float:
         """The smallest change of a prediction that must be noticed."""
-        return VISIBLE * float(
-            self.explainer.verification.tolerance * self.explainer.verification.scale
-        )
+        verification = self.explainer.verification
+        visible = VISIBLE * float(verification.tolerance * verification.scale)
+        # Rounding decides on which side of a value the constants are, as CatBoost's delta.
+        if verification.held is not None and verification.held.ranked:
+            return max(visible, 2 * verification.held.shift)
+        return visible
 
     def change_of_predictions(self, row: int, target: float | Array) -> Array:
         """Return how far predictions move for another target; its rank moves too."""

@@ -19,6 +19,8 @@ from sklearn import ensemble, tree
 
 from tests.fuzz.data import Array, Draw, Trial
 
+SINGLE_ROUNDING = 2.0**-21  # of gradients and their sums, of their size
+MOST_LOST = 1e-3  # of a leaf value: rounding that axil shares out among its rows
 AGREES = 1e-5  # of the largest number in a fit: XGBoost's leaf values and scores are in float32
 N_NEW = 7
 
@@ -120,6 +122,18 @@ LOSSES = {
 }
 
 
+def _lost_digits(leaf: Array, g: Array) -> Array:
+    """Return the relative rounding of the pushes in each row's leaf, (N,), where gradients cancel.
+
+    Libraries add gradients up in single precision, and the rows share what that adds to the value.
+    """
+    size = int(leaf.max()) + 1
+    net = np.abs(np.bincount(leaf, g, size))
+    gross = np.bincount(leaf, np.abs(g), size)
+    lost = np.divide(SINGLE_ROUNDING * gross, net, out=np.full(size, MOST_LOST), where=net > 0)
+    return np.minimum(lost, MOST_LOST)[leaf]
+
+
 @dataclass(kw_only=True)
 class Fit(Trial):
     """A fitted model with the leaves and the settings that its values follow from."""
@@ -185,13 +199,13 @@ class Fit(Trial):
 
     def refitted(
         self, y: Array | None = None, gone: Array | None = None
-    ) -> tuple[Array, Array, Array, Array]:
-        """`scores`, the patterns of all leaves, and the pushes (K, n, N) on X_new."""
+    ) -> tuple[Array, Array, Array, Array, Array]:
+        """`scores`, the patterns of all leaves, the pushes (K, n, N) on X_new, and their rounding."""
         y = self.columns if y is None else self.one_hot(y)
         gone = np.zeros(len(y), dtype=bool) if gone is None else gone
         w = np.where(gone, 0.0, self.weights)
         if self.draws is not None:
-            return *self._averages(y, w), np.zeros(0), np.zeros(0)
+            return *self._averages(y, w), np.zeros(0), np.zeros(0), np.zeros(0)
         base = self._base(y, w)
         unoffset = base if self.offsets is None or self.keeps_base else np.zeros_like(base)
         own = np.zeros(y.shape) + (base if self.offsets is None else self.offsets[:, None])
@@ -199,6 +213,7 @@ class Fit(Trial):
         new += unoffset if self.new_offsets is None else self.new_offsets[:, None]
         l2 = self.l2 * w.sum() / (~gone).sum() if self.by_weight else self.l2
         pushes, patterns = np.zeros((y.shape[1], *new.shape[:1], len(w))), []
+        rounding = np.zeros_like(pushes)
         for t, (leaf, at) in enumerate(zip(self.leaves, self.asked)):
             k = t % y.shape[1]
             if k == 0:
@@ -212,11 +227,13 @@ class Fit(Trial):
                 value, part = np.zeros_like(value), np.zeros_like(part)
             own[:, k] = before[:, k] + self.rate * value[leaf]
             new[:, k] += self.rate * value[at]
-            pushes[k] += self.rate * np.where(
+            own_pushes = self.rate * np.where(
                 at[:, None] == leaf, (part[leaf] * g[:, k])[None], 0.0
             )
+            pushes[k] += own_pushes
+            rounding[k] += np.abs(own_pushes) * _lost_digits(leaf, g[:, k])
             patterns.append(pattern)
-        return new, own, np.concatenate(patterns), pushes
+        return new, own, np.concatenate(patterns), pushes, rounding
 
     def _values(
         self, leaf: Array, at: Array, g: Array, h: Array, l2: float

@@ -140,8 +140,10 @@ def make(draw: Draw) -> Trial:
 def lossy(draw: Draw, params: dict[str, Any], model: Any) -> bool:
     """Whether the model is known to lack a setting of its fit.
 
-    A file keeps none of LOST, nor rate and lambda, which few leaves do not show, as they do not show a schedule of rates. A
-    Booster knows neither `missing` nor a custom objective, and continued training draws from a stream begun again. With
+    A file keeps none of LOST, nor rate and lambda. Few leaves and stumps do not show these, as they
+    do not show a schedule of rates. Lambda is not found where training went on.
+
+    A Booster knows neither `missing` nor a custom objective, and continued training draws from a stream begun again. With
     tree_method=approx XGBoost bins values beyond those of the rows drawn otherwise than it predicts.
     """
     chosen, sampled = draw.chosen, params.get("subsample", 1.0) < 1
@@ -152,13 +154,16 @@ def lossy(draw: Draw, params: dict[str, Any], model: Any) -> bool:
         for line in tree.splitlines()
         if "leaf=" in line
     ]
-    few = len(set(leaves)) <= len(inner.get_dump()) + 3
+    dumps = inner.get_dump()
+    stumps = all(dump.count("leaf=") <= 2 for dump in dumps)
+    few = stumps or len(set(leaves)) <= len(dumps) + 3
     if chosen["through"] in ("ubj", "json"):
         forgotten = (
             any(params.get(name) is not None for name in LOST)
             or chosen.get("kind") is xgb.XGBRFRegressor
         )
-        if forgotten or few or "missing" in chosen:
+        regularised = "continued" in chosen and "reg_lambda" in params
+        if forgotten or few or regularised or "missing" in chosen:
             return True
     unsure = params.get("tree_method") == "approx" and (
         sampled or chosen["weights"] in ("zeros", "lone")
