@@ -244,6 +244,9 @@ class FittedSmoother:
     )
     #: why the deletion of a row is not computed; empty: it is, where squared errors are weighted
     undeletable: str = ""
+    #: (N,) factors with which the solution's rows are those of ``I - K``, so that no digits are
+    #: lost in that difference; nan for a row where this does not hold. None: for no row
+    residual_factors: FloatArray | None = None
 
 
 class Model(Protocol):

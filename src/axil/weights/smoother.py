@@ -11,7 +11,7 @@ import numpy as np
 
 from axil.adapters.contract import FittedSmoother
 from axil.adapters.linear_steps import LinearSteps
-from axil.arrays import FloatArray, IntArray
+from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.kernels.cpu import product
 from axil.machine.threads import one_blas_thread
@@ -169,9 +169,31 @@ class Smoother(Deletable):
         """(N, K): the residual of each row in the fit without it; nan where nothing but the row determines its prediction."""
         left = 1.0 - self.leverage(available)[:, None]
         residuals = targets - self.predicted(None, targets)
-        return np.divide(
+        alone = np.divide(
             residuals, left, out=np.full_like(residuals, np.nan), where=left > LEAST_LEFT
         )
+        solution = self.fitted.solution
+        has_factor = self._has_residual_factor()
+        if isinstance(solution, np.ndarray) and has_factor.any():
+            diagonals = np.diagonal(solution)[:, None]
+            has_digits = has_factor[:, None] & (diagonals > 0)
+            np.divide(solution @ targets, diagonals, out=alone, where=has_digits)
+        return alone
+
+    def _has_residual_factor(self) -> BoolArray:
+        """Return for which rows (N,) the solution has the row of ``I - K``."""
+        factors = self.fitted.residual_factors
+        if factors is None:
+            return np.zeros(int(self.fitted.training.shape[0]), dtype=np.bool_)
+        return np.isfinite(factors)
+
+    def _residual_rows(self, rows: IntArray, solution: FloatArray) -> FloatArray:
+        """Return rows of ``I - K``, (rows, N), divided by their factors where they have some."""
+        residual_rows = -(self.fitted.training[rows] @ solution)
+        residual_rows[np.arange(len(rows)), rows] += 1.0
+        has_factor = self._has_residual_factor()[rows]
+        residual_rows[has_factor] = solution[rows[has_factor]]
+        return np.asarray(residual_rows)
 
     def around(self, queries: Any, values: FloatArray) -> FloatArray:
         """By |weight| where weights are sparse; a dense smoother has no rows around a query, and one mean for all."""
@@ -184,16 +206,32 @@ class Smoother(Deletable):
     def without(self, rows: IntArray, targets: FloatArray) -> Smoother:
         """Weighted least squares: ``k'(x) = k(x) - k_S(x) (I - K_SS)^-1 (I - K)_S`` for a set S of rows."""
         solution = self._solution("without")
-        own = -(self.fitted.training[rows] @ solution)
-        own[np.arange(len(rows)), rows] += 1.0
-        if len(rows) and np.linalg.svd(own[:, rows], compute_uv=False)[-1] <= LEAST_LEFT:
+        own = self._residual_rows(rows, solution)
+        if not self._is_determined(own[:, rows], rows):
             raise InputError(
                 f"Nothing but the {len(rows)} rows named determines their own predictions, so there is no fit without them; "
                 "ask for a smaller set."
             )
         changed = solution - solution[:, rows] @ np.linalg.solve(own[:, rows], own)
         changed[:, rows] = 0.0
-        return replace(self, fitted=replace(self.fitted, solution=changed))
+        factors = self.fitted.residual_factors
+        if factors is not None:
+            factors = factors.copy()
+            factors[rows] = np.nan
+        fitted = replace(self.fitted, solution=changed, residual_factors=factors)
+        return replace(self, fitted=fitted)
+
+    def _is_determined(self, residual_matrix: FloatArray, rows: IntArray) -> bool:
+        """Return whether the rows that are left determine the predictions of these rows.
+
+        ``residual_matrix`` has the rows and columns of `_residual_rows` that belong to these rows.
+        """
+        if not len(rows):
+            return True
+        smallest = np.linalg.svd(residual_matrix, compute_uv=False)[-1]
+        if self._has_residual_factor()[rows].all():
+            return bool(smallest > 0)
+        return bool(smallest > LEAST_LEFT)
 
     @property
     def memory(self) -> Memory:

@@ -469,7 +469,13 @@ class KernelRidgeAdapter(KernelAdapter):
         smoothers = []
         for penalty in alphas_of(self._model):
             solution = kernel_ridge(gram, weights, penalty)
-            smoothers.append(FittedSmoother(features, solution, weighs_squares=True))
+            smoother = FittedSmoother(
+                features,
+                solution,
+                weighs_squares=True,
+                residual_factors=_residual_factors(len(gram), weights, penalty),
+            )
+            smoothers.append(smoother)
         if len(smoothers) == 1:
             return smoothers[0]
         return smoothers
@@ -491,6 +497,20 @@ class KernelRidgeAdapter(KernelAdapter):
         if len(rows) == 0:
             return np.zeros((0, len(self._model.X_fit_)))
         return np.asarray(self._model._get_kernel(rows, self._model.X_fit_))
+
+
+def _residual_factors(n_rows: int, weights: FloatArray | None, penalty: float) -> FloatArray:
+    """Return the factors (N,) of `FittedSmoother.residual_factors` in kernel ridge regression.
+
+    With W the diagonal matrix of the weights, the solution is ``A = (G + penalty / W)^-1``, so that
+    ``I - G A = (penalty / W) A``.
+    """
+    if weights is None:
+        weights = np.ones(n_rows)
+    factors = np.full(n_rows, np.nan)
+    if penalty > 0:
+        np.divide(penalty, weights, out=factors, where=weights > 0)
+    return factors
 
 
 class GaussianProcessAdapter(KernelAdapter):
