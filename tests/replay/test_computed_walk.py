@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.ensemble import HistGradientBoostingClassifier
 
 import axil
 from axil.methods.question import verified_model
@@ -61,3 +62,28 @@ def test_scores_beyond_all_numbers_are_left_to_numpy():
     walk.start -= 1e4
     assert walk.run_in_core(walk.exponential_scores()) is None
     assert not walk.leaf_values.any()
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_histogram_boosting_is_not_fitted_to_one_class(n_classes: int) -> None:
+    """Scores then start where gradients are differences of numbers near one."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 2))
+    y = np.digitize(X[:, 0], [0.0, 0.7][: n_classes - 1])
+    model = HistGradientBoostingClassifier(max_iter=3, min_samples_leaf=3).fit(X, y)
+    explainer = axil.Explainer(model, X, y)
+    for label in range(n_classes):
+        deleted = y != label
+        with pytest.raises(axil.UnsupportedQuestionError, match="of one class"):
+            explainer.without(X[:2], deleted)
+        with pytest.raises(axil.UnsupportedQuestionError, match="of one class"):
+            explainer.refit(drop=deleted)
+
+
+def test_histogram_boosting_is_fitted_to_two_classes_of_three() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 2))
+    y = np.digitize(X[:, 0], [0.0, 0.7])
+    model = HistGradientBoostingClassifier(max_iter=3, min_samples_leaf=3).fit(X, y)
+    after = axil.Explainer(model, X, y).without(X[:2], y == 2)["after"]
+    assert np.isfinite(after).all()

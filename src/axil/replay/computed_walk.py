@@ -191,7 +191,7 @@ class ComputedWalk:
         all_weights = self.rows.row_weights.in_initial(loss.newton_start)
         # The logarithm of a mean that is 0 without some rows is minus infinity.
         with np.errstate(divide="ignore"):
-            initial = [loss.start_of(self.rows.targets, weights) for weights in all_weights]
+            initial = [loss.refit_start_of(self.rows.targets, weights) for weights in all_weights]
         return np.asarray(np.stack(initial), dtype=np.float64)
 
     def _initial_scores(self) -> FloatArray:

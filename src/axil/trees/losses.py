@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import expit
 
 from axil.arrays import FloatArray
-from axil.errors import InputError
+from axil.errors import InputError, UnsupportedQuestionError
 
 __all__ = [
     "Affine",
@@ -75,6 +75,9 @@ class Loss(ABC):
     near: float = NEAR
     #: whether the library computes in single precision, by the operations of `seen` and `kept_link`
     single: bool = False
+    #: whether gradients of rows that all have one class are differences of numbers near one, so
+    #: that a fit to such rows is nothing but rounding
+    needs_two_classes: bool = False
     newton_start: bool = (
         False  #: whether a fit starts from one Newton step from 0, in which the rows' factors count
     )
@@ -166,6 +169,19 @@ class Loss(ABC):
     def start_of(self, y: FloatArray, weights: FloatArray) -> FloatArray:
         """(K,): the scores that a fit to targets (N, K) of rows of these weights, (N,), starts from."""
         return self.start(np.average(y, axis=0, weights=weights))
+
+    def refit_start_of(self, y: FloatArray, weights: FloatArray) -> FloatArray:
+        """Return `start_of` for the rows of another fit, (K,); refuse rows of one class."""
+        if self.needs_two_classes and weights.any():
+            means = np.average(y, axis=0, weights=weights)
+            if (means == 1).any() or (means == 0).all():
+                raise UnsupportedQuestionError(
+                    "A deletion",
+                    "all rows that are left are of one class, and rounding alone would decide "
+                    "the values of leaves",
+                    "Keep rows of two classes at least.",
+                )
+        return self.start_of(y, weights)
 
     def kept_means(self, y: FloatArray, weights: FloatArray) -> FloatArray:
         """(K,): the means that a library writes down for the scores of `start_of`."""

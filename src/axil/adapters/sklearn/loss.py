@@ -90,7 +90,7 @@ def _near_in_stages() -> float:
 
 _LOSSES: dict[str, Loss] = {
     "squared_error": Squared(),
-    "log_loss": Logistic(near=_NEAR_OF_TWO),
+    "log_loss": Logistic(near=_NEAR_OF_TWO, needs_two_classes=True),
     "exponential": Exponential(),
     "poisson": poisson(),
     "gamma": gamma(),
@@ -152,7 +152,7 @@ def stage_loss(model: Any, n_outputs: int) -> Loss:
 def histogram_loss(model: Any, n_outputs: int) -> Loss:
     """Return the loss of a fit by histograms; of percentiles, whose leaves have a rule of their own, squared error."""
     if model.loss == "log_loss" and n_outputs > 1:
-        return Softmax(centred=True, near=_NEAR_OF_SEVERAL)
+        return Softmax(centred=True, near=_NEAR_OF_SEVERAL, needs_two_classes=True)
     return _LOSSES.get(model.loss, Squared())
 
 
