@@ -5,13 +5,13 @@ and `Triangle`, the factor of the leaf matrix. Everything about boosting is deci
 package; nothing here knows a rate, a base or a tree's values.
 
 Conventions. Cell c of tree t is entry ``starts[t] + c`` of a table, and ``cell_t(j)`` is that entry
-for row j. A cell is a leaf, or a leaf and a number of draws where rows were sampled (`Structure`).
-C is the number of all cells. Tables are (C, S) float64, one column per query. Arguments and results
-are arrays of the host, or of the back end's own module ``xp``, which may keep them on a device;
-tree numbers are the host's. Outputs are written in place and nothing is converted: a wrong type or
-layout raises TypeError, wrong shapes and numbers raise ValueError, and a call that is refused
-changes nothing. Weights are (N,), or None for ones; passing ``rows.weights`` itself lets a back end
-use its own copy. Cell numbers are trusted.
+for row j. A cell is a leaf, or a leaf and a sample count where rows were sampled (`Structure`). C
+is the number of all cells. Tables are (C, S) float64, one column per explained row. Arguments and
+results are arrays of the host, or of the back end's own module ``xp``, which may keep them on a
+device; tree numbers are the host's. Outputs are written in place and nothing is converted: a wrong
+type or layout raises TypeError, wrong shapes and numbers raise ValueError, and a call that is
+refused changes nothing. Weights are (N,), or None for ones. If ``rows.weights`` itself is passed, a
+back end can use its own copy. Cell numbers are trusted.
 
 Every sum has a fixed order: one back end gives the same bits for the same call, whatever the number
 of threads. On the CPU a column has the same bits whatever columns are beside it. Calls may run in
@@ -23,18 +23,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.aliases import ForeignObject
 from axil.arrays import FloatArray
-from axil.machine.arrays import host, like
+from axil.machine.arrays import AnyPlaceArray, host, like
+from axil.machine.threads import Cache
 from axil.structure import Structure
 
-Cells = NDArray[np.unsignedinteger[Any]]
-Numbers = NDArray[np.int64]
+Cells: TypeAlias = NDArray[np.unsignedinteger[Any]]
+Numbers: TypeAlias = NDArray[np.int64]
 
 SUMMED_CELLS = 4096  # of trees whose sums are gathered in one pass: they stay in the caches
 NONE = np.zeros(0, dtype=np.int64)  # no trees
@@ -43,7 +45,10 @@ NONE.setflags(write=False)
 
 @dataclass(frozen=True)
 class Costs:
-    """The time of a back end's steps, measured by benchmarks/; all but the last on the scale of ``sweep``."""
+    """The time of a back end's steps, measured by benchmarks/.
+
+    All but the last are on the scale of ``sweep``.
+    """
 
     sweep: float  #: per row, tree and query of a sweep
     pair: float  #: per row and pair of trees, for the co-occurrence
@@ -62,9 +67,10 @@ LINKS = ("identity", "inverse", "share")
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """The rounds of a fit, as `Rows.gradient_factors` walks through them. A term puts a gradient somewhere, a move a step.
+    """The rounds of a fit, as `Rows.gradient_factors` walks through them.
 
-    Its arrays do not change: a back end may keep copies of them as long as the program lives.
+    A term adds a multiple of a row's gradient to a place, and a move adds a step to a row's state.
+    The arrays do not change. A back end may keep copies of them in ``device_copies``.
     """
 
     rounds: Numbers  #: (R + 1, 2) where the terms and the moves of each round begin
@@ -73,40 +79,42 @@ class Program:
     scales: FloatArray
     moves: Numbers  #: (Q, 2) tree and output of each
     steps: FloatArray  #: the tables of all moves
-    draws: (
-        NDArray[np.uint8] | None
-    )  #: (T, N) what multiplies a row's gradient in each tree; None for ones
+    #: (T, N) what multiplies a row's gradient in each tree; None for ones
+    draws: NDArray[np.uint8] | None
     #: of LINKS: the state itself, ``1 / (1 + state)``, or the state over the sum of the row's
     #: states
     link: str
     product: bool  #: whether moves multiply a state, or are added
+    device_copies: Cache = field(default_factory=Cache, repr=False)  #: made by back ends
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return the arguments of a copy, for which back ends make their own copies."""
+        arrays = (self.rounds, self.terms, self.scales, self.moves, self.steps, self.draws)
+        return Program, (*arrays, self.link, self.product)
 
 
 class Rows(ABC):
-    """The cells of N training rows in T trees, and their weights, kept where the back end can reach them."""
+    """The cells of N training rows in T trees, and their weights, near the back end."""
 
-    xp: Any = np  #: the module of its arrays
-    cells: Any  #: (T, N) the cells, an array of ``xp``
+    xp: ForeignObject = np  #: the module of its arrays
+    cells: AnyPlaceArray  #: (T, N) the cells, an array of ``xp``
     weights: FloatArray | None  #: (N,) the row weights, None for ones, on the host
     n_rows: int  #: N
     n_cells: int  #: C
     starts: Numbers  #: (T + 1,) where the cells of each tree begin
     every: Numbers  #: (T,) the numbers of all trees
     n_threads: int = 1  #: of the host, that prepare what kernels are given
-    swept: int = (
-        128  #: queries that share a sweep, so that tables of their leaves stay in the caches
-    )
-    shared_leaves: int = (
-        200  #: up to which trees pay for sharing a pass, through the co-occurrence of their leaves
-    )
-    shared_bytes: int = (
-        0  #: per row and tree, for the co-occurrence of larger trees that share a pass
-    )
+    #: explained rows that share a pass, so that tables of their leaves stay in the caches
+    swept: int = 128
+    #: leaves up to which trees pay for sharing a pass, through the co-occurrence of their leaves
+    shared_leaves: int = 200
+    #: bytes per row and tree, for the co-occurrence of larger trees that share a pass
+    shared_bytes: int = 0
     times: int = 1  #: how many times more rows are walked at once than stay in a CPU's caches
 
     @abstractmethod
     def tree(self, number: int) -> Rows:
-        """These rows in one of the trees alone; nothing of their size is copied."""
+        """Return these rows in one of the trees alone; nothing of their size is copied."""
 
     @abstractmethod
     def sweep(
@@ -119,7 +127,9 @@ class Rows(ABC):
         sums: FloatArray,
         gather_weights: FloatArray | None,
     ) -> None:
-        """Applies some trees to the state (N, S), in place, then gathers sums of the new state for others, in one pass.
+        """Add what some trees have to the state, and gather sums of the new state for others.
+
+        One pass over the rows does both. The state (N, S) changes in place.
 
             state[j] += a_j sum_{t in apply} table[cell_t(j)]
             sums[c]   = sum of g_j state[j] over the rows j in cell c of tree t,     t in gather
@@ -129,12 +139,16 @@ class Rows(ABC):
         """
 
     def leaf_sums(self, v: FloatArray, weights: FloatArray | None) -> FloatArray:
-        """Sums a copy of v (N, S) over every cell: ``sums[c] = sum_{j in c} w_j v[j]``, (C, S), in O(T N S)."""
+        """Return the weighted sums of v (N, S) over every cell, (C, S), in O(T N S).
+
+        sums[c] = sum_{j in c} w_j v[j]
+        """
         sums = np.empty((self.n_cells, v.shape[1]))
         state = np.array(v, order="C")
-        together = int(max(1, SUMMED_CELLS * len(self.every) // max(self.n_cells, 1)))
-        for first in range(0, len(self.every), together):
-            self.sweep(state, NONE, sums, None, self.every[first : first + together], sums, weights)
+        n_together = int(max(1, SUMMED_CELLS * len(self.every) // max(self.n_cells, 1)))
+        for first in range(0, len(self.every), n_together):
+            trees = self.every[first : first + n_together]
+            self.sweep(state, NONE, sums, None, trees, sums, weights)
         return sums
 
     @abstractmethod
@@ -146,13 +160,16 @@ class Rows(ABC):
         first: int,
         out: FloatArray,
     ) -> None:
-        """Fills ``out`` (rows, S): ``out[j - first] = w_j (constant + sum_t table[cell_t(j)])`` for the rows from ``first`` on.
+        """Fill ``out`` (rows, S) with sums over the trees, for the rows from ``first`` on.
 
-        ``constant`` is (S,). The rows of ``table`` and of ``out`` may lie apart. T look-ups per row and column.
+            out[j - first] = w_j (constant + sum_t table[cell_t(j)])
+
+        ``constant`` is (S,). The rows of ``table`` and of ``out`` may lie apart. This takes T
+        look-ups per row and column.
         """
 
-    def product(self, a: Any, b: Any) -> Any:
-        """``a @ b`` for arrays of the back end, a (m, k) and b (k, S)."""
+    def product(self, a: AnyPlaceArray, b: AnyPlaceArray) -> AnyPlaceArray:
+        """Return ``a @ b`` for arrays of the back end, a (m, k) and b (k, S)."""
         return a @ b
 
     @abstractmethod
@@ -164,11 +181,12 @@ class Rows(ABC):
         values: FloatArray,
         out: FloatArray,
     ) -> None:
-        """Sums values (N, M) under the sizes of what `read_out` gives for all rows, which is never written down.
+        """Sum values (N, M) times the sizes, and the squares, of what `read_out` gives.
 
             out[0, s, m] = sum_j |k_js| values[j, m],     out[1, s, m] = sum_j k_js^2 values[j, m]
 
-        T look-ups per row and column, and 2 M multiplications.
+        The read-out k of all rows is never stored. This takes T look-ups per row and column, and
+        2 M multiplications.
         """
 
     @abstractmethod
@@ -181,35 +199,37 @@ class Rows(ABC):
         values: FloatArray,
         rows: Numbers,
     ) -> None:
-        """Merges what `read_out` gives for all rows into the k largest of every query; see `Backend.top`.
+        """Merge what `read_out` gives for all rows into the k largest of every column.
 
-        The read-out is never written down; ``scale`` is (N,) or None.
+        See `Backend.top`. The read-out is never stored. ``scale`` is (N,) or None.
         """
 
     @abstractmethod
     def matches(
         self, queries: Cells, weights: FloatArray | None, first: int, out: FloatArray
     ) -> None:
-        """Fills ``out`` (rows, S): ``out[j - first, s] = sum of w_t over the trees t with cell_t(j) = queries[s, t]``.
+        """Fill ``out`` (rows, S) with the weights of the trees in which two rows share a cell.
 
-        ``queries`` (S, T) are cells of the same type as the rows' own, ``weights`` (T,) of the trees, None for ones; none is
-        below 0. Added tree by tree.
+            out[j - first, s] = sum of w_t over the trees t with cell_t(j) = queries[s, t]
+
+        ``queries`` (S, T) are cells of the same type as those of the rows. ``weights`` (T,) are
+        those of the trees, None for ones, and none is below 0. The sum goes tree by tree.
         """
 
     @abstractmethod
     def top_matches(
         self, queries: Cells, weights: FloatArray | None, values: FloatArray, rows: Numbers
     ) -> None:
-        """Fills the k largest of what `matches` gives for all rows, (S, k) each: largest first, equal ones by row number.
+        """Fill in the k largest of what `matches` gives for all rows, (S, k) each.
 
-        A row that shares no cell with a query has no place. Free places have row -1 and value 0;
-        all are free before the call.
+        The largest come first, equal ones by row number. A row that shares no cell with a query has
+        no place. Free places have row -1 and value 0; all are free before the call.
         """
 
     def index(self, n_queries: int, available: int) -> bool:
-        """Builds an index that makes `top` faster, and says whether there is one.
+        """Build an index that makes `top` faster, if it pays, and return whether there is one.
 
-        It is built where ``n_queries`` queries pay for it and ``available`` bytes hold it. It
+        It pays for ``n_queries`` explained rows or fewer, and must fit into ``available`` bytes. It
         changes no answer.
         """
         return False
@@ -218,21 +238,24 @@ class Rows(ABC):
     def cooccurrence(
         self, first: int, last: int, weights: FloatArray | None, out: FloatArray
     ) -> None:
-        """Counts the rows that cells of two trees share, among the trees first .. last - 1.
+        """Count the rows that cells of two trees share, among the trees first .. last - 1.
 
             out[c, d] = sum of w_j over the rows in cell c of tree s and in cell d of tree t,     s < t
 
-        with c and d counted from the first cell of tree ``first``. ``out`` is square and is zero
-        wherever s >= t. One visit per row and pair of trees.
+        Here c and d count from the first cell of tree ``first``. ``out`` is square, and zero
+        wherever s >= t. This takes one visit per row and pair of trees.
         """
 
     @abstractmethod
     def pair_sums(
         self, table: FloatArray, factors: FloatArray | None, first: int, out: FloatArray
     ) -> None:
-        """Fills ``out`` (rows,): ``out[j - first] = sum_{s <= t} factors[s, j - first] table[cell_s(j), cell_t(j)]``.
+        """Fill ``out`` (rows,) with sums over pairs of trees.
 
-        ``table`` is (C, C), ``factors`` (T, rows) or None for ones. T^2 / 2 look-ups per row.
+            out[j - first] = sum_{s <= t} factors[s, j - first] table[cell_s(j), cell_t(j)]
+
+        ``table`` is (C, C), ``factors`` (T, rows) or None for ones. This takes T^2 / 2 look-ups per
+        row.
         """
 
     @abstractmethod
@@ -244,10 +267,12 @@ class Rows(ABC):
         out: FloatArray,
         trees: Numbers | None = None,
     ) -> None:
-        """Fills ``out`` (rows, S): ``out[j - first] = sum_t factors[t, j - first] table[cell_t(j)]``.
+        """Fill ``out`` (rows, S) with sums over the trees, each times a factor of the row.
 
-        ``factors`` is (T, rows). Where some ``trees`` are given, the others have no part: factors are of those, in their order,
-        and ``table`` has their cells alone. T look-ups per row and column.
+            out[j - first] = sum_t factors[t, j - first] table[cell_t(j)]
+
+        ``factors`` is (T, rows). With ``trees``, only these are summed: factors are theirs, in
+        their order, and ``table`` has only their cells. This takes T look-ups per row and column.
         """
 
     @abstractmethod
@@ -259,11 +284,12 @@ class Rows(ABC):
         sums: FloatArray,
         trees: Numbers | None = None,
     ) -> None:
-        """Adds factors (T, rows) to the sums (C, groups) of cells and groups; ``codes`` (rows,) are the rows' groups.
+        """Add factors (T, rows) to the sums (C, groups) of cells and groups.
 
-            sums[c, g] += sum of factors[t, j - first] over the rows j in cell c of tree t whose code is g
+            sums[c, g] += sum of factors[t, j - first] over rows j in cell c of tree t with code g
 
-        ``trees`` as in `scaled_read_out`; codes are trusted.
+        ``codes`` (rows,) are the groups of the rows, and are trusted. ``trees`` as in
+        `scaled_read_out`.
         """
 
     @abstractmethod
@@ -276,7 +302,7 @@ class Rows(ABC):
         first: int,
         out: FloatArray,
     ) -> None:
-        """Walks through the trees and records how far each row's residual is from the level of its cell.
+        """Walk through the trees and record how far each residual is from the level of its cell.
 
         With ``r_j = start[j - first]`` at first and ``c = cell_t(j)``, for t = 0 .. T - 1:
 
@@ -295,14 +321,17 @@ class Rows(ABC):
         first: int,
         out: FloatArray,
     ) -> None:
-        """Walks through the rounds of a fit and records what each row's own gradient puts into each place.
+        """Walk through the rounds of a fit and record what each row's gradient adds to each place.
 
-        For each round, with s the state (K, rows), in place, and c the cell of row j in the tree of
-        a term or a move:
+        In each round, s is the state (K, rows), which changes in place, and c the cell of row j in
+        the tree of a term or a move. First, for every output k,
 
-            g_k = intercepts[k, j - first] + slopes[k, j - first] link(s[:, j - first])_k        for every output k
-            out[place, j - first] += scales[c] g_output draws[tree, j]                           for every term
-            s[output, j - first] *= steps[c], or += where moves are added                        then, for every move
+            g_k = intercepts[k, j - first] + slopes[k, j - first] link(s[:, j - first])_k
+
+        then for every term, and after those for every move,
+
+            out[place, j - first] += scales[c] g_output draws[tree, j]
+            s[output, j - first]  *= steps[c], or += where moves are added
 
         ``intercepts`` and ``slopes`` are (K, rows), ``out`` (places, rows), which starts from 0.
         """
@@ -327,11 +356,11 @@ class Rows(ABC):
         residuals: FloatArray | None,
         added: FloatArray | None,
     ) -> None:
-        """Walks the rows from ``first`` on through the trees, each in equations of its own; see `weights.deletion`.
+        """Walk the rows from ``first`` on through the trees, each in equations of its own.
 
-        A leaf has ``levels`` cells; l_t is row j's leaf among all L leaves. With r at first
-        ``start[k, j]`` and (kept, drawn, weight, stiffer, constant) the row's factors in its leaf,
-        for t = 0 .. T - 1 and each output k:
+        `weights.deletion` derives them. A leaf has ``levels`` cells, and l_t is row j's leaf among
+        all L leaves. With r at first ``start[k, j]`` and (kept, drawn, weight, stiffer, constant)
+        the row's factors in its leaf, for t = 0 .. T - 1 and each output k:
 
             seen           = values[l_t, k] + changed[k, j] slopes[l_t] + sum_{s < t} table[l_t, l_s] added[k, s, j]
             q_t            = kept (seen - drawn r)
@@ -348,9 +377,11 @@ class Rows(ABC):
         leaf, the weight up to which none is left, a, l2 and the steps of `NewtonRule`; with
         ``shifts`` (L,) a' is 0 where no weight is left.
 
-        ``table`` is (L, L), and its rows may lie apart; ``values`` is (L, K), ``slopes`` (L,), ``draws`` (levels,), ``weights``
-        (rows,), None for ones; ``steps`` (T, T), ``drifts`` (T,); ``start``, ``base`` and ``changed`` are (K, rows).
-        ``residuals`` (K, T + 1, rows) and ``added`` (K, T, rows) are None where not wanted. T^2 / 2 look-ups per row.
+        ``table`` is (L, L), and its rows may lie apart. ``values`` is (L, K), ``slopes`` (L,),
+        ``draws`` (levels,), ``weights`` (rows,) or None for ones, ``steps`` (T, T), ``drifts``
+        (T,), and ``start``, ``base`` and ``changed`` are (K, rows). ``residuals`` (K, T + 1, rows)
+        and ``added`` (K, T, rows) are None where the caller needs them not. This takes T^2 / 2
+        look-ups per row.
         """
 
     @abstractmethod
@@ -365,27 +396,33 @@ class Rows(ABC):
         sums: FloatArray,
         counts: FloatArray,
     ) -> None:
-        """Walks through the trees with the model's own values and sums the residuals that each cell saw.
+        """Walk through the trees with the model's own values and sum the residuals of each cell.
 
         For t = 0 .. T - 1, over the rows j in cell c of tree t:
 
             sums[c] = sum_j round(w_j round(targets_j - score_j)),   then   score_j += values[cell_t(j)]
 
-        ``single`` rounds to float32, ``single_score`` the score after every tree. ``score`` is (N,), in place; ``sums`` and
-        ``counts``, the number of rows, are (C,).
+        ``single`` rounds to float32, and ``single_score`` the score after every tree. ``score`` (N,)
+        changes in place. ``sums`` and ``counts``, the number of rows, are (C,).
         """
 
 
 class Triangle(ABC):
-    """The factor M of the leaf matrix, (L, L), unit upper triangular, kept where the back end can reach it."""
+    """The factor M of the leaf matrix, (L, L), unit upper triangular, near the back end."""
 
     @abstractmethod
     def solve(self, right: FloatArray, transposed: bool) -> None:
-        """Solves ``M x = right``, or ``M' x = right``, in the place of ``right`` (L, S): L^2 / 2 multiplications per column."""
+        """Solve ``M x = right``, or ``M' x = right``, in the place of ``right`` (L, S).
+
+        This takes L^2 / 2 multiplications per column.
+        """
 
     @abstractmethod
     def inverse(self, overwrite: bool) -> FloatArray:
-        """Inverts M', which gives a lower triangular (L, L), in L^3 / 6 multiplications; ``overwrite`` uses up the factor."""
+        """Return the inverse of M', lower triangular (L, L), in L^3 / 6 multiplications.
+
+        With ``overwrite`` it takes the memory of the factor, which is lost.
+        """
 
 
 class Backend(ABC):
@@ -394,19 +431,22 @@ class Backend(ABC):
     name: str
     n_threads: int  #: of the host, that its work may take
     costs: Costs
-    xp: Any = np  #: the module of its arrays
+    xp: ForeignObject = np  #: the module of its arrays
 
     @abstractmethod
     def rows(self, cells: Cells, starts: Numbers, weights: FloatArray | None = None) -> Rows:
-        """Keeps the cells (T, N), each counted within its tree, with ``starts`` (T + 1,) and weights (N,)."""
+        """Return rows with these cells (T, N), each counted within its tree.
+
+        ``starts`` (T + 1,) says where the cells of each tree begin, ``weights`` is (N,).
+        """
 
     def rows_of(self, structure: Structure) -> Rows:
-        """Keeps the rows of a structure, by cells."""
+        """Return the rows of a structure, by cells."""
         return self.rows(structure.cells, structure.cell_starts, structure.row_weights)
 
     @abstractmethod
     def triangle(self, factor: FloatArray) -> Triangle:
-        """Keeps a factor (L, L); what lies below its diagonal is ignored."""
+        """Return the triangle of a factor (L, L), whose entries below the diagonal are ignored."""
 
     @abstractmethod
     def top(
@@ -417,16 +457,20 @@ class Backend(ABC):
         values: FloatArray,
         rows: Numbers,
     ) -> None:
-        """Merges a block (rows, S) of the rows from ``first`` on into the k largest ``|scale_j block[j - first, s]|`` of every s.
+        """Merge a block (rows, S) of the rows from ``first`` on into the k largest of every column.
 
-        ``values`` (S, k) are not scaled, ``rows`` (S, k) their row numbers: largest first, equal ones by row number. Free
-        places have row -1 and come last.
+        The entries with the largest ``|scale_j block[j - first, s]|`` come first, equal ones by row
+        number. ``values`` (S, k) are the entries, not scaled, and ``rows`` (S, k) their row
+        numbers. Free places have row -1 and come last.
         """
 
-    def sums(self, block: Any, values: FloatArray, measure: int = 0) -> FloatArray:
-        """(S, M), on the host: ``sum_j f(block[j, s]) values[j, m]``, f by `MEASURES`, for a block (N, S) and values (N, M)."""
-        found = (block, abs(block), block * block)[measure]
-        return host(found.T @ like(values, block))
+    def sums(self, block: AnyPlaceArray, values: FloatArray, measure: int = 0) -> FloatArray:
+        """Return ``sum_j f(block[j, s]) values[j, m]``, (S, M), on the host.
+
+        ``block`` is (N, S), ``values`` (N, M), and ``measure`` is the position of f in `MEASURES`.
+        """
+        measured = (block, abs(block), block * block)[measure]
+        return host(measured.T @ like(values, block))
 
     @abstractmethod
     def assign(
@@ -443,13 +487,14 @@ class Backend(ABC):
         zero: float,
         out: Cells,
     ) -> bool:
-        """Fills ``out`` (T, n) with the leaf of each row of ``values`` (n, features) in each tree; see `adapters.routes`.
+        """Fill ``out`` (T, n) with the leaf of each row of ``values`` (n, features) in each tree.
 
-        The code of a value x in a column is the number of its thresholds below x (``strict``: below
-        or equal); a node (view, rank, left, right) sends a row left if its code in that view is at
-        most the rank. Returns whether a value in the columns used is infinite.
+        See `adapters.routes`. The code of a value x in a column is the number of its thresholds
+        below x, with ``strict`` of those below or equal. A node (view, rank, left, right) sends a
+        row left if its code in that view is at most the rank. Returns whether a value in the
+        columns used is infinite.
         """
 
-    def guard(self) -> AbstractContextManager[Any]:
-        """Says in words what goes wrong where this back end keeps its arrays, such as exhausted memory."""
+    def guard(self) -> AbstractContextManager[None]:
+        """Turn errors of this back end's memory, such as exhaustion, into messages for people."""
         return nullcontext()

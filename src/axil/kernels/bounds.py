@@ -1,56 +1,81 @@
-"""Blocks of alike training rows, with which the largest weights are found without reading every row; see cpp/blocks.cpp."""
+"""Blocks of alike training rows, through which the largest weights are found without all rows.
+
+See cpp/blocks.cpp.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from threading import Lock
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.aliases import ForeignObject
 from axil.arrays import FloatArray
 from axil.kernels import Cells, Numbers, Rows
-from axil.machine.arrays import namespace
+from axil.machine.arrays import AnyPlaceArray, namespace
+from axil.machine.blocks import spans
 from axil.machine.threads import one_blas_thread
 
+Blocks = TypeVar("Blocks")
+
 LEAST_ROWS = 1 << 16  # below that all rows are read as fast as blocks are looked through
-BUILD = 400  # queries whose rows are read in the time that making blocks takes
-# a query that takes more than 1 / SHARE of all look-ups, each some 15 times as dear, reads all rows
-# instead
+BUILD = 400  # explained rows for which all rows are read in the time that making blocks takes
+#: An explained row that takes more than 1 / SHARE of all look-ups, each some 15 times as dear, reads
+#: all rows instead.
 SHARE = 32
-PROBED = 32  # queries that decide for a batch whether blocks pay
+PROBED = 32  # explained rows that decide for a batch whether blocks pay
 FEW = 16  # places: blocks that do not pay for so few never pay
 
 
 class Bounded:
-    """The blocks of some rows: made when they pay, given up when they turn out not to.
+    """The blocks of some rows, made when they pay and given up when they turn out not to.
 
     They are published whole, by one assignment. Whether there are any changes no answer: the same
     rows, the same bits.
+
+    Parameters
+    ----------
+    build : float
+        For how many times `BUILD` explained rows the blocks have to pay.
     """
 
     def __init__(self, build: float = 1.0) -> None:
-        """``build``: how many times `BUILD` queries have to pay for the blocks."""
-        self.blocks: Any = None
+        #: the blocks of a back end; None if there are none
+        self.blocks: ForeignObject = None
         self._build = build
-        self._wanted = True
-        self._asked = 0
+        self._may_pay = True
+        self._n_read = 0  # explained rows for which all rows were read
         self._lock = Lock()
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Copies and pickles make their own, when they pay."""
+    def __reduce__(self) -> tuple[type[Bounded], tuple[float]]:
+        """Return the arguments of a copy, which makes its own blocks when they pay."""
         return Bounded, (self._build,)
 
-    def make(self, cells: Any, n_queries: int, available: int, build: Callable[[], Any]) -> bool:
-        """Makes blocks if the queries so far and ``n_queries`` more pay for them, and ``available`` bytes hold them twice."""
-        pays = cells.shape[1] >= LEAST_ROWS and self._asked + n_queries >= self._build * BUILD
-        if self._wanted and self.blocks is None and pays and 2 * size(cells) <= available:
+    def make(
+        self, cells: Cells, n_queries: int, available: int, build: Callable[[], Blocks | None]
+    ) -> bool:
+        """Make blocks if they pay, and return whether there are any.
+
+        Parameters
+        ----------
+        cells : array of shape (T, N)
+        n_queries : int
+            The explained rows to come.
+        available : int
+            Bytes, which must hold the blocks twice.
+        build : callable
+            Returns the blocks, or None if the rows are not alike enough.
+        """
+        n_reads = self._n_read + n_queries
+        pays = cells.shape[1] >= LEAST_ROWS and n_reads >= self._build * BUILD
+        if self._may_pay and self.blocks is None and pays and 2 * size(cells) <= available:
             with self._lock:
-                if self._wanted and self.blocks is None:
-                    made = build()  # None: the rows are not alike enough
-                    self.blocks = made
-                    self._wanted = made is not None
+                if self._may_pay and self.blocks is None:
+                    self.blocks = build()
+                    self._may_pay = self.blocks is not None
         return self.blocks is not None
 
     def top(
@@ -58,62 +83,85 @@ class Bounded:
         search: Callable[..., None],
         read: Callable[..., None],
         n_look_ups: int,
-        table: Any,
-        constant: Any,
-        factors: tuple[Any, Any],
+        table: AnyPlaceArray,
+        constant: AnyPlaceArray,
+        factors: tuple[AnyPlaceArray | None, AnyPlaceArray | None],
         values: FloatArray,
         rows: Numbers,
     ) -> None:
-        """Merges the k largest into their places, as `Rows.top` does; ``factors`` are its weights and scale.
+        """Merge the k largest into their places, as `Rows.top` does.
 
-        ``search`` takes the blocks, table, constant, factors, the look-ups that a query may take, places, and an array that it
-        fills: which queries are done. ``read`` finds the largest of the others, by reading all rows in ``n_look_ups``.
+        Parameters
+        ----------
+        search : callable
+            Takes the blocks, the table, the constant, the factors, the look-ups that an explained
+            row may take, the places, and an array in which it marks the explained rows that are
+            done.
+        read : callable
+            Finds the largest for the others, by reading all rows.
+        n_look_ups : int
+            The look-ups of a read.
+        table, constant : array of shape (C, S) and (S,)
+        factors : pair of arrays of shape (N,), or None
+            The weights and the scale of `Rows.top`.
+        values, rows : array of shape (S, k)
+            The places.
         """
         xp = namespace(table)
+        n_columns = len(constant)
+        is_done = np.zeros(n_columns, dtype=np.uint8)
         blocks = self.blocks
-        n = len(constant)
-        done = np.zeros(n, dtype=np.uint8)
-        if n <= 2 * PROBED:
-            parts = [slice(0, n)]
-        else:
-            parts = [slice(0, PROBED), slice(PROBED, n)]
-        for part in parts if blocks is not None else []:
-            own = xp.ascontiguousarray(table[:, part]), xp.ascontiguousarray(constant[part])
-            search(
-                blocks,
-                *own,
-                *factors,
-                int(n_look_ups / SHARE),
-                values[part],
-                rows[part],
-                done[part],
-            )
-            if done[part].mean() < 0.5:
-                if factors[1] is None and values.shape[1] <= FEW:
-                    self.blocks = None
-                    self._wanted = False
-                break
-        left = np.flatnonzero(done == 0)
-        self._asked += len(left)
-        if len(left) == n:
+        if blocks is not None:
+            most_look_ups = int(n_look_ups / SHARE)
+            for columns in _probe_and_rest(n_columns):
+                search(
+                    blocks,
+                    xp.ascontiguousarray(table[:, columns]),
+                    xp.ascontiguousarray(constant[columns]),
+                    *factors,
+                    most_look_ups,
+                    values[columns],
+                    rows[columns],
+                    is_done[columns],
+                )
+                if is_done[columns].mean() < 0.5:
+                    self._give_up_for_few(factors[1], values.shape[1])
+                    break
+        open_columns = np.flatnonzero(is_done == 0)
+        self._n_read += len(open_columns)
+        if len(open_columns) == n_columns:
             read(table, constant, *factors, values, rows)
-        elif len(left):
-            some = values[left]
-            places = rows[left]
-            read(
-                xp.ascontiguousarray(table[:, xp.asarray(left)]),
-                constant[xp.asarray(left)],
-                *factors,
-                some,
-                places,
-            )
-            values[left], rows[left] = some, places
+        elif len(open_columns):
+            open_values = values[open_columns]
+            open_rows = rows[open_columns]
+            device_columns = xp.asarray(open_columns)
+            open_table = xp.ascontiguousarray(table[:, device_columns])
+            read(open_table, constant[device_columns], *factors, open_values, open_rows)
+            values[open_columns] = open_values
+            rows[open_columns] = open_rows
+
+    def _give_up_for_few(self, scale: AnyPlaceArray | None, k: int) -> None:
+        """Drop blocks that do not even pay for a few places without a scale."""
+        if scale is None and k <= FEW:
+            self.blocks = None
+            self._may_pay = False
+
+
+def _probe_and_rest(n_columns: int) -> list[slice]:
+    """Return the columns that decide whether blocks pay, then the others."""
+    if n_columns <= 2 * PROBED:
+        return [slice(0, n_columns)]
+    return [slice(0, PROBED), slice(PROBED, n_columns)]
 
 
 def size(cells: Cells) -> int:
-    """Bytes of the blocks, at most: cells and lists of them (``rows_per_number``), and 44 per row while they are made."""
-    trees, rows = cells.shape
-    return int(trees * rows * cells.itemsize + 4 * trees * rows // 5 + 44 * rows)
+    """Return the bytes of the blocks, at most.
+
+    They have the cells, lists of them (``rows_per_number``), and 44 bytes per row while they are
+    made.
+    """
+    n_trees, n_rows = cells.shape
+    return int(n_trees * n_rows * cells.itemsize + 4 * n_trees * n_rows // 5 + 44 * n_rows)
 
 
 DIMENSIONS = 8
@@ -122,32 +170,31 @@ ROUNDS = 12  # of subspace iteration: any axes are right, better ones make block
 READ_ROWS = 1 << 16  # placed at a time
 
 
-def places(rows: Rows, some: Rows) -> NDArray[np.float32]:
-    """(N, DIMENSIONS): the first principal axes of the rows' cells, as a sample of them has these axes.
+def places(rows: Rows, sampled_rows: Rows) -> NDArray[np.float32]:
+    """Return the first principal axes of the rows' cells, (N, DIMENSIONS).
 
-    A row is a vector of zeros and ones, one for each of its cells, and a cell counts by ``1 /
-    sqrt(rows in it)``.
+    The axes are those of a sample of the rows. A row is a vector of zeros and ones, one for each
+    cell, and a cell counts by ``1 / sqrt(rows in it)``.
     """
-    axes = axes_of(some)
-    made = np.empty((rows.n_rows, DIMENSIONS), dtype=np.float32)
-    for first in range(0, rows.n_rows, READ_ROWS):
-        part = made[first : first + READ_ROWS]
-        read = np.empty(part.shape)
-        rows.read_out(axes, np.zeros(DIMENSIONS), None, first, read)
-        part[:] = read
-    return made
+    axes = axes_of(sampled_rows)
+    row_places = np.empty((rows.n_rows, DIMENSIONS), dtype=np.float32)
+    for block in spans(rows.n_rows, READ_ROWS):
+        sums = np.empty((block.stop - block.start, DIMENSIONS))
+        rows.read_out(axes, np.zeros(DIMENSIONS), None, block.start, sums)
+        row_places[block] = sums
+    return row_places
 
 
 @one_blas_thread()
-def axes_of(some: Rows) -> FloatArray:
-    """(C, DIMENSIONS): what each cell adds to a row's place."""
-    n = some.n_rows
-    none = np.zeros(DIMENSIONS)
-    shrink = 1 / np.sqrt(np.maximum(some.leaf_sums(np.ones((n, 1)), None), 1.0))
-    axes = shrink * np.random.default_rng(0).normal(size=(some.n_cells, DIMENSIONS))
-    own = np.empty((n, DIMENSIONS))
+def axes_of(rows: Rows) -> FloatArray:
+    """Return what each cell adds to a row's place, (C, DIMENSIONS)."""
+    zeros = np.zeros(DIMENSIONS)
+    counts = rows.leaf_sums(np.ones((rows.n_rows, 1)), None)
+    shrinkage = 1 / np.sqrt(np.maximum(counts, 1.0))
+    axes = shrinkage * np.random.default_rng(0).normal(size=(rows.n_cells, DIMENSIONS))
+    row_places = np.empty((rows.n_rows, DIMENSIONS))
     for _ in range(ROUNDS):
-        some.read_out(axes, none, None, 0, own)
-        own -= own.mean(axis=0)
-        axes = shrink * np.linalg.qr(shrink * some.leaf_sums(own, None))[0]
+        rows.read_out(axes, zeros, None, 0, row_places)
+        row_places -= row_places.mean(axis=0)
+        axes = shrinkage * np.linalg.qr(shrinkage * rows.leaf_sums(row_places, None))[0]
     return np.ascontiguousarray(axes)

@@ -1,39 +1,44 @@
-"""Arrays of the host and of a device, side by side: code that takes either, and moves one to where the other is."""
+"""Arrays of the host and of a device: code that takes either, and moves one to the other."""
 
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
-from numpy.typing import NDArray
 
-from axil.arrays import FloatArray
+from axil.aliases import ForeignObject
+from axil.arrays import AnyArray, FloatArray
+
+#: An array of NumPy on the host, or of CuPy on a device.
+AnyPlaceArray: TypeAlias = Any
+#: An array of CuPy on a device. The methods of a back end also take arrays of the host.
+DeviceArray: TypeAlias = Any
 
 
-def is_host(array: Any) -> bool:
+def is_host(array: object) -> TypeGuard[AnyArray]:
     """Return whether an array is NumPy's own."""
     return isinstance(array, np.ndarray)
 
 
-def namespace(array: Any) -> Any:
+def namespace(array: AnyPlaceArray) -> ForeignObject:
     """Return the module that an array comes from: numpy, or cupy for one on a GPU."""
     if is_host(array):
         return np
     return sys.modules[type(array).__module__.partition(".")[0]]
 
 
-def have_same_values(first: NDArray[Any], second: NDArray[Any]) -> bool:
+def have_same_values(first: AnyArray, second: AnyArray) -> bool:
     """Return whether two arrays are equal. One array is equal to itself without a pass over it."""
     return first is second or np.array_equal(first, second)
 
 
-def is_away(values: Any) -> bool:
+def is_away(values: object) -> bool:
     """Return whether values lie on a GPU, by their own account."""
     return not is_host(values) and hasattr(values, "__cuda_array_interface__")
 
 
-def module_of(values: Any) -> str:
+def module_of(values: AnyPlaceArray) -> str:
     """Return the name of the module whose arrays an answer about these values has.
 
     It is the module of an array on a GPU that can be copied back, else numpy.
@@ -43,14 +48,14 @@ def module_of(values: Any) -> str:
     return "numpy"
 
 
-def like(array: NDArray[Any], neighbour: Any) -> Any:
+def like(array: AnyArray, neighbour: AnyPlaceArray) -> AnyPlaceArray:
     """Return a host array where ``neighbour`` is: itself, or a copy on the device."""
     if is_host(neighbour):
         return array
     return namespace(neighbour).asarray(array)
 
 
-def host(array: Any) -> FloatArray:
+def host(array: AnyPlaceArray) -> FloatArray:
     """Return an array of numbers on the host: itself, or a copy."""
     if is_host(array):
         on_host: FloatArray = array
@@ -59,8 +64,11 @@ def host(array: Any) -> FloatArray:
     return on_host
 
 
-def where(condition: Any, values: Any, fallback: float) -> Any:
-    """Return values where a condition holds, else a number; without a copy where it holds for all of them."""
+def where(condition: AnyPlaceArray, values: AnyPlaceArray, fallback: float) -> AnyPlaceArray:
+    """Return values where a condition holds, else a number.
+
+    Where it holds for all of them, nothing is copied.
+    """
     if np.all(condition):
         return values
     return np.where(condition, values, fallback)

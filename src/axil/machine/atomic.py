@@ -1,4 +1,7 @@
-"""Files that take their name only once they are complete, so that a full disk or an interrupt keeps what was there before."""
+"""Files that take their name only once they are complete.
+
+A full disk or an interrupt leaves the file that was there before.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from axil.errors import InputError
 
 @contextmanager
 def atomic(path: Path) -> Iterator[Path]:
-    """Yield a path to write a file or a directory to, and put the result in the place of ``path`` at the end.
+    """Yield a path to write a file or a directory to, which takes the place of ``path`` at the end.
 
     The new file is written inside a directory of its own beside the old one, so that it gets the
     permissions of any new file. Links are followed. A device or a pipe is written to directly,
@@ -46,8 +49,9 @@ def atomic(path: Path) -> Iterator[Path]:
 
 
 def whole(place: Path, text: str, only_new: bool = False) -> None:
-    """Write a small file in one step, cheaper than `atomic`; with ``only_new`` what is there already stays.
+    """Write a small file in one step, cheaper than `atomic`.
 
+    With ``only_new``, a file that exists stays.
     Many threads and processes may write the same file at once: it is always one of theirs.
     """
     new_path = f"{place.parent}{os.sep}.{secrets.token_hex(8)}.part"
@@ -77,5 +81,6 @@ def _in_words(path: Path) -> Iterator[None]:
     except OSError as error:
         reason = error.strerror or str(error) or type(error).__name__
         raise InputError(
-            f"{path} cannot be written: {reason}. Choose another place; what was there before is unchanged."
+            f"{path} cannot be written: {reason}. Choose another place; what was there before is "
+            "unchanged."
         ) from error

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import TypeAlias
 
 BLOCK_ROWS = 1 << 14  # a few numbers of each stay in the second-level cache
 
-Each = Callable[[Callable[[slice], None]], None]  # has some work done on every block
+#: A function that has some work done on every block.
+BlockWorker: TypeAlias = Callable[[Callable[[slice], None]], None]
 
 
 def spans(n: int, step: int) -> list[slice]:
@@ -17,8 +19,11 @@ def spans(n: int, step: int) -> list[slice]:
 
 
 @contextmanager
-def row_blocks(n_rows: int, n_threads: int) -> Iterator[Each]:
-    """Yield a function that has work done on every block of `BLOCK_ROWS` rows, by threads that take blocks in turn."""
+def row_blocks(n_rows: int, n_threads: int) -> Iterator[BlockWorker]:
+    """Yield a function that has work done on every block of `BLOCK_ROWS` rows.
+
+    Threads take the blocks in turn.
+    """
     blocks = spans(n_rows, BLOCK_ROWS)
     n_workers = max(1, min(n_threads, len(blocks)))
 

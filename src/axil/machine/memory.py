@@ -9,21 +9,22 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike
 
+from axil.arrays import AnyArray
 from axil.errors import InputError
 
 SHARE = 0.8  # of what is free, where the user sets no limit
 BATCH_BYTES = 1 << 28  # of weights held at a time while streaming
-MOST_QUERIES = 1024  # of a batch: more are no faster
-TILE = 16  # queries that kernels work on together: a larger batch is a multiple
+MOST_QUERIES = 1024  # explained rows of a batch: more are no faster
+TILE = 16  # explained rows that kernels work on together: a larger batch is a multiple
 
 
 def free_memory() -> int:
-    """Return the bytes that can be taken without swapping: what the system reports, within the container's limit."""
+    """Return the bytes that can be allocated without swapping, within the container's limit."""
     free = []
     try:
         pages = Path("/proc/meminfo").read_text(encoding="ascii")
@@ -54,11 +55,12 @@ def in_words(n_bytes: float) -> str:
 
 
 class Budget:
-    """The bytes that one request may take: as the user said, or most of what is free at that moment.
+    """The bytes that one request may take.
 
-    What grows with rows times trees is kept in temporary files in the directory ``scratch``, where
-    one is given: mapped into memory, read from disk as far as memory is short, and gone with the
-    last array on them.
+    They are those that the user allows, or most of what is free at that moment. With a directory
+    ``scratch``, arrays that grow with rows times trees are in temporary files there. They are
+    mapped into memory, read from disk as far as memory is short, and deleted with the last array
+    on them.
     """
 
     def __init__(
@@ -75,22 +77,28 @@ class Budget:
 
     @property
     def available(self) -> int:
-        """The bytes that one request may take now."""
+        """Return the bytes that one request may take now."""
         if self.limit is None:
             return int(SHARE * self.free())
         return self.limit
 
-    def batch_size(self, bytes_per_query: int, taken: int = 0) -> int:
-        """Return the number of queries to ask at a time, where something else takes, or will take, ``taken`` bytes."""
+    def batch_size(self, bytes_per_query: int, reserved: int = 0) -> int:
+        """Return the number of rows to explain at a time.
+
+        ``reserved`` bytes are, or will be, allocated for something else.
+        """
         # A quarter: the batch before may still be there, and work goes on.
-        batch_bytes = min(self.batch_bytes, (self.available - taken) // 4)
+        batch_bytes = min(self.batch_bytes, (self.available - reserved) // 4)
         size = int(max(1, min(batch_bytes // bytes_per_query, MOST_QUERIES)))
         if size < TILE:
             return size
         return size // TILE * TILE
 
-    def require(self, n_bytes: int, what: str, instead: str) -> None:
-        """Raise, before anything is allocated, if this many bytes do not fit."""
+    def require(self, n_bytes: int, subject: str, instead: str) -> None:
+        """Raise, before anything is allocated, if this many bytes do not fit.
+
+        ``subject`` begins the message, and ``instead`` says what to do.
+        """
         available = self.available
         if n_bytes > available:
             if self.limit is None:
@@ -98,20 +106,27 @@ class Budget:
             else:
                 origin = "is allowed by memory_limit"
             raise InputError(
-                f"{what} would take {in_words(n_bytes)}, but {in_words(available)} {origin}. {instead}"
+                f"{subject} would take {in_words(n_bytes)}, but {in_words(available)} {origin}. "
+                f"{instead}"
             )
 
-    def empty(self, shape: tuple[int, int], dtype: Any, what: str, instead: str) -> NDArray[Any]:
-        """Return an array of rows times trees, in a file where there is a place for it; not initialised."""
+    def empty(
+        self, shape: tuple[int, int], dtype: DTypeLike, subject: str, instead: str
+    ) -> AnyArray:
+        """Return an array of rows times trees that is not initialised.
+
+        It is in a file if there is a directory ``scratch``. ``subject`` and ``instead`` as in
+        `require`.
+        """
         n_bytes = shape[0] * shape[1] * np.dtype(dtype).itemsize
         if self.scratch is None or not n_bytes:
-            self.require(n_bytes, what, instead)
+            self.require(n_bytes, subject, instead)
             return np.empty(shape, dtype)
         free = shutil.disk_usage(self.scratch).free
         if n_bytes > free:
             raise InputError(
-                f"{what} would take {in_words(n_bytes)}, but {in_words(free)} is free in {self.scratch}. "
-                "Choose a directory on a larger disk."
+                f"{subject} would take {in_words(n_bytes)}, but {in_words(free)} is free in "
+                f"{self.scratch}. Choose a directory on a larger disk."
             )
         try:
             # The mapping outlives the file's name and its handle.
@@ -120,8 +135,8 @@ class Budget:
                 return np.asarray(np.memmap(file, dtype, "r+", shape=shape))
         except OSError as error:
             raise InputError(
-                f"{what} would take {in_words(n_bytes)}, for which {self.scratch} has no room: {error.strerror or error}. "
-                "Choose a directory on a larger disk."
+                f"{subject} would take {in_words(n_bytes)}, for which {self.scratch} has no room: "
+                f"{error.strerror or error}. Choose a directory on a larger disk."
             ) from error
 
 
@@ -142,7 +157,7 @@ def _allocate(file: IO[bytes], n_bytes: int) -> None:
 
 @dataclass(frozen=True)
 class Limits:
-    """The threads and bytes that work may take, where large arrays are kept, and the device: "cpu", "cuda", or "auto"."""
+    """The threads and bytes that work may take, and its device: "cpu", "cuda" or "auto"."""
 
     n_threads: int
     budget: Budget

@@ -1,4 +1,7 @@
-"""Reports of long work: a progress bar, where tqdm is installed and somebody is looking, and a duration in words."""
+"""Reports of long work: a progress bar, and a duration in words.
+
+The bar appears if tqdm is installed and somebody is looking.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,14 @@ PATIENCE = 2.0  # seconds before a bar appears
 _one_bar = Lock()  # held by the work whose bar is on the screen
 
 
-def track(steps: Sequence[T], what: str) -> Iterable[T]:
-    """Iterate over the steps; a bar appears if that takes longer than `PATIENCE`, unless one is there that this is part of."""
+def track(steps: Sequence[T], label: str) -> Iterable[T]:
+    """Iterate over the steps, with a bar if that takes longer than `PATIENCE`.
+
+    Work inside other work that has a bar shows none.
+    """
     is_watched = sys.stderr is not None and (sys.stderr.isatty() or "ipykernel" in sys.modules)
     if is_watched and len(steps) > 1:
-        return _shown(steps, what)
+        return _shown(steps, label)
     return steps
 
 
@@ -35,18 +41,22 @@ def silent() -> Iterator[None]:
             _one_bar.release()
 
 
-def _shown(steps: Sequence[T], what: str) -> Iterator[T]:
-    """Yield the steps. Only the outermost bar is shown: a bar within a bar, or of another thread, would draw over it."""
+def _shown(steps: Sequence[T], label: str) -> Iterator[T]:
+    """Yield the steps, with a bar unless there is one.
+
+    A bar within a bar, or of another thread, would write over it.
+    """
     if not _one_bar.acquire(blocking=False):
         yield from steps
         return
     try:
-        yield from _bar(steps, what)
+        yield from _bar(steps, label)
     finally:
         _one_bar.release()
 
 
-def _bar(steps: Sequence[T], what: str) -> Iterable[T]:
+def _bar(steps: Sequence[T], label: str) -> Iterable[T]:
+    """Return the steps inside a bar of tqdm, if it is installed."""
     try:
         if "ipykernel" in sys.modules and find_spec("ipywidgets") is not None:
             from tqdm.auto import tqdm
@@ -54,7 +64,7 @@ def _bar(steps: Sequence[T], what: str) -> Iterable[T]:
             from tqdm import tqdm
     except ImportError:
         return steps
-    return tqdm(steps, desc=what, delay=PATIENCE, leave=False)  # type: ignore[no-any-return]
+    return tqdm(steps, desc=label, delay=PATIENCE, leave=False)  # type: ignore[no-any-return]
 
 
 def in_time(seconds: float) -> str:

@@ -11,14 +11,17 @@ from weakref import WeakSet
 
 import threadpoolctl
 
+from axil.aliases import ForeignObject
+from axil.arrays import IntArray
+
 T = TypeVar("T")
 
 
 class Cache:
-    """Values by name, each made when it is first asked for, by one thread, and published by one assignment.
+    """Values by name, each computed at its first use, by one thread.
 
-    A value that is not whole is never seen: an exception while it is made (Ctrl-C too) leaves
-    things as they were. Copies and pickles have the values and a lock of their own.
+    A value is published by one assignment, so nobody sees half of one: an exception in between,
+    Ctrl-C too, changes nothing. Copies and pickles have the values and a lock of their own.
     """
 
     def __init__(self) -> None:
@@ -26,21 +29,21 @@ class Cache:
         self._lock = RLock()
 
     def get(self, name: Hashable, make: Callable[[], T]) -> T:
-        """Return the value of this name; make it now if nobody has asked for it."""
+        """Return the value of this name; compute it now if this is its first use."""
         if name not in self._values:
             with self._lock:
                 if name not in self._values:
                     self._values[name] = make()
         return self._values[name]  # type: ignore[no-any-return]
 
-    def put(self, name: Hashable, value: Any) -> None:
-        """Keep a value in the place of the one that has this name."""
+    def put(self, name: Hashable, value: object) -> None:
+        """Store a value in the place of the one that has this name."""
         self._values[name] = value
 
-    def cut(self, part: Any) -> Cache:
-        """Return the values made so far, each cut to this part of it; values that are made later are not shared."""
+    def cut(self, rows: slice | IntArray) -> Cache:
+        """Return the values so far, each cut to these rows; later values are not shared."""
         cut_values = Cache()
-        cut_values.__setstate__({name: value[part] for name, value in self.known().items()})
+        cut_values.__setstate__({name: value[rows] for name, value in self.known().items()})
         return cut_values
 
     def known(self) -> dict[Hashable, Any]:
@@ -62,16 +65,17 @@ class _Block:
 _limits = Lock()
 # The blocks that run now; one that Ctrl-C stops at its very end leaves by itself.
 _limited: WeakSet[_Block] = WeakSet()
-_before: Any = None  # the number of threads before the first of them
+# What restores the number of threads before the first of them
+_before: ForeignObject = None
 
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Run a block with one thread of BLAS, so that no sum depends on how many there are; any threads may run such blocks at once.
+    """Run a block with one thread of BLAS, so that no sum depends on their number.
 
-    BLAS has one number of threads for the whole process: the first block to begin sets it, the last
-    to end sets it back. Idle threads of BLAS would also spin on for a while and take the cores from
-    the kernels that follow.
+    Several threads may run such blocks at once. BLAS has one number of threads for the whole
+    process: the first block to begin sets it, the last to end sets it back. Idle threads of BLAS
+    would also spin on for a while and take the cores from the kernels that follow.
     """
     global _before
     block = _Block()
@@ -97,7 +101,10 @@ def _blas() -> threadpoolctl.ThreadpoolController:
 
 
 def _take_control() -> None:
-    """Let this thread set OpenBLAS's number, which threadpoolctl leaves to the one that did so first; here blocks take turns."""
-    controller: Any = getattr(threadpoolctl, "OpenBLASController", None)
+    """Let this thread set OpenBLAS's number of threads.
+
+    threadpoolctl lets only the thread set it that did so first; here blocks take turns.
+    """
+    controller: ForeignObject = getattr(threadpoolctl, "OpenBLASController", None)
     if hasattr(controller, "clear_controlling_thread"):  # in older versions every thread may
         controller.clear_controlling_thread(force=True)

@@ -34,7 +34,7 @@ from axil.adapters.contract import Adapter
 from axil.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from axil.kernels import Backend
 from axil.kernels.choose import host_backend
-from axil.machine.blocks import Each, row_blocks
+from axil.machine.blocks import BlockWorker, row_blocks
 from axil.machine.progress import track
 from axil.replay.compare import (
     check_gradient_nodes,
@@ -102,7 +102,7 @@ class GradientWalk:
         leaves: Leaves,
         targets: FloatArray,
         offsets: FloatArray | None,
-        each_block: Each,
+        each_block: BlockWorker,
         backend: Backend,
     ):
         n_rows = len(targets)

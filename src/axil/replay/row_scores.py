@@ -13,7 +13,7 @@ import numpy as np
 from axil.adapters.boosted_fit import BoostedFit, Shrinkage
 from axil.arrays import AnyArray, FloatArray
 from axil.kernels import NONE, Backend, Cells
-from axil.machine.blocks import Each
+from axil.machine.blocks import BlockWorker
 from axil.trees.losses import Loss
 
 
@@ -47,7 +47,7 @@ class RowScores:
         weights: FloatArray,
         factors: FloatArray | None,
         rounded: bool,
-        each_block: Each,
+        each_block: BlockWorker,
         backend: Backend,
     ):
         self.loss = fit.loss

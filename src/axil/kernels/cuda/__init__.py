@@ -1,5 +1,6 @@
-"""The kernels on an NVIDIA GPU, through CuPy: loaded when a device is asked for, compiled at first use and kept by CuPy.
+"""The kernels on an NVIDIA GPU, through CuPy.
 
+They are loaded when a device is asked for, and compiled at first use; CuPy stores the result.
 Cells and weights stay on the device. States, tables and sums may be arrays of the device, which
 stay there, or of the host, which are copied there and back.
 """
@@ -9,7 +10,6 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import cupy as cp
 from cupyx.scipy.linalg import solve_triangular
@@ -21,7 +21,7 @@ from axil.kernels.cuda.largest import merge
 from axil.kernels.cuda.launch import kernel, within_memory
 from axil.kernels.cuda.leaves import assign
 from axil.kernels.cuda.rows import CudaRows
-from axil.machine.arrays import is_host
+from axil.machine.arrays import DeviceArray, is_host
 
 # Of an H200, by benchmarks/gpu.py; trees of more leaves look up more slowly than `walk` says.
 COSTS = Costs(
@@ -40,22 +40,22 @@ COSTS = Costs(
 class CudaTriangle(Triangle):
     """cuBLAS."""
 
-    def __init__(self, factor: Any):
+    def __init__(self, factor: DeviceArray):
         self.factor = cp.asarray(factor)
 
     @within_memory()
-    def solve(self, right: Any, transposed: bool) -> None:
+    def solve(self, right: DeviceArray, transposed: bool) -> None:
         if right.size:
-            found = solve_triangular(
+            solution = solve_triangular(
                 self.factor, cp.asarray(right), trans=int(transposed), unit_diagonal=True
             )
             if not is_host(right):
-                right[...] = found
+                right[...] = solution
             else:
-                right[...] = found.get()
+                right[...] = solution.get()
 
     @within_memory()
-    def inverse(self, overwrite: bool) -> Any:
+    def inverse(self, overwrite: bool) -> DeviceArray:
         if not len(self.factor):
             return cp.empty((0, 0))
         return cp.ascontiguousarray(
@@ -75,19 +75,21 @@ class Cuda(Backend):
     costs = COSTS
     xp = cp
 
-    def rows(self, cells: Any, starts: Numbers, weights: FloatArray | None = None) -> CudaRows:
+    def rows(
+        self, cells: DeviceArray, starts: Numbers, weights: FloatArray | None = None
+    ) -> CudaRows:
         return CudaRows(cells, starts, weights, self.n_threads)
 
-    def triangle(self, factor: Any) -> CudaTriangle:
+    def triangle(self, factor: DeviceArray) -> CudaTriangle:
         return CudaTriangle(factor)
 
     @within_memory()
-    def top(self, block: Any, first: int, scale: Any, values: FloatArray, rows: Numbers) -> None:
+    def top(
+        self, block: DeviceArray, first: int, scale: DeviceArray, values: FloatArray, rows: Numbers
+    ) -> None:
         expect_block(block, first, scale, values, rows)
         if block.size and values.size:
-            if scale is None:
-                scale = None
-            else:
+            if scale is not None:
                 scale = cp.asarray(scale)
             merge(
                 cp.ascontiguousarray(cp.asarray(block)),
@@ -98,8 +100,8 @@ class Cuda(Backend):
                 partial(kernel, "uint8"),
             )
 
-    def assign(self, *arguments: Any) -> bool:
+    def assign(self, *arguments: DeviceArray) -> bool:
         return assign(*arguments)
 
-    def guard(self) -> AbstractContextManager[Any]:
+    def guard(self) -> AbstractContextManager[None]:
         return within_memory()

@@ -1,4 +1,4 @@
-"""Blocks of alike rows on the device, with which the largest weights are found without reading every row.
+"""Blocks of alike rows on the device, which find the largest weights without all rows.
 
 No row of a block exceeds the sum over trees of the largest entry among the leaves that occur in the
 block. One level of blocks is enough: a GPU computes all their bounds, and opens those that reach
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import cupy as cp
 import numpy as np
@@ -18,8 +17,10 @@ from axil.arrays import FloatArray
 from axil.kernels import Numbers
 from axil.kernels.bounds import DIMENSIONS, SAMPLE, axes_of
 from axil.kernels.cpu import CpuRows
+from axil.kernels.cuda.cells import KeptCells
 from axil.kernels.cuda.largest import keep
 from axil.kernels.cuda.launch import THREADS, WARPS, blocks
+from axil.machine.arrays import DeviceArray
 
 BLOCK_ROWS = 256  # of a block, and the places that are filled at most; as in kernels.cu
 STEPS = 256  # of a row's place along each axis; with DIMENSIONS axes a number of 64 bits
@@ -39,11 +40,11 @@ BOUND_BYTES = 1 << 30  # of bounds held at a time
 class CudaBlocks:
     """The rows in the order of their blocks, and which leaves occur in each block."""
 
-    cells: Any  #: (T, N) in that order
-    order: Any  #: (N,) row numbers
-    ends: Any  #: (blocks * T,) where lists end
-    lists: Any  #: entries of tables, tree by tree; the last of each tree is marked
-    starts: Any  #: (T + 1,) of the cells, on the device
+    cells: DeviceArray  #: (T, N) in that order
+    order: DeviceArray  #: (N,) row numbers
+    ends: DeviceArray  #: (blocks * T,) where lists end
+    lists: DeviceArray  #: entries of tables, tree by tree; the last of each tree is marked
+    starts: DeviceArray  #: (T + 1,) of the cells, on the device
     run: Callable[..., None]  #: starts a kernel
 
     @property
@@ -51,8 +52,13 @@ class CudaBlocks:
         return len(self.ends) // len(self.cells)
 
     @classmethod
-    def of(cls, rows: Any, starts: Any, run: Callable[..., None]) -> CudaBlocks | None:
-        """The blocks of `CudaRows`, whose ``starts`` are on the device; None where rows are not alike, or trees too large."""
+    def of(
+        cls, rows: KeptCells, starts: DeviceArray, run: Callable[..., None]
+    ) -> CudaBlocks | None:
+        """Return the blocks of rows; None if rows are not alike enough, or trees too large.
+
+        ``starts`` are those of the rows, on the device.
+        """
         n_trees, n = rows.cells.shape
         widest = int(np.diff(rows.starts).max(initial=0))
         if not 0 < n_trees <= MOST_TREES or widest > MOST_LEAVES:
@@ -75,56 +81,81 @@ class CudaBlocks:
 
     def search(
         self,
-        table: Any,
-        constant: Any,
-        weights: Any,
-        scale: Any,
+        table: DeviceArray,
+        constant: DeviceArray,
+        weights: DeviceArray,
+        scale: DeviceArray,
         most: int,
         values: FloatArray,
         rows: Numbers,
-        done: Any,
+        done: DeviceArray,
     ) -> None:
-        """Merges the k largest of the queries that take at most ``most`` look-ups; ``done`` says which these are."""
-        (n_trees, n), n_blocks, k = self.cells.shape, self.n_blocks, values.shape[1]
+        """Merge the k largest of the columns that take at most ``most`` look-ups.
+
+        The search marks these columns in ``done``.
+        """
+        n_trees, n = self.cells.shape
+        n_blocks = self.n_blocks
+        k = values.shape[1]
         if k > BLOCK_ROWS:
             return
         factors = [None if of is None else self._largest(of) for of in (weights, scale)]
         step = max(1, BOUND_BYTES // (8 * n_blocks))
         for first in range(0, len(constant), step):
-            own = constant[first : first + step]
-            part = slice(first, first + step)
-            entries = cp.ascontiguousarray(table[:, part])
-            columns = len(own)
+            constants = constant[first : first + step]
+            columns_slice = slice(first, first + step)
+            entries = cp.ascontiguousarray(table[:, columns_slice])
+            columns = len(constants)
             bounds = cp.empty((columns, n_blocks))
-            read = (self.lists, self.ends, n_trees, n_blocks, entries, columns, own, *factors)
-            self.run(
-                "bound_blocks", (blocks(n_blocks), -(-columns // 32)), (32, WARPS), *read, bounds
+            bound_arguments = (
+                self.lists,
+                self.ends,
+                n_trees,
+                n_blocks,
+                entries,
+                columns,
+                constants,
+                *factors,
             )
-            found = cp.empty((columns, k))
-            at = cp.empty((columns, k), dtype=cp.uint32)
-            ended = cp.empty(columns, dtype=cp.uint8)
+            self.run(
+                "bound_blocks",
+                (blocks(n_blocks), -(-columns // 32)),
+                (32, WARPS),
+                *bound_arguments,
+                bounds,
+            )
+            entries_found = cp.empty((columns, k))
+            positions = cp.empty((columns, k), dtype=cp.uint32)
+            is_done = cp.empty(columns, dtype=cp.uint8)
             of_rows = (self.cells, n, n_trees, self.starts, self.order, n_blocks, bounds)
-            asked = (cp.ascontiguousarray(entries.T), own, weights, scale, k)
+            column_arguments = (cp.ascontiguousarray(entries.T), constants, weights, scale, k)
             allowed = OPENED * most // (n_trees * BLOCK_ROWS)
             self.run(
                 "search_blocks",
                 (columns,),
                 (BLOCK_ROWS,),
                 *of_rows,
-                *asked,
+                *column_arguments,
                 allowed,
-                found,
-                at,
-                ended,
+                entries_found,
+                positions,
+                is_done,
             )
-            done[part] = ended.get()
-            which = np.flatnonzero(done[part])
-            taken = at.get().astype(np.int64)[which]
-            taken[taken == NOBODY] = -1
-            keep(taken, found.get()[which], scale, which, values[part], rows[part])
+            done[columns_slice] = is_done.get()
+            done_columns = np.flatnonzero(done[columns_slice])
+            row_numbers = positions.get().astype(np.int64)[done_columns]
+            row_numbers[row_numbers == NOBODY] = -1
+            keep(
+                row_numbers,
+                entries_found.get()[done_columns],
+                scale,
+                done_columns,
+                values[columns_slice],
+                rows[columns_slice],
+            )
 
-    def _largest(self, factors: Any) -> Any:
-        """(blocks,): the largest |factor| of the rows of each block."""
+    def _largest(self, factors: DeviceArray) -> DeviceArray:
+        """Return the largest |factor| of the rows of each block, (blocks,)."""
         largest = cp.empty(self.n_blocks)
         grid = (blocks(self.n_blocks, THREADS),)
         self.run(
@@ -140,11 +171,14 @@ class CudaBlocks:
         return largest
 
 
-def along_curve(rows: Any, run: Callable[..., None]) -> Any:
-    """(N,): row numbers, those of alike rows near each other: along a curve through the places of `bounds.places`."""
+def along_curve(rows: KeptCells, run: Callable[..., None]) -> DeviceArray:
+    """Return the row numbers, (N,), with those of alike rows near each other.
+
+    The order follows a curve through the places of `bounds.places`.
+    """
     n_trees, n = rows.cells.shape
     sampled = cp.asarray(np.linspace(0, n - 1, min(SAMPLE, n)).astype(np.int64))
-    seen = cp.empty((n_trees, len(sampled)), dtype=rows.cells.dtype)
+    sampled_cells = cp.empty((n_trees, len(sampled)), dtype=rows.cells.dtype)
     run(
         "take_rows",
         (blocks(len(sampled), THREADS), n_trees),
@@ -153,20 +187,27 @@ def along_curve(rows: Any, run: Callable[..., None]) -> Any:
         n,
         sampled,
         len(sampled),
-        seen,
+        sampled_cells,
     )
-    some = CpuRows(seen.get(), rows.starts, None, rows.n_threads)
-    axes = axes_of(some)
-    own = np.empty((len(sampled), DIMENSIONS))
-    some.read_out(axes, np.zeros(DIMENSIONS), None, 0, own)
-    low = own.min(axis=0)
-    step = (STEPS - 1) / (float((own.max(axis=0) - low).max()) or 1.0)
+    sampled_rows = CpuRows(sampled_cells.get(), rows.starts, None, rows.n_threads)
+    axes = axes_of(sampled_rows)
+    sampled_places = np.empty((len(sampled), DIMENSIONS))
+    sampled_rows.read_out(axes, np.zeros(DIMENSIONS), None, 0, sampled_places)
+    low = sampled_places.min(axis=0)
+    step = (STEPS - 1) / (float((sampled_places.max(axis=0) - low).max()) or 1.0)
     table = cp.asarray(step * axes)
     constant = cp.asarray(-step * low)
     numbers = cp.empty(n, dtype=cp.uint64)
     for first in range(0, n, PLACED):
-        part = numbers[first : first + PLACED]
-        places = cp.empty((len(part), DIMENSIONS))
-        rows.read_out(table, constant, None, first, places)
-        run("along_curve", (blocks(len(part), THREADS),), (THREADS,), places, len(part), part)
+        block_numbers = numbers[first : first + PLACED]
+        block_places = cp.empty((len(block_numbers), DIMENSIONS))
+        rows.read_out(table, constant, None, first, block_places)
+        run(
+            "along_curve",
+            (blocks(len(block_numbers), THREADS),),
+            (THREADS,),
+            block_places,
+            len(block_numbers),
+            block_numbers,
+        )
     return cp.argsort(numbers)

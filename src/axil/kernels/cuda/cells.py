@@ -6,11 +6,11 @@ import weakref
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import cupy as cp
 import numpy as np
 
+from axil.aliases import ForeignObject
 from axil.arrays import FloatArray
 from axil.errors import InputError
 from axil.kernels import Cells, Numbers, Rows
@@ -18,6 +18,7 @@ from axil.kernels.bounds import Bounded
 from axil.kernels.cuda.checks import expect_cells, expect_trees, expect_weights
 from axil.kernels.cuda.launch import free_bytes, kernel, launch, total_bytes, within_memory
 from axil.kernels.cuda.order import ROWS_AT_MOST, SortedRows
+from axil.machine.arrays import DeviceArray
 from axil.machine.memory import in_words
 from axil.machine.threads import Cache
 
@@ -26,7 +27,7 @@ from axil.machine.threads import Cache
 class Copy:
     """Cells on the device, and what was made of them there."""
 
-    cells: Any
+    cells: DeviceArray
     kept: Cache
 
 
@@ -34,13 +35,16 @@ COPIES: dict[int, Copy] = {}  # of read-only arrays of the host, as long as thos
 
 
 def copy_of(cells: Cells) -> Copy:
-    """Cells on the device; the same copy for an array that nobody can change: replay and weights go over the same rows."""
+    """Return cells on the device, with one copy for an array that nobody can change.
+
+    Replay and weights go over the same rows.
+    """
     if cells.flags.writeable:
-        found = None
+        cells_copy = None
     else:
-        found = COPIES.get(id(cells))
-    if found is not None:
-        return found
+        cells_copy = COPIES.get(id(cells))
+    if cells_copy is not None:
+        return cells_copy
     needed = cells.size * (cells.dtype.itemsize + 4)
     free = free_bytes()
     if needed > free:
@@ -48,11 +52,11 @@ def copy_of(cells: Cells) -> Copy:
             f"The leaf numbers of {cells.shape[1]} rows in {len(cells)} trees, sorted and as they are, take {in_words(needed)} "
             f'on the GPU, where {in_words(free)} are free. Use device="cpu".'
         )
-    made = Copy(cp.asarray(cells), Cache())
+    cells_copy = Copy(cp.asarray(cells), Cache())
     if not cells.flags.writeable:
-        COPIES[id(cells)] = made
+        COPIES[id(cells)] = cells_copy
         weakref.finalize(cells, COPIES.pop, id(cells), None)
-    return made
+    return cells_copy
 
 
 # 0.6 + 4e6 / rows times as many queries as on cores pay for blocks of alike rows
@@ -66,8 +70,8 @@ SHARED_MEMORY = 8  # the part of all memory, as a divisor, that their co-occurre
 class SomeTrees:
     """Some of the trees, whose cells follow each other."""
 
-    trees: Any  #: their numbers, on the device
-    starts: Any  #: where the cells of each begin, on the device
+    trees: DeviceArray  #: their numbers, on the device
+    starts: DeviceArray  #: where the cells of each begin, on the device
     n_cells: int
 
 
@@ -100,7 +104,8 @@ class KeptCells(Rows):
             self._weights = None
         else:
             self._weights = cp.asarray(weights)
-        self._kept, self._bounded = Cache(), Bounded(BUILD + BUILD_ROWS / max(self.n_rows, 1))
+        self._kept = Cache()
+        self._bounded = Bounded(BUILD + BUILD_ROWS / max(self.n_rows, 1))
         self.shared_leaves = min(
             SHARED_LEAVES, total_bytes() // SHARED_MEMORY // (8 * max(self.n_cells, 1))
         )
@@ -109,7 +114,7 @@ class KeptCells(Rows):
     def n_trees(self) -> int:
         return len(self.every)
 
-    def _kernel(self, name: str) -> Any:
+    def _kernel(self, name: str) -> ForeignObject:
         return kernel(self.cells.dtype.name, name)
 
     def _run(
@@ -117,12 +122,12 @@ class KeptCells(Rows):
         name: str,
         grid: tuple[int, ...],
         block: tuple[int, ...],
-        *arguments: Any,
+        *arguments: DeviceArray,
         shared: int = 0,
     ) -> None:
         launch(self._kernel(name), grid, block, *arguments, shared=shared)
 
-    def _put(self, array: Any) -> Any:
+    def _put(self, array: DeviceArray) -> DeviceArray:
         if array is None:
             return None
         if array is self.weights:
@@ -130,21 +135,21 @@ class KeptCells(Rows):
         return cp.ascontiguousarray(cp.asarray(array))
 
     @staticmethod
-    def _rows_put(table: Any) -> Any:
-        """A table on the device; its rows may lie apart there."""
+    def _rows_put(table: DeviceArray) -> DeviceArray:
+        """Return a table on the device, where its rows may lie apart."""
         table = cp.asarray(table)
         if table.strides[1] == table.itemsize:
             return table
         return cp.ascontiguousarray(table)
 
-    def _numbers(self, trees: Numbers) -> Any:
-        """Tree numbers on the device, which has those of neighbours already."""
+    def _numbers(self, trees: Numbers) -> DeviceArray:
+        """Return tree numbers on the device, which has those of neighbours already."""
         if len(trees) and trees[-1] - trees[0] == len(trees) - 1 and (np.diff(trees) == 1).all():
             return self._trees[trees[0] : trees[-1] + 1]
         return cp.asarray(trees, dtype=cp.int32)
 
     def some(self, trees: Numbers | None) -> SomeTrees:
-        """These trees, on the device; None for all."""
+        """Return these trees, on the device; all trees for None."""
         if trees is None:
             return SomeTrees(self._trees, self._starts, self.n_cells)
         expect_trees("trees", trees, self.n_trees)
@@ -154,26 +159,25 @@ class KeptCells(Rows):
         starts = np.append(0, np.cumsum(np.diff(self.starts)[trees])).astype(np.int64)
         return SomeTrees(cp.asarray(trees, dtype=cp.int32), cp.asarray(starts), int(starts[-1]))
 
-    def tree(self, number: int) -> Any:
+    def tree(self, number: int) -> KeptCells:
         return self._kept.get(("tree", number), partial(self._alone, number))
 
     @within_memory()
-    def _alone(self, number: int) -> Any:
-        own = copy(self)
-        own.narrow(number, self.sorted)
-        return own
+    def _alone(self, number: int) -> KeptCells:
+        single = copy(self)
+        single.narrow(number, self.sorted)
+        return single
 
     def narrow(self, number: int, rows: SortedRows) -> None:
-        """Keeps one of the trees alone, whose rows are sorted already."""
+        """Drop all trees but one, whose rows are sorted already."""
         self.cells = self.cells[number : number + 1]
         self._trees = self._trees[:1]
         self.starts = self.starts[number : number + 2] - self.starts[number]
-        self.every, self.n_cells, self._starts = (
-            np.arange(1),
-            int(self.starts[-1]),
-            cp.asarray(self.starts),
-        )
-        self._kept, self._bounded = Cache(), Bounded(BUILD + BUILD_ROWS / max(self.n_rows, 1))
+        self.every = np.arange(1)
+        self.n_cells = int(self.starts[-1])
+        self._starts = cp.asarray(self.starts)
+        self._kept = Cache()
+        self._bounded = Bounded(BUILD + BUILD_ROWS / max(self.n_rows, 1))
         self._kept.get("sorted", partial(rows.alone, number))
 
     @property
@@ -186,7 +190,10 @@ class KeptCells(Rows):
 
 
 def runs_of(starts: Numbers, most_cells: int, most_trees: int) -> list[int] | None:
-    """Bounds of runs of at most ``most_cells`` cells and ``most_trees`` trees; None where a single tree has more cells."""
+    """Return the bounds of runs of at most ``most_cells`` cells and ``most_trees`` trees.
+
+    Returns None if a single tree has more cells.
+    """
     if np.diff(starts).max(initial=0) > most_cells:
         return None
     bounds = [0]

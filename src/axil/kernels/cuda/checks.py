@@ -1,18 +1,21 @@
-"""Checks of what kernels are given: nothing is converted, and nothing is read or written out of bounds."""
+"""Checks of the arguments of kernels, which convert nothing and stay within bounds."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import DTypeLike
 
-from axil.machine.arrays import is_host
+from axil.machine.arrays import DeviceArray, is_host
 
 
 def expect(
-    name: str, array: Any, shape: tuple[int, ...], dtype: Any = np.float64, apart: bool = False
+    name: str,
+    array: DeviceArray,
+    shape: tuple[int, ...],
+    dtype: DTypeLike = np.float64,
+    apart: bool = False,
 ) -> None:
-    """Refuses an array of another type, layout or shape; with ``apart`` its rows may lie apart."""
+    """Refuse an array of another type, layout or shape; with ``apart`` its rows may lie apart."""
     if not hasattr(array, "dtype") or array.dtype != dtype or array.ndim != len(shape):
         raise TypeError(
             f"{name} is {_kind(array)}, expected {np.dtype(dtype)} in {len(shape)} dimensions"
@@ -23,28 +26,31 @@ def expect(
     elif not array.flags.c_contiguous:
         raise TypeError(f"{name} is not contiguous, row by row")
     if tuple(array.shape) != shape:
-        found, right = (tuple(array.shape), shape) if len(shape) > 1 else (array.shape[0], shape[0])
-        raise ValueError(
-            f"{name} has {'shape' if len(shape) > 1 else 'length'} {found} where {right} is expected"
-        )
+        if len(shape) > 1:
+            raise ValueError(f"{name} has shape {tuple(array.shape)} where {shape} is expected")
+        raise ValueError(f"{name} has length {array.shape[0]} where {shape[0]} is expected")
 
 
 def expect_output(
-    name: str, array: Any, shape: tuple[int, ...], dtype: Any = np.float64, apart: bool = False
+    name: str,
+    array: DeviceArray,
+    shape: tuple[int, ...],
+    dtype: DTypeLike = np.float64,
+    apart: bool = False,
 ) -> None:
-    """Refuses an array that `expect` refuses, or that cannot be written to."""
+    """Refuse an array that `expect` refuses, or that cannot be written to."""
     expect(name, array, shape, dtype, apart)
     if is_host(array) and not array.flags.writeable:
         raise TypeError(f"{name} cannot be written to")
 
 
-def expect_weights(name: str, weights: Any, n_rows: int) -> None:
+def expect_weights(name: str, weights: DeviceArray, n_rows: int) -> None:
     if weights is not None:
         expect(name, weights, (n_rows,))
 
 
-def expect_trees(name: str, numbers: Any, n_trees: int) -> None:
-    """Refuses numbers of trees that are not there."""
+def expect_trees(name: str, numbers: DeviceArray, n_trees: int) -> None:
+    """Refuse numbers of trees that are not there."""
     expect(name, numbers, (len(numbers),), np.int64)
     for number in numbers:
         if not 0 <= number < n_trees:
@@ -52,13 +58,13 @@ def expect_trees(name: str, numbers: Any, n_trees: int) -> None:
 
 
 def expect_rows(first: int, count: int, n_rows: int) -> None:
-    """Refuses rows that are not there."""
+    """Refuse rows that are not there."""
     if not 0 <= first <= n_rows - count:
         raise ValueError(f"{count} rows from {first} on, but there are {n_rows} rows")
 
 
-def expect_cells(cells: Any, starts: Any) -> None:
-    """Refuses cells that no kernel reads, or starts that are not those of trees."""
+def expect_cells(cells: DeviceArray, starts: DeviceArray) -> None:
+    """Refuse cells that no kernel reads, or starts that are not those of trees."""
     if (
         not hasattr(cells, "dtype")
         or cells.dtype not in (np.uint8, np.uint16, np.uint32)
@@ -75,15 +81,17 @@ def expect_cells(cells: Any, starts: Any) -> None:
             raise ValueError(f"tree {t} has no leaves")
 
 
-def expect_places(values: Any, rows: Any, columns: int, scale: Any, n_rows: int) -> None:
-    """Refuses places for the largest entries that do not fit the columns, or name rows beyond those that there are."""
+def expect_places(
+    values: DeviceArray, rows: DeviceArray, columns: int, scale: DeviceArray, n_rows: int
+) -> None:
+    """Refuse places for the largest entries that do not fit the columns, or name rows beyond those that there are."""
     _expect_largest(values, rows, columns)
     expect_weights("scale", scale, n_rows)
     if rows.size and rows.max() >= n_rows:
         raise ValueError(f"rows has {rows.max()}, beyond the {n_rows} rows")
 
 
-def _expect_largest(values: Any, rows: Any, columns: int) -> None:
+def _expect_largest(values: DeviceArray, rows: DeviceArray, columns: int) -> None:
     if getattr(values, "ndim", 0) == 2:
         k = values.shape[1]
     else:
@@ -92,8 +100,10 @@ def _expect_largest(values: Any, rows: Any, columns: int) -> None:
     expect_output("rows", rows, (columns, k), np.int64)
 
 
-def expect_block(block: Any, first: int, scale: Any, values: Any, rows: Any) -> None:
-    """Refuses a block of rows, of any layout, places for its largest entries, or a scale that do not fit together."""
+def expect_block(
+    block: DeviceArray, first: int, scale: DeviceArray, values: DeviceArray, rows: DeviceArray
+) -> None:
+    """Refuse a block of rows, of any layout, places for its largest entries, or a scale that do not fit together."""
     if block.dtype != np.float64 or block.ndim != 2:
         raise TypeError(f"block is {_kind(block)}, expected float64 in 2 dimensions")
     n, columns = block.shape
@@ -106,7 +116,7 @@ def expect_block(block: Any, first: int, scale: Any, values: Any, rows: Any) -> 
             raise ValueError(f"rows has {rows.max()}, beyond the end of scale")
 
 
-def _kind(array: Any) -> str:
+def _kind(array: DeviceArray) -> str:
     if hasattr(array, "dtype"):
         return f"{array.dtype} {tuple(array.shape)}"
     return type(array).__name__

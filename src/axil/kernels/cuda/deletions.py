@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import cupy as cp
 
 from axil.kernels.cuda.cells import KeptCells
 from axil.kernels.cuda.checks import expect, expect_output, expect_rows, expect_weights
 from axil.kernels.cuda.launch import THREADS, blocks, free_bytes, processors, to_host, within_memory
-from axil.machine.arrays import is_host, namespace
+from axil.machine.arrays import DeviceArray, is_host, namespace
 from axil.machine.blocks import spans
 
 RULE = 5  # numbers that say how the scale of a leaf follows from its weight
@@ -26,21 +24,21 @@ class Deleted(KeptCells):
     def deletions(
         self,
         levels: int,
-        table: Any,
-        rules: Any,
-        shifts: Any,
-        draws: Any,
-        weights: Any,
-        values: Any,
-        slopes: Any,
-        steps: Any,
-        drifts: Any,
-        start: Any,
-        base: Any,
-        changed: Any,
+        table: DeviceArray,
+        rules: DeviceArray,
+        shifts: DeviceArray,
+        draws: DeviceArray,
+        weights: DeviceArray,
+        values: DeviceArray,
+        slopes: DeviceArray,
+        steps: DeviceArray,
+        drifts: DeviceArray,
+        start: DeviceArray,
+        base: DeviceArray,
+        changed: DeviceArray,
         first: int,
-        residuals: Any,
-        added: Any,
+        residuals: DeviceArray,
+        added: DeviceArray,
     ) -> None:
         outputs, rows = start.shape
         expect_rows(first, rows, self.n_rows)
@@ -56,8 +54,8 @@ class Deleted(KeptCells):
         expect("drifts", drifts, (self.n_trees,))
         for name, vectors in (("start", start), ("base", base), ("changed", changed)):
             expect(name, vectors, (outputs, rows))
-        wanted = [(residuals, self.n_trees + 1), (added, self.n_trees)]
-        for name, (out, height) in zip(("residuals", "added"), wanted):
+        outputs_and_heights = [(residuals, self.n_trees + 1), (added, self.n_trees)]
+        for name, (out, height) in zip(("residuals", "added"), outputs_and_heights):
             if out is not None:
                 expect_output(name, out, (outputs, height, rows))
         if not rows or not outputs:
@@ -68,30 +66,40 @@ class Deleted(KeptCells):
         of_leaves = (leaf_starts, int(levels), table, table.strides[0] // table.itemsize)
         of_leaves = (*of_leaves, *map(self._put, (rules, shifts, draws)))
         of_trees = (*map(self._put, (values, slopes, steps)), bool(in_turn), self._put(drifts))
-        moved = any(out is not None and is_host(out) for out, _ in wanted)
+        moved = any(out is not None and is_host(out) for out, _ in outputs_and_heights)
         step = max(THREADS, MOVED_BYTES // (8 * outputs * (self.n_trees + 1))) if moved else rows
-        for part in spans(rows, step):
-            n = part.stop - part.start
-            own = None if weights is None else self._put(weights[part])
-            made = [
+        for span in spans(rows, step):
+            n = span.stop - span.start
+            span_weights = None if weights is None else self._put(weights[span])
+            device_outputs = [
                 cp.empty((outputs, height, n)) if moved and out is not None else out
-                for out, height in wanted
+                for out, height in outputs_and_heights
             ]
-            slots, kept = self._kept_by_threads(n, outputs, (made[1] is None) + (not in_turn))
-            read = (self.cells, self.n_rows, self.n_trees, self._starts, *of_leaves, own, *of_trees)
-            of_rows = (self._put(vectors[:, part]) for vectors in (start, base, changed))
-            written = (first + part.start, n, outputs, *made, kept)
+            slots, memory = self._kept_by_threads(
+                n, outputs, (device_outputs[1] is None) + (not in_turn)
+            )
+            read = (
+                self.cells,
+                self.n_rows,
+                self.n_trees,
+                self._starts,
+                *of_leaves,
+                span_weights,
+                *of_trees,
+            )
+            of_rows = (self._put(vectors[:, span]) for vectors in (start, base, changed))
+            written = (first + span.start, n, outputs, *device_outputs, memory)
             self._run(
                 "deletions", (slots // THREADS, outputs), (THREADS,), *read, *of_rows, *written
             )
-            for (out, _), found in zip(wanted, made):
+            for (out, _), device_output in zip(outputs_and_heights, device_outputs):
                 if out is not None and is_host(out):
-                    to_host(found, out[:, :, part])
-                elif found is not out:
-                    out[:, :, part] = found
+                    to_host(device_output, out[:, :, span])
+                elif device_output is not out:
+                    out[:, :, span] = device_output
 
     def _leaves_of(self, levels: int) -> int:
-        """The number of all leaves, each of ``levels`` cells."""
+        """Return the number of all leaves, each of ``levels`` cells."""
         if levels < 1:
             raise ValueError("levels must be at least 1")
         for t, count in enumerate(self.starts[1:] - self.starts[:-1]):
@@ -99,8 +107,11 @@ class Deleted(KeptCells):
                 raise ValueError(f"tree {t} has {count} cells, no multiple of {levels} levels")
         return self.n_cells // levels
 
-    def _kept_by_threads(self, rows: int, outputs: int, numbers: int) -> tuple[int, Any]:
-        """The number of threads that walk at a time, and their memory: ``numbers`` numbers for each tree and output."""
+    def _kept_by_threads(self, rows: int, outputs: int, numbers: int) -> tuple[int, DeviceArray]:
+        """Return the number of threads that walk at a time, and their memory.
+
+        A thread has ``numbers`` numbers for each tree and output.
+        """
         needed = 8 * outputs * self.n_trees * numbers
         most = min(KEPT_BYTES, free_bytes() // KEPT_SHARE) // max(needed, 1) // THREADS
         grid = max(1, min(blocks(rows, THREADS), processors() * WALKING // THREADS, most))

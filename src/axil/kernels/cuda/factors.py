@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
-from weakref import WeakKeyDictionary
 
 import cupy as cp
 import numpy as np
@@ -14,35 +12,30 @@ from axil.kernels import LINKS, Numbers, Program
 from axil.kernels.cuda.cells import KeptCells
 from axil.kernels.cuda.checks import expect, expect_output, expect_rows
 from axil.kernels.cuda.launch import THREADS, blocks, within_memory
-from axil.machine.arrays import is_host
-from axil.machine.threads import Cache
+from axil.machine.arrays import DeviceArray, is_host
 
 CHUNK = 1024  # least rows of one tree that a warp adds up
 PARTIAL_BYTES = 1 << 28  # of the sums of all chunks
 MOST_CHUNKS = 65535
-
-PROGRAMS: WeakKeyDictionary[Program, Cache] = (
-    WeakKeyDictionary()
-)  # on the device, as long as the host's live
 
 
 @dataclass(frozen=True)
 class PutProgram:
     """A program on the device; see `Program`."""
 
-    rounds: Any  #: (R + 1, 2)
+    rounds: DeviceArray  #: (R + 1, 2)
     #: (M, 5) tree, output, place, where its table begins, and whether it is the first of its place
-    terms: Any
-    scales: Any
-    moves: Any  #: (Q, 3) tree, output, and where its table begins
-    steps: Any
-    draws: Any
+    terms: DeviceArray
+    scales: DeviceArray
+    moves: DeviceArray  #: (Q, 3) tree, output, and where its table begins
+    steps: DeviceArray
+    draws: DeviceArray
     outputs: int  #: least number that it is of
     places: Numbers  #: that a term puts something into, on the host
 
     @classmethod
     def of(cls, program: Program, sizes: Numbers, n_rows: int) -> PutProgram:
-        """Copies a program for trees of these sizes once it is known to stay within them."""
+        """Copy a program for trees of these sizes, once it is known to stay within them."""
         terms = program.terms
         moves = program.moves
         rounds = program.rounds
@@ -52,27 +45,22 @@ class PutProgram:
             ("moves", moves, 2),
         ):
             expect(name, array, (len(array), columns), np.int64)
-        ends = [(0, 0), (len(terms), len(moves))]
-        if (
-            not len(rounds)
-            or (rounds[[0, -1]] != ends).any()
-            or (np.diff(rounds, axis=0) < 0).any()
-        ):
+        bounds = [(0, 0), (len(terms), len(moves))]
+        is_increasing = len(rounds) > 0 and (np.diff(rounds, axis=0) >= 0).all()
+        if not is_increasing or (rounds[[0, -1]] != bounds).any():
             raise ValueError(
                 "rounds must begin with 0, increase, and end with the number of terms and of moves"
             )
         begins = []
-        for name, some, table in (
-            ("terms", terms, program.scales),
-            ("moves", moves, program.steps),
+        for name, entries, table_name, table in (
+            ("terms", terms, "scales", program.scales),
+            ("moves", moves, "steps", program.steps),
         ):
-            if (some < 0).any() or (some[:, 0] >= len(sizes)).any():
+            if (entries < 0).any() or (entries[:, 0] >= len(sizes)).any():
                 raise ValueError(f"{name} has a tree, an output or a place that does not exist")
-            own = np.cumsum(sizes[some[:, 0]])
-            expect(
-                "scales" if name == "terms" else "steps", table, (int(own[-1]) if len(own) else 0,)
-            )
-            begins.append(own - sizes[some[:, 0]])
+            entry_sizes = sizes[entries[:, 0]]
+            expect(table_name, table, (int(entry_sizes.sum()),))
+            begins.append(np.cumsum(entry_sizes) - entry_sizes)
         if program.draws is not None:
             expect("draws", program.draws, (len(sizes), n_rows), np.uint8)
         places, first = np.unique(terms[:, 2], return_index=True)
@@ -97,7 +85,13 @@ class CudaFactors(KeptCells):
 
     @within_memory()
     def gradient_factors(
-        self, program: Program, intercepts: Any, slopes: Any, state: Any, first: int, out: Any
+        self,
+        program: Program,
+        intercepts: DeviceArray,
+        slopes: DeviceArray,
+        state: DeviceArray,
+        first: int,
+        out: DeviceArray,
     ) -> None:
         expect_output("state", state, tuple(getattr(state, "shape", ())[:2]))
         outputs, rows = state.shape
@@ -106,19 +100,18 @@ class CudaFactors(KeptCells):
         expect_output("out", out, (len(out), rows))
         expect_rows(first, rows, self.n_rows)
         link = LINKS.index(program.link)
-        kept = PROGRAMS.setdefault(program, Cache())
         make = partial(PutProgram.of, program, np.diff(self.starts), self.n_rows)
-        put: PutProgram = kept.get(self.starts.tobytes(), make)
+        put: PutProgram = program.device_copies.get(self.starts.tobytes(), make)
         if put.outputs > outputs or put.places.max(initial=-1) >= len(out):
             raise ValueError("the program has an output or a place that state or out does not have")
-        moved = self._put(state)
+        device_state = self._put(state)
         if is_host(out):
-            made = cp.empty(out.shape)
+            device_out = cp.empty(out.shape)
         else:
-            made = out
-        left = np.setdiff1d(np.arange(len(out)), put.places)
-        if len(left):
-            made[cp.asarray(left)] = 0.0
+            device_out = out
+        empty_places = np.setdiff1d(np.arange(len(out)), put.places)
+        if len(empty_places):
+            device_out[cp.asarray(empty_places)] = 0.0
         if rows:
             walked = (
                 put.rounds,
@@ -129,7 +122,7 @@ class CudaFactors(KeptCells):
                 put.steps,
                 put.draws,
             )
-            rest = (
+            row_arguments = (
                 link,
                 program.product,
                 outputs,
@@ -146,26 +139,31 @@ class CudaFactors(KeptCells):
                 self.cells,
                 self.n_rows,
                 *walked,
-                *rest,
-                moved,
-                made,
+                *row_arguments,
+                device_state,
+                device_out,
             )
-        for given, found in ((state, moved), (out, made)):
-            if is_host(given):
-                found.get(out=given)
+        for output, device_output in ((state, device_state), (out, device_out)):
+            if is_host(output):
+                device_output.get(out=output)
 
     @within_memory()
     def factor_sums(
-        self, factors: Any, codes: Any, first: int, sums: Any, trees: Numbers | None = None
+        self,
+        factors: DeviceArray,
+        codes: DeviceArray,
+        first: int,
+        sums: DeviceArray,
+        trees: Numbers | None = None,
     ) -> None:
-        own = self.some(trees)
+        chosen = self.some(trees)
         rows = len(codes)
         groups = sums.shape[1]
-        expect("factors", factors, (len(own.trees), rows))
+        expect("factors", factors, (len(chosen.trees), rows))
         expect("codes", codes, (rows,), np.int64)
         expect_rows(first, rows, self.n_rows)
-        expect_output("sums", sums, (own.n_cells, groups))
-        if not rows or not sums.size or not len(own.trees):
+        expect_output("sums", sums, (chosen.n_cells, groups))
+        if not rows or not sums.size or not len(chosen.trees):
             return
         n_chunks = max(1, min(-(-rows // CHUNK), PARTIAL_BYTES // (8 * sums.size), MOST_CHUNKS))
         chunk = -(-rows // n_chunks)
@@ -173,16 +171,16 @@ class CudaFactors(KeptCells):
         read = (
             self.cells,
             self.n_rows,
-            own.trees,
-            len(own.trees),
-            own.starts,
+            chosen.trees,
+            len(chosen.trees),
+            chosen.starts,
             self._put(factors),
             self._put(codes),
         )
-        grid = (len(own.trees), n_chunks)
+        grid = (len(chosen.trees), n_chunks)
         self._run("factor_sums", grid, (32,), *read, groups, first, rows, chunk, partial_sums)
-        found = partial_sums.sum(axis=0)
+        total = partial_sums.sum(axis=0)
         if not is_host(sums):
-            sums += found
+            sums += total
         else:
-            sums += found.get()
+            sums += total.get()

@@ -11,8 +11,9 @@ from typing import Any
 import cupy as cp
 import numpy as np
 
+from axil.aliases import ForeignObject
 from axil.errors import InputError
-from axil.machine.arrays import is_host
+from axil.machine.arrays import DeviceArray, is_host
 from axil.machine.memory import in_words
 
 WARPS = 8  # of a block
@@ -29,7 +30,7 @@ NUMBERS: dict[type, Callable[[Any], Any]] = {
 
 @contextmanager
 def within_memory() -> Iterator[None]:
-    """Says what happened where the device has too little memory; what was there before stays as it was."""
+    """Raise an `InputError` if the device has too little memory; nothing else changes."""
     try:
         yield
     except cp.cuda.memory.OutOfMemoryError as error:
@@ -42,77 +43,84 @@ def within_memory() -> Iterator[None]:
 
 
 @cache
-def module(cell: str) -> Any:
-    """The compiled kernels for one type of cells."""
+def module(cell: str) -> ForeignObject:
+    """Return the compiled kernels for one type of cells."""
     source = files(__package__).joinpath("kernels.cu").read_text(encoding="utf-8")
     return cp.RawModule(code=source, options=("--std=c++17", f"-DCELL={TYPES[cell]}"))
 
 
 @cache
-def kernel(cell: str, name: str) -> Any:
-    """A compiled kernel, allowed to use all of a multiprocessor's shared memory."""
-    found = module(cell).get_function(name)
+def kernel(cell: str, name: str) -> ForeignObject:
+    """Return a compiled kernel, which may use all of a multiprocessor's shared memory."""
+    function = module(cell).get_function(name)
     if name.startswith(("read_out_", "cooccur_", "count_", "scatter_")):
-        found.max_dynamic_shared_size_bytes = shared_bytes()
-    return found
+        function.max_dynamic_shared_size_bytes = shared_bytes()
+    return function
 
 
 @cache
 def shared_bytes() -> int:
-    """Shared memory that one block may take."""
+    """Return the shared memory that one block may take, in bytes."""
     return int(cp.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"])
 
 
 def lanes_of(columns: int) -> int:
-    """How many threads of a warp take neighbouring columns."""
+    """Return how many threads of a warp take neighbouring columns."""
     return int(min(32, 1 << max(columns - 1, 0).bit_length()))
 
 
-def blocks(work: int, each: int = WARPS) -> int:
-    """The number of blocks for ``work`` warps, or threads, with ``each`` of them to a block."""
-    return int(max(1, min(-(-work // each), MOST_BLOCKS)))
+def blocks(work: int, per_block: int = WARPS) -> int:
+    """Return the number of blocks for ``work`` warps, or threads, with ``per_block`` in a block."""
+    return int(max(1, min(-(-work // per_block), MOST_BLOCKS)))
 
 
 def launch(
-    found: Any, grid: tuple[int, ...], block: tuple[int, ...], *arguments: Any, shared: int = 0
+    function: ForeignObject,
+    grid: tuple[int, ...],
+    block: tuple[int, ...],
+    *arguments: DeviceArray,
+    shared: int = 0,
 ) -> None:
     """Start a kernel: whole numbers are 64 bits wide, None is no array."""
     wide = tuple(NUMBERS[type(a)](a) if type(a) in NUMBERS else a for a in arguments)
-    found(grid, block, wide, shared_mem=shared)
+    function(grid, block, wide, shared_mem=shared)
 
 
 @contextmanager
-def filled(out: Any) -> Iterator[Any]:
-    """An array of the device to be filled for ``out``: itself, or one that is copied into it in the end."""
+def filled(out: DeviceArray) -> Iterator[DeviceArray]:
+    """Yield an array of the device to be filled for ``out``.
+
+    It is ``out`` itself, or an array that is copied into it at the end.
+    """
     if is_host(out):
-        made = cp.empty(out.shape)
+        device_out = cp.empty(out.shape)
     else:
-        made = out
-    yield made
+        device_out = out
+    yield device_out
     if is_host(out):
-        to_host(made, out)
+        to_host(device_out, out)
 
 
-def to_host(found: Any, out: Any) -> None:
-    """Copies an array of the device into one of the host, whose rows may lie apart."""
+def to_host(array: DeviceArray, out: DeviceArray) -> None:
+    """Copy an array of the device into one of the host, whose rows may lie apart."""
     if out.flags.c_contiguous:
-        found.get(out=out)  # no second copy on the host
+        array.get(out=out)  # no second copy on the host
     else:
-        out[...] = found.get()
+        out[...] = array.get()
 
 
 @cache
 def processors() -> int:
-    """Multiprocessors of the device."""
+    """Return the number of multiprocessors of the device."""
     return int(cp.cuda.Device().attributes["MultiProcessorCount"])
 
 
 @cache
 def total_bytes() -> int:
-    """Bytes of the device's memory."""
+    """Return the bytes of the device's memory."""
     return int(cp.cuda.Device().mem_info[1])
 
 
 def free_bytes() -> int:
-    """Bytes of the device's memory that can be taken, CuPy's own pool included."""
+    """Return the free bytes of the device's memory, those of CuPy's own pool included."""
     return int(cp.cuda.Device().mem_info[0]) + int(cp.get_default_memory_pool().free_bytes())

@@ -37,22 +37,22 @@ def assign(
     if out.shape != (n_trees, n_rows):
         raise ValueError(f"out must be (trees, rows), {(n_trees, n_rows)}; it is {out.shape}")
     view_starts = np.searchsorted(views[:, 0], np.arange(n_columns + 1))
-    tests = [cp.asarray(part) for part in (columns, thresholds, view_starts, views, outcomes)]
-    on_device = cp.asarray(nodes)
+    tests = [cp.asarray(block) for block in (columns, thresholds, view_starts, views, outcomes)]
+    device_nodes = cp.asarray(nodes)
     infinite = cp.zeros(1, dtype=cp.uint32)
     begins = cp.asarray(starts)
     cell = out.dtype.name
     step = max(1, CODE_BYTES // (2 * max(n_views, 1)))
     for first in range(0, n_rows, step):
-        part = cp.asarray(values[first : first + step])
-        rows = len(part)
+        block = cp.asarray(values[first : first + step])
+        rows = len(block)
         codes = cp.empty((n_views, rows), dtype=cp.uint16)
-        found = cp.empty((n_trees, rows), dtype=out.dtype)
-        steps = tuple(stride // part.itemsize for stride in part.strides)
+        leaves = cp.empty((n_trees, rows), dtype=out.dtype)
+        steps = tuple(stride // block.itemsize for stride in block.strides)
         grid = blocks(rows, THREADS)
         if n_columns:
-            tested = (part, rows, *steps, *tests, single, strict, float(zero), codes, infinite)
-            launch(kernel(cell, f"code_{part.dtype.name}"), (grid, n_columns), (THREADS,), *tested)
+            tested = (block, rows, *steps, *tests, single, strict, float(zero), codes, infinite)
+            launch(kernel(cell, f"code_{block.dtype.name}"), (grid, n_columns), (THREADS,), *tested)
         if n_trees:
             launch(
                 kernel(cell, "walk_trees"),
@@ -60,10 +60,10 @@ def assign(
                 (THREADS,),
                 codes,
                 rows,
-                on_device,
+                device_nodes,
                 begins,
-                found,
+                leaves,
             )
         for t in range(n_trees):
-            found[t].get(out=out[t, first : first + rows])
+            leaves[t].get(out=out[t, first : first + rows])
     return bool(infinite.get()[0])

@@ -1,4 +1,7 @@
-"""Sorted rows: the rows of every tree by cell, in segments of one cell each, so that sums over cells have a fixed order."""
+"""The rows of every tree sorted by cell, in segments of one cell each.
+
+So sums over cells have a fixed order.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
 
 import cupy as cp
 import numpy as np
 
 from axil.kernels import Numbers
+from axil.machine.arrays import DeviceArray
 
 ROWS_AT_MOST = 2**32 - 2**12  # numbered in 32 bits
 CHUNK = 4096  # rows that one warp sorts
@@ -25,10 +28,10 @@ SHARED = 48 << 10  # bytes in which one warp counts
 class SortedTree:
     """The rows of one tree, sorted by cell and, within one, by number."""
 
-    order: Any  #: (N,) row numbers
-    segments: Any  #: (S + 1,) where segments begin and end in ``order``
-    cells: Any  #: (S,) the cell of each segment
-    first: Any  #: (cells + 1,) the first segment of each cell, counted over all trees
+    order: DeviceArray  #: (N,) row numbers
+    segments: DeviceArray  #: (S + 1,) where segments begin and end in ``order``
+    cells: DeviceArray  #: (S,) the cell of each segment
+    first: DeviceArray  #: (cells + 1,) the first segment of each cell, counted over all trees
     begin: int  #: the first segment of the tree
 
     @property
@@ -40,17 +43,17 @@ class SortedTree:
 class SortedRows:
     """The rows of all trees."""
 
-    order: Any  #: (T, N) on the device
-    segments: Any  #: the bounds of every tree's segments, tree after tree
-    cells: Any  #: the cell of every segment, within its tree
-    first: Any  #: (C + 1,) the first segment of every cell
+    order: DeviceArray  #: (T, N) on the device
+    segments: DeviceArray  #: the bounds of every tree's segments, tree after tree
+    cells: DeviceArray  #: the cell of every segment, within its tree
+    first: DeviceArray  #: (C + 1,) the first segment of every cell
     starts: Numbers  #: (T + 1,) of the cells
     begins: Numbers  #: (T + 1,) of the segments
-    counts: Any  #: (C,) rows of every cell, on the host
+    counts: DeviceArray  #: (C,) rows of every cell, on the host
 
     @classmethod
     def of(
-        cls, cells: Any, starts: Numbers, on_device: Any, run: Callable[..., None]
+        cls, cells: DeviceArray, starts: Numbers, on_device: DeviceArray, run: Callable[..., None]
     ) -> SortedRows:
         """Sorts by counting, 4 bytes per row and tree: O(T N)."""
         n_trees, n = cells.shape
@@ -60,7 +63,7 @@ class SortedRows:
         for first, last in _runs(starts, n_chunks):
             if first == last:
                 continue
-            own = slice(int(starts[first]), int(starts[last]))
+            cell_slice = slice(int(starts[first]), int(starts[last]))
             widest = int(np.diff(starts[first : last + 1]).max())
             if 4 * widest > SHARED:
                 for t in range(first, last):
@@ -70,18 +73,20 @@ class SortedRows:
                         cells[t].astype(cp.int64), minlength=wide
                     ).get()
                 continue
-            counted = cp.empty((own.stop - own.start, n_chunks), dtype=cp.uint32)
+            counted = cp.empty((cell_slice.stop - cell_slice.start, n_chunks), dtype=cp.uint32)
             common = (cells, n, first, CHUNK, n_chunks, on_device, counted)
             grid = (n_chunks, last - first)
             run("count_cells", grid, (32,), *common, shared=4 * widest)
             ends = cp.cumsum(counted, dtype=cp.int64)
             run("scatter_rows", grid, (32,), *common, ends, order, shared=4 * widest)
             last_of_cells = ends.reshape(counted.shape)[:, -1].get()
-            counts[own] = np.diff(last_of_cells, prepend=0)
+            counts[cell_slice] = np.diff(last_of_cells, prepend=0)
         return cls._segmented(order, np.asarray(starts), counts, n)
 
     @classmethod
-    def _segmented(cls, order: Any, starts: Numbers, counts: Any, n: int) -> SortedRows:
+    def _segmented(
+        cls, order: DeviceArray, starts: Numbers, counts: DeviceArray, n: int
+    ) -> SortedRows:
         length = max(SEGMENT, -(-n // SEGMENTS))
         per_cell = -(-counts // length)
         first = np.concatenate([[0], np.cumsum(per_cell)])
@@ -107,14 +112,14 @@ class SortedRows:
         return [self._tree(t) for t in range(len(self.starts) - 1)]
 
     def alone(self, t: int) -> SortedRows:
-        """The rows of one tree, without a copy of their order."""
-        own = self.trees[t]
+        """Return the rows of one tree, without a copy of their order."""
+        tree = self.trees[t]
         starts = self.starts[t : t + 2] - self.starts[t]
         order = self.order[t : t + 1]
-        first = own.first - cp.uint32(own.begin)
+        first = tree.first - cp.uint32(tree.begin)
         counts = self.counts[self.starts[t] : self.starts[t + 1]]
         return SortedRows(
-            order, own.segments, own.cells, first, starts, np.array([0, own.n_segments]), counts
+            order, tree.segments, tree.cells, first, starts, np.array([0, tree.n_segments]), counts
         )
 
     def _tree(self, t: int) -> SortedTree:
@@ -127,7 +132,7 @@ class SortedRows:
 
 
 def _runs(starts: Numbers, n_chunks: int) -> list[tuple[int, int]]:
-    """Runs of trees that are counted together."""
+    """Return runs of trees that are counted together."""
     most = max(1, COUNTED // n_chunks)
     bounds = [0]
     for t in range(1, len(starts) - 1):

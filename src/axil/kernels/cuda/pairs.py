@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import cupy as cp
 import numpy as np
 
@@ -18,7 +16,7 @@ from axil.kernels.cuda.launch import (
     shared_bytes,
     within_memory,
 )
-from axil.machine.arrays import is_host
+from axil.machine.arrays import DeviceArray, is_host
 
 TILE_TREES = 8  # of a block that counts cells by cells; as in kernels.cu
 COUNT_THREADS = 512  # of such a block
@@ -29,50 +27,72 @@ class Pairs(KeptCells):
     """Sums over pairs of trees."""
 
     @within_memory()
-    def cooccurrence(self, first: int, last: int, weights: Any, out: Any) -> None:
+    def cooccurrence(self, first: int, last: int, weights: DeviceArray, out: DeviceArray) -> None:
         if not 0 <= first <= last <= self.n_trees:
             raise ValueError(f"trees {first} to {last} of {self.n_trees}")
-        own = int(self.starts[last] - self.starts[first])
-        expect_output("out", out, (own, own))
+        width = int(self.starts[last] - self.starts[first])
+        expect_output("out", out, (width, width))
         expect_weights("weights", weights, self.n_rows)
-        made = out if not is_host(out) else cp.empty(out.shape)
-        made.fill(0.0)
-        units, unit = self._units(weights)
-        starts, each = self.starts[first : last + 1], 4 if units is None else 8
-        tiles = runs_of(starts, int(np.sqrt(shared_bytes() // each)), TILE_TREES)
-        if not self.n_rows or last - first < 2:
-            pass  # nothing is shared
-        elif tiles is None:
-            grid = (blocks(self.n_rows, THREADS), last - first)
-            counted = (self.cells, self.n_rows, self._starts, first, last, units, made, len(made))
-            self._run("cooccur_apart", grid, (THREADS,), *counted)
+        if is_host(out):
+            device_out = cp.empty(out.shape)
         else:
-            n = len(tiles) - 1
-            pairs = np.array([(a, b) for a in range(n) for b in range(a, n)], dtype=np.int32)
-            widths = starts[tiles[1:]] - starts[tiles[:-1]]
-            taken = each * int((widths[pairs[:, 0]] * widths[pairs[:, 1]]).max())
-            split = max(1, min(-(-self.n_rows // COUNTED_ROWS), -(-8 * processors() // len(pairs))))
-            name = "cooccur_counts" if units is None else "cooccur_units"
-            of_tiles = (cp.asarray(tiles, dtype=cp.int32), cp.asarray(pairs))
-            common = (self.cells, self.n_rows, self._starts, first)
-            written = (units, -(-self.n_rows // split), made, len(made))
-            self._run(
-                name,
-                (len(pairs), split),
-                (COUNT_THREADS,),
-                *common,
-                *of_tiles,
-                *written,
-                shared=taken,
-            )
+            device_out = out
+        device_out.fill(0.0)
+        units, unit = self._units(weights)
+        if self.n_rows and last - first > 1:  # else nothing is shared
+            self._count_shared(first, last, units, device_out)
         self._run(
-            "units_to_numbers", (blocks(made.size, THREADS),), (THREADS,), made, made.size, unit
+            "units_to_numbers",
+            (blocks(device_out.size, THREADS),),
+            (THREADS,),
+            device_out,
+            device_out.size,
+            unit,
         )
         if is_host(out):
-            made.get(out=out)
+            device_out.get(out=out)
 
-    def _units(self, weights: Any) -> tuple[Any, float]:
-        """The weights as multiples of a power of two, so small that all of them together still fit into 62 bits."""
+    def _count_shared(
+        self, first: int, last: int, units: DeviceArray | None, out: DeviceArray
+    ) -> None:
+        """Count the rows that cells of two trees share, in units of their weights."""
+        starts = self.starts[first : last + 1]
+        if units is None:
+            name = "cooccur_counts"
+            bytes_per_count = 4
+        else:
+            name = "cooccur_units"
+            bytes_per_count = 8
+        tiles = runs_of(starts, int(np.sqrt(shared_bytes() // bytes_per_count)), TILE_TREES)
+        common = (self.cells, self.n_rows, self._starts, first)
+        if tiles is None:
+            grid = (blocks(self.n_rows, THREADS), last - first)
+            self._run("cooccur_apart", grid, (THREADS,), *common, last, units, out, len(out))
+            return
+        n = len(tiles) - 1
+        pairs = np.array([(a, b) for a in range(n) for b in range(a, n)], dtype=np.int32)
+        widths = starts[tiles[1:]] - starts[tiles[:-1]]
+        most_counts = int((widths[pairs[:, 0]] * widths[pairs[:, 1]]).max())
+        split = max(1, min(-(-self.n_rows // COUNTED_ROWS), -(-8 * processors() // len(pairs))))
+        self._run(
+            name,
+            (len(pairs), split),
+            (COUNT_THREADS,),
+            *common,
+            cp.asarray(tiles, dtype=cp.int32),
+            cp.asarray(pairs),
+            units,
+            -(-self.n_rows // split),
+            out,
+            len(out),
+            shared=bytes_per_count * most_counts,
+        )
+
+    def _units(self, weights: DeviceArray) -> tuple[DeviceArray, float]:
+        """Return the weights as multiples of a power of two, and this power.
+
+        It is so large that the sum of all weights still fits into 62 bits.
+        """
         if weights is None:
             return None, 1.0
         w = self._put(weights)
@@ -84,7 +104,9 @@ class Pairs(KeptCells):
         return cp.rint(w / unit).astype(cp.int64).view(cp.uint64), float(unit)
 
     @within_memory()
-    def pair_sums(self, table: Any, factors: Any, first: int, out: FloatArray) -> None:
+    def pair_sums(
+        self, table: DeviceArray, factors: DeviceArray, first: int, out: FloatArray
+    ) -> None:
         expect("table", table, (self.n_cells, self.n_cells))
         if factors is not None:
             expect("factors", factors, (self.n_trees, len(out)))
@@ -98,7 +120,7 @@ class Pairs(KeptCells):
             self._put(table),
             self._put(factors),
         )
-        with filled(out) as made:
+        with filled(out) as device_out:
             if len(out):
                 self._run(
                     "pair_sums",
@@ -107,5 +129,5 @@ class Pairs(KeptCells):
                     *read,
                     first,
                     len(out),
-                    made,
+                    device_out,
                 )

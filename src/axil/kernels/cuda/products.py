@@ -1,8 +1,9 @@
-"""Sums over cells: sweeps, and the replay of a fit. Rows are sorted by cell, so that every sum has a fixed order."""
+"""Sums over cells: passes over the rows, and the replay of a fit.
+
+Rows are sorted by cell, so that every sum has a fixed order.
+"""
 
 from __future__ import annotations
-
-from typing import Any
 
 import cupy as cp
 import numpy as np
@@ -12,7 +13,7 @@ from axil.kernels import Numbers
 from axil.kernels.cuda.cells import KeptCells
 from axil.kernels.cuda.checks import expect, expect_output, expect_trees, expect_weights
 from axil.kernels.cuda.launch import MOST_BLOCKS, WARPS, blocks, lanes_of, within_memory
-from axil.machine.arrays import is_host
+from axil.machine.arrays import DeviceArray, is_host
 
 WIDE = 64  # columns of a warp that takes pairs of them
 MOST_APPLIED = 4  # trees that such a warp looks up
@@ -24,13 +25,13 @@ class CellSums(KeptCells):
     @within_memory()
     def sweep(
         self,
-        state: Any,
+        state: DeviceArray,
         apply: Numbers,
-        table: Any,
-        apply_weights: Any,
+        table: DeviceArray,
+        apply_weights: DeviceArray,
         gather: Numbers,
-        sums: Any,
-        gather_weights: Any,
+        sums: DeviceArray,
+        gather_weights: DeviceArray,
     ) -> None:
         expect_output("state", state, (self.n_rows, *getattr(state, "shape", ())[1:]))
         columns = state.shape[1]
@@ -60,26 +61,36 @@ class CellSums(KeptCells):
             on_device.get(out=state)
 
     def _gather(
-        self, run: Numbers, state: Any, applied: tuple[Any, ...], sums: Any, g: Any, lanes: int
+        self,
+        run: Numbers,
+        state: DeviceArray,
+        applied: tuple[DeviceArray, ...],
+        sums: DeviceArray,
+        g: DeviceArray,
+        lanes: int,
     ) -> None:
-        """Sums over the cells of neighbouring trees; the trees applied are so on the way to the first sums."""
-        columns, (trees, n_apply, table, a) = state.shape[1], applied
+        """Sum over the cells of neighbouring trees.
+
+        Trees are applied on the way to the first sums.
+        """
+        columns = state.shape[1]
+        trees, n_apply, table, a = applied
         sorted_trees = self.sorted.trees[run[0] : run[-1] + 1]
         begin = sorted_trees[0].begin
         end = sorted_trees[-1].begin + sorted_trees[-1].n_segments
-        parts = cp.empty((end - begin, columns))
+        segment_sums = cp.empty((end - begin, columns))
         if columns % WIDE == 0:
             wide = columns // WIDE
         else:
             wide = 0
-        for own in sorted_trees:
+        for tree in sorted_trees:
             gathered = (
-                own.order,
-                own.segments,
-                own.n_segments,
+                tree.order,
+                tree.segments,
+                tree.n_segments,
                 g,
                 state,
-                parts[own.begin - begin :],
+                segment_sums[tree.begin - begin :],
             )
             if wide and n_apply <= MOST_APPLIED:
                 if wide % 2 == 0:
@@ -87,7 +98,7 @@ class CellSums(KeptCells):
                 else:
                     pairs = 1
                 read = (self.cells, self.n_rows, columns, trees, self._starts, table, a)
-                grid = (blocks(own.n_segments), wide // pairs)
+                grid = (blocks(tree.n_segments), wide // pairs)
                 self._run(f"gather_wide_{pairs}_{n_apply}", grid, (32, WARPS), *read, *gathered)
             else:
                 several = (
@@ -101,38 +112,47 @@ class CellSums(KeptCells):
                     table,
                     a,
                 )
-                grid = (blocks(own.n_segments), -(-columns // lanes))
+                grid = (blocks(tree.n_segments), -(-columns // lanes))
                 self._run("gather_segments", grid, (32, WARPS), *several, *gathered)
             n_apply = 0
         cells = slice(int(self.starts[run[0]]), int(self.starts[run[-1] + 1]))
         if not is_host(sums):
-            found = sums[cells]
+            cell_sums = sums[cells]
         else:
-            found = cp.empty((cells.stop - cells.start, columns))
-        self._combine(self.sorted.first[cells.start : cells.stop + 1], begin, parts, lanes, found)
+            cell_sums = cp.empty((cells.stop - cells.start, columns))
+        self._combine(
+            self.sorted.first[cells.start : cells.stop + 1], begin, segment_sums, lanes, cell_sums
+        )
         if is_host(sums):
-            found.get(out=sums[cells])
+            cell_sums.get(out=sums[cells])
 
-    def _combine(self, first: Any, begin: int, parts: Any, lanes: int, found: Any) -> None:
-        """Sums over the segments of cells, whose numbers ``first`` has."""
-        columns = parts.shape[1]
+    def _combine(
+        self,
+        first: DeviceArray,
+        begin: int,
+        segment_sums: DeviceArray,
+        lanes: int,
+        cell_sums: DeviceArray,
+    ) -> None:
+        """Sum over the segments of cells, whose numbers ``first`` has."""
+        columns = segment_sums.shape[1]
         n_cells = len(first) - 1
         grid = (max(1, min(n_cells, MOST_BLOCKS)), -(-columns // lanes))
         self._run(
             "combine_segments",
             grid,
             (32, WARPS),
-            parts,
+            segment_sums,
             columns,
             lanes,
             first,
             begin,
             n_cells,
-            found,
+            cell_sums,
         )
 
-    def leaf_sums(self, v: Any, weights: Any) -> Any:
-        """The sums of v over the rows of each cell, on the device where v is there."""
+    def leaf_sums(self, v: DeviceArray, weights: DeviceArray) -> DeviceArray:
+        """Return the sums of v over the rows of each cell, on the device if v is there."""
         sums = (np if is_host(v) else cp).empty((self.n_cells, v.shape[1]))
         if is_host(v):
             state = cp.array(v, order="C")
@@ -159,20 +179,20 @@ class CellSums(KeptCells):
         expect_output("score", score, (self.n_rows,))
         for name, table in (("sums", sums), ("counts", counts)):
             expect_output(name, table, (self.n_cells,))
-        found = cp.empty(self.n_cells)
-        own_score = cp.array(score)
+        cell_sums = cp.empty(self.n_cells)
+        device_score = cp.array(score)
         v = self._put(values)
         y = self._put(targets)
         w = self._put(weights)
         for t in range(self.n_trees):
-            own = self.sorted.trees[t]
+            tree = self.sorted.trees[t]
             cells = slice(int(self.starts[t]), int(self.starts[t + 1]))
-            parts = cp.empty((own.n_segments, 1))
+            segment_sums = cp.empty((tree.n_segments, 1))
             read = (
-                own.order,
-                own.segments,
-                own.cells,
-                own.n_segments,
+                tree.order,
+                tree.segments,
+                tree.cells,
+                tree.n_segments,
                 v[cells],
                 y,
                 w,
@@ -180,16 +200,21 @@ class CellSums(KeptCells):
                 bool(single_score),
             )
             self._run(
-                "replay_segments", (blocks(own.n_segments),), (32, WARPS), *read, own_score, parts
+                "replay_segments",
+                (blocks(tree.n_segments),),
+                (32, WARPS),
+                *read,
+                device_score,
+                segment_sums,
             )
-            self._combine(own.first, own.begin, parts, 1, found[cells])
-        own_score.get(out=score)
-        found.get(out=sums)
+            self._combine(tree.first, tree.begin, segment_sums, 1, cell_sums[cells])
+        device_score.get(out=score)
+        cell_sums.get(out=sums)
         counts[...] = self.sorted.counts
 
 
 def neighbours(numbers: Numbers) -> list[Numbers]:
-    """Runs of tree numbers that follow each other."""
+    """Return runs of tree numbers that follow each other."""
     if len(numbers):
         return np.split(numbers, np.flatnonzero(np.diff(numbers) != 1) + 1)
     return []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 import cupy as cp
 import numpy as np
@@ -32,6 +31,7 @@ from axil.kernels.cuda.launch import (
     total_bytes,
     within_memory,
 )
+from axil.machine.arrays import DeviceArray
 from axil.machine.blocks import spans
 
 # columns, threads and rows of a block that shares a tile; as in kernels.cu
@@ -48,49 +48,72 @@ class ReadOuts(KeptCells):
     """Sums over the trees, row by row."""
 
     @within_memory()
-    def read_out(self, table: Any, constant: Any, weights: Any, first: int, out: Any) -> None:
+    def read_out(
+        self,
+        table: DeviceArray,
+        constant: DeviceArray,
+        weights: DeviceArray,
+        first: int,
+        out: DeviceArray,
+    ) -> None:
         rows, columns = out.shape
         expect_output("out", out, (rows, columns), apart=True)
         self._expect_read(table, constant, weights, columns)
         expect_rows(first, rows, self.n_rows)
-        with filled(out) as made:
+        with filled(out) as device_out:
             if out.size:
                 self._read(
-                    self._rows_put(table), self._put(constant), self._put(weights), first, made
+                    self._rows_put(table),
+                    self._put(constant),
+                    self._put(weights),
+                    first,
+                    device_out,
                 )
 
-    def _expect_read(self, table: Any, constant: Any, weights: Any, columns: int) -> None:
+    def _expect_read(
+        self, table: DeviceArray, constant: DeviceArray, weights: DeviceArray, columns: int
+    ) -> None:
         expect("table", table, (self.n_cells, columns), apart=True)
         expect("constant", constant, (columns,))
         expect_weights("weights", weights, self.n_rows)
 
-    def _read(self, table: Any, constant: Any, weights: Any, first: int, out: Any) -> None:
+    def _read(
+        self,
+        table: DeviceArray,
+        constant: DeviceArray,
+        weights: DeviceArray,
+        first: int,
+        out: DeviceArray,
+    ) -> None:
         rows, columns = out.shape
         runs = self._runs
         if runs is None or columns < FEW_COLUMNS:
             return self._read_rows(table, constant, weights, None, first, out)
-        on_device, taken = runs
+        device_bounds, shared_memory = runs
         height = -(-columns // TILE)
         grid = (max(1, min(-(-rows // TILE_ROWS), -(-4 * processors() // height))), height)
         read = (
             self.cells,
             self.n_rows,
             self._starts,
-            on_device,
-            len(on_device) - 1,
+            device_bounds,
+            len(device_bounds) - 1,
             table,
             table.strides[0] // 8,
             columns,
         )
         written = (constant, weights, first, rows, out, out.strides[0] // 8)
-        self._run("read_out_tile", grid, (TILE_THREADS,), *read, *written, shared=taken)
+        self._run("read_out_tile", grid, (TILE_THREADS,), *read, *written, shared=shared_memory)
 
     @property
-    def _runs(self) -> tuple[Any, int] | None:
-        """Bounds of runs of trees whose tiles fit into shared memory, and the bytes they take; None: a tree does not."""
+    def _runs(self) -> tuple[DeviceArray, int] | None:
+        """Return the bounds of runs of trees whose tiles fit into shared memory, and their bytes.
+
+        Returns None if the tile of a single tree does not fit.
+        """
         return self._kept.get("runs", self._make_runs)
 
-    def _make_runs(self) -> tuple[Any, int] | None:
+    def _make_runs(self) -> tuple[DeviceArray, int] | None:
         bounds = runs_of(self.starts, shared_bytes() // (8 * TILE), self.n_trees)
         if bounds is None:
             return None
@@ -99,26 +122,31 @@ class ReadOuts(KeptCells):
 
     def _read_rows(
         self,
-        table: Any,
-        constant: Any,
-        weights: Any,
-        factors: Any,
+        table: DeviceArray,
+        constant: DeviceArray,
+        weights: DeviceArray,
+        factors: DeviceArray,
         first: int,
-        out: Any,
+        out: DeviceArray,
         trees: Numbers | None = None,
     ) -> None:
         rows, columns = out.shape
         lanes = lanes_of(columns)
         grid = (blocks(rows, WARPS * 32 // lanes), -(-columns // lanes))
-        own = self.some(trees)
-        of_rows = (self.cells, self.n_rows, own.trees, len(own.trees), own.starts)
+        chosen = self.some(trees)
+        of_rows = (self.cells, self.n_rows, chosen.trees, len(chosen.trees), chosen.starts)
         read = (*of_rows, table, table.strides[0] // 8, columns, lanes)
         written = (constant, weights, factors, first, rows, out, out.strides[0] // 8)
         self._run("read_out_rows", grid, (32, WARPS), *read, *written)
 
     @within_memory()
     def moments(
-        self, table: Any, constant: Any, weights: Any, values: Any, out: FloatArray
+        self,
+        table: DeviceArray,
+        constant: DeviceArray,
+        weights: DeviceArray,
+        values: DeviceArray,
+        out: FloatArray,
     ) -> None:
         columns = table.shape[1]
         self._expect_read(table, constant, weights, columns)
@@ -128,44 +156,61 @@ class ReadOuts(KeptCells):
         constant = self._put(constant)
         w = self._put(weights)
         v = self._put(values)
-        for part, block in self._in_blocks(table, constant, w):
-            out[0, part] = (cp.abs(block).T @ v).get()
+        for span, block in self._in_blocks(table, constant, w):
+            out[0, span] = (cp.abs(block).T @ v).get()
             block *= block
-            out[1, part] = (block.T @ v).get()
+            out[1, span] = (block.T @ v).get()
 
-    def _in_blocks(self, table: Any, constant: Any, weights: Any) -> Iterator[tuple[slice, Any]]:
-        """Read-outs of all rows, as many columns at a time as memory allows, and which these are."""
-        for part in spans(table.shape[1], self._columns_at_once()):
-            block = cp.empty((self.n_rows, part.stop - part.start))
+    def _in_blocks(
+        self, table: DeviceArray, constant: DeviceArray, weights: DeviceArray
+    ) -> Iterator[tuple[slice, DeviceArray]]:
+        """Yield read-outs of all rows, as many columns at a time as memory allows.
+
+        The columns come first.
+        """
+        for span in spans(table.shape[1], self._columns_at_once()):
+            block = cp.empty((self.n_rows, span.stop - span.start))
             if block.size:
-                self._read(table[:, part], constant[part], weights, 0, block)
-            yield part, block
+                self._read(table[:, span], constant[span], weights, 0, block)
+            yield span, block
 
     def _columns_at_once(self) -> int:
-        """Columns of all rows that memory allows at a time."""
+        """Return how many columns of all rows memory allows at a time."""
         most = min(READ_BYTES, total_bytes() // READ_SHARE)
         return int(max(TILE, most // (8 * max(self.n_rows, 1)) // TILE * TILE))
 
     @within_memory()
     def top(
-        self, table: Any, constant: Any, weights: Any, scale: Any, values: FloatArray, rows: Numbers
+        self,
+        table: DeviceArray,
+        constant: DeviceArray,
+        weights: DeviceArray,
+        scale: DeviceArray,
+        values: FloatArray,
+        rows: Numbers,
     ) -> None:
         columns = table.shape[1]
         self._expect_read(table, constant, weights, columns)
         expect_places(values, rows, columns, scale, self.n_rows)
         if not self.n_rows or not columns or not values.shape[1]:
             return
-        asked = (self._rows_put(table), self._put(constant))
+        arguments = (self._rows_put(table), self._put(constant))
         factors = (self._put(weights), self._put(scale))
         self._bounded.top(
-            CudaBlocks.search, self._top_rows, self.cells.size, *asked, factors, values, rows
+            CudaBlocks.search, self._top_rows, self.cells.size, *arguments, factors, values, rows
         )
 
     def _top_rows(
-        self, table: Any, constant: Any, weights: Any, scale: Any, values: FloatArray, rows: Numbers
+        self,
+        table: DeviceArray,
+        constant: DeviceArray,
+        weights: DeviceArray,
+        scale: DeviceArray,
+        values: FloatArray,
+        rows: Numbers,
     ) -> None:
-        for part, block in self._in_blocks(table, constant, weights):
-            merge(block, 0, scale, values[part], rows[part], self._kernel)
+        for span, block in self._in_blocks(table, constant, weights):
+            merge(block, 0, scale, values[span], rows[span], self._kernel)
 
     @within_memory()
     def index(self, n_queries: int, available: int) -> bool:
@@ -173,19 +218,26 @@ class ReadOuts(KeptCells):
         return self._bounded.make(self.cells, n_queries, available, make)
 
     @within_memory()
-    def matches(self, queries: Any, weights: Any, first: int, out: Any) -> None:
+    def matches(
+        self, queries: DeviceArray, weights: DeviceArray, first: int, out: DeviceArray
+    ) -> None:
         rows, columns = out.shape
         self._expect_queries(queries, weights, columns)
         expect_output("out", out, (rows, columns))
         expect_rows(first, rows, self.n_rows)
-        with filled(out) as made:
+        with filled(out) as device_out:
             if out.size:
                 self._match(
-                    cp.ascontiguousarray(cp.asarray(queries).T), self._put(weights), first, made
+                    cp.ascontiguousarray(cp.asarray(queries).T),
+                    self._put(weights),
+                    first,
+                    device_out,
                 )
 
-    def _match(self, queries: Any, weights: Any, first: int, out: Any) -> None:
-        """``queries`` (trees, columns)."""
+    def _match(
+        self, queries: DeviceArray, weights: DeviceArray, first: int, out: DeviceArray
+    ) -> None:
+        """Fill in the matches of ``queries`` (trees, columns)."""
         rows, columns = out.shape
         if weights is None and self.cells.itemsize == 1 and self.n_trees < 1 << 16:
             grid = (-(-rows // (4 * THREADS)), -(-columns // COUNTED))
@@ -196,14 +248,16 @@ class ReadOuts(KeptCells):
         read = (self.cells, self.n_rows, self.n_trees, queries, columns, lanes, weights)
         self._run("match_rows", grid, (32, WARPS), *read, first, rows, out)
 
-    def _expect_queries(self, queries: Any, weights: Any, columns: int) -> None:
+    def _expect_queries(self, queries: DeviceArray, weights: DeviceArray, columns: int) -> None:
         expect("queries", queries, (columns, self.n_trees), self.cells.dtype)
         expect_weights("weights", weights, self.n_trees)
         if weights is not None and not bool(((weights >= 0) & (weights < np.inf)).all()):
             raise ValueError("weights must be finite and not below 0")
 
     @within_memory()
-    def top_matches(self, queries: Any, weights: Any, values: FloatArray, rows: Numbers) -> None:
+    def top_matches(
+        self, queries: DeviceArray, weights: DeviceArray, values: FloatArray, rows: Numbers
+    ) -> None:
         columns = len(queries)
         self._expect_queries(queries, weights, columns)
         expect_places(values, rows, columns, None, self.n_rows)
@@ -211,26 +265,31 @@ class ReadOuts(KeptCells):
             raise ValueError("rows must be free, all -1")
         if not self.n_rows or not columns or not values.shape[1]:
             return
-        asked = cp.asarray(queries).T
+        device_queries = cp.asarray(queries).T
         weights = self._put(weights)
-        for part in spans(columns, self._columns_at_once()):
-            block = cp.empty((self.n_rows, part.stop - part.start))
-            self._match(cp.ascontiguousarray(asked[:, part]), weights, 0, block)
-            merge(block, 0, None, values[part], rows[part], self._kernel)
+        for span in spans(columns, self._columns_at_once()):
+            block = cp.empty((self.n_rows, span.stop - span.start))
+            self._match(cp.ascontiguousarray(device_queries[:, span]), weights, 0, block)
+            merge(block, 0, None, values[span], rows[span], self._kernel)
         rows[values <= 0] = -1
 
     @within_memory()
     def scaled_read_out(
-        self, table: Any, factors: Any, first: int, out: Any, trees: Numbers | None = None
+        self,
+        table: DeviceArray,
+        factors: DeviceArray,
+        first: int,
+        out: DeviceArray,
+        trees: Numbers | None = None,
     ) -> None:
         rows, columns = out.shape
-        own = self.some(trees)
-        expect("table", table, (own.n_cells, columns))
+        chosen = self.some(trees)
+        expect("table", table, (chosen.n_cells, columns))
         expect_rows(first, rows, self.n_rows)
-        expect("factors", factors, (len(own.trees), rows))
+        expect("factors", factors, (len(chosen.trees), rows))
         expect_output("out", out, (rows, columns))
-        with filled(out) as made:
+        with filled(out) as device_out:
             if out.size:
                 self._read_rows(
-                    self._rows_put(table), None, None, self._put(factors), first, made, trees
+                    self._rows_put(table), None, None, self._put(factors), first, device_out, trees
                 )

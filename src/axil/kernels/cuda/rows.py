@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from axil.kernels.cuda.checks import expect, expect_output, expect_rows
 from axil.kernels.cuda.deletions import Deleted
 from axil.kernels.cuda.factors import CudaFactors
@@ -11,6 +9,7 @@ from axil.kernels.cuda.launch import THREADS, blocks, filled, within_memory
 from axil.kernels.cuda.pairs import Pairs
 from axil.kernels.cuda.products import CellSums
 from axil.kernels.cuda.reads import ReadOuts
+from axil.machine.arrays import DeviceArray
 
 
 class CudaRows(CellSums, ReadOuts, Pairs, CudaFactors, Deleted):
@@ -18,7 +17,13 @@ class CudaRows(CellSums, ReadOuts, Pairs, CudaFactors, Deleted):
 
     @within_memory()
     def residual_factors(
-        self, steps: Any, levels: Any, draws: Any, start: Any, first: int, out: Any
+        self,
+        steps: DeviceArray,
+        levels: DeviceArray,
+        draws: DeviceArray,
+        start: DeviceArray,
+        first: int,
+        out: DeviceArray,
     ) -> None:
         rows = out.shape[1]
         for name, table in (("steps", steps), ("levels", levels), ("draws", draws)):
@@ -33,7 +38,7 @@ class CudaRows(CellSums, ReadOuts, Pairs, CudaFactors, Deleted):
             self._starts,
             *map(self._put, (steps, levels, draws, start)),
         )
-        with filled(out) as made:
+        with filled(out) as device_out:
             if out.size:
                 self._run(
                     "residual_factors",
@@ -42,5 +47,5 @@ class CudaRows(CellSums, ReadOuts, Pairs, CudaFactors, Deleted):
                     *read,
                     first,
                     rows,
-                    made,
+                    device_out,
                 )
