@@ -21,7 +21,8 @@ from sklearn.isotonic import isotonic_regression
 
 from axil import Explainer
 from axil.adapters.boosted_fit import BoostedFit
-from axil.adapters.catboost.adapter import CatBoostAdapter, read
+from axil.adapters.catboost.adapter import read
+from axil.adapters.catboost.base import CatBoostAdapter
 from axil.adapters.contract import TrainingRows
 from axil.errors import InputError, UnsupportedQuestionError
 from tests.adapters.catboost_models import (

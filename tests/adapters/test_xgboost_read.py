@@ -20,7 +20,8 @@ from scipy import sparse
 from axil import Explainer
 from axil.adapters.boosted_fit import BoostedFit
 from axil.adapters.contract import TrainingRows
-from axil.adapters.xgboost.adapter import XGBoostAdapter, read
+from axil.adapters.xgboost.adapter import read
+from axil.adapters.xgboost.base import XGBoostAdapter
 from axil.adapters.xgboost.document import Tree
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 from tests.adapters.common import as_float32, drawn_rows, settled
