@@ -161,27 +161,20 @@ STEPS = {name for name in QUESTIONS if name.startswith("removal")} | {
 }
 PARTS = {
     "similar(beside=)",
-    "what_if",
-    "reach",
     "removal(greedy=True)",
-    "leave_one_out_curve",
-    "find_label_issues",
-    "influence",
-    "shapley",
-    "min_label_changes",
-}
-PARTS |= {
-    "leverage",
-    "degrees_of_freedom",
-    "standard_error",
     "derivatives",
     "weight_derivatives",
     "matrix",
     "operator",
+    "report",
+    "save",
 }
-PARTS |= {"report", "save"}
 ACCOUNT = {name for name in QUESTIONS if name.startswith("removal")} | {
     "without",
+    "what_if",
+    "reach",
+    "find_label_issues",
+    "influence",
     "explain().weights",
     "top(by='weight')",
 }
@@ -196,7 +189,7 @@ REFUSED = {
     ("counts", "memory"): WEIGHTED,
     ("logistic", "memory"): WEIGHTED | STEPS | {"similar(tree_weights=)", "save"},
     ("boosting", "dask"): PARTS,
-    ("forest", "dask"): PARTS | {"similar(tree_weights=)", "calibrate"},
+    ("forest", "dask"): PARTS | {"similar(tree_weights=)", "calibrate", "leave_one_out_curve"},
     ("two classes", "dask"): WEIGHTED | PARTS | ACCOUNT,
     ("three classes", "dask"): WEIGHTED | PARTS | ACCOUNT,
     ("counts", "dask"): WEIGHTED | PARTS | ACCOUNT,

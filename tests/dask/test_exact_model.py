@@ -25,7 +25,7 @@ def test_rows_of_an_array_are_numbered_throughout(model):
 def test_many_queries_go_in_batches(explainer, whole, monkeypatch):
     expected = whole(X)
     monkeypatch.setattr(
-        "axil.dask.exact_model.ASKED_BYTES", 8 * 9 * 25 * 100
+        "axil.dask.exact_model.SENT_BYTES", 8 * 9 * 25 * 100
     )  # a hundred queries at a time
     np.testing.assert_allclose(explainer(X).weights, expected.weights, rtol=0, atol=1e-14)
     pd.testing.assert_frame_equal(explainer.top(X, 3), whole.top(X, 3))
@@ -77,7 +77,7 @@ def test_unverified_explainers_prepare_on_their_own(model, whole):
 def test_bad_questions(explainer):
     for ask in (explainer.matrix, lambda: explainer.operator):
         with pytest.raises(
-            axil.UnsupportedQuestionError, match=r"Dask collections.*Use training rows in memory"
+            axil.UnsupportedQuestionError, match=r"in partitions.*Use training rows in memory"
         ):
             ask()
     with pytest.raises(axil.InputError, match=r"X\.compute\(\)"):

@@ -157,7 +157,7 @@ def test_days_within_a_distance():
 def test_many_queries_and_none(frames, monkeypatch):
     rows, explainer, whole = frames
     monkeypatch.setattr(
-        "axil.dask.exact_model.ASKED_BYTES", 8 * 9 * 25 * 100
+        "axil.dask.exact_model.SENT_BYTES", 8 * 9 * 25 * 100
     )  # a hundred queries at a time
     same(
         explainer.similar(rows, 2, ["bmi"], adjust=True),

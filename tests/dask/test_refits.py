@@ -1,4 +1,4 @@
-"""Deletions and pushes of squared error over Dask collections: the numbers of one machine, with one row, some, or groups gone."""
+"""Fits without some rows, over partitions and on one machine."""
 
 import warnings
 
@@ -90,7 +90,7 @@ def test_rows_that_outweigh_all_others_are_refitted(pair, monkeypatch):
     again = axil.Explainer(
         verified_model(explainer).adapter._booster, *(partitioned(v) for v in (X, Y, heavy()))
     )
-    monkeypatch.setattr("axil.dask.refits.MOST_REFITS", 1)
+    monkeypatch.setattr("axil.dask.deletions.MOST_REFITS", 1)
     with pytest.raises(
         axil.UnsupportedQuestionError, match=r"2 training rows outweigh.*first-order"
     ):

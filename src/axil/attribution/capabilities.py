@@ -156,47 +156,32 @@ _DERIVATIVE: dict[str, Refusal] = {
 
 _PARTITIONS: dict[str, Refusal] = {
     **_each(
-        (
-            *(
-                "reach",
-                "influence",
-                "shapley",
-                "min_label_changes",
-                "matrix",
-                "operator",
-                "report",
-                "to_html of intervals",
-            ),
-            *("refit", "derivatives", "weight_derivatives", "weights", "similar(beside=)"),
-            "removal(greedy=True)",
-        ),
-        ELSEWHERE,
+        ("matrix", "operator"),
+        "its rows and columns are all training rows, which are in partitions",
         IN_MEMORY,
     ),
+    **_each(
+        ("report", "to_html of intervals"),
+        "its pages list the features of training rows, which stay in their partitions",
+        "Write one page of all predictions with explainer.to_html(X), or use training rows in memory.",
+    ),
+    "refit": (
+        "a refit rounds every leaf value as the library does, and its sums over partitions are "
+        "rounded otherwise",
+        IN_MEMORY,
+    ),
+    "similar(beside=)": (
+        "further columns of the training rows would be gathered here",
+        "Give them as columns of X_train, or use training rows in memory.",
+    ),
+    "removal(greedy=True)": (
+        "every row of every set takes a pass over the partitions",
+        "Leave greedy out, or use training rows in memory.",
+    ),
+    **_each(("derivatives", "weight_derivatives", "weights"), ELSEWHERE, IN_MEMORY),
     "save": (
         "a file would hold all training rows of the collection",
         "Keep the model and the collection, and make the explainer again.",
-    ),
-    "what_if": (
-        "changed targets are matched with rows by label, and labels stay in their partitions",
-        "Multiply weights by the changes: explainer(X).weights[:, positions] @ changes, or use training rows in memory.",
-    ),
-    "standard_error": (
-        "the noise of the targets follows from the leverages of all training rows, which are not computed here",
-        "Use training rows in memory; of numbers, calibrate has intervals here.",
-    ),
-    "find_label_issues": (
-        "labels are ranked over all training rows in memory",
-        "Sort explainer.leave_one_out() by its residuals, or use training rows in memory.",
-    ),
-    "leave_one_out_curve": (
-        "errors after every number of trees are not summed over partitions",
-        "explainer.leave_one_out() has the errors after all trees; for the curve use training rows in memory.",
-    ),
-    **_each(
-        ("leverage", "degrees_of_freedom"),
-        "weights of all training rows in their own predictions are not computed over Dask collections",
-        "Use training rows in memory, or a sample of them with a model fitted to it.",
     ),
     "calibrate without X_cal and y_cal": (
         "calibration rows among the training rows would take their features and leverages out of the partitions",
@@ -224,6 +209,10 @@ _BY_BOTH = {
                 "find_label_issues",
             ),
             ELSEWHERE,
+            IN_MEMORY,
+        ),
+        "influence": (
+            "the derivative of the loss goes backwards through the rounds of all training rows",
             IN_MEMORY,
         ),
     },

@@ -180,7 +180,7 @@ class AdditivePartition(PartitionRows, Attribution["LeafBatch"]):
         return [np.ascontiguousarray(self.leaves[:, rows])]
 
     def contributions(self, walked: ReplayedStages, n_threads: int) -> Contributions:
-        """Return what these rows put into scores, by a fit without rows."""
+        """Return what these rows put into scores, by a fit that has no rows."""
         fit_of_rows = replace(
             walked, leaves=self.leaves, targets=self.rounded, weights=self.weights, start=self.score
         )

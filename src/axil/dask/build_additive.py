@@ -161,16 +161,14 @@ def _refuse(fit: BoostedFit) -> None:
     refuse_encoded(fit)
     for setting, value, reason in _unsummed_settings(fit):
         raise UnsupportedModelError(
-            setting, value, reason, "Use training rows in memory, or fit without it."
+            setting, value, reason, "Use training rows in memory, or fit with another setting."
         )
 
 
 def _unsummed_settings(fit: BoostedFit) -> Iterator[tuple[str, str, str]]:
     """Yield each setting of the fit that is not summed over partitions: its name, value and the reason."""
     if fit.sampler is not None:
-        reason = (
-            "on a cluster each machine draws from its own rows, in an order that no model records"
-        )
+        reason = "on a cluster each machine samples its own rows, in an order that no model records"
         yield "row sampling", fit.sampler.name, reason
     if fit.leaf_rule.averages:
         yield "boosting", "rf", "axil does not average trees over partitions with this loss"

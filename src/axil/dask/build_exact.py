@@ -195,10 +195,10 @@ def _refuse_sampled(fitted: list[BoostedFit], recorded: bool) -> None:
         raise UnsupportedModelError(
             "row sampling",
             sampler.name,
-            "on a cluster each machine draws from its own rows, in an order that no model records, so the draws cannot be "
-            "replayed on partitions",
-            "Fit without it, use training rows in memory in the order of the fit, or pass recorded "
-            "draws as in_bag=.",
+            "on a cluster each machine samples its own rows, in an order that no model records, so "
+            "the sampling cannot be replayed on partitions",
+            "Fit with all rows, use training rows in memory in the order of the fit, or pass the "
+            "recorded sample counts as in_bag=.",
         )
 
 

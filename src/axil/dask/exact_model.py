@@ -1,9 +1,10 @@
-"""PartitionedExactModel: predictions as weighted sums of targets that lie in the partitions of Dask collections."""
+"""Predictions as weighted sums of targets that lie in the partitions of Dask collections."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import dask
@@ -12,33 +13,32 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters.contract import OffsetRule
-from axil.arrays import FloatArray
+from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.attribution import WEIGHTS, Kind, Quantity, Source
+from axil.attribution.capabilities import Refusal
 from axil.attribution.leaf_matches import TreeWeights, tree_spreads
-from axil.dask.cluster import Cluster, literal, named, task
-from axil.dask.exact_rows import AdjointBatch, ExactPartition, HeldExactRows, cooccurrences
-from axil.dask.fits import (
-    Fit,
-    FitTreeWeights,
-    counted,
-    leaf_row_counts,
-    left_over,
-    marked,
-    members,
-    places,
-    residuals_of,
+from axil.dask.cluster import (
+    Cluster,
+    Collection,
+    Delayed,
+    PartitionShards,
+    literal,
+    named,
+    task,
 )
+from axil.dask.deletions import IN_MEMORY, Planned, Refits
+from axil.dask.exact_rows import AdjointBatch, ExactPartition, HeldExactRows, cooccurrences
+from axil.dask.fits import Fit, FitTreeWeights, leaf_row_counts, residuals
+from axil.dask.gathered_model import GatheredModel
 from axil.dask.model import PartitionedModel, refuse_other_order
-from axil.dask.refits import Refits
-from axil.dask.row_deletions import Planned
 from axil.errors import InputError, UnsupportedQuestionError, shown
 from axil.machine.progress import track
 from axil.machine.threads import Cache
 from axil.methods.intervals.local import Known, known_of
-from axil.output import tables
+from axil.reductions.choice import Allowed
 from axil.replay.compare import check_answer
 from axil.replay.queries import Combination, QueryBatch
-from axil.replay.verified_model import WithoutGroups, WithoutRows
+from axil.replay.verified_model import VerifiedModel, WithoutGroups, WithoutRows
 from axil.structure import Structure, all_n_leaves, output_groups
 from axil.weights.boosting import BoostedTrees
 from axil.weights.engine import own_leaves
@@ -46,25 +46,51 @@ from axil.weights.fit_rules import needs_walk, rule_of
 from axil.weights.forest import is_forest
 from axil.weights.leaf_matrix import LeafMatrix
 
-ASKED_BYTES = 1 << 22  # of adjoints sent to the workers at a time: Dask warns of larger arguments
+SENT_BYTES = 1 << 22  # of adjoints that are sent to the workers at a time: Dask warns of more
+
+#: Methods with a number for every training row in their answer or argument, see `GatheredModel`.
+GATHERED_METHODS = frozenset(
+    {
+        "find_label_issues",
+        "degrees_of_freedom",
+        "influence",
+        "leave_one_out",
+        "leave_one_out_curve",
+        "leverage",
+        "min_label_changes",
+        "reach",
+        "shapley",
+        "standard_error",
+        "what_if",
+    }
+)
+#: Those of them that fit the model again without some rows.
+GATHERED_DELETIONS = ("find_label_issues", "influence", "leave_one_out_curve", "shapley")
 
 
 def in_leaf_matrix(
-    cluster: Cluster, partitions: list[Any], trees: BoostedTrees, entry: int, n_threads: int
+    cluster: Cluster,
+    partitions: list[Delayed],
+    trees: BoostedTrees,
+    entry: int,
+    n_threads: int,
 ) -> BoostedTrees:
-    """Return the trees in the leaf matrix: O(T^2 N) on the workers, 8 L^2 bytes from each of them and here."""
+    """Return the trees in the leaf matrix: O(T^2 N) on the workers, 8 L^2 bytes from each of them."""
     if trees.leaf_matrix is not None:
         return trees
     if is_forest(trees.structure):
         return trees.in_leaf_matrix(LeafMatrix(trees.structure, None, trees.backend))
-    counts = cluster.total([task(cooccurrences, part, entry, n_threads) for part in partitions])
-    counts = np.require(counts, requirements=["C", "W", "A"])
-    return trees.in_leaf_matrix(LeafMatrix.of(trees.structure, counts, trees.backend))
+    tasks = [task(cooccurrences, partition, entry, n_threads) for partition in partitions]
+    together = np.require(cluster.total(tasks), requirements=["C", "W", "A"])
+    return trees.in_leaf_matrix(LeafMatrix.of(trees.structure, together, trees.backend))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PartitionedExactModel(PartitionedModel):
-    """Training rows in partitions whose targets make the predictions; the trees are here, in the leaf matrix."""
+    """Training rows in partitions whose targets make the predictions.
+
+    The trees are in this process, in the leaf matrix.
+    """
 
     training_rows: HeldExactRows
     kept: Cache = field(default_factory=Cache)
@@ -75,14 +101,16 @@ class PartitionedExactModel(PartitionedModel):
 
     @property
     def is_boosted(self) -> bool:
-        return not any(is_forest(entry.structure) for entry in self.training_rows.entries)
+        """Whether trees are fitted one after the other."""
+        return not any(is_forest(trees.structure) for trees in self.training_rows.entries)
 
     @property
     def shares_weights(self) -> bool:
+        """Whether all outputs have the same weights."""
         return len(self.training_rows.entries) == 1
 
     def prepared(self) -> PartitionedExactModel:
-        """This model, in the leaf matrix."""
+        """Return this model, in the leaf matrix."""
         _ = self.entries
         return self
 
@@ -101,51 +129,79 @@ class PartitionedExactModel(PartitionedModel):
     @property
     def structures(self) -> list[Structure] | None:
         """The boosted trees of each group of outputs; None where there is a forest."""
-        structures = [entry.structure for entry in self.training_rows.entries]
+        structures = [trees.structure for trees in self.training_rows.entries]
         if any(map(is_forest, structures)):
             return None
         return structures
 
     @property
     def trees(self) -> tuple[NDArray[np.int64], list[Any]]:
-        structures = [entry.structure for entry in self.training_rows.entries]
-        return all_n_leaves(structures), [
-            slice(None) if s.columns is None else s.columns for s in structures
-        ]
+        """The number of leaves of each tree, (T,), and which trees each entry has."""
+        structures = [trees.structure for trees in self.training_rows.entries]
+        trees_of_entries: list[Any] = []
+        for structure in structures:
+            if structure.columns is None:
+                trees_of_entries.append(slice(None))
+            else:
+                trees_of_entries.append(structure.columns)
+        return all_n_leaves(structures), trees_of_entries
 
     @property
     def starts_elsewhere(self) -> bool:
-        return (
-            self.adapter.offset_rule is not OffsetRule.ADDED
-            and not self.training_rows.entries[0].structure.initial_in_fit
-        )
+        """Whether the fit started from offsets in the place of its initial prediction."""
+        structure = self.training_rows.entries[0].structure
+        return self.adapter.offset_rule is not OffsetRule.ADDED and not structure.initial_in_fit
+
+    def own_refusals(self) -> dict[str, Refusal]:
+        """Return the methods that this model refuses because of its own fit."""
+        refusals = super().own_refusals()
+        reason = self.refits.unknown_reason()
+        if reason:
+            refusals |= dict.fromkeys(GATHERED_DELETIONS, (reason, IN_MEMORY))
+        if any(rule_of(trees.structure).clips_residuals for trees in self.training_rows.entries):
+            refusals["what_if"] = (
+                "with other targets other residuals are cut off (Huber's loss), which is not found "
+                "out over partitions",
+                "Multiply weights by the changes of the targets, which holds fixed what is cut off: "
+                "explainer(X).weights.",
+            )
+        return refusals
+
+    def for_method(self, method: str) -> VerifiedModel:
+        """Return the model that answers a method: with numbers for all rows in this process, or this one."""
+        if method in GATHERED_METHODS:
+            return self.kept.get("gathered model", lambda: GatheredModel.of(self))
+        return self
+
+    # -- explained rows ----------------------------------------------------------------------------
 
     def most_asked(self) -> int:
-        total = sum(entry.structure.total_leaves for entry in self.training_rows.entries)
-        return max(1, ASKED_BYTES // (8 * total))
+        """Return how many explained rows are sent to the workers at a time."""
+        n_leaves = sum(trees.structure.total_leaves for trees in self.training_rows.entries)
+        return max(1, SENT_BYTES // (8 * n_leaves))
 
-    def asked(self, batch: Any, source: Source) -> Any:
-        """The adjoints of a batch, from the leaf matrix alone."""
+    def asked(self, batch: QueryBatch | Combination, source: Source) -> Any:
+        """Return the adjoints of a batch, from the leaf matrix alone, for the workers."""
         phi = []
         beta = []
         intercepts = []
         leaves = []
         totals = []
-        for entry in self.entries:
-            query_leaves = np.ascontiguousarray(own_leaves(entry.structure, batch.coordinates))
+        for trees in self.entries:
+            batch_leaves = np.ascontiguousarray(own_leaves(trees.structure, batch.coordinates))
             base = batch.offsets.base
             if isinstance(batch, Combination):
-                adjoints, constants = entry.mixed_adjoints(query_leaves, batch.factors, base)
-                query_leaves = query_leaves[:0]  # sums are in no leaf
+                adjoints, constants = trees.mixed_adjoints(batch_leaves, batch.factors, base)
+                batch_leaves = batch_leaves[:0]  # sums are in no leaf
             else:
-                adjoints = entry.adjoints(query_leaves, base)
-                constants = entry.intercepts(adjoints, entry.constants(query_leaves))
+                adjoints = trees.adjoints(batch_leaves, base)
+                constants = trees.intercepts(adjoints, trees.constants(batch_leaves))
             intercepts.append(constants)
             phi.append(adjoints.phi)
             beta.append(adjoints.beta)
-            leaves.append(query_leaves)
-            totals.append(entry.structure.total_weight)
-        query_batch = AdjointBatch(
+            leaves.append(batch_leaves)
+            totals.append(trees.structure.total_weight)
+        adjoint_batch = AdjointBatch(
             phi,
             beta,
             intercepts,
@@ -156,35 +212,119 @@ class PartitionedExactModel(PartitionedModel):
             self.n_threads,
         )
         if source.quantity is Quantity.WEIGHT:
-            return query_batch
+            return adjoint_batch
         if source.quantity is not Quantity.CONTRIBUTION:
             self.refits.refuse_unknown("removal")
-        return task(
-            Planned, literal(query_batch), *self.refits.plans(source.quantity is Quantity.DELETION)
-        )
-
-    @property
-    def refits(self) -> Refits:
-        """Fits without some of the rows."""
-        return Refits(self)
+        plans = self.refits.plans(source.quantity is Quantity.DELETION)
+        return task(Planned, literal(adjoint_batch), *plans)
 
     def predicted(self, queries: QueryBatch) -> FloatArray:
-        """(n, K): the predictions of the fit, offsets included, which must be the model's."""
+        """Return the predictions of the fit, (n, K), offsets included, which must be the model's."""
         predictions = self.refits.predicted(self.refits.fits(), queries)
         check_answer(self.verification, predictions, queries.labels, lambda: queries.predictions)
         return predictions
 
+    def verify_predictions(
+        self, batch: QueryBatch | Combination, predictions: FloatArray | None
+    ) -> None:
+        """Raise unless predictions (n, K) are the model's own; None: compute them."""
+        if predictions is None:
+            assert isinstance(batch, QueryBatch)
+            predictions = self.predicted(batch)
+        check_answer(
+            self.verification, predictions, batch.labels, lambda: batch.predictions, batch.sizes
+        )
+
+    def bytes_per_query(self, source: Source, whole: bool = False) -> int:
+        """Return the bytes that an explained row takes in this process."""
+        entries = self.training_rows.entries
+        if whole:
+            return 8 * self.shape[0] * len(entries)
+        return 8 * sum(trees.structure.total_leaves for trees in entries)
+
+    def output_groups(self) -> list[slice]:
+        """Return the outputs of each entry of the fitted trees."""
+        return output_groups(len(self.training_rows.entries))
+
+    def with_residuals(self, allowed: Sequence[Delayed]) -> Sequence[Delayed]:
+        """Return the rows that may be listed with their residuals, for adjusted targets."""
+        shared = self.refits.fits(), self.n_threads
+        return self.shards.each(residuals_of, shared, allowed)
+
+    # -- rows and columns --------------------------------------------------------------------------
+
+    @property
+    def filled_shards(self) -> PartitionShards:
+        """The partitions that have rows."""
+        rows = self.training_rows
+        filled = [number for number, size in enumerate(rows.sizes) if size]
+        return PartitionShards(
+            self.cluster,
+            [rows.partitions[number] for number in filled],
+            [rows.sizes[number] for number in filled],
+        )
+
+    def positions(self, rows: Any) -> list[list[int]]:
+        """Return the positions in each partition of some rows.
+
+        Labels name them, or truth values of X_train mark them.
+        """
+        if dask.is_dask_collection(rows):
+            masks = [list(numbered) for numbered in enumerate(self.cut(rows, "rows"))]
+            return [marks.tolist() for marks in self.shards.collected(marked_rows, None, masks)]
+        labels = inputs.asked_labels(rows)
+        places = self.shards.collected(labelled_rows, labels)
+        which_labels = np.concatenate([pair[0] for pair in places])
+        missing = np.flatnonzero(np.bincount(which_labels, minlength=len(labels)) == 0)
+        if len(missing):
+            raise InputError(
+                f"rows names row {shown(labels[missing[0]])} ({len(missing)} of {len(labels)} are "
+                "unknown); expected labels of training rows: the index of a Dask DataFrame, else "
+                "positions from 0."
+            )
+        return [pair[1].tolist() for pair in places]
+
+    def positions_by_partition(self, rows: IntArray) -> list[IntArray]:
+        """Return the positions in each partition of rows by their numbers among all, sorted."""
+        starts = self.shards.starts
+        return [rows[(rows >= first) & (rows < last)] - first for first, last in pairwise(starts)]
+
+    def folds(self, values: Collection) -> list[Delayed]:
+        """Return the partitions of out-of-fold predictions."""
+        return self.cut(values, "out_of_fold")
+
+    def gathered_table(self, values: Collection, name: str) -> FloatArray:
+        """Return a number of all training rows and outputs in this process, (N, K), from a collection."""
+        numbered = [[number, name, column] for number, column in enumerate(self.cut(values, name))]
+        return np.concatenate(self.shards.collected(table_of, None, numbered))
+
     # -- changes of the training rows --------------------------------------------------------------
 
     @property
+    def refits(self) -> Refits:
+        """Refits without some of the rows."""
+        return Refits(self)
+
+    @property
     def has_first_order(self) -> bool:
+        """Whether there are first-order effects of deletions."""
         return all(
-            entry.structure.linear_leaves.mixing is None for entry in self.training_rows.entries
+            trees.structure.linear_leaves.mixing is None for trees in self.training_rows.entries
         )
 
     @property
     def rescales_trees(self) -> bool:
-        return any(entry.structure.coefficients is not None for entry in self.training_rows.entries)
+        """Whether trees are scaled again after others were fitted, as in DART."""
+        return any(trees.structure.coefficients is not None for trees in self.training_rows.entries)
+
+    @property
+    def bends(self) -> bool:
+        """Whether leaf values follow from row weights by a rule that has an active set."""
+        return any(needs_walk(trees.structure) for trees in self.training_rows.entries)
+
+    def n_replayed(self) -> int:
+        """Return how many rows are refitted one by one for deletions of single rows."""
+        return self.refits.n_refits()
 
     def _tree_weights(self, rule: str) -> TreeWeights:
         fits = self.refits.fits()
@@ -194,68 +334,12 @@ class PartitionedExactModel(PartitionedModel):
         for entry, fit in enumerate(fits):
             n_rows = self.shards.total(leaf_row_counts, entry)
             structure = fit.structure
-            added = np.repeat(structure.final, structure.n_leaves)[:, None] * fit.values
-            spreads.append(tree_spreads(n_rows, added, structure.starts))
+            leaf_effects = np.repeat(structure.final, structure.n_leaves)[:, None] * fit.values
+            spreads.append(tree_spreads(n_rows, leaf_effects, structure.starts))
         return TreeWeights(spreads)
 
-    @property
-    def bends(self) -> bool:
-        return any(needs_walk(entry.structure) for entry in self.training_rows.entries)
-
-    def n_replayed(self) -> int:
-        return self.refits.n_refits()
-
-    def positions(self, rows: Any) -> list[list[int]]:
-        """Return the positions in each partition of the rows that labels name, or that truth values of X_train mark."""
-        if dask.is_dask_collection(rows):
-            masks = [list(numbered) for numbered in enumerate(self.cut(rows, "rows"))]
-            return [marks.tolist() for marks in self.shards.collected(marked, None, masks)]
-        labels = inputs.asked_labels(rows)
-        places_by_partition = self.shards.collected(places, labels)
-        which_labels = np.concatenate([pair[0] for pair in places_by_partition])
-        missing = np.flatnonzero(np.bincount(which_labels, minlength=len(labels)) == 0)
-        if len(missing):
-            raise InputError(
-                f"rows names row {shown(labels[missing[0]])} ({len(missing)} of {len(labels)} are unknown); expected labels of "
-                "training rows: the index of a Dask DataFrame, else positions from 0."
-            )
-        return [pair[1].tolist() for pair in places_by_partition]
-
-    # -- errors of the training rows ---------------------------------------------------------------
-
-    def folds(self, given: Any) -> list[Any]:
-        return self.cut(given, "out_of_fold")
-
-    def training_errors(self, folds: Any, compute: Any, method: str) -> tuple[Sequence[Any], str]:
-        shards = self.shards
-        if folds is not None:
-            numbered_folds = [list(numbered) for numbered in enumerate(folds)]
-            return shards.each(out_of_fold_of, None, numbered_folds), "out-of-fold"
-        forests = all(is_forest(entry.structure) for entry in self.training_rows.entries)
-        if forests and any(shards.collected(has_unsampled_rows)):
-            return shards.each(out_of_bag_of, self.refits.fits()), "out-of-bag"
-        if method == "leaves" and self.structures is not None:
-            return shards.each(left_over, (self.refits.fits(), self.n_threads)), "fit"
-        errors = shards.each(errors_of, None, self.refits.left_out())
-        known: Known = shards.total(known_of, None, errors)
-        if known.complete <= known.rows / 2:
-            raise UnsupportedQuestionError(
-                "calibrate",
-                "most training rows are alone in one of their leaves, so that no fit without them says how large errors are",
-                "Pass out_of_fold=, predictions of the training rows by your own cross-validation, or use rows in memory.",
-            )
-        return errors, "leave-one-out"
-
-    def output_groups(self) -> list[slice]:
-        return output_groups(len(self.training_rows.entries))
-
-    def with_residuals(self, allowed: Sequence[Any]) -> Sequence[Any]:
-        """The rows that may be listed with their residuals, for adjusted targets."""
-        shared = self.refits.fits(), self.n_threads
-        return self.shards.each(residuals_of, shared, allowed)
-
     def without(self, queries: QueryBatch, rows: Any) -> WithoutRows:
-        """Return predictions of the fit, and of the fit without these rows; the splits are held fixed."""
+        """Return predictions of the fit, and of the refit without some rows."""
         self.refits.refuse_unknown("without")
         before = self.predicted(queries)
         fits = self.refits.without(rows)
@@ -267,84 +351,137 @@ class PartitionedExactModel(PartitionedModel):
         n_emptied = sum(int(leaves.sum()) for leaves in emptied if leaves is not None)
         return WithoutRows(before, self.refits.predicted(fits, queries), n_emptied)
 
-    def without_groups(self, queries: QueryBatch, coded: Sequence[Any]) -> WithoutGroups:
+    def without_groups(self, queries: QueryBatch, coded: Sequence[Delayed]) -> WithoutGroups:
         """Return predictions without each of some groups of training rows."""
         self.refits.refuse_unknown("removal")
-        groups_by_partition = self.cluster.collect([task(counted, pair) for pair in coded])
-        all_names = np.concatenate([names for names, _ in groups_by_partition if len(names)])
-        codes, groups = inputs.group_codes(all_names, len(all_names))
-        counts = np.zeros(len(groups), dtype=np.intp)
-        local_codes: list[dict[int, int]] = []  # of each partition, by the code among all
-        start = 0
-        for names, sizes in groups_by_partition:
-            partition_codes = codes[start : start + len(names)]
-            counts[partition_codes] += sizes
-            local_codes.append(dict(zip(partition_codes.tolist(), range(len(names)))))
-            start += len(names)
+        groups = PartitionedGroups.of(self.cluster, coded)
         before = self.predicted(queries)
-        after = np.full((*before.shape, len(groups)), np.nan)
-        for group in track(range(len(groups)), "groups"):
+        after = np.full((*before.shape, len(groups.names)), np.nan)
+        for group in track(range(len(groups.names)), "groups"):
             rows = [
-                task(members, pair, codes_here.get(group, -1))
-                for pair, codes_here in zip(coded, local_codes)
+                task(rows_of_group, pair, codes.get(group, -1))
+                for pair, codes in zip(coded, groups.local_codes)
             ]
             fits = self.refits.without(rows)
             if fits is not None:
                 after[:, :, group] = self.refits.predicted(fits, queries)
-        return WithoutGroups(groups, counts, before, after)
+        return WithoutGroups(groups.names, groups.counts, before, after)
 
-    def left_out_predictions(self, compute: Any) -> FloatArray:
-        """(N, K): the prediction of each training row by the fit without it."""
-        n_train, n_outputs = self.shape
-        needed = tables.bytes_of(n_train * n_outputs, 6)
-        self.budget.require(
-            needed,
-            f"The table of {n_train * n_outputs} lines, gathered here",
-            "Raise memory_limit.",
-        )
-        return np.concatenate(self.cluster.collect(self.refits.left_out()))
+    # -- errors of the training rows ---------------------------------------------------------------
 
-    def verify_predictions(self, batch: Any, predictions: FloatArray | None) -> None:
-        if predictions is None:
-            predictions = self.predicted(batch)
-        check_answer(
-            self.verification, predictions, batch.labels, lambda: batch.predictions, batch.sizes
-        )
-
-    def bytes_per_query(self, source: Source, whole: bool = False) -> int:
-        entries = self.training_rows.entries
-        return 8 * (
-            self.shape[0] * len(entries)
-            if whole
-            else sum(e.structure.total_leaves for e in entries)
-        )
-
-
-# -- the work on one partition for intervals: errors of its rows by predictions that did not see the
+    def training_errors(
+        self, folds: list[Delayed] | None, compute: Any, method: str
+    ) -> tuple[Sequence[Delayed], str]:
+        """Return errors of predictions that did not see their rows, by partition, and where they are from."""
+        shards = self.shards
+        if folds is not None:
+            numbered = [[number, "out_of_fold", column] for number, column in enumerate(folds)]
+            return shards.each(out_of_fold_errors, None, numbered), "out-of-fold"
+        forests = all(is_forest(trees.structure) for trees in self.training_rows.entries)
+        if forests and any(shards.collected(has_unsampled_rows)):
+            return shards.each(out_of_bag_errors, self.refits.fits()), "out-of-bag"
+        if method == "leaves" and self.structures is not None:
+            return shards.each(residuals, (self.refits.fits(), self.n_threads)), "fit"
+        errors = shards.each(errors_of, None, self.refits.left_out_predictions())
+        known: Known = shards.total(known_of, None, errors)
+        if known.complete <= known.rows / 2:
+            raise UnsupportedQuestionError(
+                "calibrate",
+                "most training rows are alone in one of their leaves, so that no refit without them "
+                "says how large errors are",
+                "Pass out_of_fold=, predictions of the training rows by your own "
+                "cross-validation, or use rows in memory.",
+            )
+        return errors, "leave-one-out"
 
 
-def errors_of(partition: ExactPartition, _: Any, predictions: FloatArray) -> FloatArray:
-    """(n, K): targets less predictions that did not see them."""
+@dataclass(frozen=True)
+class PartitionedGroups:
+    """Groups of training rows, whose codes in a partition are those of its own labels."""
+
+    names: NDArray[Any]  #: (G,)
+    counts: IntArray  #: (G,) the rows of each
+    local_codes: list[dict[int, int]]  #: of each partition, by the code among all
+
+    @classmethod
+    def of(cls, cluster: Cluster, coded: Sequence[Delayed]) -> PartitionedGroups:
+        """Return the groups of all partitions, from the codes and names of each."""
+        groups_by_partition = cluster.collect([task(group_sizes, pair) for pair in coded])
+        all_names = np.concatenate([names for names, _ in groups_by_partition if len(names)])
+        codes, names = inputs.group_codes(all_names, len(all_names))
+        counts = np.zeros(len(names), dtype=np.intp)
+        local_codes: list[dict[int, int]] = []
+        start = 0
+        for names_here, sizes in groups_by_partition:
+            codes_here = codes[start : start + len(names_here)]
+            counts[codes_here] += sizes
+            local_codes.append(dict(zip(codes_here.tolist(), range(len(names_here)))))
+            start += len(names_here)
+        return cls(names, counts, local_codes)
+
+
+# -- the work on one partition ---------------------------------------------------------------------
+
+
+def labelled_rows(partition: ExactPartition, labels: NDArray[Any], _: None) -> IntArray:
+    """Return which of the labels these rows have, and their positions, (2, n_labels_here)."""
+    return inputs.places_among(labels, partition.index)
+
+
+def marked_rows(partition: ExactPartition, _: None, numbered: list[Any]) -> IntArray:
+    """Return the positions of the rows that truth values mark, from the partition's number and them."""
+    number, mask = numbered
+    with named(number):
+        return np.flatnonzero(inputs.as_mask(mask, len(partition.index), "rows"))
+
+
+def group_sizes(coded: tuple[IntArray, NDArray[Any]]) -> tuple[NDArray[Any], IntArray]:
+    """Return the names of a partition's groups, and how many rows each has."""
+    codes, names = coded
+    return names, np.bincount(codes, minlength=len(names))
+
+
+def rows_of_group(coded: tuple[IntArray, NDArray[Any]], code: int) -> IntArray:
+    """Return the positions of the rows of one group, by its code there; -1: it has none."""
+    return np.flatnonzero(coded[0] == code)
+
+
+def residuals_of(
+    partition: ExactPartition, shared: tuple[list[Fit], int], allowed: Allowed
+) -> Allowed:
+    """Return the rows that may be listed with their residuals."""
+    return replace(allowed, residuals=residuals(partition, shared))
+
+
+def table_of(partition: ExactPartition, _: None, numbered: list[Any]) -> FloatArray:
+    """Return a user's numbers of these rows, (n, K), from the partition's number, their name and them."""
+    number, name, values = numbered
+    n_rows, n_outputs = partition.targets.shape
+    with named(number):
+        refuse_other_order(partition, values, name)
+        return inputs.as_table(values, n_rows, n_outputs, name)
+
+
+def errors_of(partition: ExactPartition, _: None, predictions: FloatArray) -> FloatArray:
+    """Return targets less predictions that did not see them, (n, K)."""
     return np.asarray(partition.targets - predictions)
 
 
-def out_of_fold_of(partition: ExactPartition, _: Any, numbered: tuple[int, Any]) -> FloatArray:
-    """Return the errors of a user's own predictions, (n, K); the number of the partition comes with them."""
-    number, predictions = numbered
-    n_rows, n_outputs = partition.targets.shape
-    with named(number):
-        refuse_other_order(partition, predictions, "out_of_fold")
-        table = inputs.as_table(predictions, n_rows, n_outputs, "out_of_fold")
-        return errors_of(partition, None, table)
+def out_of_fold_errors(partition: ExactPartition, _: None, numbered: list[Any]) -> FloatArray:
+    """Return the errors of a user's own predictions, (n, K); see `table_of`."""
+    return errors_of(partition, None, table_of(partition, None, numbered))
 
 
-def has_unsampled_rows(partition: ExactPartition, *_: Any) -> bool:
+def has_unsampled_rows(partition: ExactPartition, *_: None) -> bool:
     """Return whether trees were fitted without some of these rows."""
     return any(structure.has_unsampled_rows for structure in partition.structures)
 
 
-def out_of_bag_of(partition: ExactPartition, fits: list[Fit], _: Any) -> FloatArray:
-    """Return the errors (n, K) of the trees of a forest that were fitted without each row; nan where there is none."""
+def out_of_bag_errors(partition: ExactPartition, fits: list[Fit], _: None) -> FloatArray:
+    """Return the errors (n, K) of the trees of a forest that were fitted without each row.
+
+    nan where there is no such tree.
+    """
     errors = []
     for entry, fit in enumerate(fits):
         fitted = fit.on(partition, entry)
@@ -353,12 +490,11 @@ def out_of_bag_of(partition: ExactPartition, fits: list[Fit], _: Any) -> FloatAr
         sums = np.zeros_like(fitted.targets)
         shares = np.zeros(s.n_rows)
         for t, final in enumerate(s.final):
-            is_out = s.sample_counts[(s.cells[t] // s.n_leaves[t]).astype(np.intp)] == 0
+            is_out: BoolArray = s.sample_counts[(s.cells[t] // s.n_leaves[t]).astype(np.intp)] == 0
             values = fit.values[s.entries(t, leaves[t])]
             sums += np.where(is_out[:, None], final * values, 0.0)
             shares += np.where(is_out, final, 0.0)
-        scale = np.divide(
-            s.final.sum(), shares, out=np.full_like(shares, np.nan), where=shares != 0
-        )
+        unknown = np.full_like(shares, np.nan)
+        scale = np.divide(s.final.sum(), shares, out=unknown, where=shares != 0)
         errors.append(fitted.targets - (sums * scale[:, None] + s.beta[-1] * fit.base))
     return np.concatenate(errors, axis=1)

@@ -68,8 +68,7 @@ class Influence(Question):
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the validation rows, as in `explain`.
         """
-        model = self._model
-        model.capabilities.require("influence")
+        model = self._answering("influence")
         if model.kind is Kind.ADDITIVE:
             if not (isinstance(out_of_fold, str) and out_of_fold == "folds"):
                 raise InputError(

@@ -160,8 +160,7 @@ class LabelIssues(Question):
         >>> int(table["row"][0]), bool(table["is_label_issue"][0])
         (7, True)
         """
-        model = self._model
-        model.capabilities.require("find_label_issues")
+        model = self._answering("find_label_issues")
         if (X_val is None) != (y_val is None):
             if y_val is None:
                 raise InputError(

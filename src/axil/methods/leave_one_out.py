@@ -14,7 +14,7 @@ from axil.methods.noise import announce
 from axil.methods.question import Question, output_columns
 from axil.output import tables
 from axil.replay.exact_model import ExactModel
-from axil.weights.left_out import Curve, LeftOut
+from axil.weights.left_out import ErrorCurve, LeftOut
 
 LONGEST = 6 * 3600.0  # seconds of replays, above which they are refused
 ALONE = "no other training row of any weight is in one of the row's leaves, so no fit without it says what it would be"
@@ -55,8 +55,7 @@ class LeaveOneOut(Question):
         >>> bool(abs(left_out["prediction"][7] - change["after"][0]) < 1e-9)
         True
         """
-        model = self._model
-        model.capabilities.require("leave_one_out")
+        model = self._answering("leave_one_out")
         targets, index = model.gathered
         if model.seen is not None:
             targets = model.seen
@@ -94,8 +93,7 @@ class LeaveOneOut(Question):
         >>> len(curve), bool((curve["error"] > curve["training_error"]).all())
         (21, True)
         """
-        model = self._model
-        model.capabilities.require("leave_one_out_curve")
+        model = self._answering("leave_one_out_curve")
         known = _curves(model)
         if known is None:
             raise UnsupportedQuestionError(
@@ -165,7 +163,7 @@ def note_on(alone: BoolArray, note: str = notes.NOTE) -> str:
     return note
 
 
-def _curves(proven: ExactModel) -> list[Curve] | None:
+def _curves(proven: ExactModel) -> list[ErrorCurve] | None:
     """Engine by engine; None where one has none."""
     found = [one.curve for one in left_out(proven) if one.curve is not None]
     if len(found) == len(proven.engines):

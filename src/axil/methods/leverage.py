@@ -63,10 +63,10 @@ class Leverage(Question):
         >>> bool((abs(value - explainer.leverage()) < 5 * error).mean() > 0.99)
         True
         """
-        self._model.capabilities.require("leverage")
+        model = self._answering("leverage")
         if not is_estimated(method):
-            return _by_output(noise.leverages(self._model))
-        return noise.Estimate(*map(_by_output, estimated(self._model)))
+            return _by_output(noise.leverages(model))
+        return noise.Estimate(*map(_by_output, estimated(model)))
 
     def degrees_of_freedom(self, method: str | None = None) -> Any:
         """trace K, how many free parameters the fit is worth: a number, or (K,) where outputs have trees of their own.
@@ -79,9 +79,8 @@ class Leverage(Question):
         method : "exact", "estimate" or None
             None: exact. "estimate": a pair of value and standard_error, from random vectors.
         """
-        self._model.capabilities.require("degrees_of_freedom")
+        model = self._answering("degrees_of_freedom")
         estimate = is_estimated(method)
-        model = self._model
         if estimate:
             found = noise.estimated_trace(model)
         else:

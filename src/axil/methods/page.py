@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from axil.arrays import FloatArray
+from axil.attribution import Location
 from axil.errors import InputError, shown
 from axil.methods import noise
 from axil.methods.intervals.predictive import Predictive, is_of
@@ -124,9 +125,15 @@ class Pages(Question, page.Shown):
 
 def _sigma(model: Any, way: str) -> tuple[FloatArray | None, str | None]:
     """The noise of the targets, None for none, and what a page has to say about it; see `as_asked`."""
-    if way == "none" or (way == "cheap" and model.capabilities.is_refused("standard_error")):
+    if way == "none":
         return None, None
+    if way == "cheap":
+        # Over partitions it would take passes over all rows.
+        is_elsewhere = model.location is Location.PARTITIONS
+        if is_elsewhere or model.capabilities.is_refused("standard_error"):
+            return None, None
     model.capabilities.require("standard_error")
+    model = model.for_method("standard_error")
     if way not in ("cheap", "any"):
         return noise.sigma_of(model, way), None
     return noise.for_page(model, way == "any")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from axil.reductions.whole import Gathered, joined
 from axil.replay.queries import Combination, Offsets, QueryBatch
 from axil.replay.verified_model import VerifiedModel
 
+AnyModel: TypeAlias = Any  #: a `VerifiedModel`, of a kind that has what the method asks for
 LINE_BYTES = 8 * 8  # of a line while its table is made, besides those of the table itself
 
 
@@ -32,18 +33,23 @@ class Question:
     """The base of all questions; `Explainer` is a list of them."""
 
     def __init__(self, model: VerifiedModel):
-        self._model: Any = model  # `VerifiedModel`, of a kind that has what the question asks for
+        self._model: AnyModel = model
 
     def _ask(self, question: str, X: Any, init_score: Any = None) -> Asked:
         """The rows of X, checked, and the model, which must have an answer to the question."""
-        self._model.capabilities.require(question)
+        model = self._answering(question)
         if init_score is None and self._model.starts_elsewhere:
             warn(
                 f"Training rows of this {self._model.adapter.library} model started from offsets, not from its base, and X "
                 "comes without any: its predictions start from the base. Pass the offsets of X as init_score.",
                 UserWarning,
             )
-        return Asked(self._model, self._model.queries(X, init_score))
+        return Asked(model, model.queries(X, init_score))
+
+    def _answering(self, method: str) -> AnyModel:
+        """Return the verified model that answers a method; raise if none does."""
+        self._model.capabilities.require(method)
+        return self._model.for_method(method)
 
 
 def verified_model(explainer: Question) -> Any:

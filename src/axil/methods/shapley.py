@@ -82,8 +82,7 @@ class Shapley(Question):
         >>> bool(abs(values["value"].sum() - (none_known - error)) < 1e-6 * error)
         True
         """
-        self._model.capabilities.require("shapley")
-        proven = self._model
+        proven = self._answering("shapley")
         queries, y = validation(proven, X_val, y_val, init_score)
         if groups is None:
             coded = None

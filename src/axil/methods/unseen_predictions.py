@@ -18,7 +18,6 @@ from axil.methods import leave_one_out
 from axil.methods.noise import leverages
 from axil.replay.exact_model import ExactModel
 from axil.replay.verified_model import Refittable
-from axil.weights.boosting import BoostedTrees
 from axil.weights.forest import Forest
 from axil.weights.left_out import LEAST_LEFT
 from axil.weights.members import Residual, Sum
@@ -147,7 +146,8 @@ def _agreeing_values(proven: ExactModel, reason: str) -> FloatArray:
         for engine in proven.engines
         if isinstance(engine, Forest)
     )
-    if lost or any(isinstance(engine, (BoostedTrees, Sum, Residual)) for engine in proven.engines):
+    combines = any(isinstance(engine, (Sum, Residual)) for engine in proven.engines)
+    if lost or proven.is_boosted or combines:
         warn(
             f"The predictions of fits without the rows are approximate here: {reason}. In their place are the targets at which "
             "rows' own predictions would agree with them, a few percent nearer to the rows' targets. Out-of-fold predictions of "

@@ -173,6 +173,10 @@ class VerifiedModel(ABC):
         has_features = self.features is not None
         return Capabilities.of(self.kind, self.location, has_features, self.own_refusals())
 
+    def for_method(self, method: str) -> VerifiedModel:
+        """Return the model that answers a method: this one, or one with other numbers at hand."""
+        return self
+
     def own_refusals(self) -> dict[str, Refusal]:
         """Return the methods that this model refuses because of its own fit."""
         if self.has_leaves:

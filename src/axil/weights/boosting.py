@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from axil.arrays import FloatArray, IntArray, LeafArray
-from axil.kernels import Backend, Numbers
+from axil.kernels import Backend, Numbers, Rows
 from axil.kernels.products import weighted
 from axil.machine.arrays import have_same_values, host, like
 from axil.machine.blocks import spans
@@ -209,16 +209,7 @@ class BoostedTrees(TreeEngine):
         other's residuals say less where leaves are large.
         """
         s = self.structure
-        roots = np.sqrt(np.where(s.leaf_weights > 0, s.leaf_weights, np.inf))
-        each = (np.repeat(s.final, s.n_leaves) * s.linear_leaves.scale / roots)[:, None]
-        table = s.by_cells(each * host(leaf_sums(s, self.rows, v)), drawn=False)
-        made = np.empty_like(v)
-        diagonal = np.empty((s.n_rows, 1))
-        self.rows.read_out(table, np.zeros(v.shape[1]), None, 0, made)
-        self.rows.read_out(
-            s.by_cells(each, drawn=True), np.zeros(1), self.rows.weights, 0, diagonal
-        )
-        return made, diagonal[:, 0]
+        return approximate_rows(s, self.rows, host(leaf_sums(s, self.rows, v)))
 
     def costs(self, available: int) -> Seconds:
         each = self.backend.costs
@@ -610,3 +601,29 @@ class BoostedTrees(TreeEngine):
         return hat_matrix.batches(
             s, lambda leaves: self._answer(leaves, s.initial_in_fit).dense(), available
         )
+
+
+def approximate_rows(s: Structure, rows: Rows, sums: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return rows of `BoostedTrees.approximate_matvec` from the leaf sums of the vectors.
+
+    Parameters
+    ----------
+    s : Structure
+        The structure of n rows, which may be those of one shard.
+    rows : Rows
+    sums : array of shape (L, S)
+        The leaf sums of the vectors over all training rows.
+
+    Returns
+    -------
+    array of shape (n, S), array of shape (n,)
+        The product, and the diagonal of the matrix.
+    """
+    roots = np.sqrt(np.where(s.leaf_weights > 0, s.leaf_weights, np.inf))
+    scales = (np.repeat(s.final, s.n_leaves) * s.linear_leaves.scale / roots)[:, None]
+    product = np.empty((s.n_rows, sums.shape[1]))
+    diagonal = np.empty((s.n_rows, 1))
+    table = s.by_cells(scales * sums, drawn=False)
+    rows.read_out(table, np.zeros(sums.shape[1]), None, 0, product)
+    rows.read_out(s.by_cells(scales, drawn=True), np.zeros(1), rows.weights, 0, diagonal)
+    return product, diagonal[:, 0]

@@ -27,7 +27,7 @@ from axil.machine.blocks import spans
 from axil.machine.memory import in_words
 from axil.machine.progress import track
 from axil.machine.threads import one_blas_thread
-from axil.structure import Structure
+from axil.structure import RowTotals, Structure
 from axil.weights.leaf_matrix import LeafMatrix
 from axil.weights.passes import leaf_sums
 
@@ -131,37 +131,59 @@ def leverage_in_leaf_matrix(space: LeafMatrix, training: Rows) -> FloatArray:
     return out * s.row_weights
 
 
-@one_blas_thread()
+@dataclass(frozen=True)
+class RowGrams(RowTotals):
+    """Sums over training rows that their squared weights follow from; those of shards add up."""
+
+    n_rows: int
+    base: float  #: of squared weights in the initial prediction
+    with_base: FloatArray  #: (L,) of these, by the sampled rows of each leaf
+    sampled: FloatArray  #: (L, L) of squared weights and sample counts, by pairs of leaves
+    plain: FloatArray  #: (L, L) the rows that each two leaves share
+
+    @classmethod
+    def of(cls, s: Structure, training: Rows) -> RowGrams:
+        """Return the sums over the rows of a structure, or of one shard of it."""
+        if s.row_weights is None:
+            w = np.ones(s.n_rows)
+        else:
+            w = s.row_weights
+        with_base = leaf_sums(s, training, (w * s.mean_weight)[:, None])[:, 0]
+        base = float(np.sum((w * s.mean_weight) ** 2))
+        sampled = gram(s, training, w**2, drawn=True)
+        return cls(s.n_rows, base, with_base, sampled, gram(s, training, None, drawn=False))
+
+
 def squares_in_leaf_matrix(space: LeafMatrix, training: Rows) -> float:
-    """``sum_ij K[i, j]^2`` from matrices of leaves by leaves alone, the base as a last leaf. Cost O(T^2 N + L^3).
+    """Return ``sum_ij K[i, j]^2`` from matrices of leaves by leaves alone. Cost O(T^2 N + L^3)."""
+    return squares_of(space, RowGrams.of(space.structure, training))
+
+
+@one_blas_thread()
+def squares_of(space: LeafMatrix, grams: RowGrams) -> float:
+    """Return ``sum_ij K[i, j]^2`` from sums over all rows, with the base as a last leaf. Cost O(L^3).
 
     Q, apart from the base, is upper triangular and both co-occurrences are symmetric, so only a
     part of each product is computed, in blocks, between which Ctrl-C takes effect.
+    ``grams.sampled`` is overwritten.
     """
     s = space.structure
     n = space.structure.total_leaves
     Q = host(_responses(space))
-    if s.row_weights is None:
-        w = np.ones(s.n_rows)
-    else:
-        w = s.row_weights
     of_base = -s.initial_in_sums @ Q  # Q[base, :]; Q[base, base] is beta and Q[:, base] is 0
-    with_base = leaf_sums(s, training, (w * s.mean_weight)[:, None])[
-        :, 0
-    ]  # drawn, the base with each leaf
-    base = np.sum((w * s.mean_weight) ** 2)
-    seen = gram(s, training, w**2, drawn=True)
-    for rows in track(spans(n, BLOCK), "squares"):  # drawn @ Q, in place of drawn
+    with_base = grams.with_base
+    seen = grams.sampled
+    for rows in track(spans(n, BLOCK), "squares"):  # sampled @ Q, in place of sampled
         for own in reversed(spans(n, BLOCK)):
             seen[rows, own] = seen[rows, : own.stop] @ Q[: own.stop, own] + np.outer(
                 with_base[rows], of_base[own]
             )
-    seen_base = with_base @ Q + base * of_base  # of the base's row
-    plain = gram(s, training, None, drawn=False)
+    seen_base = with_base @ Q + grams.base * of_base  # of the base's row
+    plain = grams.plain
     total = 0.0
     for own in track(
         spans(n, BLOCK), "squares"
-    ):  # Q' (drawn @ Q), which is symmetric, on and right of the diagonal
+    ):  # Q' (sampled @ Q), which is symmetric, on and right of the diagonal
         made = Q[: own.stop, own].T @ seen[: own.stop, own.start :] + np.outer(
             of_base[own], seen_base[own.start :]
         )
@@ -170,7 +192,7 @@ def squares_in_leaf_matrix(space: LeafMatrix, training: Rows) -> float:
         total += float(made[:, :size].sum() + 2 * made[:, size:].sum())
     beta = s.initial_in_fit * s.beta[-1]
     last = beta * seen_base  # of the base's row, or column
-    return float(total + 2 * np.diagonal(plain) @ last + s.n_rows * beta**2 * base)
+    return float(total + 2 * np.diagonal(plain) @ last + grams.n_rows * beta**2 * grams.base)
 
 
 def gram(s: Structure, rows: Rows, weights: FloatArray | None, drawn: bool) -> FloatArray:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +28,29 @@ from axil.weights.residuals import FittedValues
 LEAST_LEFT = 1e-6
 
 
+class ErrorCurve(Protocol):
+    """Mean squared errors after numbers of trees, of rows with a prediction without themselves."""
+
+    @property
+    def trees(self) -> NDArray[np.int64]:
+        """The numbers of trees, (S,)."""
+
+    @property
+    def left_out(self) -> FloatArray:
+        """The leave-one-out errors, (S, K)."""
+
+    @property
+    def fitted(self) -> FloatArray:
+        """The errors of the same rows in the fit with all, (S, K)."""
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+
+
 @dataclass(frozen=True)
 class Curve:
-    """Mean squared errors after numbers of trees, over the rows that have a prediction without themselves."""
+    """The `ErrorCurve` of rows in one place."""
 
     trees: NDArray[np.int64]  #: (S,)
     left_out: FloatArray  #: (S, K) of each row in the fit without it
@@ -69,7 +90,7 @@ class LeftOut:
     #: (N, K) the same, of rows that leave a leaf empty too, which then adds nothing; None: they
     #: have none
     rest: FloatArray | None = None
-    curve: Curve | None = (
+    curve: ErrorCurve | None = (
         None  #: None: there is none, as the trees are not fitted one after the other
     )
     #: (N,) rows of averaged trees without which no weight is left; None: trees are not averaged

@@ -32,18 +32,48 @@ def around_leaves(
     A row of values with a nan is not known, and no mean counts it. nan where no tree has a row that
     is known, or another one.
     """
-    known = _known(values)
-    counted = np.column_stack([np.where(known[:, None], values, 0.0), known])
-    sums = by_leaf(structure, rows, counted)
-    with_all = _means(sums, 0.0)
+    sums = known_leaf_sums(structure, rows, values)
     if queries is not None:
-        return _looked_up(structure, with_all, queries)
-    found = np.empty((structure.n_rows, values.shape[1]))
+        return _looked_up(structure, _means(sums, 0.0), queries)
+    return around_training_rows(structure, rows, sums, values)
+
+
+def known_leaf_sums(structure: Structure, rows: Rows, values: FloatArray) -> FloatArray:
+    """Return the leaf sums of values (N, S) of the rows that are known, and their numbers, (L, S + 1).
+
+    A row of values with a nan is not known. Sums of several shards of the rows add up.
+    """
+    return by_leaf(structure, rows, _with_counts(values))
+
+
+def around_training_rows(
+    structure: Structure, rows: Rows, sums: FloatArray, values: FloatArray
+) -> FloatArray:
+    """Return the means of values (N, S) over the other rows in each row's leaves, (N, S).
+
+    Parameters
+    ----------
+    structure : Structure
+        The structure of the rows, which may be those of one shard.
+    rows : Rows
+    sums : array of shape (L, S + 1)
+        `known_leaf_sums` of all rows.
+    values : array of shape (N, S)
+    """
+    known = _known(values)
+    around = np.empty((structure.n_rows, values.shape[1]))
     if not known.all():
-        found[~known] = _divided(_read_out(structure, rows, with_all), 0.0)[~known]
-    others = _read_out(structure, rows, _means(sums, 1.0))
-    found[known] = _divided(others, counted[:, :-1])[known]
-    return found
+        means_of_all = _read_out(structure, rows, _means(sums, 0.0))
+        around[~known] = _divided(means_of_all, 0.0)[~known]
+    means_of_others = _read_out(structure, rows, _means(sums, 1.0))
+    around[known] = _divided(means_of_others, _with_counts(values)[:, :-1])[known]
+    return around
+
+
+def _with_counts(values: FloatArray) -> FloatArray:
+    """Return values (N, S) and whether they are known, (N, S + 1); 0 where they are not."""
+    known = _known(values)
+    return np.column_stack([np.where(known[:, None], values, 0.0), known])
 
 
 def _known(values: FloatArray) -> BoolArray:
