@@ -443,6 +443,42 @@ bool assign(const nb::ndarray<const Value, nb::ndim<2>, nb::device::cpu>& values
     return infinite;
 }
 
+axil::Table<double> table_of(const Rows<const double>& rows) {
+    return {rows.data(), rows.shape(0), rows.stride(0), rows.stride(1)};
+}
+
+void feature_differences(const Rows<const double>& queries, const Rows<const double>& rows,
+                         const Array<const std::int64_t, 2>& pairs,
+                         const Array<const std::int64_t, 2>& columns, const Vector& thresholds,
+                         const Array<const std::int64_t, 2>& views, const Array<const std::uint8_t, 1>& outcomes,
+                         const Array<const std::int32_t, 2>& nodes, const Numbers& starts, bool single, bool strict,
+                         double zero, const Array<const std::int32_t, 1>& groups, const Matrix& leaf_values,
+                         const Array<double, 3>& out, int n_threads) {
+    if (starts.shape(0) < 1) refuse("starts must not be empty.");
+    require_length(rows.shape(1), queries.shape(1), "a row");
+    require_length(groups.shape(0), queries.shape(1), "groups");
+    const auto routes = checked(columns, thresholds, views, outcomes, nodes, starts, single, strict, zero,
+                                queries.shape(1), std::size_t(std::numeric_limits<std::uint16_t>::max()) + 1);
+    for (std::size_t t = 0; t < routes.trees; ++t)
+        for (auto i = routes.starts[t]; i < routes.starts[t + 1]; ++i)
+            for (const std::int32_t child : {routes.nodes[i].left, routes.nodes[i].right})
+                if (child < 0 && ~child > routes.starts[t + 1] - routes.starts[t])
+                    refuse("tree " + to_string(t) + " has a leaf beyond its nodes and one.");
+    const auto n_nodes = static_cast<std::size_t>(routes.starts[routes.trees]);
+    require_shape(leaf_values, n_nodes + routes.trees, out.shape(2), "leaf_values");
+    if (pairs.shape(1) != 2 || out.shape(0) != pairs.shape(0)) refuse("pairs must be (n, 2), out (n, groups, outputs).");
+    for (std::size_t i = 0; i < pairs.shape(0); ++i)
+        if (!within(pairs.data()[2 * i], queries.shape(0)) || !within(pairs.data()[2 * i + 1], rows.shape(0)))
+            refuse("pair " + to_string(i) + " names a row that does not exist.");
+    for (std::size_t c = 0; c < groups.shape(0); ++c)
+        if (!within(groups.data()[c], out.shape(1)))
+            refuse("feature " + to_string(c) + " is in a group that does not exist.");
+    run(n_threads, [&](const axil::Crew& crew) {
+        axil::feature_differences(routes, table_of(queries), table_of(rows), pairs.data(), pairs.shape(0),
+                                  groups.data(), out.shape(1), leaf_values.data(), out.shape(2), out.data(), crew);
+    });
+}
+
 template <class T>
 using Column = nb::ndarray<const T, nb::ndim<1>, nb::device::cpu>;
 
@@ -961,6 +997,9 @@ NB_MODULE(_core, m) {
     m.def("product", aligned(product), array("a"), array("b"), array("out"), "n_threads"_a);
     m.def("column_sums", aligned(column_sums), array("block"), array("values"), "measure"_a, array("out"),
           "n_threads"_a);
+    m.def("feature_differences", aligned(feature_differences), array("queries"), array("rows"), array("pairs"),
+          array("columns"), array("thresholds"), array("views"), array("outcomes"), array("nodes"), array("starts"),
+          "single"_a, "strict"_a, "zero"_a, array("groups"), array("leaf_values"), array("out"), "n_threads"_a);
     m.def("number_keys", aligned(number_keys), array("keys"), array("numbers"));
     bind_encodings<std::uint8_t>(m);
     bind_encodings<float>(m);

@@ -136,6 +136,13 @@ struct Output {
 template <class Value, class Leaf>
 bool assign(const Routes& routes, const Table<Value>& table, const Output<Leaf>& out, const Crew& crew);
 
+// Adds to out, (pairs, groups, outputs), what each group of features puts into the difference of the predictions of a query and
+// a row; see differences.cpp. Pairs are (query, row), groups (features,), leaf values (leaves, outputs), tree after tree.
+void feature_differences(const Routes& routes, const Table<double>& queries, const Table<double>& rows,
+                         const std::int64_t* pairs, std::size_t n_pairs, const std::int32_t* groups,
+                         std::size_t n_groups, const double* leaf_values, std::size_t outputs, double* out,
+                         const Crew& crew);
+
 // An array of any stride.
 template <class T>
 struct Strided {

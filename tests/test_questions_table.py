@@ -92,6 +92,7 @@ QUESTIONS = {
         X_NEW, 3, by="leaves", tree_weights="error"
     ),
     "similar(beside=)": lambda e, place, y, path: e.similar(X_NEW, 3, beside=(X + 1, X_NEW + 1)),
+    "adjustments": lambda e, place, y, path: e.adjustments(X_NEW, 3),
     "group": lambda e, place, y, path: e.group(X_NEW, labels(place, GROUPS)),
     "group(column)": lambda e, place, y, path: e.group(X_NEW, "size"),
     "concentration": lambda e, place, y, path: e.concentration(X_NEW),
@@ -160,6 +161,7 @@ STEPS = {name for name in QUESTIONS if name.startswith("removal")} | {
     "influence",
 }
 PARTS = {
+    "adjustments",
     "similar(beside=)",
     "removal(greedy=True)",
     "derivatives",
@@ -186,8 +188,8 @@ REFUSED = {
     | {"similar(tree_weights=)", "removal(by='pushes')", "pushes", "leave_one_out_curve", "save"},
     ("two classes", "memory"): WEIGHTED,
     ("three classes", "memory"): WEIGHTED,
-    ("counts", "memory"): WEIGHTED,
-    ("logistic", "memory"): WEIGHTED | STEPS | {"similar(tree_weights=)", "save"},
+    ("counts", "memory"): WEIGHTED | {"adjustments"},  # they start from offsets
+    ("logistic", "memory"): WEIGHTED | STEPS | {"similar(tree_weights=)", "adjustments", "save"},
     ("boosting", "dask"): PARTS,
     ("forest", "dask"): PARTS | {"similar(tree_weights=)", "calibrate", "leave_one_out_curve"},
     ("two classes", "dask"): WEIGHTED | PARTS | ACCOUNT,

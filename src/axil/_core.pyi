@@ -236,6 +236,34 @@ def assign(
     ``out`` the rows of a tree lie next to each other.
     """
 
+def feature_differences(
+    queries: _F64,
+    rows: _F64,
+    pairs: _I64,
+    columns: _I64,
+    thresholds: _F64,
+    views: _I64,
+    outcomes: NDArray[np.uint8],
+    nodes: NDArray[np.int32],
+    starts: _I64,
+    single: bool,
+    strict: bool,
+    zero: float,
+    groups: NDArray[np.int32],
+    leaf_values: _F64,
+    out: _F64,
+    n_threads: int,
+) -> None:
+    """Add to ``out`` (P, G, K) what each group of features puts into the difference of two predictions.
+
+    ``pairs`` (P, 2) names a row of ``queries`` (n, features) and one of ``rows`` (m, features),
+    which may have any strides. The trees are those of `assign`, with ``leaf_values`` (L, K) tree
+    after tree. ``groups`` (features,) has the group of each feature. With v(S) the sum of the leaf
+    values of a row whose features of the groups S are those of ``queries``, and all others those of
+    ``rows``, ``out[p]`` gains the Shapley values of v. They sum to the difference of the two sums of
+    leaf values.
+    """
+
 def leaf_rows(
     cells: _Leaves,
     starts: _I64,

@@ -16,6 +16,7 @@ from axil.implicit.readers import OUTPUTS, FitInputs
 from axil.inputs.codes import keys
 from axil.kernels.choose import limits_of
 from axil.machine.threads import Cache
+from axil.methods.adjustments import Adjustments
 from axil.methods.aggregate import Aggregate
 from axil.methods.concentration import Concentration
 from axil.methods.derivatives import Derivatives
@@ -48,6 +49,7 @@ class Explainer(
     Aggregate,
     Top,
     Similar,
+    Adjustments,
     Group,
     Concentration,
     WhatIf,

@@ -24,6 +24,7 @@ TAKES_ROWS = (
     "rows_of",
     "smoother",
     "table",
+    "tested_values",
     "unsolved",
     "whole_predictions",
 )

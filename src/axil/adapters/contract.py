@@ -25,8 +25,10 @@ from axil.adapters.boosted_fit import (
     WeightRule,
 )
 from axil.adapters.boundary import ReadsRows
+from axil.adapters.feature_tests import FeatureTests
 from axil.adapters.linear_steps import LinearSteps
 from axil.adapters.routes import Routes, Ways
+from axil.aliases import TableLike
 from axil.arrays import FloatArray
 from axil.errors import UnsupportedModelError
 from axil.inputs.label_classes import LabelClasses
@@ -272,6 +274,8 @@ class Model(Protocol):
     n_features: int
     feature_names: list[str] | None = None  #: None where the model was fitted without names
     takes_text: bool = False  #: whether columns may hold other things than numbers
+    #: whether transformers make other columns of the features
+    transforms_columns: bool = False
     #: whether the library treats 1 and 1.0 in a list of rows as different values
     tells_kinds_apart: bool = False
     #: the categories of columns that the fit had as categories, by name; empty where the model does
@@ -414,6 +418,12 @@ class Adapter(Model, Protocol):
     def scores(self, X: Any) -> FloatArray:
         """Return the library's raw scores, before any link and without offsets, (n, K)."""
 
+    def feature_tests(self) -> FeatureTests | None:
+        """Return the tests on the columns of `tested_values`; None: they are not known."""
+
+    def tested_values(self, X: TableLike) -> FloatArray | None:
+        """Return the numbers that these tests look at, (n, columns); None: they are not known."""
+
     def l2_at(self, l2: FloatArray, before: float, after: float) -> FloatArray:
         """Return l2 that is in proportion to the mean weight of all rows, for another mean.
 
@@ -501,6 +511,19 @@ class TreeModel(Defaults, Adapter):
         It is None where only the library itself knows them.
         """
         return None
+
+    def feature_tests(self) -> FeatureTests | None:
+        """Return the tests on the columns of `tested_values`; None: they are not known."""
+        if isinstance(self.routes, Routes):
+            return FeatureTests([self.routes])
+        return None
+
+    def tested_values(self, X: TableLike) -> FloatArray | None:
+        """Return the numbers that these tests look at, (n, columns); None: they are not known."""
+        values = self.table(X)
+        if values is None:
+            return None
+        return np.asarray(values, dtype=np.float64)
 
     def assign(
         self,

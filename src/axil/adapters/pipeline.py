@@ -41,6 +41,7 @@ class PipelineAdapter(Around):
         self._steps = None
         if has_transformers:  # copied: a pipeline that is fitted again fits these very transformers
             self._steps = copy.deepcopy(pipeline[:-1])
+        self.transforms_columns = self._steps is not None
         self._inside = last
         for transformer in transformers(self._steps):
             if uses_targets(transformer):
@@ -115,7 +116,7 @@ def _first_fitted(step: Any) -> Any:
 
 
 def _n_columns(step: Any) -> int:
-    """Return how many columns the first fitted step takes, by its own account or by the names that it knows."""
+    """Return how many columns the first fitted step takes, by its number or its names."""
     n_columns = getattr(step, "n_features_in_", None)
     if n_columns is None and hasattr(step, "feature_names_in_"):
         n_columns = len(step.feature_names_in_)
@@ -207,7 +208,7 @@ def fingerprint(last: Model, steps: Any) -> str:
 
 
 def transformers(step: Any) -> Iterator[Any]:
-    """Return all fitted transformers inside a pipeline, a column transformer or a union, and the step itself."""
+    """Return all fitted transformers inside a step of a pipeline, and the step itself."""
     lists = (getattr(step, name, None) for name in ("steps", "transformers_", "transformer_list"))
     inner = next((steps for steps in lists if steps), None)
     if inner is None:

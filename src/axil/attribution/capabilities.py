@@ -94,7 +94,7 @@ def _each(methods: tuple[str, ...], reason: str, advice: str) -> dict[str, Refus
 
 
 _WITHOUT_FEATURES = _each(
-    ("similar", "report"),
+    ("similar", "adjustments", "report"),
     "this explainer was loaded from a file, which keeps no features",
     "Load it with them: axil.load(path, model, X_train=X_train).",
 )
@@ -141,6 +141,10 @@ _WITHOUT_WEIGHTS: dict[str, Refusal] = {
 _DERIVATIVE: dict[str, Refusal] = {
     **_WITHOUT_WEIGHTS,
     **_each(("pushes", "find_label_issues", "influence"), NO_STEPS, DERIVED),
+    "adjustments": (
+        "its score is no sum of trees or of columns times coefficients that axil reads",
+        "Fit boosted trees, a forest or a linear model of numbers.",
+    ),
     "refit": ("it has no splits to keep", "Fit its model to the new rows."),
     "what_if": ("other targets move the optimum, and only its derivatives are at hand", DERIVED),
     **_each(
@@ -158,6 +162,10 @@ _PARTITIONS: dict[str, Refusal] = {
     **_each(
         ("matrix", "operator"),
         "its rows and columns are all training rows, which are in partitions",
+        IN_MEMORY,
+    ),
+    "adjustments": (
+        "it exchanges features between rows, and those of training rows stay in their partitions",
         IN_MEMORY,
     ),
     **_each(
@@ -248,7 +256,15 @@ MEAN_OF_DERIVATIVES: dict[str, Refusal] = {
 #: A model of several others whose contributions add up to its score.
 MEAN_OF_CONTRIBUTIONS: dict[str, Refusal] = {
     **_each(
-        ("find_label_issues", "influence", "what_if", "weight_derivatives", "save", "refit"),
+        (
+            "adjustments",
+            "find_label_issues",
+            "influence",
+            "what_if",
+            "weight_derivatives",
+            "save",
+            "refit",
+        ),
         ONE_BY_ONE,
         ASK_MEMBERS,
     ),

@@ -358,6 +358,9 @@ def leaf_rows(
 Ways = _core.Ways
 descend = _core.descend
 
+# what each feature puts into the difference of two predictions of trees
+feature_differences = _core.feature_differences
+
 
 def refit_rounds(
     cells: Cells,

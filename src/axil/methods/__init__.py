@@ -1,1 +1,1 @@
-"""Questions to a proven model."""
+"""The public methods of an explainer, one module each."""

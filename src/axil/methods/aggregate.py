@@ -22,7 +22,7 @@ ROUNDING = 1e-9  # of sums of coefficients
 
 
 class Aggregate(Question):
-    """The question, as a method of `Explainer`."""
+    """The method of `Explainer`."""
 
     def aggregate(
         self, X: Any, coefficients: Any = "mean", *, by: Any = None, init_score: Any = None

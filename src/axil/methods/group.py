@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from axil.aliases import ArrayLike, DataFrame, TableLike
 from axil.attribution import Quantity
 from axil.methods.question import Question
 from axil.output import tables
@@ -13,10 +14,14 @@ from axil.replay.queries import QueryBatch
 
 
 class Group(Question):
-    """The question, as a method of `Explainer`."""
+    """The method of `Explainer`."""
 
-    def group(self, X: Any, groups: Any, init_score: Any = None) -> Any:
-        """The table of `Explanation.group`, for any number of rows of X: never holds an (n, n_train) array.
+    def group(
+        self, X: TableLike, groups: ArrayLike, init_score: ArrayLike | None = None
+    ) -> DataFrame:
+        """Return the table of `Explanation.group`, for any number of rows of X.
+
+        No array of shape (n, n_train) is held.
 
         Parameters
         ----------
@@ -33,8 +38,8 @@ class Group(Question):
         coded = model.coded(groups)
         weighted = model.source.quantity is not Quantity.CONTRIBUTION
 
-        def columns(batch: QueryBatch, found: Grouped) -> dict[str, Any]:
-            return tables.group_columns(batch.labels, model.outputs, model.scale, found, weighted)
+        def columns(batch: QueryBatch, sums: Grouped) -> dict[str, Any]:
+            return tables.group_columns(batch.labels, model.outputs, model.scale, sums, weighted)
 
         parts = asked.answers(Groups(), model.n_groups(coded), 5, coded)
         return asked.table(parts, columns, model.note(model.source.note))

@@ -39,7 +39,7 @@ def prove_sum(
     found: list[Verification] = []
     for i, (member, X) in enumerate(zip(members, model.rows_of(rows.X))):
         with naming(member):
-            engines, verification = prove(member.model, _own_rows(member, X, rows))
+            engines, verification = prove(member.model, own_rows(member, X, rows))
         training = _training(member, X, n_threads)
         terms.append(
             [Term(engine, member.coefficient, i, member.rows, training) for engine in engines]
@@ -73,7 +73,7 @@ def prove_residual(
     (X, own), (member, trees) = model.rows_of(rows.X), model.members
     member = replace(member, rows=model.kept_rows(n_rows))
     with naming(member):
-        (first,), before = prove(member.model, _own_rows(member, X, rows))
+        (first,), before = prove(member.model, own_rows(member, X, rows))
     training = _training(member, X, n_threads)
     offsets = member.model.predictions(X)
     with naming(trees):
@@ -97,7 +97,7 @@ def _training(member: Member, X: Any, n_threads: int) -> Any:
     return None
 
 
-def _own_rows(member: Member, X: Any, rows: TrainingRows) -> TrainingRows:
+def own_rows(member: Member, X: Any, rows: TrainingRows) -> TrainingRows:
     """The rows, targets and weights of a member's own fit."""
     targets = rows.targets
     weights = member.weights(rows.weights)

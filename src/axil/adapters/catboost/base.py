@@ -18,7 +18,9 @@ from axil.adapters.catboost.refusals import MISSING, CatBoostReading
 from axil.adapters.catboost.settings import (
     fit_settings,
 )
+from axil.adapters.catboost.split_outcomes import outcome_tests, outcomes
 from axil.adapters.contract import Rounding, TrainingRows, TreeModel
+from axil.adapters.feature_tests import FeatureTests
 from axil.adapters.frames import single_table
 from axil.adapters.refusals import (
     OTHER_COLUMNS,
@@ -26,6 +28,7 @@ from axil.adapters.refusals import (
     OTHER_TARGETS,
 )
 from axil.adapters.routes import Routes
+from axil.aliases import TableLike
 from axil.arrays import BoolArray, FloatArray, LeafArray
 from axil.errors import InputError, UnsupportedModelError
 from axil.structure import Chains
@@ -244,7 +247,19 @@ class CatBoostAdapter(TreeModel):
         raw = self._model.predict(self._pool(X), prediction_type="RawFormulaVal")
         return np.asarray(raw, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
 
-    def _pool(self, X: Any) -> Any:
+    def feature_tests(self) -> FeatureTests | None:
+        """Return the tests of all trees, on columns or on the outcomes that leaves show."""
+        if self.routes is not None:
+            return FeatureTests([self.routes])
+        return outcome_tests(self._blob, self._n_leaves)
+
+    def tested_values(self, X: TableLike) -> FloatArray | None:
+        """Return the numbers that these tests look at, (n, columns)."""
+        if self.routes is not None:
+            return super().tested_values(X)
+        return outcomes(self._blob, self.leaves(X))
+
+    def _pool(self, X: TableLike) -> Any:
         return pool(X, self.feature_names, self._cat_features)
 
     def causes(self, what: str) -> str:

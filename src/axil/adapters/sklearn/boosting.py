@@ -22,6 +22,7 @@ from axil.adapters.boosted_fit import (
 )
 from axil.adapters.class_weights import with_class_weight_advice
 from axil.adapters.contract import Kind, Nodes, Rounding, TrainingRows, TreeModel
+from axil.adapters.feature_tests import FeatureTests
 from axil.adapters.frames import as_frame, as_pandas, word_columns
 from axil.adapters.percentiles import require_rows, with_base
 from axil.adapters.refusals import Refusal, first_of, kind_of, refusal, refuse
@@ -492,6 +493,16 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
             by_category[goes_left] = 0
             outcomes[int(i)] = np.append(by_category, [missing, missing]).astype(np.uint8)
         return outcomes
+
+    def feature_tests(self) -> FeatureTests | None:
+        """Return the tests of all trees; with categories scikit-learn puts their columns first."""
+        if self.routes is None:
+            return None
+        is_categorical = getattr(self._model, "is_categorical_", None)
+        if is_categorical is None:
+            return FeatureTests([self.routes])
+        features = [*np.flatnonzero(is_categorical), *np.flatnonzero(~is_categorical)]
+        return FeatureTests([self.routes], [(int(feature),) for feature in features])
 
     def table(self, X: Any) -> NDArray[np.floating[Any]] | None:
         """Return the numbers in float64, categories as they are numbered."""

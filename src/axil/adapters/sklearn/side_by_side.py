@@ -19,10 +19,12 @@ from numpy.typing import NDArray
 from axil.adapters.boosted_fit import BoostedFit, RowGradients, Sampler, Schedule, TreeTable
 from axil.adapters.boundary import Around
 from axil.adapters.contract import Adapter, Defaults, Kind, Model, TrainingRows
+from axil.adapters.feature_tests import FeatureTests
 from axil.adapters.members import Member, SumModel
 from axil.adapters.routes import Routes, Ways
 from axil.adapters.sklearn.adapter import reader_of
 from axil.adapters.sklearn.base import protected_copy, require_no_offsets
+from axil.aliases import TableLike
 from axil.arrays import FloatArray, LeafArray
 from axil.errors import UnsupportedModelError
 from axil.inputs.copies import owned
@@ -262,6 +264,20 @@ class SideBySide(Defaults, Adapter):
     def routes(self) -> Routes | Ways | None:
         """Return the routes of the first member, as all are alike."""
         return self._members[0].routes
+
+    def feature_tests(self) -> FeatureTests | None:
+        """Return the tests of all trees, member after member, on the same columns."""
+        routes: list[Routes] = []
+        for member in self._members:
+            tests = member.feature_tests()
+            if tests is None or tests.sources is not None:
+                return None
+            routes += tests.routes
+        return FeatureTests(routes)
+
+    def tested_values(self, X: TableLike) -> FloatArray | None:
+        """Return the numbers that these tests look at, (n, columns)."""
+        return self._members[0].tested_values(X)
 
     def coordinates(self, X: Any, n_threads: int = 1) -> LeafArray:
         """Return the leaves of the rows, member after member, (n, T)."""

@@ -20,9 +20,19 @@ from axil.adapters.boosted_fit import (
     WeightRule,
 )
 from axil.adapters.contract import Ancestors, Coefficients, Nodes, TrainingRows, TreeModel
+from axil.adapters.feature_tests import FeatureTests
 from axil.adapters.percentiles import require_rows
 from axil.adapters.refusals import refusal, refuse
-from axil.adapters.routes import LARGE, MOST_LEAVES, Routes, SplitKind, Splits, Ways, make_routes
+from axil.adapters.routes import (
+    LARGE,
+    MOST_LEAVES,
+    MOST_THRESHOLDS,
+    Routes,
+    SplitKind,
+    Splits,
+    Ways,
+    make_routes,
+)
 from axil.adapters.sklearn.base import SklearnAdapter, require_no_offsets
 from axil.adapters.sklearn.draws import BootstrapSampler, Indices, bags, is_seed, with_bags
 from axil.adapters.sklearn.percentile import SklearnPercentile
@@ -91,11 +101,28 @@ class TreeStack:
             if self.n_leaves.max() > MOST_LEAVES:
                 return None
             return Ways(map(self._node_arrays, range(len(self._trees))))
+        return self._routes_of(range(len(self._trees)))
+
+    def feature_tests(self) -> FeatureTests | None:
+        """Return the tests of all trees, in as many routes as their thresholds need."""
+        if self.n_leaves.max() > MOST_LEAVES:
+            return None
+        routes = []
+        first = 0
+        for t in range(1, len(self._trees) + 1):
+            if t == len(self._trees) or self.n_leaves[first : t + 1].sum() > MOST_THRESHOLDS:
+                routes.append(self._routes_of(range(first, t)))
+                first = t
+        return FeatureTests([path for path in routes if path is not None])
+
+    def _routes_of(self, trees: range) -> Routes | None:
+        """Return the routes through consecutive trees."""
         features = []
         thresholds = []
         kinds = []
         children = []
-        for t, tree in enumerate(self._trees):
+        for t in trees:
+            tree = self._trees[t]
             splits, below = self._splits(t)
             missing_left = tree.missing_go_to_left[splits] != 0
             features.append(self._feature(t)[splits])
@@ -103,7 +130,7 @@ class TreeStack:
             kinds.append(np.where(missing_left, SplitKind.LEFT, SplitKind.RIGHT))
             children.append(below)
         nodes = Splits(
-            starts=np.append(0, np.cumsum(self.n_leaves - 1)),
+            starts=np.append(0, np.cumsum(self.n_leaves[trees] - 1)),
             features=np.concatenate(features),
             thresholds=np.concatenate(thresholds),
             kinds=np.concatenate(kinds),
@@ -216,6 +243,10 @@ class StackAdapter(SklearnAdapter, TreeModel):
     def routes(self) -> Routes | Ways | None:
         """Return the routes of rows through all trees."""
         return self._stack.routes
+
+    def feature_tests(self) -> FeatureTests | None:
+        """Return the tests of all trees."""
+        return self._stack.feature_tests()
 
     def table(self, X: Any) -> NDArray[np.floating[Any]] | None:
         """Return the numbers in float32; zeros of sparse rows are numbers like others."""
