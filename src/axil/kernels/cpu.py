@@ -358,8 +358,10 @@ def leaf_rows(
 Ways = _core.Ways
 descend = _core.descend
 
-# what each feature puts into the difference of two predictions of trees
-feature_differences = _core.feature_differences
+
+def feature_differences(*arguments: Any) -> None:
+    """Add what each feature puts into differences of predictions; see `_core.feature_differences`."""
+    _core.feature_differences(*arguments)
 
 
 def refit_rounds(
