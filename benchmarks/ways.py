@@ -58,7 +58,7 @@ def measure(structure, model, X, way, threads):
     """Processor seconds of one request that takes this way, by an engine of its own."""
     fresh = BoostedTrees(structure, Cpu(threads))
     start = time.process_time()
-    engine = fresh._in_space(fresh.inverse_pays(len(X))) if way == "leaf matrix" else fresh
+    engine = fresh._in_leaf_matrix(fresh.inverse_pays(len(X))) if way == "leaf matrix" else fresh
     engine.prepared = lambda *_: engine  # it stays in this way
     axil.Explainer._of(lambda: replace(model, engines=[engine])).top(X, 10)
     return time.process_time() - start
@@ -90,11 +90,12 @@ def main():
             runs = {"sweeps": [], "leaf matrix": []}
             for n_queries in arguments.queries:
                 asked, trees = friedman(n_queries, seed=2)[0], BoostedTrees(structure, Cpu(threads))
-                swept, *spaces = (
-                    trees.backend.costs.visit_seconds * visits
-                    for visits in trees._visits(n_queries)
-                )
-                ways = {"sweeps": swept, "leaf matrix": min(spaces)}
+                visit_seconds = trees.backend.costs.visit_seconds
+                work = trees.prediction_work(n_queries)
+                ways = {
+                    "sweeps": visit_seconds * work.by_passes,
+                    "leaf matrix": visit_seconds * min(work.by_solves, work.by_inverse),
+                }
                 if 2 * trees.memory.preparation > model.budget.available // 2:
                     ways["leaf matrix"] = np.inf
                 chosen = (

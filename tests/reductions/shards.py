@@ -71,7 +71,7 @@ class Data:
         return self.numbers if self.form == "pushes" else self.numbers * self.targets.T
 
     @property
-    def made(self) -> Any:
+    def contribution_sums(self) -> Any:
         return self.contributions.sum(axis=2)
 
     @property

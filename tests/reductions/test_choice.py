@@ -63,7 +63,7 @@ def test_the_rows_listed(form, cut, among, distinct, positive, ranges, k):
         np.testing.assert_allclose(
             found.shares[i, output, : len(rows)], np.cumsum(listed) / found.sizes[i, output]
         )
-    np.testing.assert_array_equal(found.predictions, made.made + made.intercepts)
+    np.testing.assert_array_equal(found.predictions, made.contribution_sums + made.intercepts)
 
 
 @pytest.mark.parametrize("cut", CUTS)

@@ -23,4 +23,4 @@ def test_sums_by_group(form, cut, labels):
         np.testing.assert_array_equal(
             found.contributions[:, :, g], made.contributions[:, :, own].sum(axis=2)
         )
-    np.testing.assert_array_equal(found.predictions, made.made + made.intercepts)
+    np.testing.assert_array_equal(found.predictions, made.contribution_sums + made.intercepts)

@@ -18,4 +18,4 @@ def test_sums_under_sizes_and_squares(form, cut):
         own = made.numbers[:, output]
         np.testing.assert_array_equal(sizes, np.abs(own) @ values)
         np.testing.assert_array_equal(squares, np.square(own) @ values)
-    np.testing.assert_array_equal(found.predictions, made.made + made.intercepts)
+    np.testing.assert_array_equal(found.predictions, made.contribution_sums + made.intercepts)

@@ -28,7 +28,7 @@ def test_top(form, cut, by, k):
         assert (
             found.size[i, output, len(rows) :] <= 0
         ).all()  # rows without effect, or free places
-    np.testing.assert_array_equal(found.predictions, made.made + made.intercepts)
+    np.testing.assert_array_equal(found.predictions, made.contribution_sums + made.intercepts)
 
 
 @pytest.mark.parametrize("cut", CUTS)

@@ -17,7 +17,9 @@ def test_all_effects(form, cut, adds_up):
     found = made.reduced(Whole(adds_up=adds_up), CUTS[cut])
     for output, own in enumerate(found.by_output(OUTPUTS)):
         np.testing.assert_array_equal(own, made.numbers[:, output])
-    np.testing.assert_array_equal(found.made, made.made if adds_up else 0 * made.made)
+    np.testing.assert_array_equal(
+        found.contribution_sums, made.contribution_sums if adds_up else 0 * made.contribution_sums
+    )
     np.testing.assert_array_equal(found.intercepts, made.intercepts)
 
 
@@ -40,5 +42,5 @@ def test_batches_of_queries_are_joined():
     for output, own in enumerate(found.by_output(OUTPUTS)):
         np.testing.assert_array_equal(own, np.concatenate([one.numbers[:, output] for one in made]))
     np.testing.assert_array_equal(
-        found.predictions, np.concatenate([one.made + one.intercepts for one in made])
+        found.predictions, np.concatenate([one.contribution_sums + one.intercepts for one in made])
     )

@@ -13,7 +13,7 @@ from axil import InputError, UnsupportedQuestionError
 from axil.kernels.cpu import Cpu
 from axil.methods.question import verified_model
 from axil.structure import LinearLeaves
-from axil.weights import deletion, deletion_work
+from axil.weights import deletion, work
 from axil.weights.answers import gathered
 from axil.weights.boosting import BoostedTrees
 from axil.weights.deletion import InLeafMatrix
@@ -52,11 +52,11 @@ def weights_without(s, j):
 @pytest.fixture(params=["the leaf matrix", "kept", "replays"])
 def way(request, monkeypatch):
     """By the formula with several blocks of rows, its additions to sums made again or kept; or by replays."""
-    monkeypatch.setattr(deletion_work, "BLOCK_ENTRIES", 200)
+    monkeypatch.setattr(work, "BLOCK_ENTRIES", 200)
     monkeypatch.setattr(deletion, "EFFECT_ENTRIES", 200)
-    monkeypatch.setattr(deletion, "HELD", (1 << 30) if request.param == "kept" else 0)
+    monkeypatch.setattr(deletion, "CACHED_BYTES", (1 << 30) if request.param == "kept" else 0)
     monkeypatch.setattr(
-        deletion_work.Work, "uses_leaf_matrix", lambda self, available: request.param != "replays"
+        work.DeletionWork, "uses_leaf_matrix", lambda self, available: request.param != "replays"
     )
     return request.param
 

@@ -7,7 +7,7 @@ import axil
 from axil import InputError
 from axil.kernels.cpu import Cpu
 from axil.methods.question import verified_model
-from axil.weights import hat_matrix
+from axil.weights import hat_matrix, work
 from axil.weights.boosting import BoostedTrees
 from tests.contract_models import GRID, case_of, dense, explainer_of
 from tests.reference import dense_weights, random_structure
@@ -26,18 +26,18 @@ def test_both_ways_equal_the_dense_recursion(shape, ready, monkeypatch):
     trees = BoostedTrees(structure, Cpu(2)).prepared() if ready else BoostedTrees(structure, Cpu(2))
     monkeypatch.setattr(hat_matrix, "FACTOR_ROWS", 13)
     monkeypatch.setattr(hat_matrix, "BLOCK", 11)
-    monkeypatch.setattr(hat_matrix.LeverageWork, "leaf_matrix_pays", lambda *_: True)
+    monkeypatch.setattr(work.LeverageWork, "leaf_matrix_pays", lambda *_: True)
     np.testing.assert_allclose(trees.leverage(PLENTY), np.diag(K), **CLOSE)
     np.testing.assert_allclose(trees.squares(PLENTY), np.square(K).sum(), **CLOSE)
     monkeypatch.setattr(hat_matrix, "BATCH_ENTRIES", 7 * structure.n_rows)
-    monkeypatch.setattr(hat_matrix.LeverageWork, "leaf_matrix_pays", lambda *_: False)
+    monkeypatch.setattr(work.LeverageWork, "leaf_matrix_pays", lambda *_: False)
     np.testing.assert_allclose(trees.leverage(PLENTY), np.diag(K), **CLOSE)
     np.testing.assert_allclose(trees.squares(PLENTY), np.square(K).sum(), **CLOSE)
 
 
 def test_the_cheaper_way_that_fits_is_gone():
     def pays(structure, available):
-        return hat_matrix.LeverageWork.of(
+        return work.LeverageWork.of(
             structure, Cpu(1).costs, ready=False, matrices=4
         ).leaf_matrix_pays(available)
 
@@ -51,7 +51,7 @@ def test_the_cheaper_way_that_fits_is_gone():
 
 
 def test_more_work_than_anyone_waits_for_is_refused_with_its_cost(monkeypatch):
-    monkeypatch.setattr(hat_matrix, "MOST_WORK", 1e3)
+    monkeypatch.setattr(work, "MOST_WORK", 1e3)
     trees = BoostedTrees(random_structure(0, n_rows=400), Cpu(1))
     with pytest.raises(InputError, match=r"in the leaf matrix.*visits of rows.*memory_limit"):
         trees.leverage(1000)

@@ -56,5 +56,12 @@ def test_co_occurrences_of_parts_add_up():
 def _arguments(structure):
     return {
         name: getattr(structure, name)
-        for name in ("cells", "n_leaves", "leaf_weights", "linear_leaves", "rates", "base")
+        for name in (
+            "cells",
+            "n_leaves",
+            "leaf_weights",
+            "linear_leaves",
+            "learning_rates",
+            "initial",
+        )
     }

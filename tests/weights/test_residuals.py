@@ -66,7 +66,7 @@ def test_pulls_of_a_leaf_balance_its_l2(setting):
             np.testing.assert_array_equal(
                 step.leaf, s.starts[step.tree] + s.leaves()[step.tree, rows].astype(int)
             )
-            np.add.at(sums, step.leaf, w[rows] * step.pull(0))
+            np.add.at(sums, step.leaf, w[rows] * step.gradient(0))
             trees.append(step.tree)
         assert trees == list(range(s.n_trees))
     filled = s.linear_leaves.scale > 0

@@ -11,7 +11,7 @@ import axil
 from axil.attribution import notes
 from axil.methods.question import verified_model
 from axil.structure import IsotonicRule, NodeRule, Nodes
-from axil.weights.deletion_work import Work
+from axil.weights.work import DeletionWork
 from tests.adapters import catboost_models, lightgbm_models, sklearn_models, xgboost_models
 from tests.reference import bent_values
 
@@ -180,7 +180,7 @@ def test_fits_without_rows_follow_the_rule(name):
 @pytest.mark.parametrize(("name", "way"), SINGLE)
 def test_single_rows_that_change_the_pattern_are_replayed(name, way, monkeypatch):
     monkeypatch.setattr(
-        Work,
+        DeletionWork,
         "uses_leaf_matrix",
         lambda self, available: way == "the leaf matrix" and self.in_leaf_matrix < np.inf,
     )

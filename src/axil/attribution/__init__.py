@@ -2,8 +2,7 @@
 
 from axil.adapters.contract import Kind
 from axil.attribution.capabilities import Capabilities, Location
-from axil.attribution.effects import Attribution, Effects
-from axil.attribution.protocols import Shard
+from axil.attribution.effects import Attribution, Effects, Shard
 from axil.attribution.source import (
     CONTRIBUTIONS,
     DELETIONS,

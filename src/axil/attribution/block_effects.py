@@ -8,20 +8,19 @@ from typing import Any
 import numpy as np
 
 from axil.arrays import FloatArray
-from axil.attribution.effects import Effects, add_made
+from axil.attribution.effects import Block, Effects, add_contributions
 from axil.kernels import Backend
 from axil.machine.arrays import host
 
-Read = Callable[
-    [], Iterator[tuple[int, Sequence[Any]]]
-]  #: the first row of each block, and for each output (rows, n)
+#: Yields the first row of each block, and for each output (rows, n), on the host or a device.
+ReadBlocks = Callable[[], Iterator[tuple[int, Sequence[Any]]]]
 
 
 class NoEffects(Effects):
     """The numbers of a shard without rows."""
 
     def __init__(self, output_groups: list[Sequence[int]], intercepts: FloatArray, first: int):
-        self._served = output_groups
+        self._output_groups = output_groups
         self.intercepts = intercepts
         self.first = first
         self.n = len(intercepts)
@@ -30,13 +29,16 @@ class NoEffects(Effects):
 
     @property
     def output_groups(self) -> list[Sequence[int]]:
-        return self._served
+        """The outputs that share their numbers, group by group."""
+        return self._output_groups
 
-    def blocks(self) -> Iterator[tuple[Sequence[int], int, Any]]:
+    def blocks(self) -> Iterator[Block]:
+        """Yield nothing."""
         return iter(())
 
     def dense(self) -> list[FloatArray]:
-        return [np.zeros((self.n, 0)) for _ in self._served]
+        """Return arrays without columns."""
+        return [np.zeros((self.n, 0)) for _ in self._output_groups]
 
 
 class BlockEffects(Effects):
@@ -44,7 +46,7 @@ class BlockEffects(Effects):
 
     def __init__(
         self,
-        read: Read,
+        read: ReadBlocks,
         shape: tuple[int, int],
         n: int,
         intercepts: FloatArray | None = None,
@@ -63,14 +65,22 @@ class BlockEffects(Effects):
         else:
             self.intercepts = intercepts
 
-    def blocks(self) -> Iterator[tuple[Sequence[int], int, Any]]:
-        for first, parts in self._read():
-            for output, block in enumerate(parts):
+    def blocks(self) -> Iterator[Block]:
+        """Yield the numbers block by block, output by output."""
+        for first, of_outputs in self._read():
+            for output, block in enumerate(of_outputs):
                 yield (output,), first, block
 
 
 class Once(Effects):
-    """Blocks that take a walk to read: sums over the rows are taken while they are read for something else."""
+    """Blocks that take a walk to read: sums over the rows are taken while they are read.
+
+    Parameters
+    ----------
+    effects : BlockEffects
+    sizes : bool
+        Whether sums of ``|effect|`` are needed.
+    """
 
     def __init__(self, effects: BlockEffects, sizes: bool = True):
         self._effects = effects
@@ -80,29 +90,48 @@ class Once(Effects):
         self.factors = effects.factors
         self.intercepts = effects.intercepts
         self.backend = effects.backend
-        self.measured = sizes  #: whether somebody asks for sums of |effect|
+        self._sums_sizes = sizes
         #: (n, K): what rows add to predictions; sums of |effect|
         self.total, self.sizes = np.zeros((2, self.n, self.shape[1]))
 
-    def blocks(self) -> Iterator[tuple[Sequence[int], int, Any]]:
+    def blocks(self) -> Iterator[Block]:
+        """Yield the numbers block by block, and add them up."""
         for outputs, first, block in self._effects.blocks():
-            add_made(self.total, self.factors, outputs, first, block)
-            for output in outputs if self.measured else ():
-                self.sizes[:, output] += host(abs(block).sum(axis=0))
+            add_contributions(self.total, self.factors, outputs, first, block)
+            if self._sums_sizes:
+                for output in outputs:
+                    self.sizes[:, output] += host(abs(block).sum(axis=0))
             yield outputs, first, block
 
 
 def mixed(asked: Any, size: int, derive: Callable[[Any], FloatArray]) -> FloatArray:
-    """(K, m, N): sums of the derivatives (K, ., N) of a combination's rows, ``size`` of them at a time."""
-    return sum(np.stack([u @ own for own in derive(part)]) for u, part in asked.parts(size))  # type: ignore[return-value]
+    """Return sums of the derivatives of a combination's rows, (K, m, N).
+
+    Parameters
+    ----------
+    asked : Combination
+        Sums of explained rows.
+    size : int
+        The explained rows whose derivatives are held at a time.
+    derive : callable
+        Derivatives (K, n, N) of some explained rows.
+    """
+    sums: Any = 0
+    for factors, rows in asked.parts(size):
+        sums = sums + np.stack([factors @ derivatives for derivatives in derive(rows)])
+    return np.asarray(sums)
 
 
 def derived(
     derivatives: FloatArray, predictions: FloatArray, targets: FloatArray, first: int = 0
 ) -> BlockEffects:
-    """Derivatives (K, n, N) by the targets as effects; the intercept is what they leave over of the prediction."""
-    made = np.stack([own @ y for own, y in zip(derivatives, targets.T)], axis=1)
+    """Return derivatives by the targets, (K, n, N), as effects.
+
+    The intercept is what they leave over of the predictions (n, K).
+    """
+    products = [of_output @ y for of_output, y in zip(derivatives, targets.T)]
+    intercepts = predictions - np.stack(products, axis=1)
     shape = (len(targets), targets.shape[1])
+    blocks = [(0, [of_output.T for of_output in derivatives])]
     n = len(predictions)
-    blocks = [(0, [own.T for own in derivatives])]
-    return BlockEffects(lambda: iter(blocks), shape, n, predictions - made, targets, first=first)
+    return BlockEffects(lambda: iter(blocks), shape, n, intercepts, targets, first=first)

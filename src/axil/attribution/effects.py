@@ -1,41 +1,44 @@
-"""Effects: one number for each explained row, output and training row of one shard, handed on in blocks of rows.
+"""Effects: one number for each explained row, output and training row of a shard, in blocks of rows.
 
 A shard is the training rows that lie in one place. A `Source` names the number. Subclasses of
-`Effects` have faster ways for what kernels do at once. `Attribution` has one method per quantity,
-and is the one place that tells quantities apart.
+`Effects` do at once what kernels have a faster algorithm for. `Attribution` has one method per
+quantity, and is the one place that tells quantities apart.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
-from axil.arrays import FloatArray, IntArray
+from axil.arrays import AnyArray, FloatArray, IntArray
 from axil.attribution.leaf_matches import SharedLeaves
 from axil.attribution.source import Quantity, Source
 from axil.kernels import Backend
 from axil.machine.arrays import host, is_host
 from axil.weights.largest import Largest
 
+#: Outputs that share a block, the first row of the block in the shard, and the block (rows, n). The
+#: block may be an array of a device.
+Block = tuple[Sequence[int], int, Any]
+
 
 class Effects(ABC):
-    """One number for each of n queries, K outputs and the training rows of one shard."""
+    """One number for each of n explained rows, K outputs and the training rows of one shard."""
 
-    n: int  #: queries
+    n: int  #: explained rows
     shape: tuple[int, int]  #: rows of the shard, and K
-    factors: FloatArray | None = (
-        None  #: (rows, K) that turn the numbers into contributions; None: they are contributions
-    )
+    #: (rows, K) that turn the numbers into contributions; None: they are contributions
+    factors: FloatArray | None = None
     intercepts: FloatArray  #: (n, K) what no row adds to a prediction; the same in every shard
     backend: Backend | None = None  #: whose arrays the blocks are; None: the host's
-    first: int = 0  #: the position of the first query in the whole request
-    #: the leaves that queries share with the rows; None: there are no trees
-    alike: Callable[[], SharedLeaves] | None = None
+    first: int = 0  #: the position of the first explained row in the whole request
+    #: the leaves that explained rows share with the rows; None: there are no trees
+    shared_leaves: Callable[[], SharedLeaves] | None = None
 
     @property
     def output_groups(self) -> list[Sequence[int]]:
@@ -43,133 +46,192 @@ class Effects(ABC):
         return [(output,) for output in range(self.shape[1])]
 
     @abstractmethod
-    def blocks(self) -> Iterator[tuple[Sequence[int], int, Any]]:
-        """Outputs that share a block, the number of its first row in the shard, and the block (rows, n) itself."""
+    def blocks(self) -> Iterator[Block]:
+        """Yield the numbers of all rows in blocks."""
 
     def sparse(self) -> list[tuple[Sequence[int], csr_array]] | None:
-        """For the outputs that share them (n, rows), where most numbers are zero and known to be; None elsewhere."""
+        """Return (n, rows) for the outputs that share them, if most numbers are known to be zero."""
         return None
 
-    def parts(self) -> Iterator[tuple[Sequence[int], int, Any]]:
-        """`blocks`; where most numbers are zero, all of them as one sparse block."""
+    def parts(self) -> Iterator[Block]:
+        """Yield `blocks`; if most numbers are zero, all of them as one sparse block."""
         sparse = self.sparse()
         if sparse is None:
             yield from self.blocks()
-        for outputs, numbers in sparse or ():
+            return
+        for outputs, numbers in sparse:
             yield outputs, 0, numbers.T
 
-    def made(self) -> FloatArray:
-        """(n, K): what the rows of the shard add to each prediction."""
-        total = np.zeros((self.n, self.shape[1]))
+    def contribution_sums(self) -> FloatArray:
+        """Return what the rows of the shard add to each prediction, (n, K)."""
+        sums = np.zeros((self.n, self.shape[1]))
         for outputs, first, block in self.blocks():
-            add_made(total, self.factors, outputs, first, block)
-        return total
+            add_contributions(sums, self.factors, outputs, first, block)
+        return sums
 
-    def largest(self, wanted: Sequence[Largest]) -> FloatArray:
-        """Fill the largest of each output, and return `made`."""
-        total = np.zeros((self.n, self.shape[1]))
+    def largest(self, collectors: Sequence[Largest]) -> FloatArray:
+        """Give all numbers to the collector of each output; return `contribution_sums`."""
         sparse = self.sparse()
-        for outputs, first, block in self.blocks() if sparse is None else ():
+        if sparse is not None:
+            for outputs, numbers in sparse:
+                for output in outputs:
+                    collectors[output].add_sparse(numbers)
+            return self.contribution_sums()
+        sums = np.zeros((self.n, self.shape[1]))
+        for outputs, first, block in self.blocks():
             for output in outputs:
-                wanted[output].add(block, first)
-            add_made(total, self.factors, outputs, first, block)
-        for outputs, numbers in sparse or ():
-            for output in outputs:
-                wanted[output].add_sparse(numbers)
-        if sparse is None:
-            return total
-        return self.made()
+                collectors[output].add(block, first)
+            add_contributions(sums, self.factors, outputs, first, block)
+        return sums
 
     def dense(self) -> list[FloatArray]:
-        """(n, rows), once for all outputs that share them, on the host."""
-        found: dict[int, FloatArray] = {}
+        """Return (n, rows) on the host, once for all outputs that share them."""
+        by_output: dict[int, FloatArray] = {}
         for outputs, first, block in self.blocks():
-            own = found.setdefault(outputs[0], np.empty((self.shape[0], self.n)))
-            part = own[first : first + len(block)]
+            if outputs[0] not in by_output:
+                by_output[outputs[0]] = np.empty((self.shape[0], self.n))
+            rows = by_output[outputs[0]][first : first + len(block)]
             if is_host(block):
-                part[...] = block
+                rows[...] = block
             else:
-                block.get(out=part)
-        return [found[output].T for output in sorted(found)]
+                block.get(out=rows)
+        return [by_output[output].T for output in sorted(by_output)]
 
     def by_group(self, codes: IntArray, n_groups: int) -> tuple[FloatArray, FloatArray] | None:
-        """(n, K, groups) twice: sums of the numbers and of contributions by group; None: there is no faster way than blocks."""
+        """Return sums of the numbers and of contributions by group, (n, K, n_groups) each.
+
+        None if there is no faster algorithm than to read blocks.
+        """
         return None
 
     def moments(self, values: Sequence[FloatArray]) -> list[FloatArray]:
-        """(2, n, M) for each group of outputs that share their numbers: sums of values (rows, M) under |number| and number^2."""
+        """Return sums of values (rows, M) under |number| and number^2, (2, n, M), by output group."""
         return self._summed(values, np.abs, np.square)
 
     def products(self, values: Sequence[FloatArray]) -> list[FloatArray]:
-        """(n, M) for each group of outputs that share their numbers: sums of the numbers times values (rows, M)."""
+        """Return sums of the numbers times values (rows, M), (n, M), by output group."""
         return [sums for (sums,) in self._summed(values, np.asarray)]
 
     def _summed(
         self, values: Sequence[FloatArray], *measures: Callable[[FloatArray], FloatArray]
     ) -> list[FloatArray]:
-        """(measures, n, M) for each group of outputs that share their numbers: sums of values (rows, M) under each measure."""
-        found = [np.zeros((len(measures), self.n, own.shape[1])) for own in values]
-        places = {outputs[0]: place for place, outputs in enumerate(self.output_groups)}
+        """Return sums of values (rows, M) under each measure, (measures, n, M), by output group."""
+        sums = [np.zeros((len(measures), self.n, columns.shape[1])) for columns in values]
+        place_of_output = {outputs[0]: place for place, outputs in enumerate(self.output_groups)}
         for outputs, first, block in self.blocks():
-            place = places[outputs[0]]
+            place = place_of_output[outputs[0]]
             numbers = host(block)
-            for total, measure in zip(found[place], measures):
-                total += measure(numbers).T @ values[place][first : first + len(block)]
-        return found
+            rows = values[place][first : first + len(block)]
+            for total, measure in zip(sums[place], measures):
+                total += measure(numbers).T @ rows
+        return sums
+
+
+class LabelledRows(Protocol):
+    """Training rows with what tables say about them."""
+
+    @property
+    def start(self) -> int:
+        """The number of the first row among all training rows."""
+
+    @property
+    def shown(self) -> FloatArray:
+        """The targets as people read them, (rows, K)."""
+
+    @property
+    def index(self) -> AnyArray:
+        """The user's labels, (rows,)."""
+
+
+class Shard(LabelledRows, Protocol):
+    """Training rows in one place."""
+
+    @property
+    def targets(self) -> FloatArray:
+        """The targets on the scale of the fit, (rows, K)."""
+
+    def effects(self, source: Source, query_batch: Any) -> Effects:
+        """Return the effects of these rows on the explained rows of a batch."""
 
 
 def numbers_at(
     effects: Effects, rows: NDArray[np.int64]
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """(n, K, k) the numbers of these rows (n, K, k), -1 for none; (n, K) what all rows add up to, and sums of |number|."""
-    n = effects.n
-    n_outputs = effects.shape[1]
-    found, (total, sizes) = np.zeros(rows.shape), np.zeros((2, n, n_outputs))
+    """Return the numbers of some rows, and sums over all rows.
+
+    Parameters
+    ----------
+    effects : Effects
+    rows : array of shape (n, K, k)
+        Row numbers; -1 for none.
+
+    Returns
+    -------
+    numbers : array of shape (n, K, k)
+    contribution_sums, sizes : arrays of shape (n, K)
+        What all rows add up to, and sums of ``|number|``.
+    """
     sparse = effects.sparse()
-    asked = np.arange(n)[:, None]
-    for outputs, numbers in sparse or ():
+    if sparse is not None:
+        return _sparse_numbers_at(effects, sparse, rows)
+    n = effects.n
+    numbers = np.zeros(rows.shape)
+    sums, sizes = np.zeros((2, n, effects.shape[1]))
+    queries = np.arange(n)[:, None]
+    for outputs, first, block in effects.blocks():
+        add_contributions(sums, effects.factors, outputs, first, block)
+        block_sizes = host(abs(block).sum(axis=0))
+        block_numbers = host(block)
         for output in outputs:
-            own = rows[:, output]
-            picked = numbers[np.broadcast_to(asked, own.shape).ravel(), own.ravel()]
-            # sparse from SciPy 1.15 on
-            if issparse(picked):
-                dense = picked.toarray()
-            else:
-                dense = np.asarray(picked)
-            found[:, output] = np.where(own < 0, 0.0, dense.reshape(own.shape))
-            sizes[:, output] = abs(numbers).sum(axis=1)
-    for outputs, first, block in effects.blocks() if sparse is None else ():
-        add_made(total, effects.factors, outputs, first, block)
-        own_sizes = host(abs(block).sum(axis=0))
-        numbers = host(block)
-        for output in outputs:
-            sizes[:, output] += own_sizes
+            sizes[:, output] += block_sizes
             at = rows[:, output] - first
-            inside = (at >= 0) & (at < len(numbers))
-            found[:, output][inside] = numbers[at[inside], np.broadcast_to(asked, at.shape)[inside]]
-    return found, total if sparse is None else effects.made(), sizes
+            inside = (at >= 0) & (at < len(block_numbers))
+            query_of_row = np.broadcast_to(queries, at.shape)[inside]
+            numbers[:, output][inside] = block_numbers[at[inside], query_of_row]
+    return numbers, sums, sizes
 
 
-def add_made(
-    total: FloatArray, factors: FloatArray | None, outputs: Sequence[int], first: int, block: Any
+def _sparse_numbers_at(
+    effects: Effects, sparse: list[tuple[Sequence[int], csr_array]], rows: NDArray[np.int64]
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return `numbers_at` of sparse effects."""
+    n = effects.n
+    numbers = np.zeros(rows.shape)
+    sizes = np.zeros((n, effects.shape[1]))
+    queries = np.arange(n)[:, None]
+    for outputs, table in sparse:
+        for output in outputs:
+            of_output = rows[:, output]
+            query_of_row = np.broadcast_to(queries, of_output.shape).ravel()
+            entries = table[query_of_row, of_output.ravel()]
+            if issparse(entries):  # from SciPy 1.15 on
+                entries = entries.toarray()
+            entries = np.asarray(entries).reshape(of_output.shape)
+            numbers[:, output] = np.where(of_output < 0, 0.0, entries)
+            sizes[:, output] = abs(table).sum(axis=1)
+    return numbers, effects.contribution_sums(), sizes
+
+
+def add_contributions(
+    sums: FloatArray, factors: FloatArray | None, outputs: Sequence[int], first: int, block: Any
 ) -> None:
-    """Add what a block of rows, dense or sparse, makes of the predictions (n, K)."""
-    summed = None
+    """Add what a block of rows, dense or sparse, adds to the predictions (n, K)."""
+    if factors is None:
+        block_sums = host(block.sum(axis=0))
+        for output in outputs:
+            sums[:, output] += block_sums
+        return
     for output in outputs:
-        if factors is not None:
-            own = factors[first : first + block.shape[0], output]
-            total[:, output] += (block if issparse(block) else host(block)).T @ own
-        else:
-            if summed is None:
-                summed = host(block.sum(axis=0))
-            total[:, output] += summed
+        row_factors = factors[first : first + block.shape[0], output]
+        numbers = block if issparse(block) else host(block)
+        sums[:, output] += numbers.T @ row_factors
 
 
-Q = TypeVar("Q", contravariant=True)  # what training rows are told of the explained rows
+Q = TypeVar("Q", contravariant=True)  # what training rows are told about the explained rows
 
 
 class Attribution(ABC, Generic[Q]):
-    """Training rows in one place, which can say what belongs to each of them and the explained rows.
+    """Training rows in one place, with the numbers of each of them and each explained row.
 
     A subclass defines the methods of the quantities that its kind of model has. `Capabilities`
     refuses all others before.

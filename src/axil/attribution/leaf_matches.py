@@ -1,4 +1,4 @@
-"""Shared leaves: in how many trees the training rows of a shard are in the leaves of queries."""
+"""Shared leaves: in how many trees the training rows of a shard are in the leaves of explained rows."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ BLOCK_BYTES = 1 << 25  # of similarities that are handed on at a time
 RULES = ("alike", "variance", "error", "improved")  # by which trees count; see `similar`
 
 
-def leaf_rows(structures: Sequence[Structure], based: int, backend: Backend) -> list[Rows]:
-    """The training rows by leaves, drawn for a tree or not, without the first ``based`` trees."""
-    found = []
+def leaf_rows(structures: Sequence[Structure], n_initial: int, backend: Backend) -> list[Rows]:
+    """Return the training rows by leaves, without the first ``n_initial`` trees.
+
+    All rows are in it, sampled for a tree or not.
+    """
+    rows = []
     for s in structures:
-        starts = s.starts[based:] - s.starts[based]
-        found.append(backend.rows(np.ascontiguousarray(s.leaves()[based:]), starts))
-    return found
+        starts = s.starts[n_initial:] - s.starts[n_initial]
+        rows.append(backend.rows(np.ascontiguousarray(s.leaves()[n_initial:]), starts))
+    return rows
 
 
 def tree_spreads(n_rows: IntArray, added: FloatArray, starts: IntArray) -> FloatArray:
@@ -53,16 +56,16 @@ def tree_spreads(n_rows: IntArray, added: FloatArray, starts: IntArray) -> Float
 
 def count_rows(leaves: LeafArray, starts: IntArray) -> IntArray:
     """Return the number of rows in each leaf, (L,), of rows in these leaves, (T, N)."""
-    sizes = np.diff(starts)
-    return np.concatenate([np.bincount(own, minlength=n) for own, n in zip(leaves, sizes)])
+    counts = [np.bincount(leaf, minlength=n) for leaf, n in zip(leaves, np.diff(starts))]
+    return np.concatenate(counts)
 
 
 @dataclass(frozen=True, eq=False)
 class TreeWeights:
-    """How much each tree counts: the same for all rows, or for each row by what the tree did to its error."""
+    """How much each tree counts: the same for all rows, or by how far it reduced a row's error."""
 
     of_trees: Sequence[FloatArray] | None = None  #: (T,) for each set of trees
-    #: of a block of rows the errors that trees took away, (T, rows) for each set of trees; below
+    #: for a block of rows the errors that trees took away, (T, rows) for each set of trees; below
     #: zero where they added to them
     reductions: Callable[[slice], Sequence[FloatArray]] | None = None
     counted: bool = False  #: whether all trees that took some error away count alike
@@ -72,101 +75,117 @@ class TreeWeights:
         return self
 
     def of_rows(self, rows: slice) -> list[FloatArray]:
-        """(T, rows) for each set of trees: how much trees count for each row, 1 over all trees of a row; 0 where none does."""
+        """Return how much trees count for each row, (T, rows) for each set of trees.
+
+        The weights of a row sum to 1 over all trees, or to 0 if no tree counts.
+        """
         assert self.reductions is not None
-        found = [np.maximum(part, 0.0) for part in self.reductions(rows)]
+        weights = [np.maximum(reductions, 0.0) for reductions in self.reductions(rows)]
         if self.counted:
-            found = [(part > 0).astype(np.float64) for part in found]
-        whole = sum(part.sum(axis=0) for part in found)
-        return [np.divide(part, whole, out=np.zeros_like(part), where=whole > 0) for part in found]
+            weights = [(of_set > 0).astype(np.float64) for of_set in weights]
+        total = sum(of_set.sum(axis=0) for of_set in weights)
+        return [
+            np.divide(of_set, total, out=np.zeros_like(of_set), where=total > 0)
+            for of_set in weights
+        ]
 
 
 @dataclass(frozen=True, eq=False)
 class SharedLeaves:
-    """The leaves of n queries beside those of the rows of a shard, in the trees of all outputs."""
+    """The leaves of n explained rows beside those of the rows of a shard, in the trees of all outputs."""
 
     rows: Sequence[Rows]  #: by leaves, for each set of trees
-    asked: Sequence[Cells]  #: (n, T) each, of the same types
+    leaves: Sequence[Cells]  #: (n, T) of the explained rows for each set, of the same types
     n_threads: int = 1
-    counted: TreeWeights | None = None  #: how much trees count; None: all alike
+    tree_weights: TreeWeights | None = None  #: how much trees count; None: all alike
 
     @classmethod
     def of(
-        cls, rows: Sequence[Rows], asked: Sequence[LeafArray], n_threads: int = 1
+        cls, rows: Sequence[Rows], leaves: Sequence[LeafArray], n_threads: int = 1
     ) -> SharedLeaves:
-        """For leaves (n, T) of any type."""
-        own = [
-            np.ascontiguousarray(leaves, dtype=part.cells.dtype)
-            for part, leaves in zip(rows, asked)
+        """Return the shared leaves for leaves (n, T) of any type."""
+        converted = [
+            np.ascontiguousarray(of_set, dtype=set_rows.cells.dtype)
+            for set_rows, of_set in zip(rows, leaves)
         ]
-        return cls(rows, own, n_threads)
+        return cls(rows, converted, n_threads)
+
+    @property
+    def _n(self) -> int:
+        """The number of explained rows."""
+        return len(self.leaves[0])
+
+    @property
+    def _counts_by_row(self) -> bool:
+        """Whether trees count row by row."""
+        return self.tree_weights is not None and self.tree_weights.of_trees is None
 
     @property
     def _of_trees(self) -> Sequence[FloatArray | None]:
-        """For each set of trees how much they count; None for alike."""
-        if self.counted is None:
-            known = None
-        else:
-            known = self.counted.of_trees
-        if known is None:
+        """How much the trees of each set count; None: all alike."""
+        if self.tree_weights is None or self.tree_weights.of_trees is None:
             return [None] * len(self.rows)
-        return known
+        return self.tree_weights.of_trees
 
     @property
-    def _whole(self) -> float:
+    def _total_weight(self) -> float:
         """How much all trees count together."""
-        parts = [
-            float(own.shape[1]) if w is None else w.sum()
-            for own, w in zip(self.asked, self._of_trees)
-        ]
-        return float(sum(parts)) or 1.0
+        total = 0.0
+        for leaves, weights in zip(self.leaves, self._of_trees):
+            if weights is None:
+                total += float(leaves.shape[1])
+            else:
+                total += float(weights.sum())
+        return total or 1.0
 
     def block(self, first: int, n_rows: int) -> FloatArray:
-        """(n, n_rows): the share of all trees, for the rows from ``first`` on."""
-        if self.counted is not None and self.counted.reductions is not None:
-            return self._by_row(first, self.counted.of_rows(slice(first, first + n_rows)))
-        found = np.zeros((n_rows, len(self.asked[0])))
-        part = np.empty((n_rows, len(self.asked[0])))
-        for rows, own, weights in zip(self.rows, self.asked, self._of_trees):
-            rows.matches(own, weights, first, part)
-            found += part
-        found /= self._whole
-        return found.T
+        """Return the shares of trees for the rows from ``first`` on, (n, n_rows)."""
+        if self.tree_weights is not None and self.tree_weights.reductions is not None:
+            return self._by_row(first, self.tree_weights.of_rows(slice(first, first + n_rows)))
+        shares = np.zeros((n_rows, self._n))
+        of_set = np.empty((n_rows, self._n))
+        for rows, leaves, weights in zip(self.rows, self.leaves, self._of_trees):
+            rows.matches(leaves, weights, first, of_set)
+            shares += of_set
+        shares /= self._total_weight
+        return shares.T
 
     def _by_row(self, first: int, weights: Sequence[FloatArray]) -> FloatArray:
-        """(n, rows): `block` where trees count (T, rows), row by row."""
-        n = len(self.asked[0])
-        found = np.zeros((weights[0].shape[1], n))
-        for rows, own, counted in zip(self.rows, self.asked, weights):
-            met = np.zeros((rows.n_cells, n))
-            met[rows.starts[:-1] + own.astype(np.int64), np.arange(n)[:, None]] = 1.0
-            part = np.empty((counted.shape[1], n))
-            rows.scaled_read_out(met, np.ascontiguousarray(counted), first, part)
-            found += part
-        return found.T
+        """Return `block`, where trees count (T, rows), row by row."""
+        n_rows = weights[0].shape[1]
+        shares = np.zeros((n_rows, self._n))
+        for rows, leaves, of_rows in zip(self.rows, self.leaves, weights):
+            is_met = np.zeros((rows.n_cells, self._n))
+            met = rows.starts[:-1] + leaves.astype(np.int64)
+            is_met[met, np.arange(self._n)[:, None]] = 1.0
+            of_set = np.empty((n_rows, self._n))
+            rows.scaled_read_out(is_met, np.ascontiguousarray(of_rows), first, of_set)
+            shares += of_set
+        return shares.T
 
     def blocks(self) -> Iterator[tuple[int, FloatArray]]:
-        """The number of the first row, and shares (n, rows)."""
+        """Yield the first row of each block, and its shares, (n, rows)."""
         n_rows = self.rows[0].n_rows
-        if self.counted is None or self.counted.of_trees is not None:
-            by_row = 0
-        else:
-            by_row = sum(a.shape[1] for a in self.asked)
-        step = max(1, BLOCK_BYTES // (8 * max(len(self.asked[0]), by_row, 1)))
+        numbers_per_row = max(self._n, 1)
+        if self._counts_by_row:
+            n_trees = sum(leaves.shape[1] for leaves in self.leaves)
+            numbers_per_row = max(numbers_per_row, n_trees)
+        step = max(1, BLOCK_BYTES // (8 * numbers_per_row))
         for first in range(0, n_rows, step):
             yield first, self.block(first, min(step, n_rows - first))
 
     def largest(self, k: int) -> tuple[FloatArray, NDArray[np.int64]]:
-        """(n, k) each: the largest shares and their rows; rows without a leaf in common leave places free, with row -1."""
-        n = len(self.asked[0])
-        values = np.zeros((n, k))
-        rows = np.full((n, k), -1, dtype=np.int64)
-        if len(self.rows) == 1 and (self.counted is None or self.counted.of_trees is not None):
-            self.rows[0].top_matches(self.asked[0], self._of_trees[0], values, rows)
-            return values / self._whole, rows
+        """Return the k largest shares and their rows, (n, k) each.
+
+        Rows without a leaf in common leave places free, with row -1.
+        """
+        values = np.zeros((self._n, k))
+        rows = np.full((self._n, k), -1, dtype=np.int64)
+        if len(self.rows) == 1 and not self._counts_by_row:
+            self.rows[0].top_matches(self.leaves[0], self._of_trees[0], values, rows)
+            return values / self._total_weight, rows
+        backend = host_backend(self.n_threads)
         for first, block in self.blocks():
-            host_backend(self.n_threads).top(
-                np.ascontiguousarray(block.T), first, None, values, rows
-            )
+            backend.top(np.ascontiguousarray(block.T), first, None, values, rows)
         rows[values <= 0] = -1
         return values, rows

@@ -111,10 +111,10 @@ class BoostIn(TreeBaseline):
 def _row_gradients(step: ResidualStep, rates: FloatArray, output: int) -> FloatArray:
     """Return ``draw_j * (r_j - rate v[leaf(j)])``, (rows,).
 
-    `ResidualStep.pull` is the same without the rate.
+    `ResidualStep.gradient` is the same without the rate.
     """
     values = rates[step.tree] * step.value[:, output]
-    return np.asarray(step.drawn * (step.residual[:, output] - values))
+    return np.asarray(step.count * (step.residual[:, output] - values))
 
 
 def _step_tables(trees: Trees, leaves: LeafArray, targets: FloatArray) -> list[FloatArray]:
@@ -184,7 +184,7 @@ class LeafInfluence(TreeBaseline):
                 boosted = trees.boosted
             adjoints = boosted.adjoints(trees.leaves(queries.coordinates).T)
             for output, error in enumerate(errors[:, trees.outputs].T):
-                row_factor = partial(ResidualStep.pull, output=output)
+                row_factor = partial(ResidualStep.gradient, output=output)
                 add_effects(trees, adjoints.phi * error, row_factor, out)
 
     def _add_class_scores(

@@ -58,7 +58,7 @@ class ContributionEffects(BlockEffects):
         self._contributions = contributions
         self._leaves = leaves
         self._cache = cache
-        self.alike = self._alike
+        self.shared_leaves = self._alike
 
     def _alike(self) -> SharedLeaves:
         return SharedLeaves.of([self._contributions.rows], [self._leaves])

@@ -204,7 +204,7 @@ class AdditivePartition(PartitionRows, Attribution["LeafBatch"]):
             batch.starts,
             first=batch.first,
         )
-        effects.alike = lambda: SharedLeaves.of([contributions.rows], [batch.leaves])
+        effects.shared_leaves = lambda: SharedLeaves.of([contributions.rows], [batch.leaves])
         return effects
 
 

@@ -39,18 +39,18 @@ from axil.structure import NewtonRule, RowTotals, Structure, Transferable
 from axil.weights import removal
 from axil.weights.answers import RowEffects
 from axil.weights.deletion import InLeafMatrix
-from axil.weights.deletion_work import blocks_of
 from axil.weights.engine import own_leaves
 from axil.weights.fit_rules import needs_walk, rule_of
 from axil.weights.forest import is_forest
 from axil.weights.inherited import InheritedValues
-from axil.weights.leaf_matrix import LeafMatrix, asked
-from axil.weights.left_out import Curve, LeftOut, counts, left_out
+from axil.weights.leaf_matrix import LeafMatrix, value_adjoints
+from axil.weights.left_out import Curve, LeftOut, error_weights, left_out
 from axil.weights.levels import Level, at_share, shares_of
 from axil.weights.parts import Parts, RowTest, remaining_weight
 from axil.weights.passes import Adjoints
 from axil.weights.replays import ByReplay, sum_responses
 from axil.weights.residuals import FittedValues
+from axil.weights.work import blocks_of
 
 if TYPE_CHECKING:
     from axil.dask.exact_model import PartitionedExactModel
@@ -449,7 +449,7 @@ def effects_of(
     leaves = batch.leaves[entry]
     rows = host_backend(batch.n_threads).rows_of(fitted.structure)
     if quantity is Quantity.CONTRIBUTION:
-        return removal.pushes(rows, fitted, leaves)
+        return removal.contributions(rows, fitted, leaves)
     if quantity is Quantity.FIRST_ORDER:
         adjoints = Adjoints(batch.phi[entry], batch.beta[entry])
         return [removal.ReadOutEffects(fit, adjoints) for fit in removal.fits(rows, fitted)]
@@ -530,7 +530,7 @@ def _error_sums(rows: LeftOut) -> ErrorSums | None:
     if not isinstance(curve, Curve):
         return None
     structure = curve.model.structure
-    weight = float(counts(structure, slice(0, structure.n_rows), curve.kept).sum())
+    weight = float(error_weights(structure, slice(0, structure.n_rows), curve.is_counted).sum())
     return ErrorSums(
         curve.trees,
         np.nan_to_num(curve.left_out) * weight,
@@ -577,7 +577,7 @@ class ForestEffects(RowEffects):
         s = self.fitted.structure
         n_explained = len(self.leaves)
         rows = host_backend(self.n_threads).rows_of(s)
-        table = s.by_cells(asked(s, self.leaves), drawn=False)
+        table = s.by_cells(value_adjoints(s, self.leaves), drawn=False)
         inherited = inherited_values_of(self.fitted)
         for block in blocks_of(s, max(n_explained, s.n_trees), BLOCK_ENTRIES):
             out = np.empty((block.stop - block.start, n_explained))

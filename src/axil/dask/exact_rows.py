@@ -107,7 +107,7 @@ class ExactPartition(PartitionRows, Attribution["AdjointBatch | DeletionQueries"
             answers.append(ReadOutAnswer(trees, adjoints, batch.intercepts[entry]))
         targets = [self.own_targets(entry) for entry in range(len(answers))]
         weights = WeightEffects(answers, targets, batch.offsets, batch.first)
-        weights.alike = lambda: SharedLeaves.of(
+        weights.shared_leaves = lambda: SharedLeaves.of(
             leaf_rows(self.structures, 0, backend), batch.leaves, batch.n_threads
         )
         return weights

@@ -320,7 +320,7 @@ def residual_sums(
         else:
             weights = s.row_weights[rows]
         for step in fitted.steps(rows):
-            np.add.at(sums, step.leaf, (weights * step.drawn)[:, None] * step.residual)
+            np.add.at(sums, step.leaf, (weights * step.count)[:, None] * step.residual)
     return sums
 
 

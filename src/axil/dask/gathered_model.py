@@ -41,7 +41,6 @@ from axil.replay.queries import QueryBatch
 from axil.structure import Structure
 from axil.weights import hat_matrix
 from axil.weights.boosting import BoostedTrees, approximate_rows
-from axil.weights.deletion_work import blocks_of
 from axil.weights.engine import Engine, Memory, Seconds, own_leaves
 from axil.weights.fit_rules import needs_walk
 from axil.weights.forest import is_forest
@@ -53,6 +52,7 @@ from axil.weights.residuals import predictions
 from axil.weights.spread import around_training_rows, known_leaf_sums
 from axil.weights.sum_rule import NothingLeft
 from axil.weights.tree_answers import ReadOutAnswer
+from axil.weights.work import blocks_of
 
 if TYPE_CHECKING:
     from axil.dask.exact_model import PartitionedExactModel

@@ -309,7 +309,7 @@ class MeanModel(InMemory):
             by_output = _by_output(found)
             own_starts = found.intercepts
             if source.adds_up:
-                proven.verify_predictions(queries, own_starts + found.made())
+                proven.verify_predictions(queries, own_starts + found.contribution_sums())
             if member.output is None:
                 width = n_outputs
             else:

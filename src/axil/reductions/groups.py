@@ -3,88 +3,85 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.sparse import csc_array, issparse
+from scipy.sparse import csc_array, csr_array, issparse
 
-from axil.arrays import FloatArray, IntArray
+from axil.arrays import AnyArray, FloatArray, IntArray
 from axil.attribution import Effects, Shard
 from axil.inputs import group_codes
 from axil.machine.arrays import host
-from axil.reductions.reduction import Found, Reduction
+from axil.reductions.reduction import Reduction, ReductionResult
+from axil.weights.answers import dense
 
 
 @dataclass(frozen=True)
-class Grouped(Found):
+class Grouped(ReductionResult):
     """Sums over groups of training rows."""
 
-    groups: NDArray[Any]  #: (G,) their names
+    groups: AnyArray  #: (G,) their names
     effects: FloatArray  #: (n, K, G)
     contributions: FloatArray  #: (n, K, G)
 
     def __add__(self, other: Grouped) -> Grouped:
-        parts = [part for part in (self, other) if len(part.groups)] or [self]
-        names = np.concatenate([part.groups for part in parts])
+        """Return the sums over the rows of both, whose groups may differ."""
+        results = [result for result in (self, other) if len(result.groups)] or [self]
+        names = np.concatenate([result.groups for result in results])
         codes, groups = group_codes(names, len(names))
-        effects = _sums([part.effects for part in parts], codes, len(groups))
-        contributions = _sums([part.contributions for part in parts], codes, len(groups))
-        return Grouped(self.made + other.made, self.intercepts, groups, effects, contributions)
+        effects = _sums([result.effects for result in results], codes, len(groups))
+        contributions = _sums([result.contributions for result in results], codes, len(groups))
+        contribution_sums = self.contribution_sums + other.contribution_sums
+        return Grouped(contribution_sums, self.intercepts, groups, effects, contributions)
 
 
-def _sums(parts: list[FloatArray], codes: IntArray, n_groups: int) -> FloatArray:
-    """(n, K, n_groups): columns of the same code added, from the first to the last."""
-    columns = np.concatenate(parts, axis=2)
-    out = np.zeros((*columns.shape[:2], n_groups))
+def _sums(columns_of_results: list[FloatArray], codes: IntArray, n_groups: int) -> FloatArray:
+    """Return the sums of the columns of one code, (n, K, n_groups), from the first to the last."""
+    columns = np.concatenate(columns_of_results, axis=2)
+    sums = np.zeros((*columns.shape[:2], n_groups))
     for column, code in enumerate(codes):
-        out[:, :, code] += columns[:, :, column]
-    return out
+        sums[:, :, code] += columns[:, :, column]
+    return sums
 
 
 @dataclass(frozen=True)
 class Groups(Reduction[Grouped]):
     """Sums by group; the column has the rows' group numbers and the names of the groups."""
 
-    def of(self, shard: Shard, effects: Effects, column: Any) -> Grouped:
+    def of(self, shard: Shard, effects: Effects, column: tuple[IntArray, AnyArray]) -> Grouped:
+        """Return the sums over one shard."""
         codes, groups = column
-        known = effects.by_group(codes, len(groups))
-        if known is None:
-            sums, contributions = _summed(effects, codes, len(groups))
-        else:
-            sums, contributions = known
+        by_group = effects.by_group(codes, len(groups))
+        if by_group is None:
+            by_group = _summed(effects, codes, len(groups))
+        sums, contributions = by_group
         return Grouped(contributions.sum(axis=2), effects.intercepts, groups, sums, contributions)
 
 
 def _summed(effects: Effects, codes: IntArray, n_groups: int) -> tuple[FloatArray, FloatArray]:
-    """(n, K, groups) twice: from sparse effects, or block by block."""
+    """Return sums of effects and of contributions by group, (n, K, n_groups) each.
+
+    They come from sparse effects, or block by block.
+    """
     sums, contributions = np.zeros((2, effects.n, effects.shape[1], n_groups))
     for outputs, first, block in effects.parts():
         n_rows = block.shape[0]
-        own = slice(first, first + n_rows)
-        ends = np.arange(n_rows + 1)
-        if issparse(block):
-            rows = block
-        else:
-            rows = host(block)
-        plain = None
+        rows = slice(first, first + n_rows)
+        numbers = block if issparse(block) else host(block)
+        plain_sums = _by_group(np.ones(n_rows), codes[rows], n_groups, numbers)
         for output in outputs:
-            if plain is None:
-                plain = _by_group(np.ones(n_rows), codes[own], ends, n_groups, rows)
-            sums[:, output] += plain
+            sums[:, output] += plain_sums
             if effects.factors is None:
-                contributions[:, output] += plain
+                contributions[:, output] += plain_sums
             else:
-                contributions[:, output] += _by_group(
-                    effects.factors[own, output], codes[own], ends, n_groups, rows
-                )
+                factors = effects.factors[rows, output]
+                contributions[:, output] += _by_group(factors, codes[rows], n_groups, numbers)
     return sums, contributions
 
 
 def _by_group(
-    values: FloatArray, codes: IntArray, ends: IntArray, n_groups: int, block: Any
+    factors: FloatArray, codes: IntArray, n_groups: int, numbers: FloatArray | csr_array
 ) -> FloatArray:
-    """(n, groups): sums of a block (rows, n) times values (rows,) by group."""
-    member = csc_array((values, codes, ends), shape=(n_groups, len(values)))
-    total = member @ block
-    return np.asarray((total.toarray() if hasattr(total, "toarray") else total).T)
+    """Return sums of numbers (rows, n) times factors (rows,) by group, (n, n_groups)."""
+    n_rows = len(factors)
+    members = csc_array((factors, codes, np.arange(n_rows + 1)), shape=(n_groups, n_rows))
+    return dense(members @ numbers).T

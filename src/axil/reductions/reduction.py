@@ -1,4 +1,4 @@
-"""The contract of reductions: what becomes of effects. Results of all shards are added in the order of the shards."""
+"""The contract of reductions: what effects are reduced to. Results of shards add up in their order."""
 
 from __future__ import annotations
 
@@ -7,34 +7,59 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
 from axil.arrays import FloatArray
-from axil.attribution.effects import Effects
-from axil.attribution.protocols import Shard
+from axil.attribution.effects import Effects, Shard
 from axil.structure import RowTotals
+from axil.structure.records import added_members
 
 
 @dataclass(frozen=True)
-class Found(RowTotals):
+class ReductionResult(RowTotals):
     """The result of a reduction over some shards."""
 
-    made: FloatArray  #: (n, K) what their rows add to each prediction
+    contribution_sums: FloatArray  #: (n, K) what their rows add to each prediction
     #: (n, K) what no row adds; the same in every shard
-    intercepts: FloatArray = field(metadata={"both": lambda mine, theirs: mine})
+    intercepts: FloatArray = field(metadata={"both": lambda left, right: left})
 
     @property
     def predictions(self) -> FloatArray:
-        """(n, K)."""
-        return self.made + self.intercepts
+        """The predictions that contributions and intercepts add up to, (n, K)."""
+        return self.contribution_sums + self.intercepts
 
 
-F = TypeVar("F", bound=Found, covariant=True)
+R = TypeVar("R", bound=ReductionResult, covariant=True)
 
 
-class Reduction(ABC, Generic[F]):
-    """A way to reduce effects to a result; frozen, so that it can travel to the rows."""
+class Reduction(ABC, Generic[R]):
+    """A reduction of effects to a result; frozen, so that it can travel to the rows."""
 
     #: whether results have the size of the effects, so that they are not added on the way
     is_large: ClassVar[bool] = False
 
     @abstractmethod
-    def of(self, shard: Shard, effects: Effects, column: Any) -> F:
-        """The result over one shard, with the column that the question cut as the rows are; results of shards add up."""
+    def of(self, shard: Shard, effects: Effects, column: Any) -> R:
+        """Return the result over one shard.
+
+        Parameters
+        ----------
+        shard : Shard
+        effects : Effects
+        column : object
+            The values that the method cut as the rows are, such as group numbers.
+        """
+
+
+@dataclass(frozen=True)
+class MomentSums(ReductionResult):
+    """Sums for each engine."""
+
+    sums: list[FloatArray] = field(metadata={"both": added_members})  #: (2, n, M) each
+
+
+@dataclass(frozen=True)
+class Moments(Reduction[MomentSums]):
+    """Sums of values under |weight| and weight^2; the column has the values (rows, M) by engine."""
+
+    def of(self, shard: Shard, effects: Effects, column: list[FloatArray]) -> MomentSums:
+        """Return the sums over one shard."""
+        sums = effects.moments(column)
+        return MomentSums(effects.contribution_sums(), effects.intercepts, sums)

@@ -1,4 +1,4 @@
-"""Shards: the places where training rows lie, one on one machine; and `answer`, which runs a reduction over them."""
+"""Shards: the places where training rows lie, one on one machine; and `answer`, which reduces over them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from axil.attribution import Shard, Source
-from axil.reductions.reduction import Found, Reduction
+from axil.reductions.reduction import Reduction, ReductionResult
 
 
 class Shards(Protocol):
-    """Training rows in one or several places."""
+    """Training rows in one or several places.
+
+    ``work(shard, shared, column)`` is computed where the rows of a shard are. ``shared`` is the
+    same for all shards, and ``columns`` has one entry for each of them.
+    """
 
     @property
     def sizes(self) -> Sequence[int]:
@@ -25,27 +29,31 @@ class Shards(Protocol):
         columns: Sequence[Any] | None = None,
         here: bool = False,
     ) -> Any:
-        """The sum of ``work(shard, shared, column)`` over the shards, added in their order; ``here``: in this process."""
+        """Return the sum of ``work(shard, shared, column)`` over the shards, in their order.
+
+        With ``here``, results are added in this process.
+        """
 
     def each(
         self, work: Callable[..., Any], shared: Any, columns: Sequence[Any] | None = None
     ) -> Sequence[Any]:
-        """The results of ``work(shard, shared, column)``, kept where the shards are."""
+        """Return the results of ``work(shard, shared, column)``, which stay where the shards are."""
 
     def collected(
         self, work: Callable[..., Any], shared: Any, columns: Sequence[Any] | None = None
     ) -> Sequence[Any]:
-        """The results of ``work(shard, shared, column)``, in this process."""
+        """Return the results of ``work(shard, shared, column)`` in this process."""
 
 
 @dataclass(frozen=True)
 class Here:
     """All training rows in this process."""
 
-    shard: Any
+    shard: Any  #: the model itself, which is the `Shard` of all its rows
 
     @property
     def sizes(self) -> Sequence[int]:
+        """The number of all rows."""
         return [len(self.shard.targets)]
 
     def total(
@@ -55,38 +63,57 @@ class Here:
         columns: Sequence[Any] | None = None,
         here: bool = False,
     ) -> Any:
-        return work(self.shard, shared, None if columns is None else columns[0])
+        """Return ``work(shard, shared, column)`` of the one shard."""
+        column = None if columns is None else columns[0]
+        return work(self.shard, shared, column)
 
     def each(
         self, work: Callable[..., Any], shared: Any, columns: Sequence[Any] | None = None
     ) -> Sequence[Any]:
+        """Return the one result in a list."""
         return [self.total(work, shared, columns)]
 
     collected = each
 
 
-F = TypeVar("F", bound=Found)
+R = TypeVar("R", bound=ReductionResult)
 
 
 def answer(
     model: Any,
     queries: Any,
     source: Source,
-    want: Reduction[F],
+    reduction: Reduction[R],
     size: int,
     columns: Sequence[Any] | None = None,
-) -> Iterator[tuple[Any, F]]:
-    """Batches of ``size`` queries, each with its reduced effects; the sums must be the model's predictions.
+) -> Iterator[tuple[Any, R]]:
+    """Yield batches of explained rows, each with the result of a reduction over all shards.
 
-    ``columns`` has, for each shard, the values that the question brings along: groups, errors, masks.
+    If the effects add up to predictions, the model verifies that they do.
+
+    Parameters
+    ----------
+    model : VerifiedModel
+    queries : QueryBatch
+        All explained rows.
+    source : Source
+        The number that is reduced.
+    reduction : Reduction
+    size : int
+        The explained rows of a batch.
+    columns : sequence, optional
+        The values that the method brings along for each shard: groups, errors, masks.
     """
     for _, batch in model.batches(queries, size, source.name, even_empty=True):
-        work = partial(_work, source, want)
-        found: F = model.shards.total(work, model.asked(batch, source), columns, want.is_large)
-        model.verify_predictions(batch, found.predictions if source.adds_up else None)
-        yield batch, found
+        work = partial(_reduced, source, reduction)
+        request = model.asked(batch, source)
+        result: R = model.shards.total(work, request, columns, reduction.is_large)
+        model.verify_predictions(batch, result.predictions if source.adds_up else None)
+        yield batch, result
 
 
-def _work(source: Source, want: Reduction[F], shard: Shard, asked: Any, column: Any) -> F:
-    """The reduction of the effects of one shard, where its rows are."""
-    return want.of(shard, shard.effects(source, asked), column)
+def _reduced(
+    source: Source, reduction: Reduction[R], shard: Shard, query_batch: Any, column: Any
+) -> R:
+    """Return the result over one shard, where its rows are."""
+    return reduction.of(shard, shard.effects(source, query_batch), column)

@@ -1,7 +1,8 @@
-"""TopRows: the training rows of the largest effects on each prediction."""
+"""Top: the training rows of the largest effects on each prediction."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,109 +10,134 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
-from axil.arrays import BoolArray, FloatArray, IntArray
+from axil.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from axil.attribution import Effects, Shard
-from axil.attribution.effects import add_made
+from axil.attribution.effects import LabelledRows, add_contributions
 from axil.inputs import label_codes
-from axil.reductions.reduction import Found, Reduction
-from axil.structure.records import each
+from axil.reductions.reduction import Reduction, ReductionResult
+from axil.structure.records import added_members
 from axil.weights.largest import Largest
 
 
 @dataclass(frozen=True)
-class Best(Found):
-    """The k largest effects on each prediction, the largest first, equal ones in the order of the rows."""
+class Best(ReductionResult):
+    """The k largest effects on each prediction, the largest first, equal ones in the rows' order."""
 
     k: int
     #: (n, K, k') the number that rows are ranked by, from 0 up; -1: a free place. k' <= k where
     #: rows are few
     size: FloatArray
-    #: (n, K, k') each: position, row, effect, contribution, target, and what the question adds
-    columns: dict[str, NDArray[Any]]
+    #: (n, K, k') each: position, row, effect, contribution, target, and what the method adds
+    columns: dict[str, AnyArray]
     distinct: bool = False  #: of rows with one label in the column ``key`` only the largest counts
 
     def __add__(self, other: Best) -> Best:
-        """The best of both; the rows of ``other`` come after these."""
-        mine = [part for part in (self, other) if part.size.shape[2]] or [self]
-        size = np.concatenate([part.size for part in mine], axis=2)
+        """Return the best of both; the rows of ``other`` come after these."""
+        results = [result for result in (self, other) if result.size.shape[2]] or [self]
+        size = np.concatenate([result.size for result in results], axis=2)
         columns = {
-            name: np.concatenate([part.columns[name] for part in mine], axis=2)
+            name: np.concatenate([result.columns[name] for result in results], axis=2)
             for name in self.columns
         }
         order = np.argsort(-size, axis=2, kind="stable")
         if self.distinct:
-            size = np.where(
-                _repeated(np.take_along_axis(columns["key"], order, axis=2)), -1.0, _by(order, size)
-            )
-            again = np.argsort(-size, axis=2, kind="stable")[:, :, : self.k]
-            size = _by(again, size)
-            order = _by(again, order)
+            size = _taken(size, order)
+            size = np.where(_repeated(_taken(columns["key"], order)), -1.0, size)
+            of_distinct = np.argsort(-size, axis=2, kind="stable")[:, :, : self.k]
+            size = _taken(size, of_distinct)
+            order = _taken(order, of_distinct)
         else:
             order = order[:, :, : self.k]
-            size = _by(order, size)
-        chosen = {name: _by(order, column) for name, column in columns.items()}
-        chosen["position"] = np.where(
-            size < 0, -1, chosen["position"]
-        )  # also where a label was there before
-        return Best(self.made + other.made, self.intercepts, self.k, size, chosen, self.distinct)
+            size = _taken(size, order)
+        chosen = {name: _taken(column, order) for name, column in columns.items()}
+        # also where a label was there before
+        chosen["position"] = np.where(size < 0, -1, chosen["position"])
+        contribution_sums = self.contribution_sums + other.contribution_sums
+        return Best(contribution_sums, self.intercepts, self.k, size, chosen, self.distinct)
 
 
-def _by(order: IntArray, values: Any) -> Any:
+def _taken(values: AnyArray, order: IntArray) -> AnyArray:
+    """Return values (n, K, m) in this order, along the last axis."""
     return np.take_along_axis(values, order, axis=2)
 
 
-def _repeated(keys: NDArray[Any]) -> BoolArray:
-    """(n, K, m): whether a label was there before, among the m of one prediction; one that is missing never was."""
+def _repeated(keys: AnyArray) -> BoolArray:
+    """Return whether a label was there before, (n, K, m), among the m of one prediction.
+
+    A label that is missing never was.
+    """
     codes = label_codes(keys.ravel(), keys.size, "distinct").reshape(keys.shape)
     order = np.argsort(codes, axis=2, kind="stable")
-    there = np.diff(_by(order, codes), axis=2, prepend=-1) == 0
-    found = np.empty(keys.shape, dtype=np.bool_)
-    np.put_along_axis(found, order, there, axis=2)
-    return found
+    is_repeated_in_order = np.diff(_taken(codes, order), axis=2, prepend=-1) == 0
+    is_repeated = np.empty(keys.shape, dtype=np.bool_)
+    np.put_along_axis(is_repeated, order, is_repeated_in_order, axis=2)
+    return is_repeated
 
 
 def best_of(
-    shard: Any,
+    shard: LabelledRows,
     largest: list[Largest],
     k: int,
-    made: FloatArray,
+    contribution_sums: FloatArray,
     intercepts: FloatArray,
     factors: FloatArray | None = None,
 ) -> Best:
-    """The result from the largest of each output, with what is known of the rows; see `Effects.factors`."""
-    values, rows = (
-        np.stack([getattr(one, name) for one in largest], axis=1) for name in ("values", "rows")
-    )
+    """Return the result from the largest of each output, with the columns of the rows.
+
+    For ``factors`` (rows, K) see `Effects.factors`.
+    """
+    values = np.stack([collector.values for collector in largest], axis=1)
+    rows = np.stack([collector.rows for collector in largest], axis=1)
     outputs = np.arange(values.shape[1])[:, None]
-    sizes = [
-        np.abs(one.values if one.scale is None else one.values * one.scale[one.rows])
-        for one in largest
-    ]
+    contributions = values
+    if factors is not None:
+        contributions = values * factors[rows, outputs]
     columns = {
         "position": np.where(rows < 0, -1, shard.start + rows),
         "row": shard.index[rows],
         "effect": values,
-        "contribution": values if factors is None else values * factors[rows, outputs],
+        "contribution": contributions,
         "target": shard.shown[rows, outputs],
     }
-    return Best(made, intercepts, k, np.where(rows < 0, -1.0, np.stack(sizes, axis=1)), columns)
+    sizes = np.stack([_ranked_sizes(collector) for collector in largest], axis=1)
+    size = np.where(rows < 0, -1.0, sizes)
+    return Best(contribution_sums, intercepts, k, size, columns)
+
+
+def _ranked_sizes(collector: Largest) -> FloatArray:
+    """Return the sizes by which a collector ranks its rows, (n, k)."""
+    if collector.scale is None:
+        return np.abs(collector.values)
+    return np.abs(collector.values * collector.scale[collector.rows])
 
 
 def collectors(
-    effects: Effects, k: int, n_threads: int, scales: FloatArray | None = None, **hints: Any
+    effects: Effects,
+    k: int,
+    n_threads: int,
+    scales: FloatArray | None = None,
+    n_queries: int | None = None,
+    room: int = 0,
 ) -> list[Largest]:
-    """For each output what collects the k largest of these effects, or with scales (rows, K) of effects times these."""
+    """Return one top-k collector per output.
+
+    With ``scales`` (rows, K), rows are ranked by ``abs(effect * scale)``. For ``n_queries`` and
+    ``room`` see `Largest`.
+    """
     n_rows, n_outputs = effects.shape
     columns = [None] * n_outputs if scales is None else scales.T
     return [
-        Largest(effects.n, k, n_rows, own, n_threads, backend=effects.backend, **hints)
-        for own in columns
+        Largest(effects.n, k, n_rows, column, n_threads, n_queries, room, effects.backend)
+        for column in columns
     ]
 
 
 @dataclass(frozen=True)
 class TopRows(Reduction[Best]):
-    """The k rows of largest |effect|, or |contribution|; ``column`` (rows, K) ranks by |effect * column| instead."""
+    """The k rows of largest |effect| or |contribution|.
+
+    With a column (rows, K), rows are ranked by ``abs(effect * column)`` instead.
+    """
 
     k: int
     by: str = "weight"  #: or "contribution"
@@ -119,81 +145,81 @@ class TopRows(Reduction[Best]):
     room: int = 0  #: bytes that may be taken to find the largest sooner
     n_threads: int = 1
 
-    def of(self, shard: Shard, effects: Effects, column: Any) -> Best:
-        if column is not None:
-            scales = column
-        elif self.by == "contribution":
+    def of(self, shard: Shard, effects: Effects, column: FloatArray | None) -> Best:
+        """Return the largest effects of one shard."""
+        scales = column
+        if column is None and self.by == "contribution":
             scales = effects.factors
-        else:
-            scales = None
-        largest = collectors(
-            effects, self.k, self.n_threads, scales, n_queries=self.n_queries, room=self.room
-        )
+        largest = collectors(effects, self.k, self.n_threads, scales, self.n_queries, self.room)
         if effects.shape[0]:
-            made = effects.largest(largest)
+            sums = effects.largest(largest)
         else:
-            made = np.zeros((effects.n, effects.shape[1]))
-        return best_of(shard, largest, self.k, made, effects.intercepts, effects.factors)
+            sums = np.zeros((effects.n, effects.shape[1]))
+        return best_of(shard, largest, self.k, sums, effects.intercepts, effects.factors)
 
 
 @dataclass(frozen=True)
-class Ranking(Found):
+class Ranking(ReductionResult):
     """The largest effects on each prediction: above zero and below it, or of both signs together."""
 
-    sides: list[Best] = field(metadata={"both": each})
+    sides: list[Best] = field(metadata={"both": added_members})
     unranked: int  #: effects that are nan
 
     @property
     def best(self) -> Best:
-        """Where signs are apart, the effects of the sign that adds up to more, for each prediction."""
+        """For each prediction the largest effects; if signs are apart, of the sign with more in all."""
         if len(self.sides) == 1:
             return self.sides[0]
         above, below = self.sides
         falls = (below.size.sum(axis=2) > above.size.sum(axis=2))[:, :, None]
         columns = {
-            name: np.where(falls, below.columns[name], own) for name, own in above.columns.items()
+            name: np.where(falls, below.columns[name], column)
+            for name, column in above.columns.items()
         }
-        return Best(
-            above.made, above.intercepts, above.k, np.where(falls, below.size, above.size), columns
-        )
+        size = np.where(falls, below.size, above.size)
+        return Best(above.contribution_sums, above.intercepts, above.k, size, columns)
 
 
 @dataclass(frozen=True)
 class Ranked(Reduction[Ranking]):
-    """The k rows of largest |effect|, or with ``same_sign`` those of either sign; an effect that is nan has no rank."""
+    """The k rows of largest |effect|, or with ``same_sign`` those of either sign.
+
+    An effect that is nan has no rank.
+    """
 
     k: int
     same_sign: bool = False
     n_threads: int = 1
 
-    def of(self, shard: Shard, effects: Effects, column: Any) -> Ranking:
+    def of(self, shard: Shard, effects: Effects, column: None) -> Ranking:
+        """Return the largest effects of one shard."""
+        clips: list[Callable[[FloatArray, float], FloatArray]] = [_without_nan]
         if self.same_sign:
-            clips: list[Any] = [np.fmax, np.fmin]
-        else:
-            clips = [_known]
+            clips = [np.fmax, np.fmin]
         largest = [collectors(effects, self.k, self.n_threads) for _ in clips]
-        made = np.zeros((effects.n, effects.shape[1]))
+        sums = np.zeros((effects.n, effects.shape[1]))
         unranked = 0
         for outputs, first, block in effects.parts():
-            if issparse(block):
-                numbers = block.data
-            else:
-                numbers = block
+            numbers = block.data if issparse(block) else block
             unranked += int(np.isnan(numbers).sum())
-            add_made(made, effects.factors, outputs, first, block)
+            add_contributions(sums, effects.factors, outputs, first, block)
             for clip, side in zip(clips, largest):
                 clipped = clip(numbers, 0.0)
                 for output in outputs:
-                    if issparse(block):
-                        side[output].add_sparse(
-                            csr_array((clipped, block.indices, block.indptr), block.shape[::-1])
-                        )
-                    else:
-                        side[output].add(clipped, first)
-        sides = [best_of(shard, side, self.k, made, effects.intercepts) for side in largest]
-        return Ranking(made, effects.intercepts, sides, unranked)
+                    _add_clipped(side[output], block, clipped, first)
+        sides = [best_of(shard, side, self.k, sums, effects.intercepts) for side in largest]
+        return Ranking(sums, effects.intercepts, sides, unranked)
 
 
-def _known(numbers: Any, instead: float) -> Any:
-    """The numbers, with ``instead`` in the place of nan."""
+def _add_clipped(collector: Largest, block: Any, clipped: FloatArray, first: int) -> None:
+    """Give a block's clipped numbers to a collector; those of a sparse block are its entries."""
+    if issparse(block):
+        entries = (clipped, block.indices, block.indptr)
+        collector.add_sparse(csr_array(entries, block.shape[::-1]))
+    else:
+        collector.add(clipped, first)
+
+
+def _without_nan(numbers: NDArray[Any], instead: float) -> NDArray[Any]:
+    """Return the numbers with ``instead`` in the place of nan."""
     return np.where(np.isnan(numbers), instead, numbers)

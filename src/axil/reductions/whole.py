@@ -1,4 +1,4 @@
-"""Whole: all effects, gathered."""
+"""Whole: all effects, collected."""
 
 from __future__ import annotations
 
@@ -9,89 +9,102 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.sparse import csr_array, hstack, issparse, vstack
 
+from axil.arrays import FloatArray
 from axil.attribution import Effects, Shard
 from axil.attribution.block_effects import BlockEffects, Once
-from axil.reductions.reduction import Found, Reduction
+from axil.reductions.reduction import Reduction, ReductionResult
+from axil.weights.largest import MaybeSparse
 
 
-def _beside(mine: list[Any], theirs: list[Any]) -> list[Any]:
-    """Effects (n, rows) of other rows beside these, part by part, sparse where both are."""
-    both = list(zip(mine, theirs))
-    return [
-        hstack(two, format="csr") if all(map(issparse, two)) else np.concatenate(two, axis=1)
-        for two in both
-    ]
+def _beside(left: list[MaybeSparse], right: list[MaybeSparse]) -> list[MaybeSparse]:
+    """Return effects (n, rows) with those of other rows beside them, sparse if both are."""
+    joined_parts = []
+    for pair in zip(left, right):
+        if all(map(issparse, pair)):
+            joined_parts.append(hstack(pair, format="csr"))
+        else:
+            joined_parts.append(np.concatenate(pair, axis=1))
+    return joined_parts
 
 
 @dataclass(frozen=True)
-class Gathered(Found):
+class Gathered(ReductionResult):
     """Effects (n, rows), once for all outputs that share them."""
 
     #: one for all outputs, or one for each; scipy.sparse where asked for
-    parts: list[Any] = field(metadata={"both": _beside})
+    parts: list[MaybeSparse] = field(metadata={"both": _beside})
 
-    def by_output(self, n_outputs: int) -> list[Any]:
-        """The effects (n, rows) of each output."""
+    def by_output(self, n_outputs: int) -> list[MaybeSparse]:
+        """Return the effects (n, rows) of each output."""
         if len(self.parts) == 1:
             return self.parts * n_outputs
         return self.parts
 
     def __len__(self) -> int:
-        return len(self.made)
+        """Return the number of explained rows."""
+        return len(self.contribution_sums)
 
 
 def joined(batches: Iterator[Gathered], n: int) -> Gathered:
-    """The effects of n queries in batches, one below the other; dense ones are put in their place as they come."""
-    made = []
+    """Return the effects of n explained rows from batches of them.
+
+    Dense effects are copied to their place as they come.
+    """
+    contribution_sums = []
     intercepts = []
-    parts = list[Any]()
-    done = 0
-    while done < n:
-        one = next(batches)
-        if len(one) == n:
-            return one
-        made.append(one.made)
-        intercepts.append(one.intercepts)
-        if not parts:
-            parts = [[] if issparse(part) else np.empty((n, part.shape[1])) for part in one.parts]
-        for whole, part in zip(parts, one.parts):
+    wholes: list[Any] = []  # lists of sparse parts, or arrays (n, rows)
+    n_done = 0
+    while n_done < n:
+        batch = next(batches)
+        if len(batch) == n:
+            return batch
+        contribution_sums.append(batch.contribution_sums)
+        intercepts.append(batch.intercepts)
+        if not wholes:
+            wholes = [_empty_like(part, n) for part in batch.parts]
+        for whole, part in zip(wholes, batch.parts):
             if isinstance(whole, list):
                 whole.append(part)
             else:
-                whole[done : done + len(one)] = part
-        done += len(one)
-    below = [vstack(whole, format="csr") if isinstance(whole, list) else whole for whole in parts]
-    return Gathered(np.concatenate(made), np.concatenate(intercepts), below)
+                whole[n_done : n_done + len(batch)] = part
+        n_done += len(batch)
+    parts = [vstack(whole, format="csr") if isinstance(whole, list) else whole for whole in wholes]
+    return Gathered(np.concatenate(contribution_sums), np.concatenate(intercepts), parts)
+
+
+def _empty_like(part: MaybeSparse, n: int) -> list[MaybeSparse] | FloatArray:
+    """Return an empty list for sparse effects, or an array (n, rows) for dense ones."""
+    if issparse(part):
+        return []
+    return np.empty((n, part.shape[1]))
 
 
 @dataclass(frozen=True)
 class Whole(Reduction[Gathered]):
-    """All effects; with ``sparse`` as scipy.sparse where all outputs share them."""
+    """All effects; with ``sparse`` as scipy.sparse if all outputs share them."""
 
     sparse: bool = False
-    adds_up: bool = True  #: whether the rows make the predictions, so that their sums are asked for
+    adds_up: bool = True  #: whether the rows make the predictions, so that their sums are needed
 
     is_large: ClassVar[bool] = True
 
-    def of(self, shard: Shard, effects: Effects, column: Any) -> Gathered:
+    def of(self, shard: Shard, effects: Effects, column: None) -> Gathered:
+        """Return the effects of one shard."""
+        readable = effects
         if isinstance(effects, BlockEffects):
-            once = Once(effects, sizes=False)
+            readable = Once(effects, sizes=False)
+        sparse_groups = effects.sparse() if self.sparse else None
+        parts: list[MaybeSparse]
+        if sparse_groups is None or len(sparse_groups) > 1:
+            parts = list(readable.dense())
         else:
-            once = None
-        if self.sparse:
-            known = effects.sparse()
-        else:
-            known = None
-        if known is None or len(known) > 1:
-            parts: list[Any] = (once or effects).dense()
-        else:
-            parts = [known[0][1]]
+            parts = [sparse_groups[0][1]]
         if self.sparse and len(parts) == 1:
             parts = [csr_array(parts[0])]
-        made = np.zeros((effects.n, effects.shape[1]))
-        if self.adds_up:
-            if once is None:
-                made = effects.made()
-            else:
-                made = once.total
-        return Gathered(made, effects.intercepts, parts)
+        if not self.adds_up:
+            contribution_sums = np.zeros((effects.n, effects.shape[1]))
+        elif isinstance(readable, Once):
+            contribution_sums = readable.total
+        else:
+            contribution_sums = effects.contribution_sums()
+        return Gathered(contribution_sums, effects.intercepts, parts)

@@ -40,7 +40,6 @@ from axil.structure import Structure, output_groups
 from axil.structure.leaves import LeafFit
 from axil.weights.answers import Answer, RowEffects, gathered
 from axil.weights.boosting import BoostedTrees
-from axil.weights.deletion_work import GROUP_SECONDS, REPLAYS
 from axil.weights.engine import Engine, TreeEngine, own_leaves
 from axil.weights.fit_rules import needs_walk, rule_of
 from axil.weights.forest import Forest
@@ -48,6 +47,7 @@ from axil.weights.percentile_rule import PercentileRule
 from axil.weights.residuals import FittedValues
 from axil.weights.smoother import Smoother
 from axil.weights.sum_rule import couples_leaves, estimates_rows
+from axil.weights.work import GROUP_SECONDS, REPLAYS
 
 DELETIONS = (
     "without",
@@ -194,7 +194,7 @@ class ExactModel(Refittable):
             self.weight_rows(query_batch), self.own_targets(), offsets, query_batch.start
         )
         if isinstance(query_batch, QueryBatch) and self.has_leaves:
-            weights.alike = partial(self._alike, query_batch)
+            weights.shared_leaves = partial(self._alike, query_batch)
         return weights
 
     def contribution_effects(self, query_batch: QueryBatch | Combination) -> Effects:

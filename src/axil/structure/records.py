@@ -62,6 +62,6 @@ class RowTotals:
         return type(self)(**sums)
 
 
-def each(left: list[Any], right: list[Any]) -> list[Any]:
+def added_members(left: list[Any], right: list[Any]) -> list[Any]:
     """Return the sums of the members of two lists."""
     return list(map(add, left, right))

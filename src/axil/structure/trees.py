@@ -390,7 +390,7 @@ class Structure(Transferable):
         matrix = self._mixing_of(t)
         if matrix is not None:
             return like(np.asarray(matrix @ host(sums)), sums)
-        return like(self.linear_leaves.scale[self._leaves_of(t), None], sums) * sums
+        return like(self.linear_leaves.scale[self.leaves_of(t), None], sums) * sums
 
     def shifted_values(self, t: int, sums: Any) -> Any:
         """Return `leaf_values` with their shifts."""
@@ -398,16 +398,16 @@ class Structure(Transferable):
         shift = self.linear_leaves.shift
         if shift is None:
             return values
-        return values + like(shift[self._leaves_of(t), None], sums)
+        return values + like(shift[self.leaves_of(t), None], sums)
 
     def leaf_values_transpose(self, t: int, adjoints: Any) -> Any:
         """Return adjoints of the sums of tree t's leaves from adjoints of their values, (L_t, S)."""
         matrix = self._mixing_of(t)
         if matrix is not None:
             return like(np.asarray(matrix.T @ host(adjoints)), adjoints)
-        return like(self.linear_leaves.scale[self._leaves_of(t), None], adjoints) * adjoints
+        return like(self.linear_leaves.scale[self.leaves_of(t), None], adjoints) * adjoints
 
-    def _leaves_of(self, t: int) -> slice:
+    def leaves_of(self, t: int) -> slice:
         """Return the positions of tree t's leaves among all."""
         return slice(int(self.starts[t]), int(self.starts[t + 1]))
 

@@ -2,8 +2,8 @@
 
 A percentile is r_lower (1 - f) + r_upper f. Its active set stays while every row of the leaf is
 below, between or above these two rows as it was. With Huber's loss it stays while every row is
-within the threshold or beyond it. Rows that a tree did not draw count as if it had: so a change may
-be told of that is none, but none is left out.
+within the threshold or beyond it. Rows that were not sampled for a tree count as if they had been.
+So a change may be reported that is none, but no change is missed.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ ROUNDING = 1e-12  # of the largest residual: a smaller difference is none
 SECONDS = 2.0  # that a radius may take
 ENTRY_SECONDS = 3e-8  # per row, tree and target that is moved
 TOGETHER = 64  # targets moved at a time
+
+#: The leaf of every row in a tree, (N,), and the lower and the upper row of that leaf, (N,) each.
+PickedRows = tuple[NDArray[np.int64], list[NDArray[np.int64]]]
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class Border:
         return slopes - slopes[self.rows]
 
     @property
-    def others(self) -> slice | BoolArray:
+    def movable_rows(self) -> slice | BoolArray:
         """The rows that may change sides."""
         if self.rows is None:
             return slice(None)
@@ -55,16 +58,16 @@ class Border:
 def count_changed_leaves(trees: TreeFits, before: FloatArray, after: FloatArray) -> int:
     """Return how many leaves take their percentiles from other rows with the targets ``after``.
 
-    ``before`` and ``after``: targets (N, 1).
+    ``before`` and ``after`` are targets, (N, 1).
     """
     s = trees.structure
     n_changed = 0
     residuals_of_trees = zip(trees.tree_residuals(before), trees.tree_residuals(after))
-    for (leaf, rows), (old, new) in zip(picked_rows(s), residuals_of_trees):
+    for (leaf, picked), (old, new) in zip(picked_rows(s), residuals_of_trees):
         is_crossed = np.zeros(s.n_rows, dtype=np.bool_)
-        for border in rows:
-            was_below, was_near = _sides(old, border)
-            is_below, is_near = _sides(new, border)
+        for border_rows in picked:
+            was_below, was_near = _sides(old, border_rows)
+            is_below, is_near = _sides(new, border_rows)
             is_crossed |= (was_below != is_below) & ~(was_near & is_near)
         n_changed += len(np.unique(leaf[is_crossed]))
     return n_changed
@@ -82,9 +85,9 @@ def radius(trees: TreeFits, targets: FloatArray, borders_of_trees: list[list[Bor
     if ENTRY_SECONDS * s.n_rows * s.n_trees * len(moving) > SECONDS:
         return 0.0
     least = np.inf
-    for borders, residual in zip(borders_of_trees, trees.tree_residuals(targets)):
+    for borders, residuals in zip(borders_of_trees, trees.tree_residuals(targets)):
         for border in borders:  # a target moves its own residual one for one
-            gaps = np.abs(border.gaps(residual))[border.others]
+            gaps = np.abs(border.gaps(residuals))[border.movable_rows]
             least = min(least, float(gaps.min(initial=np.inf)))
     for first in range(0, len(moving), TOGETHER):
         moved = moving[first : first + TOGETHER]
@@ -93,24 +96,24 @@ def radius(trees: TreeFits, targets: FloatArray, borders_of_trees: list[list[Bor
         of_trees = zip(
             borders_of_trees, trees.tree_residuals(targets), trees.tree_residual_slopes(units)
         )
-        for borders, residual, slopes in of_trees:
+        for borders, residuals, slopes in of_trees:
             for border in borders:
-                least = min(least, _nearest(border, residual, slopes))
+                least = min(least, _nearest(border, residuals, slopes))
     if np.isfinite(least):
         return least
     return 0.0
 
 
-def _nearest(border: Border, residual: FloatArray, slopes: FloatArray) -> float:
-    """Return the least change of a target that moves a row across a border."""
+def _nearest(border: Border, residuals: FloatArray, slopes: FloatArray) -> float:
+    """Return the smallest change of a target that moves a row across a border."""
     steepest = np.abs(border.slopes(slopes)).max(axis=1)
-    unreached = np.full(len(residual), np.inf)
-    gaps = np.abs(border.gaps(residual))
+    unreached = np.full(len(residuals), np.inf)
+    gaps = np.abs(border.gaps(residuals))
     changes = np.divide(gaps, steepest, out=unreached, where=steepest > ROUNDING)
-    return float(changes[border.others].min(initial=np.inf))
+    return float(changes[border.movable_rows].min(initial=np.inf))
 
 
-def picked_rows(s: Structure) -> Iterator[tuple[NDArray[np.int64], list[NDArray[np.int64]]]]:
+def picked_rows(s: Structure) -> Iterator[PickedRows]:
     """Yield the leaf of every row in each tree, and the lower and the upper row of that leaf.
 
     A row of a leaf without these rows stands for itself.
@@ -131,19 +134,17 @@ def picked_rows(s: Structure) -> Iterator[tuple[NDArray[np.int64], list[NDArray[
         yield leaf, [np.where(row < 0, np.arange(s.n_rows), row) for row in rows]
 
 
-def borders_of(
-    picked: Iterable[tuple[NDArray[np.int64], list[NDArray[np.int64]]]],
-) -> list[list[Border]]:
-    """Return the borders of each tree: the residuals of the rows picked."""
-    return [[Border(row) for row in rows] for _, rows in picked]
+def borders_of(picked_of_trees: Iterable[PickedRows]) -> list[list[Border]]:
+    """Return the borders of each tree: the residuals of the picked rows."""
+    return [[Border(rows) for rows in picked] for _, picked in picked_of_trees]
 
 
-def _sides(residuals: FloatArray, of: NDArray[np.int64]) -> tuple[BoolArray, BoolArray]:
-    """Return whether each row is below the row of its leaf, (N,), and whether they are as good as equal.
+def _sides(residuals: FloatArray, border_rows: NDArray[np.int64]) -> tuple[BoolArray, BoolArray]:
+    """Return whether each row is below the row of its leaf, (N,), and whether they are nearly equal.
 
     Of equal rows the first counts as below.
     """
-    gap = residuals - residuals[of]
+    gap = residuals - residuals[border_rows]
     is_near = np.abs(gap) <= ROUNDING * float(np.abs(residuals).max(initial=0.0))
-    is_below = (gap < 0) | ((gap == 0) & (np.arange(len(gap)) < of))
+    is_below = (gap < 0) | ((gap == 0) & (np.arange(len(gap)) < border_rows))
     return is_below, is_near

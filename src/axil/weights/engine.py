@@ -1,9 +1,11 @@
-"""The contract of engines: K of a fitted model, however it is computed. No answer changes an engine.
+"""The contract of engines: K of a fitted model, however it is computed.
 
-QueryBatch are given by their coordinates: leaves in all the model's trees, (n, T), or features; None: the training
-rows themselves.
-k_j(x) is the weight of training row j in the prediction of query x, and ``K[i, j] = k_j(x_i)`` for the training rows x_i.
-``base``, where it is asked for, is how often the base counts in a prediction: 0 where an offset of the query stands in for it.
+``k_j(x)`` is the weight of training row j in the prediction of the explained row x, and ``K[i, j] =
+k_j(x_i)`` for the training rows x_i. No answer changes an engine.
+
+Explained rows are passed by their coordinates: their leaves in all trees of the model, (n, T), or
+their features. None stands for the training rows themselves. ``base`` is how often the initial
+prediction counts in a prediction: 0 where an offset of the explained row replaces it.
 """
 
 from __future__ import annotations
@@ -25,32 +27,33 @@ from axil.weights.spread import around_leaves
 
 BATCH_ENTRIES = 1 << 22  # weights of training rows held at a time
 
+#: Explained rows as an engine takes them: leaves (n, T), features, or the parts of several models.
+ExplainedRows = Any
+
 
 @dataclass(frozen=True)
 class Seconds:
-    """The time that work on all training rows takes on two cores, roughly; inf where it is refused."""
+    """The estimated seconds of work on all training rows on two cores; inf where it is refused."""
 
     leverage: float
     squares: float
-    column: float  #: of K v, for each of its vectors
-    deletion: (
-        float  #: of exact deletions of every row by itself; inf where they do not fit into memory
-    )
-    replays: float  #: of the same by one replay per row
+    column: float  #: of K v, for each vector
+    deletion: float  #: of exact deletions of each row; inf where they do not fit into memory
+    replays: float  #: of the same deletions by one replay per row
 
 
 @dataclass(frozen=True)
 class Memory:
     """Bytes that an engine takes."""
 
-    per_query: int  #: while a query's answer is handed on block by block
+    per_query: int  #: while the answer of one explained row is handed on block by block
     preparation: int  #: of `Engine.prepared`
 
 
 class Engine(Protocol):
     """K of a fitted model, however it is computed."""
 
-    is_sparse: bool = False  #: whether most weights are zero and known to be
+    is_sparse: bool = False  #: whether most weights are known to be zero
     structure: Structure  #: that the weights are computed from
 
     @property
@@ -58,99 +61,122 @@ class Engine(Protocol):
         """The structures of all trees that the engine is made of."""
         return ()
 
-    def weight_rows(self, queries: Any, base: float = 1.0) -> Answer:
-        """The weights of the queries, ``k_j(x)``, and the part of their predictions that no target makes."""
+    def weight_rows(self, queries: ExplainedRows, base: float = 1.0) -> Answer:
+        """Return the weights of explained rows, ``k_j(x)``, and the constants of their predictions."""
 
-    def matvec(self, queries: Any, v: FloatArray, base: float = 1.0) -> FloatArray:
-        """(n, S): ``sum_j k_j(x) v_j`` for (N, S) vectors, the linear map alone; of the training rows K v."""
+    def matvec(self, queries: ExplainedRows, v: FloatArray, base: float = 1.0) -> FloatArray:
+        """Return ``sum_j k_j(x) v_j``, (n, S), for vectors (N, S); K v for the training rows.
 
-    def rmatvec(self, queries: Any, u: FloatArray, base: float = 1.0) -> FloatArray:
-        """(N, S): ``sum_x k_j(x) u_x`` for (n, S) vectors, the transpose of `matvec`; of the training rows K'u."""
+        This is the linear map alone, without constants.
+        """
 
-    def row_sum(self, queries: Any, u: Any, base: float = 1.0) -> Answer:
-        """The weights of the S sums ``sum_x u_x F(x)`` and their part that no target makes, for (n, S) u, dense or sparse."""
+    def rmatvec(self, queries: ExplainedRows, u: FloatArray, base: float = 1.0) -> FloatArray:
+        """Return ``sum_x k_j(x) u_x``, (N, S), for vectors (n, S); K'u for the training rows."""
 
-    def predicted(self, queries: Any, targets: FloatArray) -> FloatArray:
-        """(n, K): ``F(x) = intercept(x) + sum_j k_j(x) y_j`` with y the targets (N, K): the map with its constants.
+    def row_sum(self, queries: ExplainedRows, u: FloatArray, base: float = 1.0) -> Answer:
+        """Return the weights and constants of the S sums ``sum_x u_x F(x)``.
 
-        Offsets of queries are left out; predictions of the training rows have the offsets of the
-        fit.
+        ``u`` (n, S) is dense or sparse.
+        """
+
+    def predicted(self, queries: ExplainedRows, targets: FloatArray) -> FloatArray:
+        """Return ``F(x) = intercept(x) + sum_j k_j(x) y_j``, (n, K), for targets y (N, K).
+
+        Offsets of explained rows are not added. Predictions of the training rows have the offsets
+        of the fit.
         """
 
     def leverage(self, available: int) -> FloatArray:
-        """(N,): ``K[j, j]``, the weight of each training row in its own prediction, within ``available`` bytes."""
+        """Return ``K[j, j]``, (N,), within ``available`` bytes.
+
+        It is the weight of each training row in its own prediction.
+        """
 
     def squares(self, available: int) -> float:
-        """``sum_ij K[i, j]^2``, within ``available`` bytes."""
+        """Return ``sum_ij K[i, j]^2``, within ``available`` bytes."""
 
     def approximate_matvec(self, v: FloatArray) -> tuple[FloatArray, FloatArray] | None:
-        """B v, (N, S), and the diagonal of B, (N,), for a matrix B that is close to K and quick to apply.
+        """Return B v, (N, S), and the diagonal of B, (N,), for a cheap matrix B close to K.
 
-        None: there is none, or leverages take no more time than an estimate.
+        None if there is no such matrix, or if leverages take no more time than an estimate.
         """
         return None
 
     def costs(self, available: int) -> Seconds:
-        """The time of work on all training rows within ``available`` bytes."""
+        """Return the time of work on all training rows within ``available`` bytes."""
 
-    def around(self, queries: Any, values: FloatArray) -> FloatArray:
-        """(n, S): the means of values (N, S) over the training rows around each query; see `spread`.
+    def around(self, queries: ExplainedRows, values: FloatArray) -> FloatArray:
+        """Return means of values (N, S) over the training rows around each explained row, (n, S).
 
-        A training row is not among those around itself. Values that are nan do not count; nan: no
-        row is there.
+        See `spread`. A training row is not among those around itself. Values that are nan do not
+        count. A mean is nan where there is no row around.
         """
 
     @property
     def memory(self) -> Memory:
-        """Bytes that queries and `prepared` take."""
+        """The bytes that explained rows and `prepared` take."""
 
     def prepared(self, n_queries: int | None = None, available: int | None = None) -> Engine:
-        """An engine with what makes queries cheaper done ahead; this one stays as it is.
+        """Return an engine that has computed ahead what makes explained rows cheaper.
 
-        Given numbers, only if that pays for this many queries, with what is kept already, and fits
-        into these bytes; else it is this one.
+        This engine stays as it is. With a number of explained rows or bytes, the engine itself is
+        returned unless the preparation pays for this many rows and fits into these bytes.
         """
         return self
 
     def with_targets(self, targets: FloatArray) -> Engine:
-        """Return the engine of the fit to other targets (N, K): the tree structure is fixed, the active set computed again."""
+        """Return the engine of the fit to other targets (N, K), with the tree structure fixed.
+
+        The active set is computed again.
+        """
         return self
 
     def deletable(self, question: str) -> Deletable:
-        """This engine, where fits without some training rows are known; else refuses the question by name."""
+        """Return the engine if it has fits without some training rows, else refuse the method."""
 
 
 class Deletable(Engine, Protocol):
-    """An engine of whose fit it is known what becomes of it without some training rows."""
+    """An engine that can compute its fit without some training rows."""
 
     def deletable(self, question: str) -> Deletable:
+        """Return the engine."""
         return self
 
-    def removal(self, queries: Any, targets: FloatArray) -> Sequence[RowEffects]:
-        """For each column of the targets (N, K) the effects ``-w_j dF(x) / dw_j`` of deleting training rows; see `removal`."""
+    def removal(self, queries: ExplainedRows, targets: FloatArray) -> Sequence[RowEffects]:
+        """Return the effects ``-w_j dF(x) / dw_j`` for each column of the targets (N, K).
 
-    def deletion(self, queries: Any, targets: FloatArray, available: int) -> Sequence[RowEffects]:
-        """For each column of the targets (N, K) the exact changes ``F(x) without row j - F(x)``, within ``available`` bytes.
+        These are the first-order effects of deleting training rows; see `removal`.
+        """
 
-        The structure is held fixed. nan where without row j no weight is left. See `deletion`.
+    def deletion(
+        self, queries: ExplainedRows, targets: FloatArray, available: int
+    ) -> Sequence[RowEffects]:
+        """Return the changes ``F(x) without row j - F(x)`` for each column of the targets (N, K).
+
+        They are exact with the tree structure fixed; see `deletion`. They take at most
+        ``available`` bytes, and are nan if no weight remains without row j.
         """
 
     def left_out(self, targets: FloatArray, available: int) -> LeftOut:
-        """Each row in the fit to the targets (N, K) without it, with the offsets of the fit."""
+        """Return each training row's prediction by the fit to targets (N, K) without it.
 
-    def pushes(self, queries: Any, targets: FloatArray) -> Sequence[RowEffects]:
-        """For each column of the targets (N, K) what training rows put into the trees' steps; see `removal.pushes`.
+        Predictions have the offsets of the fit.
+        """
 
-        ``s_j(x) = sum_t final_t w_j b_tj r_tj [leaf_t(j) = leaf_t(x)] / (W + l2)``.
+    def pushes(self, queries: ExplainedRows, targets: FloatArray) -> Sequence[RowEffects]:
+        """Return the contributions of training rows for each column of the targets (N, K).
+
+        ``s_j(x) = sum_t final_t w_j b_tj r_tj [leaf_t(j) = leaf_t(x)] / (W + l2)``; see
+        `removal.contributions`.
         """
 
     def without(self, rows: IntArray, targets: FloatArray) -> Engine:
-        """The engine of a fit to the targets (N, K) with ``w_j = 0`` for these rows j; refused where that is not known."""
+        """Return the engine of a fit to targets (N, K) without these rows, or refuse it."""
 
 
 CLASS_WEIGHTS_UNKNOWN = (
-    "class weights are counted from the labels of each tree's sample, or of rows with other sample weights, and what becomes of "
-    "them without some rows is not computed",
+    "class weights are counted from the labels of each tree's sample, or of rows with other sample "
+    "weights, and what becomes of them without some rows is not computed",
     "Weights and influence work for it. Fit with class weights of your own (a dict), which no "
     "deletion changes.",
 )
@@ -165,10 +191,11 @@ class TreeEngine(Deletable):
 
     @property
     def structures(self) -> Sequence[Structure]:
+        """The structure."""
         return (self.structure,)
 
     def deletable(self, question: str) -> Deletable:
-        """Return this engine; refuses deletions after which class weights that are counted from labels are not known."""
+        """Return the engine, or refuse deletions that change class weights in an unknown manner."""
         leaf_rule = self.structure.leaf_rule
         if leaf_rule is None or leaf_rule.class_counts is None:
             return self
@@ -179,49 +206,51 @@ class TreeEngine(Deletable):
             raise UnsupportedQuestionError(question, *CLASS_WEIGHTS_UNKNOWN)
         raise UnsupportedQuestionError(
             question,
-            "class weights are counted from the labels, so without one row the weights of all others change",
-            "Ask without(X, rows), which counts them again; or fit with class weights of your own (a dict).",
+            "class weights are counted from the labels, so without one row the weights of all "
+            "others change",
+            "Ask without(X, rows), which counts them again; or fit with class weights of your own "
+            "(a dict).",
         )
 
-    def around(self, queries: Any, values: FloatArray) -> FloatArray:
+    def around(self, queries: LeafArray | None, values: FloatArray) -> FloatArray:
+        """Return means of values (N, S) over the training rows in the leaves of each row, (n, S)."""
         if queries is None:
-            own = None
-        else:
-            own = own_leaves(self.structure, queries)
-        return around_leaves(self.structure, self.rows, own, values)
+            return around_leaves(self.structure, self.rows, None, values)
+        leaves = own_leaves(self.structure, queries)
+        return around_leaves(self.structure, self.rows, leaves, values)
 
 
 def own_leaves(structure: Structure, queries: LeafArray | None) -> LeafArray:
-    """The leaves, (n, T), of an engine's own trees among those of all the model's; the kernels trust them to be there."""
+    """Return the leaves in the trees of a structure, (n, T), from those in all trees of the model.
+
+    Kernels rely on leaf numbers, so leaves that the trees do not have raise `ExactnessError`.
+    """
     if queries is None:
         return structure.leaves().T
-    if structure.columns is None:
-        known = structure.n_trees
+    columns = structure.columns
+    advice = "The model may have changed since the explainer was made: make a new one."
+    if columns is None:
+        expected_trees = structure.n_trees
+        leaves = queries
     else:
-        known = int(structure.columns.max()) + 1
-    changed = "The model may have changed since the explainer was made: make a new one."
-    if queries.shape[1] < known or (structure.columns is None and queries.shape[1] > known):
-        raise ExactnessError("number of trees", known, queries.shape[1], changed)
-    if structure.columns is None:
-        own = queries
-    else:
-        own = queries[:, structure.columns]
-    if len(own):
-        beyond = np.flatnonzero(own.max(axis=0) >= structure.n_leaves)
-        if len(beyond):
-            tree = int(beyond[0])
-            raise ExactnessError(
-                "largest leaf number",
-                structure.n_leaves[tree] - 1,
-                int(own[:, tree].max()),
-                changed,
-                tree,
-            )
-    return own
+        expected_trees = int(columns.max()) + 1
+        leaves = queries[:, columns] if queries.shape[1] >= expected_trees else queries
+    n_trees = queries.shape[1]
+    if n_trees < expected_trees or (columns is None and n_trees > expected_trees):
+        raise ExactnessError("number of trees", expected_trees, n_trees, advice)
+    if not len(leaves):
+        return leaves
+    largest = leaves.max(axis=0)
+    beyond = np.flatnonzero(largest >= structure.n_leaves)
+    if len(beyond):
+        tree = int(beyond[0])
+        last_leaf = structure.n_leaves[tree] - 1
+        raise ExactnessError("largest leaf number", last_leaf, int(largest[tree]), advice, tree)
+    return leaves
 
 
 def rows_of_weights(engine: Engine, n_rows: int) -> Iterator[tuple[int, FloatArray]]:
-    """K of an engine in blocks of its rows (rows, N), with the number of their first."""
+    """Yield K of an engine in blocks of rows, (rows, N), with the number of the first row."""
     step = max(1, BATCH_ENTRIES // n_rows)
     for rows in spans(n_rows, step):
         units = np.zeros((n_rows, rows.stop - rows.start))
@@ -229,11 +258,11 @@ def rows_of_weights(engine: Engine, n_rows: int) -> Iterator[tuple[int, FloatArr
         yield rows.start, engine.rmatvec(None, units).T
 
 
-def diagonal(rows: Iterator[tuple[int, FloatArray]]) -> FloatArray:
-    """(N,): ``K[j, j]``, from blocks of rows of K with the number of their first."""
-    return np.concatenate([np.diagonal(block[:, first:]).copy() for first, block in rows])
+def diagonal(blocks: Iterator[tuple[int, FloatArray]]) -> FloatArray:
+    """Return ``K[j, j]``, (N,), from blocks of rows of K with the number of their first row."""
+    return np.concatenate([np.diagonal(block[:, first:]).copy() for first, block in blocks])
 
 
-def sum_of_squares(rows: Iterator[tuple[int, FloatArray]]) -> float:
-    """``sum_ij K[i, j]^2``, from blocks of rows of K."""
-    return float(sum(np.square(block).sum() for _, block in rows))
+def sum_of_squares(blocks: Iterator[tuple[int, FloatArray]]) -> float:
+    """Return ``sum_ij K[i, j]^2`` from blocks of rows of K."""
+    return float(sum(np.square(block).sum() for _, block in blocks))

@@ -1,14 +1,14 @@
-"""The matrix K of the training rows' own weights, seen as the hat matrix of statistics: its diagonal and its squares.
+"""The matrix K of the training rows' own weights as a hat matrix: its diagonal and its squares.
 
-In the leaf matrix a training row's adjoints are the sum of the columns of Q = M^-1 P' omega[T] at its leaves (see
-`leaf_matrix`), and
+In the leaf matrix a training row's adjoints are the sum of the columns of Q = M^-1 P' omega[T] at
+its leaves (see `leaf_matrix`), and
 
     K[j, j] = w_j (sum_{s <= t} b_sj Q[leaf_s(j), leaf_t(j)] + beta_j / W)
     sum_ij K[i, j]^2 = <Q' (U U') Q, Z'Z>
 
-with U U' and Z'Z the co-occurrence of leaves, drawn and weighted squared or plain. The base is one
-more leaf, which holds every row. So neither needs the (N, N) matrix. Where the leaf matrix does not
-fit, or N is small, K is computed in batches of rows.
+with U U' and Z'Z the co-occurrence of leaves, with sample counts and squared weights or plain. The
+initial prediction is one more leaf, which holds every row. So neither needs the (N, N) matrix. If
+the leaf matrix does not fit into memory, or N is small, K is computed in batches of rows.
 """
 
 from __future__ import annotations
@@ -20,84 +20,26 @@ from typing import Any
 import numpy as np
 
 from axil.arrays import FloatArray, LeafArray
-from axil.errors import InputError
-from axil.kernels import Costs, Rows
+from axil.kernels import Rows
 from axil.machine.arrays import host, like
 from axil.machine.blocks import spans
-from axil.machine.memory import in_words
 from axil.machine.progress import track
 from axil.machine.threads import one_blas_thread
 from axil.structure import RowTotals, Structure
 from axil.weights.leaf_matrix import LeafMatrix
 from axil.weights.passes import leaf_sums
 
-MATRICES = 4  # of leaves by leaves that the squares hold at a time
-MOST_WORK = 2e12  # visits of rows by trees and queries
 BATCH_ENTRIES = 1 << 24  # of K held at a time
-FACTOR_ROWS = 1 << 14  # rows whose draws are looked up at a time
+FACTOR_ROWS = 1 << 14  # rows whose sample counts are looked up at a time
 BLOCK = 512  # leaves of a product between two moments at which Ctrl-C takes effect
-
-
-@dataclass(frozen=True)
-class LeverageWork:
-    """The costs of leverage, or with more matrices of the squares: visits on the scale of `Costs`, and bytes of the
-    leaf matrix."""
-
-    structure: Structure
-    visit_seconds: float
-    in_leaf_matrix: float
-    by_rows: float
-    needed: int
-
-    @classmethod
-    def of(cls, structure: Structure, costs: Costs, ready: bool, matrices: int) -> LeverageWork:
-        """The work on one matrix for leverage, on `MATRICES` for squares; ``ready``: the leaf matrix is there already."""
-        s = structure
-        pairs = (
-            costs.pair * s.n_rows * s.n_trees**2 / 2
-        )  # to build the leaf matrix, to look at its pairs, or to count them
-        cubes = costs.inverse * (1 - ready) + (costs.product if matrices > 1 else 0.0)
-        in_leaf_matrix = (
-            pairs * (1 - ready + (2 if matrices > 1 else 1)) + cubes * s.total_leaves**3
-        )
-        by_rows = (costs.read if ready else costs.sweep) * s.n_trees * s.n_rows**2
-        needed = (
-            LeafMatrix.size(s) * (1 - ready)
-            + 8 * matrices * s.total_leaves**2 * len(s.sample_counts) ** 2
-        )
-        return cls(s, costs.visit_seconds, in_leaf_matrix, by_rows, needed)
-
-    def seconds(self, available: int) -> float:
-        """The seconds that it takes, roughly; inf where it is refused."""
-        ways = [self.in_leaf_matrix] * (self.needed <= available) + [self.by_rows] * (
-            self.by_rows <= MOST_WORK
-        )
-        return self.visit_seconds * min(ways, default=np.inf)
-
-    def leaf_matrix_pays(self, available: int) -> bool:
-        """Whether the leaf matrix is the cheaper way of those that fit; raises if neither does."""
-        fits = self.needed <= available
-        if fits and (self.in_leaf_matrix <= self.by_rows or self.by_rows > MOST_WORK):
-            return True
-        if self.by_rows <= MOST_WORK:
-            return False
-        s = self.structure
-        raise InputError(
-            f"All {s.n_rows} training rows' own weights take {in_words(self.needed)} in the leaf matrix "
-            f"({s.total_leaves} leaves), "
-            f"where {in_words(available)} are allowed, or {self.by_rows:.1e} visits of rows without it, some "
-            f"{self.by_rows * self.visit_seconds / 60:.0f} minutes on two cores. "
-            'Ask for an estimate with method="estimate" (of the noise: sigma="estimate"), raise memory_limit, or explain a model '
-            "of fewer leaves."
-        )
 
 
 def batches(
     structure: Structure, weights: Callable[[LeafArray], FloatArray], available: int
 ) -> Iterator[tuple[int, FloatArray]]:
-    """K in batches of rows (rows, N), with the number of their first; ``weights`` gives those of queries in leaves (n, T).
+    """Yield K in batches of rows, (rows, N), with the number of the first row. Cost O(T N^2).
 
-    Cost O(T N^2).
+    ``weights`` returns the weights of rows in leaves (n, T).
     """
     s = structure
     leaves = structure.leaves()
@@ -108,27 +50,26 @@ def batches(
 
 @one_blas_thread()
 def leverage_in_leaf_matrix(space: LeafMatrix, training: Rows) -> FloatArray:
-    """(N,): ``K[j, j]`` by look-ups of pairs of leaves. Cost O(T^2 N)."""
+    """Return ``K[j, j]``, (N,), by look-ups of pairs of leaves. Cost O(T^2 N)."""
     s = space.structure
     Q = _responses(space)
-    of_base = (like(s.initial_in_sums, Q) @ Q)[
-        :, None
-    ]  # what each leaf met subtracts from the base's adjoint
-    out = np.empty(s.n_rows)
+    # what each leaf subtracts from the adjoint of the initial prediction
+    of_base = (like(s.initial_in_sums, Q) @ Q)[:, None]
+    leverages = np.empty(s.n_rows)
     if len(s.sample_counts) == 1:
         step = s.n_rows
     else:
         step = FACTOR_ROWS
     for first in range(0, s.n_rows, step):
-        draw, rows = _drawn_rows(space, training, slice(first, first + step))
-        own = out[first : first + step]
-        taken = np.empty((rows.n_rows, 1))
-        rows.pair_sums(Q, draw, 0, own)
-        rows.read_out(of_base, np.zeros(1), None, 0, taken)
-        own += s.mean_weight * (s.initial_in_fit * s.beta[-1] - taken[:, 0])
+        counts, rows = _counted_rows(space, training, slice(first, first + step))
+        block = leverages[first : first + step]
+        subtracted = np.empty((rows.n_rows, 1))
+        rows.pair_sums(Q, counts, 0, block)
+        rows.read_out(of_base, np.zeros(1), None, 0, subtracted)
+        block += s.mean_weight * (s.initial_in_fit * s.beta[-1] - subtracted[:, 0])
     if s.row_weights is None:
-        return out
-    return out * s.row_weights
+        return leverages
+    return leverages * s.row_weights
 
 
 @dataclass(frozen=True)
@@ -145,81 +86,88 @@ class RowGrams(RowTotals):
     def of(cls, s: Structure, training: Rows) -> RowGrams:
         """Return the sums over the rows of a structure, or of one shard of it."""
         if s.row_weights is None:
-            w = np.ones(s.n_rows)
+            weights = np.ones(s.n_rows)
         else:
-            w = s.row_weights
-        with_base = leaf_sums(s, training, (w * s.mean_weight)[:, None])[:, 0]
-        base = float(np.sum((w * s.mean_weight) ** 2))
-        sampled = gram(s, training, w**2, drawn=True)
-        return cls(s.n_rows, base, with_base, sampled, gram(s, training, None, drawn=False))
+            weights = s.row_weights
+        base_weights = weights * s.mean_weight
+        with_base = leaf_sums(s, training, base_weights[:, None])[:, 0]
+        base = float(np.sum(base_weights**2))
+        sampled = gram(s, training, weights**2, counted=True)
+        return cls(s.n_rows, base, with_base, sampled, gram(s, training, None, counted=False))
 
 
 def squares_in_leaf_matrix(space: LeafMatrix, training: Rows) -> float:
-    """Return ``sum_ij K[i, j]^2`` from matrices of leaves by leaves alone. Cost O(T^2 N + L^3)."""
+    """Return ``sum_ij K[i, j]^2`` from matrices of leaves by leaves. Cost O(T^2 N + L^3)."""
     return squares_of(space, RowGrams.of(space.structure, training))
 
 
 @one_blas_thread()
 def squares_of(space: LeafMatrix, grams: RowGrams) -> float:
-    """Return ``sum_ij K[i, j]^2`` from sums over all rows, with the base as a last leaf. Cost O(L^3).
+    """Return ``sum_ij K[i, j]^2`` from sums over all rows. Cost O(L^3).
 
-    Q, apart from the base, is upper triangular and both co-occurrences are symmetric, so only a
-    part of each product is computed, in blocks, between which Ctrl-C takes effect.
-    ``grams.sampled`` is overwritten.
+    The initial prediction is a last leaf. Q, apart from it, is upper triangular and both
+    co-occurrences are symmetric, so only a part of each product is computed, in blocks, between
+    which Ctrl-C takes effect. ``grams.sampled`` is overwritten.
     """
     s = space.structure
-    n = space.structure.total_leaves
     Q = host(_responses(space))
     of_base = -s.initial_in_sums @ Q  # Q[base, :]; Q[base, base] is beta and Q[:, base] is 0
-    with_base = grams.with_base
-    seen = grams.sampled
-    for rows in track(spans(n, BLOCK), "squares"):  # sampled @ Q, in place of sampled
-        for own in reversed(spans(n, BLOCK)):
-            seen[rows, own] = seen[rows, : own.stop] @ Q[: own.stop, own] + np.outer(
-                with_base[rows], of_base[own]
-            )
-    seen_base = with_base @ Q + grams.base * of_base  # of the base's row
-    plain = grams.plain
+    blocks = spans(s.total_leaves, BLOCK)
+    sampled = grams.sampled
+    for rows in track(blocks, "squares"):  # sampled @ Q, in place of sampled
+        for columns in reversed(blocks):
+            product = sampled[rows, : columns.stop] @ Q[: columns.stop, columns]
+            sampled[rows, columns] = product + np.outer(grams.with_base[rows], of_base[columns])
+    sampled_base = grams.with_base @ Q + grams.base * of_base  # the row of the initial prediction
     total = 0.0
-    for own in track(
-        spans(n, BLOCK), "squares"
-    ):  # Q' (sampled @ Q), which is symmetric, on and right of the diagonal
-        made = Q[: own.stop, own].T @ seen[: own.stop, own.start :] + np.outer(
-            of_base[own], seen_base[own.start :]
-        )
-        made *= plain[own, own.start :]
-        size = own.stop - own.start
-        total += float(made[:, :size].sum() + 2 * made[:, size:].sum())
+    # Q' (sampled @ Q), which is symmetric, on and right of the diagonal
+    for columns in track(blocks, "squares"):
+        product = Q[: columns.stop, columns].T @ sampled[: columns.stop, columns.start :]
+        product = product + np.outer(of_base[columns], sampled_base[columns.start :])
+        product *= grams.plain[columns, columns.start :]
+        size = columns.stop - columns.start
+        total += float(product[:, :size].sum() + 2 * product[:, size:].sum())
     beta = s.initial_in_fit * s.beta[-1]
-    last = beta * seen_base  # of the base's row, or column
-    return float(total + 2 * np.diagonal(plain) @ last + grams.n_rows * beta**2 * grams.base)
+    last = beta * sampled_base  # of the row or the column of the initial prediction
+    of_last = grams.n_rows * beta**2 * grams.base
+    return float(total + 2 * np.diagonal(grams.plain) @ last + of_last)
 
 
-def gram(s: Structure, rows: Rows, weights: FloatArray | None, drawn: bool) -> FloatArray:
-    """(L, L): the weight of the rows that each two leaves share, times their draws for either tree where ``drawn``."""
+def gram(s: Structure, rows: Rows, weights: FloatArray | None, counted: bool) -> FloatArray:
+    """Return the weight of the rows that each two leaves share, (L, L).
+
+    With ``counted``, it is times the sample counts of the rows for either tree.
+    """
     cells = np.empty((rows.n_cells, rows.n_cells))
     rows.cooccurrence(0, s.n_trees, weights, cells)
-    sums = rows.leaf_sums(np.ones((s.n_rows, 1)) if weights is None else weights[:, None], None)
+    if weights is None:
+        sums = rows.leaf_sums(np.ones((s.n_rows, 1)), None)
+    else:
+        sums = rows.leaf_sums(weights[:, None], None)
     # A tree's leaves share no rows; half of what each holds, as the other half is added below.
     np.fill_diagonal(cells, sums[:, 0] / 2)
     for axis in range(2):
-        cells = np.moveaxis(s.by_leaves(np.moveaxis(cells, axis, 0), drawn), 0, axis)
+        of_leaves = s.by_leaves(np.moveaxis(cells, axis, 0), counted)
+        cells = np.moveaxis(of_leaves, 0, axis)
     return np.asarray(cells + cells.T)
 
 
 def _responses(space: LeafMatrix) -> Any:
-    """(L, L), of the back end: Q, column l the adjoints of the leaf sums for a prediction that meets leaf l alone."""
+    """Return Q, (L, L), on the back end.
+
+    Column l has the adjoints of the leaf sums for a prediction that meets leaf l alone.
+    """
     s = space.structure
     table = space.responses
-    return np.multiply(
-        table.T,
-        like(np.repeat(s.final, s.n_leaves), table),
-        out=space.backend.xp.empty(table.shape),
-    )
+    final = like(np.repeat(s.final, s.n_leaves), table)
+    return np.multiply(table.T, final, out=space.backend.xp.empty(table.shape))
 
 
-def _drawn_rows(space: LeafMatrix, training: Rows, rows: slice) -> tuple[FloatArray | None, Rows]:
-    """How often each of these rows was drawn for each tree, (T, rows), None for once; and the rows by leaves."""
+def _counted_rows(space: LeafMatrix, training: Rows, rows: slice) -> tuple[FloatArray | None, Rows]:
+    """Return how often rows count in each tree, (T, rows), and the rows by leaves.
+
+    None: all rows count once.
+    """
     s = space.structure
     if len(s.sample_counts) == 1:
         return None, training

@@ -56,7 +56,8 @@ def _sharing(nodes: Nodes, leaf_weights: FloatArray) -> Nodes:
     """Return the nodes where those without rows have their parents' values."""
     nodes = nodes.emptied(leaf_weights == 0)
     gone = nodes.totals(leaf_weights) == 0
-    own = np.where(gone, 0.0, 1.0 if nodes.own is None else nodes.own)
+    own_shares = 1.0 if nodes.own is None else nodes.own
+    own = np.where(gone, 0.0, own_shares)
     own[nodes.starts[:-1]] = 1.0  # a root has no parent
     rivals = nodes.rivals
     if rivals is not None:
@@ -74,7 +75,7 @@ def inherited_values(
     s : Structure
         Knows which leaves have no rows.
     values, sums : arrays of shape (L, K)
-        Values by the rows of each leaf alone, and what they are made of: weight * draw * residual.
+        Values by the rows of each leaf alone, and what they are made of: row weight * sample count * residual.
     mean : array of shape (K,)
         The weighted mean of the targets.
     """
@@ -114,20 +115,21 @@ def l2_of(s: Structure, ancestors: Ancestors, nodes: Ids) -> FloatArray:
 
 @dataclass(frozen=True)
 class InheritedValues:
-    """The values that leaves of averaged trees would have if each lost all its rows, one leaf at a time."""
+    """The values that leaves of averaged trees would have without rows, each leaf by itself."""
 
     structure: Structure
-    sums: FloatArray  #: (L, K) of weight * draw * residual in each leaf
+    sums: FloatArray  #: (L, K) of row weight * sample count * residual in each leaf
 
     @cached_property
     def node(self) -> Ids:
-        """(L,): the nearest ancestor of each leaf with rows beside the leaf's; -1 where there is none."""
+        """(L,): the nearest ancestor of each leaf with other rows; -1 where there is none."""
         s = self.structure
         filled = self._ancestors.totals((s.leaf_weights > 0).astype(np.float64)).astype(np.int64)
         return self._ancestors.nearest_beside(np.arange(s.total_leaves), filled)
 
     @cached_property
     def _ancestors(self) -> Ancestors:
+        """The nodes of the trees."""
         return ancestors_of(self.structure)
 
     @cached_property
@@ -146,8 +148,8 @@ class InheritedValues:
         """(L,): what their sum is multiplied by."""
         l2 = np.zeros(self.structure.total_leaves)
         l2[self.has_rows] = l2_of(self.structure, self._ancestors, self.node[self.has_rows])
-        found = NewtonRule(l2, np.ones(len(l2))).scale(self.weights)
-        return np.where(self.has_rows, found, 0.0)
+        scale = NewtonRule(l2, np.ones(len(l2))).scale(self.weights)
+        return np.where(self.has_rows, scale, 0.0)
 
     @cached_property
     def values(self) -> FloatArray:
@@ -157,7 +159,7 @@ class InheritedValues:
 
     @cached_property
     def of_base(self) -> FloatArray:
-        """(L,): by how much the values fall for each unit that the base rises."""
+        """(L,): by how much the values fall for each unit that the initial prediction rises."""
         return (
             np.repeat(self.structure.beta[:-1], self.structure.n_leaves) * self.scale * self.weights
         )

@@ -1,8 +1,8 @@
-"""Largest: the k largest numbers of each query, gathered block by block."""
+"""Largest: the k largest numbers of each explained row, collected block by block."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +13,26 @@ from axil.kernels import Backend
 from axil.kernels.choose import host_backend
 from axil.machine.arrays import is_host
 
+MaybeSparse: TypeAlias = FloatArray | csr_array  #: dense or sparse
+
 
 class Largest:
-    """The k largest |number| (or |scale * number|) of each of n queries among N training rows.
+    """The k largest ``|number|``, or ``|scale * number|``, of each of n explained rows.
 
-    The queries are some of ``n_queries``, and ``room`` bytes may be taken to find the largest
-    sooner. Blocks are the host's, or of the ``backend`` that is given.
+    Parameters
+    ----------
+    n, k, n_rows : int
+        The numbers of explained rows, of places, and of training rows.
+    scale : array of shape (N,), optional
+        The factors of the numbers by which they are ordered.
+    n_threads : int
+        The threads of the host.
+    n_queries : int, optional
+        The number of explained rows of the whole request. Default: n.
+    room : int
+        The bytes that may be taken to find the largest sooner.
+    backend : Backend, optional
+        The back end of the blocks. Default: the host.
     """
 
     def __init__(
@@ -32,74 +46,75 @@ class Largest:
         room: int = 0,
         backend: Backend | None = None,
     ):
-        self.k = k = min(k, n_rows)
+        self.k = min(k, n_rows)
         self.n_rows = n_rows
-        if n_queries is None:
-            self.n_queries = n
-        else:
-            self.n_queries = n_queries
+        self.n_queries = n if n_queries is None else n_queries
         self.room = room
-        if scale is None:
-            self.scale = None
-        else:
-            self.scale = np.ascontiguousarray(scale)
+        self.scale = None if scale is None else np.ascontiguousarray(scale)
         self.backend: Backend = backend or host_backend(n_threads)
-        self.values: FloatArray = np.zeros((n, k))
-        self.rows: NDArray[np.int64] = np.full((n, k), -1, dtype=np.int64)
+        self.values: FloatArray = np.zeros((n, self.k))
+        self.rows: NDArray[np.int64] = np.full((n, self.k), -1, dtype=np.int64)
 
     @classmethod
     def of(
-        cls, numbers: Any, k: int, scale: FloatArray | None = None, n_threads: int = 1
+        cls, numbers: MaybeSparse, k: int, scale: FloatArray | None = None, n_threads: int = 1
     ) -> Largest:
-        """The largest of these numbers (n, N), dense or sparse."""
-        found = cls(numbers.shape[0], k, numbers.shape[1], scale, n_threads)
-        found.add_all(numbers)
-        return found
+        """Return the largest of these numbers, (n, N), dense or sparse."""
+        collector = cls(numbers.shape[0], k, numbers.shape[1], scale, n_threads)
+        collector.add_all(numbers)
+        return collector
 
-    def add_all(self, numbers: Any) -> None:
-        """Take in the numbers (n, N) of all training rows, dense or sparse."""
+    def add_all(self, numbers: MaybeSparse) -> None:
+        """Add the numbers of all training rows, (n, N), dense or sparse."""
         if issparse(numbers):
             self.add_sparse(numbers)
         else:
             self.add(numbers.T, 0)
 
     def add(self, block: Any, first: int) -> None:
-        """Take in the numbers, (rows, n), of the training rows from ``first`` on."""
+        """Add the numbers of the training rows from ``first`` on, (rows, n), host or device."""
         if is_host(block):
-            own = np.ascontiguousarray(block)
-        else:
-            own = block
-        self.backend.top(own, first, self.scale, self.values, self.rows)
+            block = np.ascontiguousarray(block)
+        self.backend.top(block, first, self.scale, self.values, self.rows)
 
     def merge(self, values: FloatArray, rows: NDArray[np.int64]) -> None:
-        """Take in the largest, (n, k), of other training rows, and their row numbers; free places have row -1."""
+        """Add the largest numbers of other training rows, (n, k), and their row numbers.
+
+        Free places have row -1.
+        """
         if (self.rows < 0).all():
             self.values = values
             self.rows = rows
             return
         values = np.append(self.values, values, axis=1)
         rows = np.append(self.rows, rows, axis=1)
-        size = np.where(
-            rows < 0, -1.0, np.abs(values if self.scale is None else values * self.scale[rows])
-        )
-        order = np.lexsort((rows, -size))[:, : self.k]
+        sizes = np.where(rows < 0, -1.0, self._sizes(values, rows))
+        order = np.lexsort((rows, -sizes))[:, : self.k]
         self.values = np.take_along_axis(values, order, axis=1)
         self.rows = np.take_along_axis(rows, order, axis=1)
 
     def add_sparse(self, numbers: csr_array) -> None:
-        """Take in all numbers, (n, N), at once; a query with fewer than k of them is filled up with zeros."""
+        """Add the numbers of all training rows, (n, N).
+
+        An explained row with fewer than k entries is filled up with zeros of other rows.
+        """
         k = self.values.shape[1]
         for i in range(numbers.shape[0]):
-            own = slice(numbers.indptr[i], numbers.indptr[i + 1])
-            values = numbers.data[own]
-            rows = numbers.indices[own].astype(np.int64)
-            size = np.abs(values if self.scale is None else values * self.scale[rows])
-            order = np.lexsort((rows, -size))[:k]
-            if len(order) < k:
-                others = np.setdiff1d(np.arange(min(k + len(rows), self.n_rows)), rows)[
-                    : k - len(order)
-                ]
-                values = np.append(values[order], np.zeros(len(others)))
-                rows = np.append(rows[order], others)
-                order = np.arange(k)
-            self.values[i], self.rows[i] = values[order], rows[order]
+            entries = slice(numbers.indptr[i], numbers.indptr[i + 1])
+            values = numbers.data[entries]
+            rows = numbers.indices[entries].astype(np.int64)
+            order = np.lexsort((rows, -self._sizes(values, rows)))[:k]
+            n_free = k - len(order)
+            values = values[order]
+            zero_rows = np.zeros(0, dtype=np.int64)
+            if n_free > 0:
+                candidates = np.arange(min(k + len(rows), self.n_rows))
+                zero_rows = np.setdiff1d(candidates, rows)[:n_free]
+            self.values[i] = np.append(values, np.zeros(len(zero_rows)))
+            self.rows[i] = np.append(rows[order], zero_rows)
+
+    def _sizes(self, values: FloatArray, rows: NDArray[np.int64]) -> FloatArray:
+        """Return what the numbers of these rows are ordered by."""
+        if self.scale is None:
+            return np.abs(values)
+        return np.abs(values * self.scale[rows])

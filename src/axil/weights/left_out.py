@@ -1,4 +1,4 @@
-"""Left out: each training row in the fit without it, after the last tree and after every number of trees.
+"""Left out: each training row in the fit without it, after all trees and after fewer of them.
 
 Row j in the fit without it has the residuals r_t of `deletion`: r_t is what t trees leave over,
 wherever tree t was fitted to what the model of the trees before it leaves over. So one pass over
@@ -19,17 +19,17 @@ from axil.machine.arrays import host, like
 from axil.machine.progress import track
 from axil.structure import Structure
 from axil.weights.deletion import Deletion, InLeafMatrix, inherited_without
-from axil.weights.deletion_work import walked_blocks
 from axil.weights.fit_rules import rule_of
 from axil.weights.levels import base_without
 from axil.weights.residuals import FittedValues
+from axil.weights.work import walked_blocks
 
 # of 1 - leverage: below it a row's own prediction says nothing that its own target does not
 LEAST_LEFT = 1e-6
 
 
 class ErrorCurve(Protocol):
-    """Mean squared errors after numbers of trees, of rows with a prediction without themselves."""
+    """Mean squared errors after numbers of trees, over the rows with a leave-one-out prediction."""
 
     @property
     def trees(self) -> NDArray[np.int64]:
@@ -41,7 +41,7 @@ class ErrorCurve(Protocol):
 
     @property
     def fitted(self) -> FloatArray:
-        """The errors of the same rows in the fit with all, (S, K)."""
+        """The errors of the same rows in the fit with all rows, (S, K)."""
 
     @property
     def rows(self) -> int:
@@ -56,11 +56,14 @@ class Curve:
     left_out: FloatArray  #: (S, K) of each row in the fit without it
     rows: int
     model: FittedValues  #: the fit with all rows
-    kept: BoolArray  #: (N,) the rows
+    is_counted: BoolArray  #: (N,) whether the row has a leave-one-out prediction
 
     @cached_property
     def fitted(self) -> FloatArray:
-        """(S, K): errors of the same rows in the fit with all; a pass over the rows that only who draws the curve needs."""
+        """(S, K): errors of the same rows in the fit with all rows.
+
+        They take a pass over the rows, which only callers that draw the curve need.
+        """
         s = self.model.structure
         model = self.model
         n_outputs = len(model.base)
@@ -68,17 +71,16 @@ class Curve:
         sums = np.zeros((len(self.trees), n_outputs))
         total = 0.0
         for rows in walked_blocks(s, n_outputs):
-            counted = counts(s, rows, self.kept[rows])
+            weights = error_weights(s, rows, self.is_counted[rows])
             for t, residual in enumerate(model.residuals(s.leaves(rows), model.started(rows))):
-                if t in self.trees:
-                    if t == s.n_trees:
-                        seen = residual + replaced
-                    else:
-                        seen = residual
-                    sums[np.searchsorted(self.trees, t)] += np.einsum(
-                        "jk,jk,j->k", seen, seen, counted
-                    )
-            total += counted.sum()
+                if t not in self.trees:
+                    continue
+                error = residual
+                if t == s.n_trees:
+                    error = residual + replaced
+                place = np.searchsorted(self.trees, t)
+                sums[place] += np.einsum("jk,jk,j->k", error, error, weights)
+            total += weights.sum()
         return means(sums, total)
 
 
@@ -86,14 +88,13 @@ class Curve:
 class LeftOut:
     """Each training row in the fit without it."""
 
-    predictions: FloatArray  #: (N, K); nan: no other row says anything of it
-    #: (N, K) the same, of rows that leave a leaf empty too, which then adds nothing; None: they
+    predictions: FloatArray  #: (N, K); nan: no other row says anything about it
+    #: (N, K) the same, also of rows that leave a leaf empty, which then adds nothing; None: they
     #: have none
     rest: FloatArray | None = None
-    curve: ErrorCurve | None = (
-        None  #: None: there is none, as the trees are not fitted one after the other
-    )
-    #: (N,) rows of averaged trees without which no weight is left; None: trees are not averaged
+    #: None: there is none, as the trees are not fitted one after the other
+    curve: ErrorCurve | None = None
+    #: (N,) rows of averaged trees without which no weight remains; None: trees are not averaged
     emptied: BoolArray | None = None
 
     @property
@@ -105,83 +106,90 @@ class LeftOut:
 
 
 def left_out(deletion: Deletion) -> LeftOut:
-    """Each training row in the fit without it, in one pass over the rows.
+    """Return each training row in the fit without it, in one pass over the rows.
 
-    A row that no other row shares one of its leaves with has no prediction, nor one whose deletion
-    leaves no weight. In averaged trees such a row has the value of its leaf's nearest ancestor that
-    has other rows.
+    A singleton, the only row of one of its leaves, has no prediction, nor has a row whose deletion
+    leaves no weight. In averaged trees a singleton has the value of its leaf's nearest ancestor
+    that has other rows.
     """
     fitted = deletion.fitted
-    if fitted.structure.averages:
-        return _averaged(deletion)
     s = fitted.structure
+    if s.averages:
+        return _averaged(deletion)
     is_singleton = rule_of(s).singletons(s)
     trees = stages(s)
-    found = np.empty_like(fitted.targets)
+    rest = np.empty_like(fitted.targets)
+    predictions = np.empty_like(rest)
+    is_counted = np.empty(s.n_rows, dtype=np.bool_)
     sums = np.zeros((len(trees), len(fitted.base)))
     total = 0.0
-    rest = np.empty_like(found)
-    every = np.empty(s.n_rows, dtype=np.bool_)
     for rows in track(deletion.blocks(), "training rows"):
-        left = deletion.alone(rows)
+        residuals = deletion.alone(rows)
         if len(trees) <= s.n_trees:
-            left = left[:, like(trees, left)]
-        every[rows] = kept = ~(is_singleton(rows) | np.isnan(host(left[:, 0])).any(axis=0))
-        counted = counts(s, rows, kept)
-        if (
-            not s.initial_in_fit
-        ):  # the last residuals have the base in them, which the row's offset stands in for
-            left[:, -1] += like(s.beta[-1] * base_without(fitted, rows), left)
-        rest[rows] = fitted.targets[rows] - host(left[:, -1]).T
-        found[rows] = np.where(kept[:, None], rest[rows], np.nan)
-        if not kept.all():
-            left[:, :, like(np.flatnonzero(~kept), left)] = 0.0
-        sums += host(np.einsum("ktj,ktj,j->tk", left, left, like(counted, left)))
-        total += counted.sum()
-    # the base is a tree; the base alone and all trees
-    if s.counts_by_leaf or (s.coefficients is not None and len(trees) <= 2):
-        return LeftOut(found, rest)
-    return LeftOut(found, rest, Curve(trees, means(sums, total), int(every.sum()), fitted, every))
+            residuals = residuals[:, like(trees, residuals)]
+        has_no_weight = np.isnan(host(residuals[:, 0])).any(axis=0)
+        counted = ~(is_singleton(rows) | has_no_weight)
+        is_counted[rows] = counted
+        weights = error_weights(s, rows, counted)
+        if not s.initial_in_fit:
+            # the last residuals have the initial prediction in them, which the offset replaces
+            residuals[:, -1] += like(s.beta[-1] * base_without(fitted, rows), residuals)
+        rest[rows] = fitted.targets[rows] - host(residuals[:, -1]).T
+        predictions[rows] = np.where(counted[:, None], rest[rows], np.nan)
+        if not counted.all():
+            residuals[:, :, like(np.flatnonzero(~counted), residuals)] = 0.0
+        errors = np.einsum("ktj,ktj,j->tk", residuals, residuals, like(weights, residuals))
+        sums += host(errors)
+        total += weights.sum()
+    has_no_steps = s.coefficients is not None and len(trees) <= 2  # the initial prediction, and all
+    # of percentiles, the initial prediction is a tree
+    if rule_of(s).ranks_rows or has_no_steps:
+        return LeftOut(predictions, rest)
+    curve = Curve(trees, means(sums, total), int(is_counted.sum()), fitted, is_counted)
+    return LeftOut(predictions, rest, curve)
 
 
 def _averaged(deletion: Deletion) -> LeftOut:
-    """`left_out` for averaged trees: no number of them but all is a model."""
+    """Return `left_out` for averaged trees: no number of them but all is a model."""
     fitted = deletion.fitted
     s = fitted.structure
-    found = np.empty_like(fitted.targets)
+    predictions = np.empty_like(fitted.targets)
     for rows in track(deletion.blocks(), "training rows"):
-        left = host(deletion.alone(rows)[:, -1]).T  # targets less offsets less predictions
+        # targets less offsets less predictions
+        residuals = host(deletion.alone(rows)[:, -1]).T
         if isinstance(deletion, InLeafMatrix):
             inherited = np.einsum("t,tjk->jk", s.final, inherited_without(fitted, rows))
             inherited[deletion.by_replay(rows) - rows.start] = 0.0  # replays have it
-            left = left - inherited
-        if not s.initial_in_fit:  # as in `left_out`: the row's offset stands in for the base
-            left = left + s.beta[-1] * base_without(fitted, rows).T
-        found[rows] = fitted.targets[rows] - left
-    return LeftOut(found, emptied=np.asarray(np.isnan(found).any(axis=1)))
+            residuals = residuals - inherited
+        if not s.initial_in_fit:  # as in `left_out`: the offset replaces the initial prediction
+            residuals = residuals + s.beta[-1] * base_without(fitted, rows).T
+        predictions[rows] = fitted.targets[rows] - residuals
+    return LeftOut(predictions, emptied=np.asarray(np.isnan(predictions).any(axis=1)))
 
 
-def counts(s: Structure, rows: slice, kept: BoolArray) -> FloatArray:
-    """(rows,): how much each of these rows counts in a mean error."""
+def error_weights(s: Structure, rows: slice, is_counted: BoolArray) -> FloatArray:
+    """Return how much each of these rows counts in a mean error, (rows,)."""
     if s.row_weights is None:
-        return kept.astype(np.float64)
-    return kept * s.row_weights[rows]
+        return is_counted.astype(np.float64)
+    return is_counted * s.row_weights[rows]
 
 
 def means(sums: FloatArray, total: float) -> FloatArray:
-    """Sums over the weight of all rows that count; nan where there are none."""
+    """Return sums over the weight of all rows that count; nan if there are none."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(sums / total)
 
 
 def stages(s: Structure) -> NDArray[np.int64]:
-    """(S,): the numbers of trees t after which predictions are those that tree t was fitted to; and that of all trees."""
-    c = s.coefficients
-    if c is None:
+    """Return the numbers of trees t whose predictions tree t was fitted to, and that of all trees."""
+    coefficients = s.coefficients
+    if coefficients is None:
         return np.arange(s.n_trees + 1)
-
-    def agrees(t: int) -> bool:
-        started = c.beta[t] == s.initial_in_fit * c.beta[-1]
-        return bool(started and np.array_equal(c.omega[t, :t], c.omega[-1, :t]))
-
-    return np.array([*(t for t in range(s.n_trees) if agrees(t)), s.n_trees])
+    omega = coefficients.omega
+    beta = coefficients.beta
+    stages = []
+    for t in range(s.n_trees):
+        has_same_start = beta[t] == s.initial_in_fit * beta[-1]
+        if has_same_start and np.array_equal(omega[t, :t], omega[-1, :t]):
+            stages.append(t)
+    return np.array([*stages, s.n_trees])

@@ -1,4 +1,4 @@
-"""Levels: the fit in the leaf matrix, with the l2 that it had or less, and walks of rows through it in equations of their own."""
+"""Levels: the fit in the leaf matrix with its l2 or less, and the walks of rows through it."""
 
 from __future__ import annotations
 
@@ -34,13 +34,14 @@ class Level:
     space: LeafMatrix
     responses: Any  #: (L, L) of leaf values to leaf sums; its rows may lie apart
     values: Any  #: (L, K) of the leaves
-    of_base: Any  #: (L,) of leaf values to the base
+    of_base: Any  #: (L,) of leaf values to the initial prediction
     rules: Any  #: (L, 5) how scales follow from weights; see `Rows.deletions`
     steps: Any  #: (T, T) of the residuals by leaf values, from one tree to the next
-    drifts: Any  #: (T,) likewise by the base
+    drifts: Any  #: (T,) likewise by the initial prediction
 
     @classmethod
     def of(cls, share: float, rows: Rows, fitted: FittedValues, space: LeafMatrix) -> Level:
+        """Return the level of a fit whose leaf matrix is ``space``."""
         s = fitted.structure
         responses = space.responses
         put = rows.xp.asarray
@@ -56,24 +57,32 @@ class Level:
         else:
             steps = np.diff(s.coefficients.omega, axis=0)
             drifts = np.diff(s.beta)
-        tables = (apart(responses), put(np.ascontiguousarray(fitted.values)), of_base, rules)
+        values = put(np.ascontiguousarray(fitted.values))
+        tables = (_apart(responses), values, of_base, rules)
         return cls(share, rows, fitted, space, *tables, put(np.tril(steps)), put(drifts))
 
     def adjoints(self, queries: LeafArray) -> Adjoints:
-        """Gives the adjoints of the predictions whose leaves are ``queries``, (n, T)."""
+        """Return the adjoints of the predictions of rows in these leaves, (n, T)."""
         s = self.fitted.structure
         phi = self.space.adjoints(queries)
         return Adjoints(phi, float(s.beta[-1]) - like(s.initial_in_sums, phi) @ phi)
 
     def walk(self, rows: slice, base: FloatArray, residuals: Any = None, added: Any = None) -> None:
-        """Fills (K, T + 1, rows) with the residuals r of the rows without them, (K, T, rows) with the additions x to sums.
+        """Fill residuals of rows in the fits without them, or what deletions add to leaf sums.
 
-        ``base`` (K, rows): without the row.
+        Parameters
+        ----------
+        rows : slice
+        base : array of shape (K, rows)
+            The initial prediction without each row.
+        residuals : array of shape (K, T + 1, rows), optional
+            Filled with the residuals r; see `deletion`.
+        added : array of shape (K, T, rows), optional
+            Filled with the additions x to the sums of the rows' leaves.
         """
         s = self.fitted.structure
-        f = self.fitted
         base = np.ascontiguousarray(base)
-        start = np.ascontiguousarray(f.started(rows).T - s.beta[0] * base)
+        start = np.ascontiguousarray(self.fitted.started(rows).T - s.beta[0] * base)
         self.rows.deletions(
             len(s.sample_counts),
             self.responses,
@@ -87,44 +96,54 @@ class Level:
             self.drifts,
             start,
             base,
-            base - f.base[:, None],
+            base - self.fitted.base[:, None],
             rows.start,
             residuals,
             added,
         )
 
 
-def apart(table: Any) -> Any:
-    """A square table whose rows do not all begin at the same places of a CPU's cache: a copy where they would."""
+def _apart(table: Any) -> Any:
+    """Return a square table whose rows do not all begin at the same places of a CPU's cache."""
     n = len(table)
     if n % CONFLICT or not is_host(table):
         return table
-    out = np.empty((n, n + LINE))[:, :n]
-    out[...] = table
-    return out
+    padded = np.empty((n, n + LINE))[:, :n]
+    padded[...] = table
+    return padded
 
 
 def base_without(fitted: FittedValues, rows: slice) -> FloatArray:
-    """(K, rows): the base of the fit without each of these rows; nan where no weight is left."""
+    """Return the initial prediction of the fit without each of these rows, (K, rows).
+
+    nan where no weight remains.
+    """
     s = fitted.structure
     targets = fitted.targets[rows].T
     if s.row_weights is None:
-        w = np.ones(targets.shape[1])
+        weights = np.ones(targets.shape[1])
     else:
-        w = s.row_weights[rows]
-    left = remaining_weight(np.array(s.total_weight), w)
-    left = np.where(left > 0, left, np.nan)
+        weights = s.row_weights[rows]
+    remaining = remaining_weight(np.array(s.total_weight), weights)
+    remaining = np.where(remaining > 0, remaining, np.nan)
     before = fitted.base[:, None] + np.zeros_like(targets)
-    return np.asarray(
-        before - (w / left) * (targets - before if s.initial is None else np.zeros_like(targets))
-    )
+    if s.initial is None:
+        above = targets - before
+    else:
+        above = np.zeros_like(targets)
+    return np.asarray(before - (weights / remaining) * above)
 
 
 def shares_of(s: Structure, weights: FloatArray | None = None) -> FloatArray:
-    """(levels,): the shares by which l2 falls at which the leaf matrix is needed; 0 alone where it does not follow the
-    rows' weights.
+    """Return the shares by which l2 falls at which the leaf matrix is needed, (levels,).
 
-    ``weights``: the different row weights, sorted, where the rows are elsewhere.
+    That is 0 alone where l2 does not follow the weights of the rows.
+
+    Parameters
+    ----------
+    s : Structure
+    weights : array, optional
+        The different row weights, sorted, if the rows are elsewhere.
     """
     if not s.newton_rule.by_weight:
         return np.zeros(1)
@@ -132,21 +151,27 @@ def shares_of(s: Structure, weights: FloatArray | None = None) -> FloatArray:
         if s.l2_weights is None:
             return np.zeros(1)
         weights = np.unique(s.l2_weights)
-    at = l2_shares(s, weights)
-    at = np.asarray(at[remaining_weight(np.ones(1), weights / s.l2_total) > 0])
-    if len(at) < 2:
-        return at if len(at) else np.zeros(1)
-    middle, half = (at[0] + at[-1]) / 2, (at[-1] - at[0]) / 2
+    has_others = remaining_weight(np.ones(1), weights / s.l2_total) > 0
+    shares = np.asarray(l2_shares(s, weights)[has_others])
+    if len(shares) == 0:
+        return np.zeros(1)
+    if len(shares) == 1:
+        return shares
+    middle = (shares[0] + shares[-1]) / 2
+    half = (shares[-1] - shares[0]) / 2
     pole = (1 - middle) / half
-    n = int(np.ceil(-np.log(LOST) / np.log(pole + np.sqrt(pole**2 - 1)))) + 1
-    return at if len(at) <= n else middle + half * np.cos(np.pi * (np.arange(n) + 0.5) / n)
+    n_points = int(np.ceil(-np.log(LOST) / np.log(pole + np.sqrt(pole**2 - 1)))) + 1
+    if len(shares) <= n_points:
+        return shares
+    chebyshev_points = np.cos(np.pi * (np.arange(n_points) + 0.5) / n_points)
+    return np.asarray(middle + half * chebyshev_points)
 
 
 def l2_shares(s: Structure, weights: FloatArray) -> FloatArray:
     """Return the shares by which l2 falls without one row of each of these weights.
 
-    The mean weight of n rows is W / n, and (W - w) / (n - 1) without a row of weight w: less by the share
-    ``(n w - W) / ((n - 1) W)``, which is 0 for a row of mean weight.
+    The mean weight of n rows is W / n, and (W - w) / (n - 1) without a row of weight w. It is less
+    by the share ``(n w - W) / ((n - 1) W)``, which is 0 for a row of mean weight.
     """
     n = s.n_present
     total = s.l2_total

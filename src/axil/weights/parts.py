@@ -1,4 +1,4 @@
-"""Parts: training rows as parts of the leaves that they are in, and what becomes of a leaf without one of them."""
+"""Parts: training rows as parts of the leaves that they are in, and leaves without one of them."""
 
 from __future__ import annotations
 
@@ -27,98 +27,99 @@ def remaining_weight(total: Any, part: Any) -> Any:
 
 @dataclass(frozen=True)
 class Parts:
-    """Rows as parts of their leaves: for every cell, where rows weigh the same, else for every tree and row of a block."""
+    """Rows as parts of their leaves: one entry per cell, or per tree and row of a block.
+
+    The arrays may be on a device.
+    """
 
     leaf: Any  #: (...) numbered among all L leaves
-    weight: Any  #: (...) of the row in the tree: weight * draw
+    weight: Any  #: (...) of the row in the tree: row weight * sample count
 
     @classmethod
     def of_cells(cls, s: Structure) -> Parts:
-        """The parts of a row in each cell, (C,)."""
+        """Return the part of a row of weight one in each cell, (C,)."""
         leaves = [np.tile(np.arange(a, b), len(s.sample_counts)) for a, b in pairwise(s.starts)]
-        return cls(
-            np.concatenate(leaves),
-            np.concatenate([np.repeat(s.sample_counts, n) for n in s.n_leaves]),
-        )
+        weights = [np.repeat(s.sample_counts, n) for n in s.n_leaves]
+        return cls(np.concatenate(leaves), np.concatenate(weights))
 
     @classmethod
     def of_rows(cls, s: Structure, rows: slice) -> Parts:
-        """The parts of each row in each tree, (T, rows)."""
-        cells = s.cells[:, rows]
-        level, leaf = (
-            (slice(None), cells)
-            if len(s.sample_counts) == 1
-            else np.divmod(cells, s.n_leaves[:, None].astype(cells.dtype))
-        )
-        weight = s.sample_counts[level] if s.sample_counts.ndim == 1 else s.row_counts(rows)
+        """Return the part of each row in each tree, (T, rows)."""
+        leaf = s.leaves(rows)
+        if len(s.sample_counts) == 1:
+            weight = np.full((1, 1), s.sample_counts[0])
+        else:
+            weight = s.row_counts(rows)
         if s.row_weights is not None:
             weight = weight * s.row_weights[rows]
         return cls(s.starts[:-1, None] + leaf.astype(np.int64), np.broadcast_to(weight, leaf.shape))
 
     def is_singleton(self, s: Structure) -> BoolArray:
-        """Whether no other row has weight in a leaf that follows its rows."""
-        return self.last(s) & (self.of(s.linear_leaves.scale) > 0)  # type: ignore[no-any-return]
+        """Return whether no other row has weight in a leaf that follows its rows."""
+        is_free: BoolArray = self.of(s.linear_leaves.scale) > 0
+        return self.last(s) & is_free
 
     def last(self, s: Structure) -> BoolArray:
-        """Whether no other row has weight in the leaf."""
-        return (self.left(s) == 0) & (self.weight > 0)  # type: ignore[no-any-return]
+        """Return whether no other row has weight in the leaf."""
+        is_last: BoolArray = (self.left(s) == 0) & (self.weight > 0)
+        return is_last
 
     def dominant(self, s: Structure) -> BoolArray:
-        """Whether the row outweighs the rest of the leaf by `DOMINANT`."""
-        return self.left_scale(s) > DOMINANT * self.of(s.linear_leaves.scale)  # type: ignore[no-any-return]
+        """Return whether the row outweighs the rest of the leaf by `DOMINANT`."""
+        is_dominant: BoolArray = self.left_scale(s) > DOMINANT * self.of(s.linear_leaves.scale)
+        return is_dominant
 
     def of(self, table: FloatArray) -> Any:
-        """The entries of a table (L,) for each leaf."""
+        """Return the entries of a table by leaves, (L,), for each part."""
         return like(table, self.leaf)[self.leaf]
 
     def left(self, s: Structure) -> Any:
-        """The weight of each leaf without the row."""
+        """Return the weight of each leaf without the row."""
         return remaining_weight(self.of(s.leaf_weights), self.weight)
 
     def left_scale(self, s: Structure) -> Any:
-        """The scale of each leaf without the row."""
-        rule = s.newton_rule
-        own = NewtonRule(self._of_rule(rule.l2), self._of_rule(rule.steps))
+        """Return the scale of each leaf without the row."""
+        rule = NewtonRule(self._of_rule(s.newton_rule.l2), self._of_rule(s.newton_rule.steps))
         left = self.left(s)
-        moving = self.of(s.linear_leaves.scale) > 0
+        is_free = self.of(s.linear_leaves.scale) > 0
         if s.linear_leaves.shift is not None:
-            moving = moving & (left > 0)  # a shift would be all that is left of the value
-        return where(moving, own.scale(left), 0.0)
+            is_free = is_free & (left > 0)  # a shift would be all that is left of the value
+        return where(is_free, rule.scale(left), 0.0)
 
     def _of_rule(self, table: FloatArray) -> Any:
-        """The entries of a table (L,) for each leaf, without a look-up where all are the same."""
+        """Return the entries of a table (L,) for each part, without a look-up where all are equal."""
         if not len(table) or (table != table[0]).any():
             return self.of(table)
         return np.broadcast_to(like(table[:1], self.leaf), self.leaf.shape)
 
 
 class RowTest:
-    """Tells which training rows pass a test in any tree: `Parts.is_singleton` or `Parts.dominant`.
+    """Whether training rows pass a test in any tree: `Parts.is_singleton` or `Parts.dominant`.
 
     A heavier row passes rather than a lighter one. So where the heaviest row would pass in no leaf,
     no row passes.
     """
 
-    def __init__(self, s: Structure, such: Callable[[Parts, Structure], BoolArray]):
+    def __init__(self, s: Structure, passes: Callable[[Parts, Structure], BoolArray]):
         self._structure = s
-        self._such = such
+        self._passes = passes
         of_cells = Parts.of_cells(s)
-        self._cells: BoolArray | None = such(of_cells, s)
+        self._cells: BoolArray | None = passes(of_cells, s)
         if s.row_weights is not None:
             heaviest = Parts(of_cells.leaf, of_cells.weight * s.row_weights.max(initial=0.0))
-            rather = such(heaviest, s) | heaviest.is_singleton(s)
-            if rather.any():
-                self._cells = None
+            may_pass = passes(heaviest, s) | heaviest.is_singleton(s)
+            if may_pass.any():
+                self._cells = None  # rows are tested one by one
             else:
-                self._cells = rather
+                self._cells = may_pass
 
     def __call__(self, rows: slice) -> BoolArray:
-        """(rows,): whether each of these rows passes the test in any tree."""
+        """Return whether each of these rows passes the test in any tree, (rows,)."""
         s = self._structure
         if self._cells is None:
-            return np.asarray(self._such(Parts.of_rows(s, rows), s).any(axis=0))
-        found = np.zeros(rows.stop - rows.start, dtype=np.bool_)
+            return np.asarray(self._passes(Parts.of_rows(s, rows), s).any(axis=0))
+        has_passed = np.zeros(rows.stop - rows.start, dtype=np.bool_)
         for cells, (a, b) in zip(s.cells[:, rows], pairwise(s.cell_starts)):
             if self._cells[a:b].any():
-                found |= self._cells[a:b][cells]
-        return found
+                has_passed |= self._cells[a:b][cells]
+        return has_passed

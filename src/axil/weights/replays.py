@@ -1,4 +1,4 @@
-"""Fits without single rows that are replayed, and which rows need that.
+"""Replays: fits without single rows that are walked again, and which rows need that.
 
 Deletions follow from the leaf matrix by a formula (`deletion`) while the active set stays as it is.
 A row whose deletion changes the active set of some leaf is replayed: the fit without it is walked
@@ -20,24 +20,25 @@ from axil.machine.arrays import host
 from axil.machine.progress import track
 from axil.structure import LinearLeaves, NewtonRule, Structure
 from axil.weights.answers import RowEffects
-from axil.weights.deletion_work import walked_blocks
 from axil.weights.leaf_matrix import LeafMatrix
 from axil.weights.levels import base_without
 from axil.weights.parts import Parts
 from axil.weights.residuals import FittedValues
 from axil.weights.sum_rule import BEYOND
+from axil.weights.work import walked_blocks
 
-KEPT_BYTES = 1 << 28  # of fits without rows that are kept from one batch of queries to the next
+# of fits without rows that are cached from one batch of explained rows to the next
+CACHED_BYTES = 1 << 28
 TINY = 1e-150  # a scale of leaves whose values are constant
 
 
 @dataclass(frozen=True)
 class ByReplay:
-    """Deletions by fits without one row after the other."""
+    """Deletions by fits without one row after another."""
 
     fitted: FittedValues  #: with all rows
     refit: Callable[[int, FloatArray], FittedValues]  #: without this row, to these targets
-    #: fits without single rows, as far as they fit into memory; None: no weight is left
+    #: fits without single rows, as far as they fit into memory; None: no weight remains
     _fit_by_row: dict[int, FittedValues | None] = field(default_factory=dict)
 
     def blocks(self) -> list[slice]:
@@ -45,14 +46,14 @@ class ByReplay:
         return walked_blocks(self.fitted.structure, self.fitted.targets.shape[1])
 
     def without(self, j: int) -> FittedValues | None:
-        """Return the fit without row j; None where no weight is left."""
+        """Return the fit without row j; None where no weight remains."""
         if j in self._fit_by_row:
             return self._fit_by_row[j]
         fit = None
         if not np.isnan(base_without(self.fitted, slice(j, j + 1))).any():
             fit = self.refit(j, self.fitted.targets)
         s = self.fitted.structure
-        if 8 * (s.n_rows + 4 * s.total_leaves) * len(self._fit_by_row) <= KEPT_BYTES:
+        if 8 * (s.n_rows + 4 * s.total_leaves) * len(self._fit_by_row) <= CACHED_BYTES:
             self._fit_by_row[j] = fit
         return fit
 
@@ -92,6 +93,7 @@ class ReplayedEffects(RowEffects):
     output: int
 
     def blocks(self) -> Iterator[tuple[int, FloatArray]]:
+        """Yield each training row, and the changes without it, (1, n)."""
         for j in track(range(self.deletion.fitted.structure.n_rows), "deletions"):
             yield j, self.deletion.changes(j, self.queries)[None, :, self.output]
 

@@ -1,13 +1,13 @@
-"""The residuals that every tree of a fit was fitted to, and what each training row adds to its leaf's value.
+"""The residuals that every tree of a fit was fitted to, and what each training row adds to its leaf.
 
 With the leaf values v_t of the fit, replayed in float64, the residuals of any row follow from its
 leaves alone:
 
     r^(t) = y - offset - beta[t] * base - sum_{s < t} omega[t, s] * v_s[leaf_s],     t = 0..T
 
-in plain boosting ``omega[t, s] = rate_s`` and beta = 1. ``r^(t)`` is what tree t saw of the row, or
-would have seen of a row that took no part, and ``r^(T)`` is what the prediction leaves over. No row
-depends on another, so blocks of rows can be walked.
+In plain boosting ``omega[t, s]`` is the learning rate of tree s, and beta = 1. ``r^(t)`` is what
+tree t saw of the row, or would have seen of a row that was not sampled, and ``r^(T)`` is what the
+prediction leaves over. No row depends on another, so blocks of rows can be walked.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from axil.weights.passes import groups_of
 
 @dataclass(frozen=True)
 class FittedValues:
-    """A fit in float64: where it starts and what its leaves arrive at, for K outputs that share their trees."""
+    """A fit in float64, for K outputs that share their trees."""
 
     structure: Structure
     targets: FloatArray  #: (N, K)
-    base: FloatArray  #: (K,)
-    values: FloatArray  #: (L, K) leaf values before any rate
-    sums: FloatArray  #: (L, K) of weight * draw * residual, which they are made of
+    base: FloatArray  #: (K,) the initial prediction
+    values: FloatArray  #: (L, K) leaf values before any learning rate
+    sums: FloatArray  #: (L, K) of row weight * sample count * residual
 
     def started(self, rows: slice = slice(None)) -> FloatArray:
         """Return the targets of training rows less their offsets, (rows, K)."""
@@ -41,24 +41,29 @@ class FittedValues:
         return self.targets[rows] - offsets[rows]
 
     def residuals(self, leaves: LeafArray, targets: FloatArray) -> Iterator[FloatArray]:
-        """Yield r^(0) .. r^(T), (n, K) each, of rows in these leaves, (T, n), with targets less offsets (n, K).
+        """Yield r^(0) .. r^(T), (n, K) each, of rows in these leaves. Cost O(T n K).
 
-        O(T n K), more where earlier trees are scaled again (`Coefficients`). The array is one and
-        the same, changed in place from one tree to the next: copy what is to be kept. As in the
-        libraries, what the trees add up to is subtracted from the targets, which keep their digits
-        where trees of huge values cancel.
+        The array is always the same one, changed in place: copy what you keep. As in the libraries,
+        the sum of the trees is subtracted from the targets. So targets keep their digits where
+        trees of huge values cancel.
+
+        Parameters
+        ----------
+        leaves : array of shape (T, n)
+        targets : array of shape (n, K)
+            The targets less the offsets.
         """
         s = self.structure
-        made = np.tile(s.beta[0] * self.base, (len(targets), 1))
-        residual = targets - made
+        scores = np.tile(s.beta[0] * self.base, (len(targets), 1))
+        residual = targets - scores
         yield residual
         for group in groups_of(s):
             for _ in range(group.first, group.last):  # these trees saw the same
                 yield residual
             for t, coefficient in group.changes:
-                made += coefficient * self.values[s.entries(t, leaves[t])]
-            made += (s.beta[group.last + 1] - s.beta[group.last]) * self.base
-            np.subtract(targets, made, out=residual)
+                scores += coefficient * self.values[s.entries(t, leaves[t])]
+            scores += (s.beta[group.last + 1] - s.beta[group.last]) * self.base
+            np.subtract(targets, scores, out=residual)
             yield residual
 
     def predictions(self, leaves: LeafArray) -> FloatArray:
@@ -67,7 +72,7 @@ class FittedValues:
 
     @property
     def added(self) -> FloatArray:
-        """(L, K): what each leaf adds to the predictions of its rows in the end."""
+        """(L, K): what each leaf adds to the predictions of its rows."""
         s = self.structure
         return np.repeat(s.final, s.n_leaves)[:, None] * self.values
 
@@ -84,29 +89,33 @@ class FittedValues:
         """Yield what each of the trees t = 0..T-1 saw of a block of training rows, and did."""
         s = self.structure
         leaves = s.leaves(rows)
-        clips_residuals = s.leaf_rule is not None and s.leaf_rule.clips_residuals
-        draws = None
-        if clips_residuals:
-            draws = s.sampled_counts(rows)
+        if s.leaf_rule is not None and s.leaf_rule.clips_residuals:
+            counts = s.sampled_counts(rows)
         elif len(s.sample_counts) > 1:
-            draws = s.row_counts(rows)
+            counts = s.row_counts(rows)
+        else:
+            counts = np.full((s.n_trees, 1), s.sample_counts[0])
         for t, residual in zip(range(s.n_trees), self.residuals(leaves, self.started(rows))):
             leaf = s.entries(t, leaves[t])
-            if draws is None:
-                drawn = s.sample_counts[0]
-            else:
-                drawn = draws[t]
+            counted = residual
             if s.leaf_rule is not None:
-                residual = s.leaf_rule.counted_residuals(residual)
-            yield ResidualStep(t, leaf, drawn, residual, self.values[leaf])
+                counted = s.leaf_rule.counted_residuals(residual)
+            yield ResidualStep(t, leaf, counts[t], counted, self.values[leaf])
 
 
 def predictions(
     structure: Structure, base: FloatArray, values: FloatArray, leaves: LeafArray
 ) -> FloatArray:
-    """Return the predictions of rows in these leaves, (T, n), without offsets, (n, K).
+    """Return the predictions of rows in these leaves, (n, K), without offsets.
 
-    ``base`` (K,): where they start. ``values`` (L, K): the leaf values before any learning rate.
+    Parameters
+    ----------
+    structure : Structure
+    base : array of shape (K,)
+        The initial prediction.
+    values : array of shape (L, K)
+        The leaf values before any learning rate.
+    leaves : array of shape (T, n)
     """
     s = structure
     scores = np.tile(s.beta[-1] * base, (leaves.shape[1], 1))
@@ -121,14 +130,15 @@ class ResidualStep:
 
     tree: int
     leaf: NDArray[np.int64]  #: (rows,) numbered among all L leaves
-    drawn: FloatArray | np.float64  #: (rows,) how often each row was drawn for the tree
+    count: FloatArray  #: (rows,), or (1,) where it is that of all rows: how often each was sampled
     residual: FloatArray  #: (rows, K) before the tree; changed in place afterwards
-    value: FloatArray  #: (rows, K) of the row's leaf, before the rate
+    value: FloatArray  #: (rows, K) of the row's leaf, before the learning rate
 
-    def pull(self, output: int) -> FloatArray:
-        """(rows,): ``draw_j * (r_j - v[leaf(j)])``, of which leaf_scale makes d v[leaf(j)] / d w_j where l2 is held fixed.
+    def gradient(self, output: int) -> FloatArray:
+        """Return ``count_j * (r_j - v[leaf(j)])``, (rows,).
 
-        ``v = S / (W + l2)`` with S the leaf's sum of w * draw * r and W that of w * draw. So a row raises its leaf's
-        value as far as its residual is above it.
+        Times the scale of the leaf it is ``d v[leaf(j)] / d w_j`` with l2 fixed. ``v = S / (W +
+        l2)`` with S the leaf's sum of w * count * r and W that of w * count. So a row raises its
+        leaf's value as far as its residual is above it.
         """
-        return np.asarray(self.drawn * (self.residual[:, output] - self.value[:, output]))
+        return np.asarray(self.count * (self.residual[:, output] - self.value[:, output]))

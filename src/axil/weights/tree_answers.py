@@ -1,46 +1,67 @@
-"""Answers of boosted trees: weights that lie where the rows are, or that are still to be read out of the leaf matrix."""
+"""Answers of boosted trees: weights on the back end of the rows, or to be read out by adjoints."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from axil.arrays import FloatArray
-from axil.kernels import MEASURES, Backend
+from axil.kernels import MEASURES, Backend, Rows
 from axil.machine.arrays import host, is_host
 from axil.machine.blocks import spans
 from axil.machine.threads import one_blas_thread
+from axil.structure import Structure
 from axil.weights.answers import Answer
 from axil.weights.largest import Largest
 from axil.weights.passes import Adjoints
 
-if TYPE_CHECKING:
-    from axil.weights.boosting import BoostedTrees
-
-READ_ROWS = 1 << 15  # training rows read out of the leaf matrix at a time
+READ_ROWS = 1 << 15  # training rows whose weights are read out at a time
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
+class WeightReader(Protocol):
+    """Boosted trees, as far as weights are read out of them by adjoints."""
+
+    structure: Structure
+    backend: Backend
+    rows: Rows
+
+    def read_out(self, adjoints: Adjoints, first: int, out: FloatArray) -> None:
+        """Fill ``out``, (rows, S), with the weights of the training rows from ``first`` on."""
+
+    def largest(
+        self, adjoints: Adjoints, scale: FloatArray | None, k: int
+    ) -> tuple[FloatArray, NDArray[np.int64]]:
+        """Return the k weights of largest ``|scale * weight|`` and their rows, (S, k) each."""
+
+    def product(self, adjoints: Adjoints, targets: FloatArray) -> FloatArray:
+        """Return weights times targets (N, K), (S, K)."""
+
+    def moments(self, adjoints: Adjoints, values: FloatArray) -> FloatArray:
+        """Return sums of values (N, M) under |weight| and under weight^2, (2, S, M)."""
+
+
 def guarded(method: Callable[P, R]) -> Callable[P, R]:
-    """Runs a method under the guard of its object's back end (`Backend.guard`)."""
+    """Return the method run under the guard of its object's back end (`Backend.guard`)."""
 
     @wraps(method)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        with cast(Any, args[0]).backend.guard():
+        with cast(WeightReader, args[0]).backend.guard():
             return method(*args, **kwargs)
 
     return call
 
 
 @dataclass(frozen=True)
-class SweptAnswer(Answer):
-    """Weights that a sweep left where the rows are."""
+class StateAnswer(Answer):
+    """Weights that a backward pass left on the back end of the rows."""
 
     backend: Backend
     state: Any  #: (N, n), an array of the back end
@@ -48,15 +69,19 @@ class SweptAnswer(Answer):
 
     @guarded
     def dense(self) -> FloatArray:
+        """Return all weights, (n, N)."""
         return host(self.state).T
 
     def blocks(self) -> Iterator[tuple[int, FloatArray]]:
+        """Yield all weights as one block, (N, n)."""
         yield 0, host(self.state)
 
     @guarded
     def hand_to(self, collector: Largest) -> None:
+        """Give all weights to a collector; those of a device are selected there."""
         if is_host(self.state):
-            return collector.add(self.state, 0)
+            collector.add(self.state, 0)
+            return
         n = self.state.shape[1]
         values = np.zeros((n, collector.k))
         rows = np.full((n, collector.k), -1, dtype=np.int64)
@@ -66,51 +91,55 @@ class SweptAnswer(Answer):
     @guarded
     @one_blas_thread()
     def product(self, targets: FloatArray) -> FloatArray:
+        """Return ``weights @ targets``, (n, K)."""
         return self.backend.sums(self.state, targets)
 
     @guarded
     @one_blas_thread()
     def moments(self, values: FloatArray) -> FloatArray:
-        return np.stack(
-            [
-                self.backend.sums(self.state, values, MEASURES.index(name))
-                for name in ("size", "square")
-            ]
-        )
+        """Return sums of values (N, M) under |weight| and under weight^2, (2, n, M)."""
+        measures = [MEASURES.index(name) for name in ("size", "square")]
+        return np.stack([self.backend.sums(self.state, values, measure) for measure in measures])
 
 
 @dataclass(frozen=True)
 class ReadOutAnswer(Answer):
-    """Weights to be read out of the leaf matrix."""
+    """Weights that are read out by adjoints from the leaf matrix."""
 
-    trees: BoostedTrees
+    trees: WeightReader
     adjoints: Adjoints
     intercepts: FloatArray
 
     @property
     def backend(self) -> Backend:
+        """The back end of the rows."""
         return self.trees.backend
 
     @guarded
     def dense(self) -> FloatArray:
-        out = np.empty((self.trees.structure.n_rows, len(self.adjoints.beta)))
-        self.trees.read_out(self.adjoints, 0, out)
-        return out.T
+        """Return all weights, (n, N)."""
+        weights = np.empty((self.trees.structure.n_rows, len(self.adjoints.beta)))
+        self.trees.read_out(self.adjoints, 0, weights)
+        return weights.T
 
     def blocks(self) -> Iterator[tuple[int, FloatArray]]:
+        """Yield the weights of `READ_ROWS` training rows at a time."""
         for rows in spans(self.trees.structure.n_rows, READ_ROWS):
-            out = np.empty((rows.stop - rows.start, len(self.adjoints.beta)))
-            self.trees.read_out(self.adjoints, rows.start, out)
-            yield rows.start, out
+            weights = np.empty((rows.stop - rows.start, len(self.adjoints.beta)))
+            self.trees.read_out(self.adjoints, rows.start, weights)
+            yield rows.start, weights
 
     @guarded
     def hand_to(self, collector: Largest) -> None:
+        """Give the largest weights to a collector, without reading out the others."""
         self.trees.rows.index(collector.n_queries, collector.room)
         collector.merge(*self.trees.largest(self.adjoints, collector.scale, collector.k))
 
     @guarded
     def product(self, targets: FloatArray) -> FloatArray:
+        """Return ``weights @ targets``, (n, K), from leaf sums alone."""
         return self.trees.product(self.adjoints, targets)
 
     def moments(self, values: FloatArray) -> FloatArray:
+        """Return sums of values (N, M) under |weight| and under weight^2, (2, n, M)."""
         return self.trees.moments(self.adjoints, values)
