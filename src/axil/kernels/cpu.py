@@ -359,9 +359,9 @@ Ways = _core.Ways
 descend = _core.descend
 
 
-def feature_differences(*arguments: Any) -> None:
-    """Add what each feature puts into differences of predictions; see `_core.feature_differences`."""
-    _core.feature_differences(*arguments)
+def feature_differences(*arguments: object) -> None:
+    """Add what features put into differences of predictions; see `_core.feature_differences`."""
+    _core.feature_differences(*arguments)  # type: ignore[arg-type]
 
 
 def refit_rounds(
