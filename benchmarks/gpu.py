@@ -336,7 +336,7 @@ def left_out(report: Report, name: str, explainer: Any, queries: Any) -> None:
     """Every training row in the fit without it, the leaf matrix included; then the changes of ten predictions without
     each row."""
     start = time.perf_counter()
-    explainer.leave_one_out()
+    explainer.diagnostics.leave_one_out()
     report.add(f"{name}: leave_one_out, explainer made before", time.perf_counter() - start)
     start = time.perf_counter()
     explainer.find_label_issues()
@@ -381,7 +381,7 @@ def pushes(report: Report, n_rows: int, threads: int) -> None:
         "ten explanations again": lambda one: one(few),
         "top 10 of 1,024": lambda one: one.top(many, k=10),
         "sums of 1,024 by 20 groups": lambda one: one.group(many, regions[: len(one.targets)]),
-        "derivatives of ten by all weights": lambda one: one.weight_derivatives(few),
+        "derivatives of ten by all weights": lambda one: one.jacobian.by_sample_weight(few),
     }
     small = Explainer(fit(20_000, 5), X[:20_000], y[:20_000], device="cuda")
     for ask in answers.values():  # compiles

@@ -63,7 +63,7 @@ def measure(rows, trees, leaves, queries, matrix):
     explainer.precompute()
     found["prepared"] = seconds(lambda: explainer(few), 3)
     if matrix:
-        found["matrix"] = seconds(lambda: axil.Explainer(model, X, y).matrix(), 2)
+        found["matrix"] = seconds(lambda: axil.Explainer(model, X, y).jacobian.matrix(), 2)
     return found
 
 

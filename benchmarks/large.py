@@ -191,13 +191,14 @@ def main():
     measure(name, lambda: explainer.top(new[:asked], 10), TOP // asked)
     measure(f"five comparables of {QUERIES}", lambda: explainer.similar(new[:QUERIES], 5))
     measure(
-        "leverages, estimated", lambda: found.update(leverage=explainer.leverage(method="estimate"))
+        "leverages, estimated",
+        lambda: found.update(leverage=explainer.diagnostics.leverage(method="estimate")),
     )
     value, error = found["leverage"]
     report("their standard error, of the mean leverage", 100 * error.mean() / value.mean(), "%")
     measure(
         "degrees of freedom, estimated",
-        lambda: found.update(df=explainer.degrees_of_freedom(method="estimate")),
+        lambda: found.update(df=explainer.diagnostics.degrees_of_freedom(method="estimate")),
     )
     report("degrees of freedom", found["df"].value, "")
     report("their standard error", found["df"].standard_error, "")

@@ -38,7 +38,7 @@ QUESTIONS = {
     "similar": lambda e, X, y: e.similar(X, 5),
     "group": lambda e, X, y: e.group(X, np.arange(len(e.index)) % 20),
     "concentration": lambda e, X, y: e.concentration(X),
-    "pushes": lambda e, X, y: e.pushes(X),
+    "pushes": lambda e, X, y: e.jacobian.gradient_contributions(X),
     "removal, first-order": lambda e, X, y: e.removal(X, method="first-order"),
     "removal, exact": lambda e, X, y: e.removal(X, method="exact"),
     "without": lambda e, X, y: e.without(X, list(range(ASKED))),
@@ -46,10 +46,10 @@ QUESTIONS = {
     "influence": lambda e, X, y: e.influence(
         X, y, **({"out_of_fold": None} if e.kind == "exact" else {})
     ),
-    "leave_one_out": lambda e, X, y: e.leave_one_out(),
+    "leave_one_out": lambda e, X, y: e.diagnostics.leave_one_out(),
     "find_label_issues": lambda e, X, y: e.find_label_issues(),
-    "leverage": lambda e, X, y: e.leverage(),
-    "standard_error": lambda e, X, y: e.standard_error(X),
+    "leverage": lambda e, X, y: e.diagnostics.leverage(),
+    "standard_error": lambda e, X, y: e.diagnostics.standard_error(X),
     "calibrate": lambda e, X, y: e.calibrate(*friedman(5000, seed=5)),
     "calibrate, exact": lambda e, X, y: e.calibrate(*friedman(5000, seed=5), method="exact"),
     "calibrate, and intervals of 5,000 rows": lambda e, X, y: intervals(e, "leaves"),

@@ -79,7 +79,8 @@ def measure(name, folder):
         "LeafInfluence": lambda: baselines.LeafInfluence(fit).scores(new, y_new),
         "BoostIn": lambda: baselines.BoostIn(fit).scores(new, y_new),
         "weight_derivatives": lambda: (
-            -explainer.weight_derivatives(new) * (model.predict_proba(new)[:, 1] - y_new)[:, None]
+            -explainer.jacobian.by_sample_weight(new)
+            * (model.predict_proba(new)[:, 1] - y_new)[:, None]
         ),
     }
     for method, ask in methods.items():

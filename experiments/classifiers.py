@@ -9,7 +9,7 @@ model (the paper's settings) is fitted again without them, and the change of tha
 
 - pushes: what the row's own gradients put into the score (class_pushes.py)
 - J: the derivative of the score by the row's target, Explainer's weights
-- removal: the first-order effect of leaving the row out, Explainer.weight_derivatives
+- removal: the first-order effect of leaving the row out, Explainer.jacobian.by_sample_weight
 - BoostIn, LeafInfluence, TREX, TreeSim, Random: axil.baselines
 
 Writes results/classifiers.csv (every method, rule and share), classifiers.md (AURC over that of Random by data set, rows of one
@@ -84,7 +84,7 @@ def scores_of(fitted, new, y_new):
     return {
         "pushes": pushes(*given, new),
         "J": explainer(new).weights,
-        "removal": -explainer.weight_derivatives(new),
+        "removal": -explainer.jacobian.by_sample_weight(new),
         "BoostIn": baselines.BoostIn(explainer).scores(new, y_new),
         "LeafInfluence": baselines.LeafInfluence(explainer).scores(new, y_new),
         "TREX": baselines.TREX(explainer).scores(new, y_new),

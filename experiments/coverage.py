@@ -60,7 +60,7 @@ def fixed(
 ) -> dict[str, np.ndarray]:
     """Predictions, standard errors and sigma of each draw through one structure, chosen with other targets."""
     explainer = fit(X, truth(X) + sizes * rng.normal(size=len(X)))
-    K, weights = explainer.matrix(), explainer(Q).weights
+    K, weights = explainer.jacobian.matrix(), explainer(Q).weights
     freedom = np.trace((np.eye(len(K)) - K).T @ (np.eye(len(K)) - K))
     y = truth(X)[:, None] + sizes[:, None] * rng.normal(size=(len(X), draws))
     sigma = np.sqrt(np.square(y - K @ y).sum(axis=0) / freedom)
@@ -81,8 +81,8 @@ def refitted(
     for _ in range(draws):
         explainer = fit(X, truth(X) + sizes * rng.normal(size=len(X)))
         predictions.append(explainer(Q).predictions)
-        errors.append(explainer.standard_error(Q))
-        norms.append(explainer.standard_error(Q, 1.0))
+        errors.append(explainer.diagnostics.standard_error(Q))
+        norms.append(explainer.diagnostics.standard_error(Q, 1.0))
     sigma = np.array(errors)[:, 0] / np.array(norms)[:, 0]
     return {
         "predictions": np.array(predictions),

@@ -12,7 +12,7 @@ Two rules turn scores into a set of m rows, the same for every method. "size", t
 the m largest of one sign, the one whose m scores add up to more, since rows that pull apart cancel. `removal` is the first-order
 effect of deleting a row, and "greedy" deletes one after the other, each of largest effect once those before are gone
 (Explainer.removal, also with greedy=True). `steps` is what a row's residuals put into the trees' steps at the query
-(Explainer.pushes).
+(Explainer.jacobian.gradient_contributions).
 
 Writes results/faithfulness.csv (every method, rule and fraction), faithfulness.md (the paper's table), faithfulness_rules.md (all
 methods and rules) and the figure. Fits are kept by data, settings and deleted rows, so methods that agree share them.
@@ -68,7 +68,7 @@ def scores_of(explainer, new, y_new):
         "TREX": baselines.TREX(explainer).scores(new, y_new),
         "LeafInfluence": baselines.LeafInfluence(explainer).scores(new, y_new),
         "removal": explainer.removal(new, method="first-order"),
-        "steps": explainer.pushes(new),
+        "steps": explainer.jacobian.gradient_contributions(new),
     }
 
 

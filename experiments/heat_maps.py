@@ -45,7 +45,7 @@ def weights(fitted, **settings) -> np.ndarray:
         if settings
         else fitted.model
     )
-    return axil.Explainer(model, fitted.train, fitted.y_train).matrix()
+    return axil.Explainer(model, fitted.train, fitted.y_train).jacobian.matrix()
 
 
 def measure(name, fitted, drawn):

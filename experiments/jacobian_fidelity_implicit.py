@@ -178,7 +178,7 @@ def measure(name: str) -> Iterator[list[object]]:
     ):  # weights are one: the first-order effect of a deletion is minus the derivative
         by_weights = by_output(-explainer.removal(queries, method="first-order"))
     else:
-        by_weights = by_output(explainer.weight_derivatives(queries))
+        by_weights = by_output(explainer.jacobian.by_sample_weight(queries))
     before = scores(fitted, queries)
     ways = (
         (("on", "again") if model.solver == "lbfgs" else ("again",))

@@ -4,11 +4,12 @@
     minutes python experiments/leave_one_out_curve.py --quick           # two small ones, ten
     seconds
 
-Up to 1,000 rows of each data set and a LightGBM model of 200 trees. `Explainer.leave_one_out_curve`
-comes from that one fit, structure held
-fixed; cross-validation refits ten times on nine tenths of the rows. "trees": where each curve is lowest, from 1 on. "costs": the
-error of cross-validation at the number of trees that leave-one-out chooses, or at all trees, over its lowest. "error": the
-leave-one-out error, over that of cross-validation, at the latter's choice. "seconds" on this machine, fit and proof included.
+Up to 1,000 rows of each data set and a LightGBM model of 200 trees.
+`Explainer.diagnostics.leave_one_out_curve` comes from that one fit, structure held fixed;
+cross-validation refits ten times on nine tenths of the rows. "trees": where each curve is lowest,
+from 1 on. "costs": the error of cross-validation at the number of trees that leave-one-out chooses,
+or at all trees, over its lowest. "error": the leave-one-out error, over that of cross-validation,
+at the latter's choice. "seconds" on this machine, fit and proof included.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ SETTINGS = {
 def left_out_curve(X: np.ndarray, y: np.ndarray) -> np.ndarray:
     """(TREES + 1,): from one fit."""
     explainer = axil.Explainer(lgb.LGBMRegressor(**SETTINGS).fit(X, y), X, y)
-    curve = explainer.leave_one_out_curve()
+    curve = explainer.diagnostics.leave_one_out_curve()
     return np.interp(
         np.arange(TREES + 1), curve["trees"], curve["error"]
     )  # LightGBM stops where it finds no more splits

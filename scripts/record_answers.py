@@ -150,9 +150,9 @@ def methods(case: Case) -> dict[str, Callable[[axil.Explainer], Any]]:
 
     return {
         "explain": lambda explainer: explainer(X),
-        "derivatives": lambda explainer: explainer.derivatives(X),
-        "weight_derivatives": lambda explainer: explainer.weight_derivatives(X),
-        "pushes": lambda explainer: explainer.pushes(X),
+        "derivatives": lambda explainer: explainer.jacobian.derivatives(X),
+        "weight_derivatives": lambda explainer: explainer.jacobian.by_sample_weight(X),
+        "pushes": lambda explainer: explainer.jacobian.gradient_contributions(X),
         "top": lambda explainer: explainer.top(X, k=5),
         "similar": lambda explainer: explainer.similar(X, k=5),
         "similar variance": lambda explainer: explainer.similar(X, k=5, tree_weights="variance"),
@@ -164,12 +164,12 @@ def methods(case: Case) -> dict[str, Callable[[axil.Explainer], Any]]:
         "removal groups": lambda explainer: explainer.removal(X, groups=groups),
         "removal first-order": lambda explainer: explainer.removal(X, method="first-order"),
         "what_if": lambda explainer: explainer.what_if(X, {3: targets[other_row]}),
-        "leave_one_out": lambda explainer: explainer.leave_one_out(),
+        "leave_one_out": lambda explainer: explainer.diagnostics.leave_one_out(),
         "audit": lambda explainer: explainer.find_label_issues(),
         "influence": lambda explainer: explainer.influence(X, y_new),
         "shapley": lambda explainer: explainer.shapley(X, y_new),
-        "leverage": lambda explainer: explainer.leverage(),
-        "standard_error": lambda explainer: explainer.standard_error(X),
+        "leverage": lambda explainer: explainer.diagnostics.leverage(),
+        "standard_error": lambda explainer: explainer.diagnostics.standard_error(X),
         "refit": refitted,
     }
 

@@ -26,7 +26,9 @@ def again(explainer, path, model, **settings):
 
 
 def assert_same(after, before, derived=True):
-    np.testing.assert_array_equal(after.pushes(X_NEW), before.pushes(X_NEW))
+    np.testing.assert_array_equal(
+        after.jacobian.gradient_contributions(X_NEW), before.jacobian.gradient_contributions(X_NEW)
+    )
     for name in ("intercepts", "contributions"):
         np.testing.assert_array_equal(getattr(after(X_NEW), name), getattr(before(X_NEW), name))
     pd.testing.assert_frame_equal(after.top(X_NEW, 3), before.top(X_NEW, 3))
@@ -190,7 +192,10 @@ def test_damaged_files_are_refused(tmp_path, explainer, case):
             found = axil.load(tmp_path / "flipped", case.model)
         except axil.InputError:
             continue
-        np.testing.assert_array_equal(found.pushes(X_NEW), explainer.pushes(X_NEW))
+        np.testing.assert_array_equal(
+            found.jacobian.gradient_contributions(X_NEW),
+            explainer.jacobian.gradient_contributions(X_NEW),
+        )
 
 
 CHANGES = {

@@ -152,7 +152,7 @@ def test_steps_are_those_of_a_replay_and_add_up_to_the_predictions(library, name
     X = case.X_new[:5]
     outputs = outputs_of(explainer, X)
     predictions = predict(case, X)
-    steps = explainer.pushes(X)
+    steps = explainer.jacobian.gradient_contributions(X)
     assert steps.ndim == 2 + (len(outputs) > 1)
     scale = max(np.abs(predictions).max(), explainer.verification.scale)
     tolerance = verified_model(explainer).adapter.tolerance

@@ -147,15 +147,19 @@ def test_the_same_answers_from_a_device(fitted, name, device, monkeypatch):
         np.testing.assert_array_equal(top[0]["row"], top[1]["row"])
         np.testing.assert_allclose(top[0]["weight"], top[1]["weight"], **CLOSE)
     v = np.random.default_rng(1).normal(size=(len(y), 3))
-    np.testing.assert_allclose(gpu.operator @ v, cpu.operator @ v, **CLOSE)
-    np.testing.assert_allclose(gpu.operator.T @ v, cpu.operator.T @ v, **CLOSE)
-    np.testing.assert_allclose(gpu.leverage(), cpu.leverage(), **CLOSE)
-    np.testing.assert_allclose(gpu.pushes(queries[:5]), cpu.pushes(queries[:5]), **CLOSE)
+    np.testing.assert_allclose(gpu.jacobian.operator @ v, cpu.jacobian.operator @ v, **CLOSE)
+    np.testing.assert_allclose(gpu.jacobian.operator.T @ v, cpu.jacobian.operator.T @ v, **CLOSE)
+    np.testing.assert_allclose(gpu.diagnostics.leverage(), cpu.diagnostics.leverage(), **CLOSE)
+    np.testing.assert_allclose(
+        gpu.jacobian.gradient_contributions(queries[:5]),
+        cpu.jacobian.gradient_contributions(queries[:5]),
+        **CLOSE,
+    )
     if name != "l1":  # whose pattern these targets would change, and which has no removal
         changed = {row: y[row] + 1 for row in range(0, len(y), 7)}
         moved = [one.what_if(queries, changed)["after"] for one in (gpu, cpu)]
         np.testing.assert_allclose(moved[0], moved[1], **CLOSE)
-        found = [one.leave_one_out()["prediction"] for one in (gpu, cpu)]
+        found = [one.diagnostics.leave_one_out()["prediction"] for one in (gpu, cpu)]
         np.testing.assert_allclose(found[0], found[1], rtol=1e-8, atol=1e-9)
         for method in ("exact", "first-order"):
             effects = [one.removal(queries[:3], method=method) for one in (gpu, cpu)]
@@ -182,7 +186,10 @@ def test_rows_on_a_device_have_answers_there(fitted, device):
     assert isinstance(explainer(X[:5]).weights, np.ndarray)  # of rows of the host
     assert found.top(3).equals(expected.top(3))  # tables are the host's, as are all other answers
     assert explainer.top(queries, 3).equals(host.top(X[:5], 3))
-    np.testing.assert_array_equal(explainer.pushes(queries), host.pushes(X[:5]))
+    np.testing.assert_array_equal(
+        explainer.jacobian.gradient_contributions(queries),
+        host.jacobian.gradient_contributions(X[:5]),
+    )
 
 
 def test_pushes_on_rows_of_a_device_are_there():

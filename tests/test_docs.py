@@ -14,6 +14,8 @@ import pandas as pd
 import pytest
 
 import axil
+from axil.methods.diagnostics import Diagnostics
+from axil.methods.jacobian import Jacobian
 from tests.adapters.lightgbm_models import VERSION as LIGHTGBM
 
 ROOT = Path(__file__).parent.parent
@@ -171,8 +173,9 @@ def test_every_question_has_one_definition_where_the_architecture_says():
             re.findall(r"\w+", names), (f"axil.methods.{module.replace('/', '.')}", int(n))
         )
     places = {
-        name: [kind.__module__ for kind in axil.Explainer.__mro__ if name in vars(kind)]
-        for name in dir(axil.Explainer)
+        name: [base.__module__ for base in kind.__mro__ if name in vars(base)]
+        for kind in (axil.Explainer, Diagnostics, Jacobian)
+        for name in dir(kind)
     }
     asked = {
         name: own

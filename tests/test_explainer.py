@@ -66,11 +66,11 @@ def test_iter_gives_batches(case, explainer):
 
 
 def test_matrix_and_operator(case, explainer):
-    K = explainer.matrix()
+    K = explainer.jacobian.matrix()
     np.testing.assert_allclose(K, explainer(case.X).weights, rtol=0, atol=1e-13)
     rng = np.random.default_rng(0)
     v = rng.normal(size=(len(K), 3))
-    operator = explainer.operator
+    operator = explainer.jacobian.operator
     np.testing.assert_allclose(operator @ v, K @ v, atol=1e-11)
     np.testing.assert_allclose(operator.T @ v, K.T @ v, atol=1e-11)
     np.testing.assert_allclose(operator @ v[:, 0], K @ v[:, 0], atol=1e-11)
@@ -190,7 +190,7 @@ def test_bad_settings(case):
 
 def test_a_result_beyond_the_memory_limit_is_refused_by_name(case):
     explainer = explain(case, memory_limit="64 KiB")
-    for ask in (explainer.matrix, lambda: explainer(case.X)):
+    for ask in (explainer.jacobian.matrix, lambda: explainer(case.X)):
         with pytest.raises(InputError, match=r"memory_limit.*explainer\.top.*explainer\.iter"):
             ask()
     with pytest.raises(InputError, match="The leaf matrix"):

@@ -434,7 +434,7 @@ def test_a_file_of_which_one_entry_was_changed_is_refused(name, tmp_path, of_eve
 def answers(explainer, X):
     """Answers, most of which depend on what rows leave behind when they are taken out."""
     gone = list(explainer.index[:2])
-    frames = explainer.leave_one_out(), explainer.without(X, gone)
+    frames = explainer.diagnostics.leave_one_out(), explainer.without(X, gone)
     return [
         explainer(X).weights,
         explainer.removal(X),
@@ -476,7 +476,7 @@ def test_rows_that_do_not_lead_to_the_models_leaves_are_refused_whatever_the_dig
 ANSWERS = {
     "explain": lambda explainer, X: explainer(X),
     "top": lambda explainer, X: explainer.top(X),
-    "leave_one_out": lambda explainer, X: explainer.leave_one_out(),
+    "leave_one_out": lambda explainer, X: explainer.diagnostics.leave_one_out(),
     "index": lambda explainer, X: explainer.index,
     "repr": lambda explainer, X: repr(explainer),
     "pickle": lambda explainer, X: pickle.dumps(explainer),

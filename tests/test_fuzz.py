@@ -9,6 +9,8 @@ import pytest
 from lightgbm import LGBMRegressor
 
 import axil
+from axil.methods.diagnostics import Diagnostics
+from axil.methods.jacobian import Jacobian
 from tests.fuzz import answers, mutations, refits, trials
 from tests.fuzz.data import Draw, Trial
 from tests.fuzz.judge import Wrong, check_sums
@@ -143,21 +145,24 @@ def fit():
 
 @pytest.mark.parametrize("question", ["without", "removal", "leave_one_out", "what_if"])
 def test_an_answer_that_is_not_the_replays_is_reported(question, fit, monkeypatch):
-    right = getattr(axil.Explainer, question)
+    owner = axil.Explainer
+    if question == "leave_one_out":
+        owner = Diagnostics
+    right = getattr(owner, question)
 
     def wrong(self, *given, **how):
         found = right(self, *given, **how)
         return found * 1.01 if question == "removal" else found.assign(after=2.0, prediction=2.0)
 
-    monkeypatch.setattr(axil.Explainer, question, wrong)
+    monkeypatch.setattr(owner, question, wrong)
     with pytest.raises(Wrong, match=question):
         answers.check_answers(fit, Draw(0))
 
 
 def test_pushes_that_are_not_the_replays_are_reported(monkeypatch):
     fit = refits.make(Draw(1), "lightgbm", loss="other")
-    right = axil.Explainer.pushes
-    monkeypatch.setattr(axil.Explainer, "pushes", lambda self, X: 1.01 * right(self, X))
+    right = Jacobian.gradient_contributions
+    monkeypatch.setattr(Jacobian, "gradient_contributions", lambda self, X: 1.01 * right(self, X))
     with pytest.raises(Wrong, match="pushes"):
         answers.check_answers(fit, Draw(0))
 

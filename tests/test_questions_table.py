@@ -97,7 +97,7 @@ QUESTIONS = {
     "group(column)": lambda e, place, y, path: e.group(X_NEW, "size"),
     "concentration": lambda e, place, y, path: e.concentration(X_NEW),
     "what_if": lambda e, place, y, path: e.what_if(X_NEW, {3: y[0]}),
-    "reach": lambda e, place, y, path: e.reach(X_NEW, [3, 5]),
+    "jacobian.sensitivity": lambda e, place, y, path: e.jacobian.sensitivity(X_NEW, [3, 5]),
     "without": lambda e, place, y, path: e.without(X_NEW, labels(place, np.arange(N) % 7 == 0)),
     "removal": lambda e, place, y, path: e.removal(X_NEW),
     "removal(method='first-order')": lambda e, place, y, path: e.removal(
@@ -108,21 +108,27 @@ QUESTIONS = {
     "removal(same_sign=True)": lambda e, place, y, path: e.removal(X_NEW, 3, same_sign=True),
     "removal(greedy=True)": lambda e, place, y, path: e.removal(X_NEW, 2, greedy=True),
     "removal(groups=)": lambda e, place, y, path: e.removal(X_NEW, groups=labels(place, GROUPS)),
-    "pushes": lambda e, place, y, path: e.pushes(X_NEW),
-    "leave_one_out": lambda e, place, y, path: e.leave_one_out(),
-    "leave_one_out_curve": lambda e, place, y, path: e.leave_one_out_curve(),
+    "jacobian.gradient_contributions": lambda e, place, y, path: e.jacobian.gradient_contributions(
+        X_NEW
+    ),
+    "diagnostics.leave_one_out": lambda e, place, y, path: e.diagnostics.leave_one_out(),
+    "diagnostics.leave_one_out_curve": lambda e, place, y, path: (
+        e.diagnostics.leave_one_out_curve()
+    ),
     "find_label_issues": lambda e, place, y, path: e.find_label_issues(),
     "influence": lambda e, place, y, path: e.influence(X_NEW, y),
     "shapley": lambda e, place, y, path: e.shapley(X_NEW, y),
     "min_label_changes": lambda e, place, y, path: e.min_label_changes(X_NEW, 0.5, 0.1),
-    "leverage": lambda e, place, y, path: e.leverage(),
-    "degrees_of_freedom": lambda e, place, y, path: e.degrees_of_freedom(),
-    "standard_error": lambda e, place, y, path: e.standard_error(X_NEW, 0.1),
+    "diagnostics.leverage": lambda e, place, y, path: e.diagnostics.leverage(),
+    "diagnostics.degrees_of_freedom": lambda e, place, y, path: e.diagnostics.degrees_of_freedom(),
+    "diagnostics.standard_error": lambda e, place, y, path: e.diagnostics.standard_error(
+        X_NEW, 0.1
+    ),
     "calibrate": lambda e, place, y, path: e.calibrate(X_NEW, y),
-    "derivatives": lambda e, place, y, path: e.derivatives(X_NEW, **of_output(e)),
-    "weight_derivatives": lambda e, place, y, path: e.weight_derivatives(X_NEW),
-    "matrix": lambda e, place, y, path: e.matrix(),
-    "operator": lambda e, place, y, path: e.operator,
+    "jacobian.derivatives": lambda e, place, y, path: e.jacobian.derivatives(X_NEW, **of_output(e)),
+    "jacobian.by_sample_weight": lambda e, place, y, path: e.jacobian.by_sample_weight(X_NEW),
+    "jacobian.matrix": lambda e, place, y, path: e.jacobian.matrix(),
+    "jacobian.operator": lambda e, place, y, path: e.jacobian.operator,
     "precompute": lambda e, place, y, path: e.precompute(),
     "to_html": lambda e, place, y, path: e.to_html(X_NEW),
     "report": lambda e, place, y, path: e.report(X_NEW, path / "report"),
@@ -141,22 +147,29 @@ def columns_of(found):
 
 
 # Questions that a kind of model does not answer, and those that no model does over partitions.
-LINEAR = {"derivatives", "weight_derivatives"}
+LINEAR = {"jacobian.derivatives", "jacobian.by_sample_weight"}
 WEIGHTED = {
     "similar(adjust=True)",
-    "reach",
+    "jacobian.sensitivity",
     "removal(greedy=True)",
-    "leave_one_out",
-    "leave_one_out_curve",
+    "diagnostics.leave_one_out",
+    "diagnostics.leave_one_out_curve",
     "shapley",
     "min_label_changes",
-    "leverage",
+    "diagnostics.leverage",
 }
-WEIGHTED |= {"degrees_of_freedom", "standard_error", "calibrate", "matrix", "precompute", "report"}
+WEIGHTED |= {
+    "diagnostics.degrees_of_freedom",
+    "diagnostics.standard_error",
+    "calibrate",
+    "jacobian.matrix",
+    "precompute",
+    "report",
+}
 STEPS = {name for name in QUESTIONS if name.startswith("removal")} | {
     "what_if",
     "without",
-    "pushes",
+    "jacobian.gradient_contributions",
     "find_label_issues",
     "influence",
 }
@@ -164,17 +177,17 @@ PARTS = {
     "adjustments",
     "similar(beside=)",
     "removal(greedy=True)",
-    "derivatives",
-    "weight_derivatives",
-    "matrix",
-    "operator",
+    "jacobian.derivatives",
+    "jacobian.by_sample_weight",
+    "jacobian.matrix",
+    "jacobian.operator",
     "report",
     "save",
 }
 ACCOUNT = {name for name in QUESTIONS if name.startswith("removal")} | {
     "without",
     "what_if",
-    "reach",
+    "jacobian.sensitivity",
     "find_label_issues",
     "influence",
     "explain().weights",
@@ -183,15 +196,22 @@ ACCOUNT = {name for name in QUESTIONS if name.startswith("removal")} | {
 REFUSED = {
     ("boosting", "memory"): LINEAR,
     ("forest", "memory"): LINEAR
-    | {"similar(tree_weights=)", "leave_one_out_curve", "calibrate", "report"},
+    | {"similar(tree_weights=)", "diagnostics.leave_one_out_curve", "calibrate", "report"},
     ("ridge", "memory"): LINEAR
-    | {"similar(tree_weights=)", "removal(by='pushes')", "pushes", "leave_one_out_curve", "save"},
+    | {
+        "similar(tree_weights=)",
+        "removal(by='pushes')",
+        "jacobian.gradient_contributions",
+        "diagnostics.leave_one_out_curve",
+        "save",
+    },
     ("two classes", "memory"): WEIGHTED,
     ("three classes", "memory"): WEIGHTED,
     ("counts", "memory"): WEIGHTED | {"adjustments"},  # they start from offsets
     ("logistic", "memory"): WEIGHTED | STEPS | {"similar(tree_weights=)", "adjustments", "save"},
     ("boosting", "dask"): PARTS,
-    ("forest", "dask"): PARTS | {"similar(tree_weights=)", "calibrate", "leave_one_out_curve"},
+    ("forest", "dask"): PARTS
+    | {"similar(tree_weights=)", "calibrate", "diagnostics.leave_one_out_curve"},
     ("two classes", "dask"): WEIGHTED | PARTS | ACCOUNT,
     ("three classes", "dask"): WEIGHTED | PARTS | ACCOUNT,
     ("counts", "dask"): WEIGHTED | PARTS | ACCOUNT,
@@ -259,6 +279,9 @@ def test_a_refusal_names_no_other_question_that_is_refused(name, place, folder):
     methods -= {own for own in methods if own in QUESTIONS and own not in refused}
     for question, error in refused.items():
         assert error.question.partition("(")[0] in question or question == "top(by='weight')", error
-        assert not set(re.findall(r"explainer\.(\w+)", error.instead)) & methods, error
+        assert (
+            not set(re.findall(r"explainer\.((?:diagnostics\.|jacobian\.)?\w+)", error.instead))
+            & methods
+        ), error
         if "explainer(X).weights" in error.instead:
             assert "explain().weights" not in refused, error

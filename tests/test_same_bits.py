@@ -53,7 +53,7 @@ def answers(explainer, X):
         "concentration": explainer.concentration(X).drop(
             columns=["query", "output", "turnover"], errors="ignore"
         ),
-        "standard error": explainer.standard_error(X, sigma=1.0),
+        "standard error": explainer.diagnostics.standard_error(X, sigma=1.0),
         "of the explanation": explanation.top(5)["weight"],
         "effective size of the explanation": explanation.effective_size,
     }
@@ -97,10 +97,10 @@ def test_other_questions_before_and_other_threads(library, name, prepared):
     case = case_of(library, name)
     X, explainer = rows_of(case, 12), made(library, name, prepared)
     expected = answers(made(library, name, prepared, n_threads=1), X)
-    explainer.leverage()
+    explainer.diagnostics.leverage()
     explainer.top(case.X, 3)
-    explainer.matrix()
-    explainer.standard_error(X)
+    explainer.jacobian.matrix()
+    explainer.diagnostics.standard_error(X)
     assert_same(answers(explainer, X), expected, "after others, by two threads")
 
 

@@ -436,15 +436,20 @@ def test_deletions_are_in_prices_and_their_errors_on_the_scale_of_the_fit(homes)
     np.testing.assert_allclose(table["before"], model.predict(X[:Q]), rtol=1e-9)
     np.testing.assert_allclose(table["after"], np.exp(logs["after"]), rtol=1e-12)
     np.testing.assert_allclose(table["change"], table["after"] - table["before"])
-    left_out, logs = explainer.leave_one_out(), plain.leave_one_out()
+    left_out, logs = explainer.diagnostics.leave_one_out(), plain.diagnostics.leave_one_out()
     np.testing.assert_array_equal(left_out["target"], prices)
     np.testing.assert_allclose(left_out["prediction"], np.exp(logs["prediction"]), rtol=1e-12)
     np.testing.assert_allclose(left_out["residual"], left_out["target"] - left_out["prediction"])
-    pd.testing.assert_frame_equal(by_hand.leave_one_out(), left_out, rtol=1e-9)
+    pd.testing.assert_frame_equal(by_hand.diagnostics.leave_one_out(), left_out, rtol=1e-9)
     model, logs_explainer = logs_of(homes)
-    curve, plain = logs_explainer.leave_one_out_curve(), axil.Explainer(model, X, np.log(prices))
+    curve, plain = (
+        logs_explainer.diagnostics.leave_one_out_curve(),
+        axil.Explainer(model, X, np.log(prices)),
+    )
     assert list(curve.columns) == ["trees", "error (log)", "training_error (log)"]
-    np.testing.assert_array_equal(curve["error (log)"], plain.leave_one_out_curve()["error"])
+    np.testing.assert_array_equal(
+        curve["error (log)"], plain.diagnostics.leave_one_out_curve()["error"]
+    )
     assert "mean squared error (log)" in axil.plots.leave_one_out_curve(curve).get_ylabel()
 
 

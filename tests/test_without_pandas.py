@@ -29,12 +29,14 @@ QUESTIONS = """
 def asked(explainer, rows, kind):
     e = explainer(rows)
     found = [e.top(2), explainer.top(rows, 2), explainer.similar(rows, 2, adjust=True), e.group(groups.tolist())]
-    found += [explainer.what_if(rows, {0: 1.0}), explainer.leave_one_out(), explainer.similar(rows, 2, distinct=groups)]
-    found += [e.to_frame(), explainer.find_label_issues(), explainer.influence(rows, y[:3]),
-    explainer.removal(rows, 2, same_sign=True)] found += [explainer.calibrate(X[:40] + 0.1,
-    y[:40]).interval(rows, coverage=0.8)] assert {type(table).__module__.split(".")[0] for table in
-    found} == {kind}, [type(one) for one in found] assert "<html" in explainer.to_html(rows,
-    columns=None) assert explainer.similar(rows, 2, within=(column, 1.0)) is not None
+    found += [explainer.what_if(rows, {0: 1.0}), explainer.diagnostics.leave_one_out()]
+    found += [explainer.similar(rows, 2, distinct=groups), e.to_frame()]
+    found += [explainer.find_label_issues(), explainer.influence(rows, y[:3])]
+    found += [explainer.removal(rows, 2, same_sign=True)]
+    found += [explainer.calibrate(X[:40] + 0.1, y[:40]).interval(rows, coverage=0.8)]
+    assert {type(table).__module__.split(".")[0] for table in found} == {kind}, [type(one) for one in found]
+    assert "<html" in explainer.to_html(rows, columns=None)
+    assert explainer.similar(rows, 2, within=(column, 1.0)) is not None
 """
 PROGRAM = """
 import polars as pl

@@ -19,14 +19,13 @@ from axil.machine.threads import Cache
 from axil.methods.adjustments import Adjustments
 from axil.methods.aggregate import Aggregate
 from axil.methods.concentration import Concentration
-from axil.methods.derivatives import Derivatives
+from axil.methods.diagnostics import Diagnostics
 from axil.methods.explain import Explain
 from axil.methods.group import Group
 from axil.methods.influence import Influence
 from axil.methods.intervals.calibrate import Calibrate
+from axil.methods.jacobian import Jacobian
 from axil.methods.label_issues import LabelIssues
-from axil.methods.leave_one_out import LeaveOneOut
-from axil.methods.leverage import Leverage
 from axil.methods.min_label_changes import MinLabelChanges
 from axil.methods.page import Pages
 from axil.methods.refit import Made, Refit
@@ -56,14 +55,11 @@ class Explainer(
     Without,
     Refit,
     Removal,
-    LeaveOneOut,
     LabelIssues,
     Influence,
     Shapley,
     MinLabelChanges,
-    Leverage,
     Calibrate,
-    Derivatives,
     Pages,
     Reports,
     Write,
@@ -340,6 +336,16 @@ class Explainer(
     def verification(self) -> Any:
         """Findings of the replay; None with ``verify=False``."""
         return self._model.verification
+
+    @property
+    def diagnostics(self) -> Diagnostics:
+        """Numbers about the fit itself, such as leave-one-out errors and leverage."""
+        return Diagnostics(self._model)
+
+    @property
+    def jacobian(self) -> Jacobian:
+        """Derivatives and gradient contributions of all training rows, as arrays and operators."""
+        return Jacobian(self._model)
 
     def precompute(self) -> Explainer:
         """Build the leaf matrix now, so that every later call is fast; see docs/scaling.md.

@@ -206,7 +206,7 @@ def test_an_ensemble_without_rows() -> None:
     after = explainer.without(X_NEW, gone)["after"].to_numpy().reshape(-1, 2)[:, 1]
     np.testing.assert_allclose(after, expected, atol=1e-12)
     for ask in (
-        explainer.leave_one_out,
+        explainer.diagnostics.leave_one_out,
         lambda: explainer.refit(drop=gone),
         lambda: explainer.save("there.npz"),
     ):

@@ -244,7 +244,7 @@ def test_tables_say_that_encodings_are_held() -> None:
         explainer.what_if(case.X_new, {0: 9.0}),
         explainer.without(case.X_new, [3]),
         explainer.removal(case.X_new, k=2),
-        explainer.leave_one_out(),
+        explainer.diagnostics.leave_one_out(),
         explainer.find_label_issues(),
     ):
         assert "encodings of categories by the targets are held fixed" in made.attrs["axil"]
@@ -255,7 +255,7 @@ def test_training_rows_are_left_out_where_the_fit_had_them() -> None:
     case = CASES["encoded"]()
     explainer = Explainer(case.model, case.X, case.y)
     found, (engine,) = (
-        explainer.leave_one_out()["prediction"].to_numpy(),
+        explainer.diagnostics.leave_one_out()["prediction"].to_numpy(),
         verified_model(explainer).engines,
     )
     leaves = engine.structure.leaves().T

@@ -167,7 +167,7 @@ def test_wrong_targets() -> None:
 def test_missing_targets_are_shown_as_missing_and_stay_so() -> None:
     own = case()
     found = explainer(own)
-    errors = found.leave_one_out()
+    errors = found.diagnostics.leave_one_out()
     assert np.array_equal(
         np.isnan(errors["target"].to_numpy().reshape(own.y.shape)), np.isnan(own.y)
     )

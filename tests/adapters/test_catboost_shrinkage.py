@@ -186,7 +186,7 @@ def test_files_answer_as_before(tmp_path: Path) -> None:
 def test_there_are_no_derivatives() -> None:
     case = fitted("Logloss")
     with pytest.raises(axil.UnsupportedQuestionError, match="logarithm of about four digits"):
-        case.explainer().derivatives(case.queries)
+        case.explainer().jacobian.derivatives(case.queries)
 
 
 def test_several_models_side_by_side_are_refused() -> None:

@@ -77,7 +77,7 @@ def test_deletions_cut_the_residuals_of_the_rows_left(name: str) -> None:
 
 def test_a_row_left_out_is_predicted_by_the_others() -> None:
     case = booster(table(60), objective="huber", alpha=0.7, n_trees=4)
-    found = axil.Explainer(case.model, case.X, case.y).leave_one_out()["prediction"]
+    found = axil.Explainer(case.model, case.X, case.y).diagnostics.leave_one_out()["prediction"]
     leaves, y = read(case.model).leaves(case.X), as_float32(case.y)  # type: ignore[attr-defined]
     for row in (0, 7, 31):
         rows = np.delete(np.arange(60), row)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
 import lightgbm as lgb
@@ -113,7 +114,9 @@ def test_weights_are_those_of_a_replay(name: str) -> None:
 def test_mistakes_in_the_targets_are_found(name: str) -> None:
     case, explainer = case_of(name), explainer_of(name)
     assert explainer.verification.max_error < 1e-7
-    weighs = np.flatnonzero(np.abs(explainer.operator @ np.eye(len(case.y))).max(axis=0) > 1e-4)
+    weighs = np.flatnonzero(
+        np.abs(explainer.jacobian.operator @ np.eye(len(case.y))).max(axis=0) > 1e-4
+    )
     first, second = weighs[[0, -1]]
     swapped, changed = case.y.copy(), case.y.copy()
     swapped[[first, second]], changed[first] = case.y[[second, first]], case.y[first] + 0.1
@@ -140,10 +143,10 @@ def test_questions_that_follow_from_weights() -> None:
     moved = K[:, [0, 3]] @ (np.array([5.0, -1.0]) - case.y[[0, 3]])
     np.testing.assert_allclose(explainer.what_if(queries, targets)["change"], moved, atol=1e-7)
     everywhere = oracle("missing values weighted", case.X)
-    np.testing.assert_allclose(explainer.leverage(), np.diag(everywhere), atol=1e-7)
+    np.testing.assert_allclose(explainer.diagnostics.leverage(), np.diag(everywhere), atol=1e-7)
     v = np.linspace(-1, 1, len(case.y))
-    np.testing.assert_allclose(explainer.operator @ v, everywhere @ v, atol=1e-6)
-    np.testing.assert_allclose(explainer.operator.T @ v, everywhere.T @ v, atol=1e-6)
+    np.testing.assert_allclose(explainer.jacobian.operator @ v, everywhere @ v, atol=1e-6)
+    np.testing.assert_allclose(explainer.jacobian.operator.T @ v, everywhere.T @ v, atol=1e-6)
     top = explainer.top(queries[:2], k=3)
     np.testing.assert_allclose(top["weight"][:3], K[0, top["row"][:3]], atol=1e-7)
     influence = explainer.influence(queries, case.model.predict(queries) + 1.0)
@@ -153,18 +156,26 @@ def test_questions_that_follow_from_weights() -> None:
 
 
 @pytest.mark.parametrize(
-    "question", ["without", "removal", "leave_one_out", "pushes", "refit", "save"]
+    "question",
+    [
+        "without",
+        "removal",
+        "diagnostics.leave_one_out",
+        "jacobian.gradient_contributions",
+        "refit",
+        "save",
+    ],
 )
 def test_questions_without_an_answer_say_so(question: str, tmp_path: Any) -> None:
     case, explainer = case_of("default"), explainer_of("default")
     arguments: dict[str, tuple[Any, ...]] = {
         "without": (case.X_new, [0]),
-        "leave_one_out": (),
+        "diagnostics.leave_one_out": (),
         "refit": ([0],),
         "save": (tmp_path / "explainer.axil",),
     }
     with pytest.raises(axil.UnsupportedQuestionError):
-        getattr(explainer, question)(*arguments.get(question, (case.X_new,)))
+        attrgetter(question)(explainer)(*arguments.get(question, (case.X_new,)))
 
 
 def test_features_that_lightgbm_leaves_out_of_a_singular_leaf() -> None:

@@ -226,7 +226,7 @@ def test_deletions_estimate_counts_again(smooth):
             found = explainer.without(X[left], gone)
         np.testing.assert_allclose(found["after"], expected, rtol=0, atol=1e-6)
     with pytest.warns(axil.ApproximationWarning, match="path_smooth=0"):
-        alone = explainer.leave_one_out()["prediction"]
+        alone = explainer.diagnostics.leave_one_out()["prediction"]
     with pytest.warns(axil.ApproximationWarning, match="path_smooth=0"):
         after = explainer.without(X[[3]], [3])["after"]
     np.testing.assert_allclose(alone[3], after[0], rtol=0, atol=1e-9)

@@ -149,7 +149,7 @@ def test_without_ranks_the_rows_that_are_left_again(name: str) -> None:
 def test_deletions_of_single_rows_are_fits_without_them(settings: dict[str, Any]) -> None:
     case = booster(table(90), n_trees=4, **settings)
     explainer = axil.Explainer(case.model, case.X, case.y, case.sample_weight)
-    effects, left = explainer.removal(case.X_new[:3]), explainer.leave_one_out()
+    effects, left = explainer.removal(case.X_new[:3]), explainer.diagnostics.leave_one_out()
     for row in (0, 17, 80):
         found = explainer.without(np.concatenate([case.X_new[:3], case.X[row : row + 1]]), [row])
         np.testing.assert_allclose(effects[:, row], found["change"][:3], rtol=0, atol=1e-12)
@@ -157,7 +157,7 @@ def test_deletions_of_single_rows_are_fits_without_them(settings: dict[str, Any]
     with pytest.raises(axil.UnsupportedQuestionError, match="jumps from row to row"):
         explainer.removal(case.X_new, method="first-order")
     with pytest.raises(axil.UnsupportedQuestionError, match="percentiles, the first of which"):
-        explainer.leave_one_out_curve()
+        explainer.diagnostics.leave_one_out_curve()
     chosen = explainer.removal(case.X_new[:1], k=2, greedy=True)
     best = np.abs(effects[0]).argmax()
     assert chosen["row"][0] == best
@@ -167,7 +167,7 @@ def test_deletions_of_single_rows_are_fits_without_them(settings: dict[str, Any]
 def test_label_issues_and_calibrate_of_a_median_take_errors_without_the_row() -> None:
     case = booster(table(90), n_trees=4, objective="l1")
     explainer = axil.Explainer(case.model, case.X, case.y)
-    left = explainer.leave_one_out()
+    left = explainer.diagnostics.leave_one_out()
     issues = explainer.find_label_issues("leave-one-out").set_index("row").loc[left["row"]]
     np.testing.assert_allclose(issues["expected_label"], left["prediction"], rtol=0, atol=1e-12)
     half = len(case.X_new) // 2

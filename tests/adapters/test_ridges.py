@@ -81,7 +81,7 @@ def test_estimated_precisions_are_held(name, recwarn):
     assert np.isfinite(again.model.predict(X_NEW, return_std=True)[1]).all()
     whole, before = explainer.refit().model, model.predict(X_NEW, return_std=True)
     np.testing.assert_allclose(whole.predict(X_NEW, return_std=True), before, rtol=1e-6)
-    loo = explainer.leave_one_out()["prediction"].to_numpy()
+    loo = explainer.diagnostics.leave_one_out()["prediction"].to_numpy()
     one = np.arange(len(Y)) != 9
     own = None if weight is None else weight[one]
     np.testing.assert_allclose(
@@ -136,7 +136,7 @@ def test_balanced_classes_are_counted_again_by_refit_alone():
     explainer = axil.Explainer(case.model, case.X, case.y)
     for ask in (
         lambda: explainer.without(case.X_new, [1]),
-        explainer.leave_one_out,
+        explainer.diagnostics.leave_one_out,
         lambda: explainer.removal(case.X_new),
     ):
         with pytest.raises(

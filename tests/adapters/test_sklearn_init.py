@@ -78,14 +78,16 @@ def test_weights_make_the_predictions(name):
 def test_the_map_is_the_same_however_it_is_asked(name):
     case = CASES[name]()
     explainer = explain(case)
-    K, (engine,) = explainer.matrix(), verified_model(explainer).engines
+    K, (engine,) = explainer.jacobian.matrix(), verified_model(explainer).engines
     v = np.random.default_rng(0).normal(size=(len(K), 2))
     # sums of float64 numbers in another order
     np.testing.assert_allclose(engine.matvec(None, v), K @ v, rtol=0, atol=1e-11)
     np.testing.assert_allclose(engine.rmatvec(None, v), K.T @ v, rtol=0, atol=1e-11)
     np.testing.assert_allclose(engine.leverage(1 << 30), np.diagonal(K), rtol=0, atol=1e-11)
     np.testing.assert_allclose(engine.squares(1 << 30), np.square(K).sum(), rtol=1e-9)
-    np.testing.assert_allclose(explainer.reach(case.X, [3, 8]), K[:, [3, 8]], rtol=0, atol=1e-11)
+    np.testing.assert_allclose(
+        explainer.jacobian.sensitivity(case.X, [3, 8]), K[:, [3, 8]], rtol=0, atol=1e-11
+    )
 
 
 def test_what_if_is_a_fit_to_other_targets_with_the_same_leaves():
@@ -150,16 +152,20 @@ def test_an_init_that_float32_leaves_off_the_solution(name, shift):
 
 def test_questions_without_an_answer_say_so(tmp_path):
     explainer = explain(CASES["ridge"]())
-    for ask in (explainer.removal, explainer.pushes, lambda X: explainer.without(X, [0])):
+    for ask in (
+        explainer.removal,
+        explainer.jacobian.gradient_contributions,
+        lambda X: explainer.without(X, [0]),
+    ):
         with pytest.raises(axil.UnsupportedQuestionError, match="what another model leaves over"):
             ask(DATA.X_new)
     with pytest.raises(axil.UnsupportedQuestionError, match="leave_one_out"):
-        explainer.leave_one_out()
+        explainer.diagnostics.leave_one_out()
     with pytest.warns(axil.ApproximationWarning, match="approximate here"):
         explainer.influence(DATA.X_new, np.zeros(len(DATA.X_new)))
     with pytest.raises(axil.UnsupportedQuestionError, match="not saved"):
         explainer.save(tmp_path / "file.npz")
-    assert np.all(explainer.standard_error(DATA.X_new[:3]) > 0)
+    assert np.all(explainer.diagnostics.standard_error(DATA.X_new[:3]) > 0)
 
 
 @pytest.mark.parametrize(

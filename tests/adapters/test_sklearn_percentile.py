@@ -102,7 +102,7 @@ def test_deletions_of_a_tree_of_medians() -> None:
     """The median of the others in the leaf, or in the nearest node above it that has others."""
     case = RANKED["tree absolute_error"]()
     explainer, leaf = axil.Explainer(case.model, case.X, case.y), case.model.apply(case.X)
-    table, effects = explainer.leave_one_out(), explainer.removal(case.X[:20])
+    table, effects = explainer.diagnostics.leave_one_out(), explainer.removal(case.X[:20])
     below = (
         case.model.decision_path(case.X).toarray().astype(bool)
     )  # (rows, nodes), and a node has a larger number than its parent

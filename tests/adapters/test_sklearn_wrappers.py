@@ -206,7 +206,7 @@ def test_weights_make_the_predictions(name):
 @pytest.mark.parametrize("name", CASES)
 def test_the_map_is_the_same_however_it_is_asked(name):
     explainer = explain(CASES[name]())
-    matrix = explainer.matrix()
+    matrix = explainer.jacobian.matrix()
     K = np.swapaxes(matrix, 0, 1) if matrix.ndim == 3 else matrix[None]
     rng, rows = np.random.default_rng(0), [3, 8, 9]
     for k, engine in enumerate(verified_model(explainer).engines):
@@ -217,7 +217,7 @@ def test_the_map_is_the_same_however_it_is_asked(name):
         np.testing.assert_allclose(engine.rmatvec(None, v), K[k].T @ v, rtol=0, atol=1e-11 * scale)
         np.testing.assert_allclose(engine.leverage(1 << 30), np.diagonal(K[k]), rtol=0, atol=1e-11)
         np.testing.assert_allclose(engine.squares(1 << 30), np.square(K[k]).sum(), rtol=1e-9)
-    reached = explainer.reach(CASES[name]().X, rows)
+    reached = explainer.jacobian.sensitivity(CASES[name]().X, rows)
     np.testing.assert_allclose(reached, matrix[..., rows], rtol=0, atol=1e-11)
 
 
@@ -285,8 +285,8 @@ def test_removal_adds_up():
     np.testing.assert_allclose(
         explain(case).removal(case.X_new), (3 * parts[0] + parts[1]) / 4, rtol=0, atol=1e-12
     )
-    with pytest.raises(axil.UnsupportedQuestionError, match="pushes"):
-        explain(case).pushes(case.X_new)
+    with pytest.raises(axil.UnsupportedQuestionError, match=r"jacobian\.gradient_contributions"):
+        explain(case).jacobian.gradient_contributions(case.X_new)
 
 
 def test_removal_of_bags_is_a_derivative_by_the_weights_of_the_rows():
@@ -341,16 +341,16 @@ def test_deletions_of_bags_are_refits():
 def test_leaving_rows_out_of_sums():
     for name in ("voting", "bagging ridge columns"):
         case = CASES[name]()
-        left_out = explain(case).leave_one_out()
+        left_out = explain(case).diagnostics.leave_one_out()
         known = np.flatnonzero(~np.isnan(left_out["prediction"]))
         assert len(known)
         row = int(known[0])
         after = explain(case).without(case.X[[row]], [row])["after"][0]
         np.testing.assert_allclose(left_out["prediction"][row], after, rtol=0, atol=1e-9 * SIZE)
     with pytest.raises(axil.UnsupportedQuestionError, match=r"leave_one_out.*copies of rows"):
-        explain(CASES["bagging pipelines"]()).leave_one_out()
-    with pytest.raises(axil.UnsupportedQuestionError, match="leave_one_out_curve"):
-        explain(CASES["voting"]()).leave_one_out_curve()
+        explain(CASES["bagging pipelines"]()).diagnostics.leave_one_out()
+    with pytest.raises(axil.UnsupportedQuestionError, match=r"diagnostics\.leave_one_out_curve"):
+        explain(CASES["voting"]()).diagnostics.leave_one_out_curve()
 
 
 def test_pushes_and_greedy_sets_of_sums_of_trees():
@@ -358,9 +358,12 @@ def test_pushes_and_greedy_sets_of_sums_of_trees():
         voting(STEPS, GradientBoostingRegressor(n_estimators=3, max_depth=2, random_state=1))
     )
     members = [axil.Explainer(model, case.X, case.y) for model in case.model.estimators_]
-    found = explain(case).pushes(case.X_new)
+    found = explain(case).jacobian.gradient_contributions(case.X_new)
     np.testing.assert_allclose(
-        found, sum(member.pushes(case.X_new) for member in members) / 2, rtol=0, atol=1e-12
+        found,
+        sum(member.jacobian.gradient_contributions(case.X_new) for member in members) / 2,
+        rtol=0,
+        atol=1e-12,
     )
     sets = explain(case).removal(case.X_new[:2], 2, greedy=True)
     assert len(sets) == 4
@@ -390,9 +393,9 @@ def test_noise_groups_and_pages():
     for name in ("voting", "outputs ridge", "bagging neighbours"):
         case = CASES[name]()
         explainer = explain(case)
-        assert np.all(explainer.standard_error(case.X_new[:3]) > 0)
+        assert np.all(explainer.diagnostics.standard_error(case.X_new[:3]) > 0)
         assert "<html" in explainer.to_html(case.X_new[:2])
-        assert np.all(np.asarray(explainer.degrees_of_freedom()) > 1)
+        assert np.all(np.asarray(explainer.diagnostics.degrees_of_freedom()) > 1)
 
 
 def test_an_error_names_the_member():

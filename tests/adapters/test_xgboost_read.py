@@ -315,9 +315,9 @@ def test_schedules_with_rates_of_zero(params: dict[str, Any]) -> None:
     )
     sums = found.predictions
     if explainer.kind == "additive":
-        sums = np.asarray(found.intercepts).ravel() + explainer.pushes(case.X_new).reshape(
-            len(margins), -1
-        ).sum(axis=1)
+        sums = np.asarray(found.intercepts).ravel() + explainer.jacobian.gradient_contributions(
+            case.X_new
+        ).reshape(len(margins), -1).sum(axis=1)
     np.testing.assert_allclose(sums, margins, rtol=0, atol=2e-6 * np.abs(margins).max())
     with pytest.raises(ExactnessError):
         Explainer(case.model, case.X, 1.1 * case.y[::-1])

@@ -194,7 +194,7 @@ def test_contributions_and_changes_are_those_of_a_replay(name: str) -> None:
     assert explainer.kind == "additive" == axil.supports(case.model).kind
     scores, contributions = replayed(name, case.y, w, leaves, asked)
     near(margins, scores, margins)
-    near(explainer.pushes(QUERIES), contributions, margins)
+    near(explainer.jacobian.gradient_contributions(QUERIES), contributions, margins)
     left, _ = replayed(name, case.y[KEPT], w[KEPT], leaves[KEPT], asked)
     near(explainer.without(QUERIES, GONE.tolist())["after"], left, margins)
     again = explainer.refit(drop=GONE.tolist())
@@ -223,7 +223,10 @@ def test_contributions_add_up(name: str, objective: str) -> None:
     explainer, margins = case.explainer, case.margins(QUERIES)
     starts = explainer(QUERIES).intercepts.reshape(margins.shape)
     near(
-        starts + explainer.pushes(QUERIES).reshape(*margins.shape, N_ROWS).sum(axis=2),
+        starts
+        + explainer.jacobian.gradient_contributions(QUERIES)
+        .reshape(*margins.shape, N_ROWS)
+        .sum(axis=2),
         margins,
         margins,
     )
@@ -237,7 +240,7 @@ def test_contributions_add_up(name: str, objective: str) -> None:
 @pytest.mark.parametrize("name", ["absolute error weighted", "quantiles"])
 def test_all_doors_give_the_same(name: str, tmp_path: Path) -> None:
     case = case_of(name)
-    expected = case.explainer.pushes(QUERIES)
+    expected = case.explainer.jacobian.gradient_contributions(QUERIES)
     estimator = xgb.XGBRegressor()
     case.model.save_model(tmp_path / "model.json")
     estimator.load_model(tmp_path / "model.json")
@@ -245,11 +248,13 @@ def test_all_doors_give_the_same(name: str, tmp_path: Path) -> None:
     booster = xgb.Booster(model_file=tmp_path / "model.json")
     for model in (booster, estimator, make_pipeline(scaler, estimator)):
         assert np.array_equal(
-            axil.Explainer(model, X, case.y, case.weights).pushes(QUERIES), expected
+            axil.Explainer(model, X, case.y, case.weights).jacobian.gradient_contributions(QUERIES),
+            expected,
         )
     case.explainer.save(tmp_path / "explainer.npz")
     assert np.array_equal(
-        axil.load(tmp_path / "explainer.npz", case.model).pushes(QUERIES), expected
+        axil.load(tmp_path / "explainer.npz", case.model).jacobian.gradient_contributions(QUERIES),
+        expected,
     )
 
 
@@ -285,7 +290,7 @@ def test_trees_of_equal_weight_are_no_older_ones(name: str, objective: str) -> N
 def test_derivatives_are_refused_by_name() -> None:
     explainer = case_of("quantile").explainer
     with pytest.raises(axil.UnsupportedQuestionError, match="scaled by the residuals of all rows"):
-        explainer.derivatives(QUERIES)
+        explainer.jacobian.derivatives(QUERIES)
 
 
 def test_other_targets_weights_and_rows_are_noticed() -> None:

@@ -202,10 +202,10 @@ def test_arrays_of_several_outputs_name_them(run):
     model = xgb.XGBRegressor(n_jobs=1, n_estimators=3, max_depth=2, base_score=0.5).fit(X, both)
     model.save_model("both.json")
     words = "--train train.csv --target y,y2"
-    code, out, err = run(f"reach both.json {words} --query query.csv --rows 3,40 --json")
+    code, out, err = run(f"sensitivity both.json {words} --query query.csv --rows 3,40 --json")
     assert code == 0, err
     lines = [json.loads(line) for line in out.splitlines()]
-    expected = axil.Explainer(model, X, both).reach(ASKED, [3, 40])
+    expected = axil.Explainer(model, X, both).jacobian.sensitivity(ASKED, [3, 40])
     assert expected.shape == (3, 2, 2)
     for line in lines:
         weight = expected[line["query"], line["output"], [3, 40].index(line["row"])]

@@ -10,6 +10,8 @@ import pytest
 import axil
 from axil.cli import options
 from axil.cli.commands import make_parser
+from axil.methods.diagnostics import Diagnostics
+from axil.methods.jacobian import Jacobian
 from tests.cli.cli_models import (
     FEATURES,
     MODELS,
@@ -45,8 +47,8 @@ ASKED = {
     "shapley --validation validation.csv --groups city --baseline others": lambda e: e.shapley(
         VALIDATION[FEATURES], VALIDATION["y"], "others", TRAIN["city"].to_numpy()
     ),
-    "leave-one-out --top 150": lambda e: e.leave_one_out(),
-    "leave-one-out-curve": lambda e: e.leave_one_out_curve(),
+    "leave-one-out --top 150": lambda e: e.diagnostics.leave_one_out(),
+    "leave-one-out-curve": lambda e: e.diagnostics.leave_one_out_curve(),
     "min-label-changes --query query.csv --threshold 150 --bounds 20 --groups city": lambda e: (
         e.min_label_changes(QUERY[FEATURES], 150.0, 20.0, TRAIN["city"].to_numpy())
     ),
@@ -56,22 +58,27 @@ ASKED = {
     "min-label-changes --query query.csv --threshold 150 --bounds w": lambda e: e.min_label_changes(
         QUERY[FEATURES], 150.0, TRAIN["w"].to_numpy()
     ),
-    "reach --query query.csv --rows 3,40": lambda e: pd.DataFrame(
+    "sensitivity --query query.csv --rows 3,40": lambda e: pd.DataFrame(
         {
             "query": np.repeat(np.arange(3), 2),
             "row": np.tile([3, 40], 3),
-            "weight": e.reach(QUERY[FEATURES], [3, 40]).ravel(),
+            "weight": e.jacobian.sensitivity(QUERY[FEATURES], [3, 40]).ravel(),
         }
     ),
     "leverage --top 150": lambda e: pd.DataFrame(
-        {"row": np.arange(len(X)), "leverage": e.leverage()}
+        {"row": np.arange(len(X)), "leverage": e.diagnostics.leverage()}
     ),
     "leverage --method estimate --top 150": lambda e: pd.DataFrame(
-        e.leverage("estimate")._asdict()
+        e.diagnostics.leverage("estimate")._asdict()
     ).rename(columns={"value": "leverage"}),
-    "degrees-of-freedom": lambda e: pd.DataFrame({"degrees_of_freedom": [e.degrees_of_freedom()]}),
+    "degrees-of-freedom": lambda e: pd.DataFrame(
+        {"degrees_of_freedom": [e.diagnostics.degrees_of_freedom()]}
+    ),
     "standard-error --query query.csv --sigma 7": lambda e: pd.DataFrame(
-        {"query": np.arange(3), "standard_error": e.standard_error(QUERY[FEATURES], 7.0)}
+        {
+            "query": np.arange(3),
+            "standard_error": e.diagnostics.standard_error(QUERY[FEATURES], 7.0),
+        }
     ),
     "influence --validation validation.csv --out-of-fold w --top 150": lambda e: e.influence(
         VALIDATION[FEATURES], VALIDATION["y"], TRAIN["w"].to_numpy()
@@ -96,9 +103,10 @@ def test_a_command_is_its_question(run, explainer, words):
 
 NO_COMMAND = {
     "iter": "explain reads and writes batch by batch",
-    "pushes": "an array of all training rows: explain --by contribution and removal --by pushes list its largest numbers",
+    "gradient_contributions": "an array of all training rows: explain --by contribution and removal --by pushes list "
+    "its largest numbers",
     "derivatives": "an array of all training rows and classes, for programs",
-    "weight_derivatives": "an array of all training rows, for programs",
+    "by_sample_weight": "an array of all training rows, for programs",
     "matrix": "an array of training rows by training rows, for programs",
     "precompute": "for an explainer that is asked again and again",
     "save": "for an explainer that is asked again and again",
@@ -133,7 +141,8 @@ def test_every_parameter_of_every_question_is_an_option():
     _, commands = make_parser()
     questions = {
         name: one
-        for name, one in inspect.getmembers(axil.Explainer, inspect.isfunction)
+        for kind in (axil.Explainer, Diagnostics, Jacobian)
+        for name, one in inspect.getmembers(kind, inspect.isfunction)
         if name[0] != "_"
     }
     asked = 0

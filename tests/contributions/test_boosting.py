@@ -90,7 +90,7 @@ def test_target_derivatives_are_finite_differences(name):
 @pytest.mark.parametrize("name", mostly_slow(2, CASES, share=1))
 def test_weight_derivatives_are_finite_differences(name):
     case = case_of(name)
-    found = explainer_of(name).weight_derivatives(X_NEW).reshape(len(X_NEW), -1, N)
+    found = explainer_of(name).jacobian.by_sample_weight(X_NEW).reshape(len(X_NEW), -1, N)
     expected = differences(lambda w: replayed(case, case.targets, w), case.w, COLUMNS, 1e-5)
     assert (
         np.abs(found[:, :, COLUMNS].transpose(2, 0, 1) - expected).max()
@@ -175,8 +175,13 @@ def test_threads_and_batches_change_nothing(name):
     parts = [part.weights for part in explainer.iter(X[:7], batch_size=3)]
     assert np.allclose(np.concatenate(parts), whole, rtol=0, atol=1e-15 * np.abs(whole).max())
     assert np.allclose(
-        np.concatenate([explainer.weight_derivatives(X[:4]), explainer.weight_derivatives(X[4:7])]),
-        explainer.weight_derivatives(X[:7]),
+        np.concatenate(
+            [
+                explainer.jacobian.by_sample_weight(X[:4]),
+                explainer.jacobian.by_sample_weight(X[4:7]),
+            ]
+        ),
+        explainer.jacobian.by_sample_weight(X[:7]),
     )
 
 
@@ -330,9 +335,17 @@ def test_class_weights_multiply_sample_weights(kind, settings, setting):
     by_hand = kind(**settings).fit(X, labels, sample_weight=product)
     found = axil.Explainer(model, X, labels, w)
     expected = axil.Explainer(by_hand, X, labels, product)
-    np.testing.assert_allclose(found.pushes(X_NEW), expected.pushes(X_NEW), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        found.jacobian.gradient_contributions(X_NEW),
+        expected.jacobian.gradient_contributions(X_NEW),
+        rtol=0,
+        atol=1e-12,
+    )
     by_product = axil.Explainer(model, X, labels, product)  # multiplied by hand already
-    np.testing.assert_array_equal(by_product.pushes(X_NEW), found.pushes(X_NEW))
+    np.testing.assert_array_equal(
+        by_product.jacobian.gradient_contributions(X_NEW),
+        found.jacobian.gradient_contributions(X_NEW),
+    )
     with pytest.raises(
         axil.ExactnessError, match=r"first:\n- The model has class_weight=.* as the fit got it"
     ):
@@ -366,7 +379,10 @@ def test_class_weights_of_catboost_multiply_sample_weights(settings, factors):
     assert found.kind == "additive"
     expected = axil.Explainer(by_hand, X, labels, product)
     np.testing.assert_allclose(
-        found.pushes(X_NEW), expected.pushes(X_NEW), rtol=0, atol=1e-6
+        found.jacobian.gradient_contributions(X_NEW),
+        expected.jacobian.gradient_contributions(X_NEW),
+        rtol=0,
+        atol=1e-6,
     )  # kept in float32
     swapped = labels.copy()
     swapped[[0, -1]] = (

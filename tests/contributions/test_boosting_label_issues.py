@@ -54,7 +54,9 @@ def test_two_classes():
     assert table["label_quality"].is_monotonic_increasing
     by_row = table.set_index("row").sort_index()
     second = neighbours(model.predict(X, pred_leaf=True), y, 1)
-    without = model.predict(X, raw_score=True) - np.diagonal(explainer.pushes(X))
+    without = model.predict(X, raw_score=True) - np.diagonal(
+        explainer.jacobian.gradient_contributions(X)
+    )
     np.testing.assert_allclose(
         by_row["probability"], np.where(y == 1, expit(without), expit(-without)), rtol=1e-6
     )
@@ -83,7 +85,10 @@ def test_several_classes(library):
     by_row = table.set_index("row").sort_index()
     shares = np.stack([neighbours(leaves, y, k) for k in range(3)], axis=1)
     raw = {"raw_score": True} if library == "lightgbm" else {"output_margin": True}
-    scores = model.predict(X, **raw) - np.diagonal(explainer.pushes(X), axis1=0, axis2=2).T
+    scores = (
+        model.predict(X, **raw)
+        - np.diagonal(explainer.jacobian.gradient_contributions(X), axis1=0, axis2=2).T
+    )
     np.testing.assert_allclose(
         by_row["probability"], softmax(scores, axis=1)[np.arange(240), y], rtol=1e-5
     )

@@ -230,7 +230,7 @@ def test_influence_where_there_is_none():
 @pytest.mark.parametrize("name", ["lightgbm binary", "xgboost multiclass"])
 def test_removal_sets_are_the_largest_pushes_of_one_sign(name):
     explainer = explainer_of(name)
-    pushes = explainer.pushes(X_NEW).reshape(len(X_NEW), -1, N)
+    pushes = explainer.jacobian.gradient_contributions(X_NEW).reshape(len(X_NEW), -1, N)
     frame = explainer.removal(X_NEW, 4, by="pushes", same_sign=True)
     for i, of_query in enumerate(pushes):
         for k, own in enumerate(of_query):
@@ -256,9 +256,9 @@ def test_the_operator_is_the_matrix_of_derivatives(name):
         explainer = explain(case, output=output)
         matrix = explainer(X).weights
         scale = np.abs(matrix @ v).max()
-        assert np.abs(explainer.operator @ v - matrix @ v).max() < slack * scale
+        assert np.abs(explainer.jacobian.operator @ v - matrix @ v).max() < slack * scale
         assert (
-            np.abs(explainer.operator.T @ v - matrix.T @ v).max()
+            np.abs(explainer.jacobian.operator.T @ v - matrix.T @ v).max()
             < slack * np.abs(matrix.T @ v).max()
         )
 
@@ -270,11 +270,11 @@ def test_the_operator_of_several_outputs_has_their_blocks(name):
     for output, slack in (("raw", 1e-10), ("probability", 1e-6)):
         explainer = explain(case, output=output)
         blocks = np.stack(
-            [explainer.derivatives(X, output=name) for name in explainer.outputs], axis=1
+            [explainer.jacobian.derivatives(X, output=name) for name in explainer.outputs], axis=1
         )  # (N, K, K, N)
         size = N * len(explainer.outputs)
         matrix = blocks.transpose(0, 1, 3, 2).reshape(size, size)
-        v, operator = rng.normal(size=size), explainer.operator
+        v, operator = rng.normal(size=size), explainer.jacobian.operator
         assert operator.shape == matrix.shape
         assert np.abs(operator @ v - matrix @ v).max() < slack * np.abs(matrix @ v).max()
         assert np.abs(operator.T @ v - matrix.T @ v).max() < slack * np.abs(matrix.T @ v).max()

@@ -389,7 +389,7 @@ def test_shares_that_are_quotients_of_rounding_are_refused(name, monkeypatch):
 @pytest.mark.parametrize("name", MODELS)
 def test_derivatives_go_through_bounds(name):
     own, explainer = case(name)
-    by_target, by_weight = explainer(NEW).weights, explainer.weight_derivatives(NEW)
+    by_target, by_weight = explainer(NEW).weights, explainer.jacobian.by_sample_weight(NEW)
     leaves, close = met(name), max(2e-5, 10 * own.close)
     scale = np.abs(by_target).max(), np.abs(by_weight).max()
     for j in (0, 31, 77, 140):
@@ -513,8 +513,12 @@ def test_saved_and_loaded(tmp_path):
     again = axil.load(tmp_path / "bounded.npz", own.model)
     np.testing.assert_array_equal(again(NEW).contributions, explainer(NEW).contributions)
     v = np.linspace(-1, 1, N)
-    np.testing.assert_allclose(explainer.operator.T @ v, explainer(X).weights.T @ v, atol=1e-12)
-    np.testing.assert_allclose(explainer.operator @ v, explainer(X).weights @ v, atol=1e-12)
+    np.testing.assert_allclose(
+        explainer.jacobian.operator.T @ v, explainer(X).weights.T @ v, atol=1e-12
+    )
+    np.testing.assert_allclose(
+        explainer.jacobian.operator @ v, explainer(X).weights @ v, atol=1e-12
+    )
 
 
 def test_constraints_of_zero_beside_l1():

@@ -96,7 +96,7 @@ def test_pushes_add_up_and_are_what_the_rows_put_into_their_leaves(name):
     case, explainer = fitted(name), explainer_of(name)
     scores = case.scores(X_NEW)
     found, starts = (
-        explainer.pushes(X_NEW).reshape(*scores.shape, N),
+        explainer.jacobian.gradient_contributions(X_NEW).reshape(*scores.shape, N),
         explainer(X_NEW).intercepts.reshape(scores.shape),
     )
     assert np.abs(starts + found.sum(axis=2) - scores).max() <= 1e-6 * np.abs(scores).max()
@@ -116,11 +116,11 @@ def test_supports_says_the_kind_of_the_explainer(name):
     "name", ["lightgbm binary", "lightgbm multiclass", "catboost multiclass", "lightgbm custom"]
 )
 def test_blocks_and_threads_change_nothing(name, monkeypatch):
-    whole = explainer_of(name).pushes(X)
+    whole = explainer_of(name).jacobian.gradient_contributions(X)
     monkeypatch.setattr("axil.contributions.contributions.BLOCK_ENTRIES", 1)  # 64 rows at a time
-    assert np.array_equal(explainer_of(name).pushes(X), whole)
-    assert np.array_equal(explainer_of(name, 3).pushes(X), whole)
-    assert explainer_of(name).pushes(X[:0]).shape == (0, *whole.shape[1:])
+    assert np.array_equal(explainer_of(name).jacobian.gradient_contributions(X), whole)
+    assert np.array_equal(explainer_of(name, 3).jacobian.gradient_contributions(X), whole)
+    assert explainer_of(name).jacobian.gradient_contributions(X[:0]).shape == (0, *whole.shape[1:])
 
 
 def mutations(case):
@@ -194,7 +194,11 @@ def test_an_objective_of_your_own_is_asked_as_the_library_asks_it(library):
         else booster.predict(xgb.DMatrix(X_NEW), output_margin=True)
     )
     assert (
-        np.abs(explainer(X_NEW).intercepts + explainer.pushes(X_NEW).sum(axis=-1) - raw).max()
+        np.abs(
+            explainer(X_NEW).intercepts
+            + explainer.jacobian.gradient_contributions(X_NEW).sum(axis=-1)
+            - raw
+        ).max()
         < 1e-6 * np.abs(raw).max()
     )
     with pytest.raises(axil.UnsupportedQuestionError, match="own objective"):
@@ -227,7 +231,10 @@ def test_an_objective_of_several_classes():
     ):
         explainer = axil.Explainer(model, X, CLASSES, objective=native_softmax)
         assert np.allclose(
-            explainer(X_NEW).intercepts + explainer.pushes(X_NEW).sum(axis=-1), raw, atol=1e-6
+            explainer(X_NEW).intercepts
+            + explainer.jacobian.gradient_contributions(X_NEW).sum(axis=-1),
+            raw,
+            atol=1e-6,
         )
 
 
@@ -248,7 +255,9 @@ def test_an_objective_of_your_own_beside_the_name_of_another(named):
             axil.Explainer(booster, X, BINARY, weights, objective=native_logistic)
         return
     explainer = axil.Explainer(booster, X, BINARY, weights, objective=native_logistic)
-    sums = explainer(X_NEW).intercepts + explainer.pushes(X_NEW).sum(axis=-1)
+    sums = explainer(X_NEW).intercepts + explainer.jacobian.gradient_contributions(X_NEW).sum(
+        axis=-1
+    )
     assert np.abs(sums - raw).max() < 1e-6 * np.abs(raw).max()
     with pytest.raises(axil.ExactnessError, match="not the function of the fit"):
         axil.Explainer(booster, X, 1 - BINARY, weights, objective=native_logistic)
@@ -258,13 +267,15 @@ def test_an_estimator_knows_its_own_objective():
     weighted = xgb.XGBRegressor(**XGB, objective=weighted_logistic).fit(
         X, BINARY, sample_weight=WEIGHTS
     )
-    found = axil.Explainer(weighted, X, BINARY, WEIGHTS).pushes(X_NEW)
-    given = axil.Explainer(weighted, X, BINARY, WEIGHTS, objective=weighted_logistic).pushes(X_NEW)
+    found = axil.Explainer(weighted, X, BINARY, WEIGHTS).jacobian.gradient_contributions(X_NEW)
+    given = axil.Explainer(
+        weighted, X, BINARY, WEIGHTS, objective=weighted_logistic
+    ).jacobian.gradient_contributions(X_NEW)
     assert np.array_equal(found, given)
     coupled = lgb.LGBMRegressor(**LGB, objective=kernel).fit(
         X, SCORE
     )  # rows whose gradients depend on each other
-    made = axil.Explainer(coupled, X, SCORE).pushes(X_NEW)
+    made = axil.Explainer(coupled, X, SCORE).jacobian.gradient_contributions(X_NEW)
     assert np.allclose(made.sum(axis=1), coupled.predict(X_NEW), atol=1e-9)
 
 
@@ -282,15 +293,15 @@ def test_an_objective_where_there_is_none_is_refused():
 )
 def test_a_loss_without_derivatives_says_so(name):
     with pytest.raises(axil.UnsupportedQuestionError, match="add up to the score"):
-        explainer_of(name).weight_derivatives(X_NEW)
+        explainer_of(name).jacobian.by_sample_weight(X_NEW)
 
 
 def test_squared_error_has_the_same_pushes_either_way():
     """Exact weights walk residuals, other losses gradients; L1 is in both."""
     for settings in ({}, {"reg_alpha": 1.5}, {"subsample": 0.6, "subsample_freq": 1}):
         model = lgb.LGBMRegressor(**LGB, **settings).fit(X, SCORE, sample_weight=WEIGHTS)
-        exact = axil.Explainer(model, X, SCORE, WEIGHTS).pushes(X_NEW)
-        found = along_gradients(model, X, SCORE, WEIGHTS).pushes(X_NEW)
+        exact = axil.Explainer(model, X, SCORE, WEIGHTS).jacobian.gradient_contributions(X_NEW)
+        found = along_gradients(model, X, SCORE, WEIGHTS).jacobian.gradient_contributions(X_NEW)
         assert (
             np.abs(found - exact).max() < 1e-6 * np.abs(exact).max()
         )  # one of them takes the model's rounded leaves
@@ -389,9 +400,9 @@ def test_scores_too_large_for_their_exponential_are_walked_plainly():
 @pytest.mark.parametrize("name", [*EVERY, *SAMPLED])
 def test_copies_of_explainers_and_explanations_give_the_same_bits(name):
     explainer = explainer_of(name)
-    expected = explainer.pushes(X_NEW)
+    expected = explainer.jacobian.gradient_contributions(X_NEW)
     for again in (copy.deepcopy(explainer), pickle.loads(pickle.dumps(explainer))):
-        assert np.array_equal(again.pushes(X_NEW), expected)
+        assert np.array_equal(again.jacobian.gradient_contributions(X_NEW), expected)
     assert np.array_equal(pickle.loads(pickle.dumps(explainer(X_NEW))).contributions, expected)
 
 
@@ -402,7 +413,10 @@ def test_copies_of_explainers_of_pipelines_and_searches_give_the_same_bits(outer
     model = model if outer == "pipeline" else GridSearchCV(model, {}, cv=2)
     explainer = axil.Explainer(model.fit(X, CLASSES), X, CLASSES)
     for again in (copy.deepcopy(explainer), pickle.loads(pickle.dumps(explainer))):
-        assert np.array_equal(again.pushes(X_NEW), explainer.pushes(X_NEW))
+        assert np.array_equal(
+            again.jacobian.gradient_contributions(X_NEW),
+            explainer.jacobian.gradient_contributions(X_NEW),
+        )
 
 
 @pytest.mark.parametrize(
@@ -422,7 +436,11 @@ def test_vector_leaves_with_single_classes_set_to_zero(settings):
         assert (walked.zeroed.any(axis=1) & ~walked.zeroed.all(axis=1)).any()
     raw = model.predict(X_NEW, output_margin=True)
     assert (
-        np.abs(explainer(X_NEW).intercepts + explainer.pushes(X_NEW).sum(axis=-1) - raw).max()
+        np.abs(
+            explainer(X_NEW).intercepts
+            + explainer.jacobian.gradient_contributions(X_NEW).sum(axis=-1)
+            - raw
+        ).max()
         < 1e-6 * np.abs(raw).max()
     )
     assert np.allclose(explainer.what_if(X_NEW, {})["change"], 0.0, rtol=0, atol=1e-15)
@@ -456,7 +474,9 @@ def test_a_ranking_objective_of_your_own():
         ),
     ):
         explainer = axil.Explainer(booster, X, labels, objective=pairs)
-        made = explainer(X_NEW).intercepts + explainer.pushes(X_NEW).sum(axis=-1)
+        made = explainer(X_NEW).intercepts + explainer.jacobian.gradient_contributions(X_NEW).sum(
+            axis=-1
+        )
         assert np.abs(made - raw(booster)).max() < 1e-6 * np.abs(raw(booster)).max()
 
 
@@ -471,7 +491,7 @@ def test_a_classifier_of_several_labels(strategy):
     explainer = axil.Explainer(model, X, LABELS, WEIGHTS)
     assert explainer.kind == "additive" == axil.supports(model).kind
     found, raw = explainer(X_NEW), model.predict(X_NEW, output_margin=True)
-    pushed = explainer.pushes(X_NEW)
+    pushed = explainer.jacobian.gradient_contributions(X_NEW)
     assert np.abs(found.intercepts + pushed.sum(axis=-1) - raw).max() < 1e-6 * np.abs(raw).max()
     np.testing.assert_allclose(found.probabilities, model.predict_proba(X_NEW), rtol=0, atol=1e-6)
     gone = [3, 40, 41]
@@ -481,7 +501,9 @@ def test_a_classifier_of_several_labels(strategy):
     if strategy == "one_output_per_tree":
         for k in range(LABELS.shape[1]):
             single = xgb.XGBClassifier(**XGB).fit(X, LABELS[:, k], sample_weight=WEIGHTS)
-            expected = axil.Explainer(single, X, LABELS[:, k], WEIGHTS).pushes(X_NEW)
+            expected = axil.Explainer(
+                single, X, LABELS[:, k], WEIGHTS
+            ).jacobian.gradient_contributions(X_NEW)
             np.testing.assert_allclose(
                 pushed[:, k], expected, rtol=0, atol=1e-6 * np.abs(expected).max()
             )

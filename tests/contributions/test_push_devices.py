@@ -130,10 +130,10 @@ def test_the_same_answers_from_a_device(name, device, monkeypatch):
         return
     np.testing.assert_allclose(explained[1].weights, explained[0].weights, **CLOSE)
     np.testing.assert_allclose(
-        gpu.weight_derivatives(X_NEW), cpu.weight_derivatives(X_NEW), **CLOSE
+        gpu.jacobian.by_sample_weight(X_NEW), cpu.jacobian.by_sample_weight(X_NEW), **CLOSE
     )
     output = None if cpu.outputs is None else cpu.outputs[0]
-    crossed = [one.derivatives(X_NEW, output) for one in (cpu, gpu)]
+    crossed = [one.jacobian.derivatives(X_NEW, output) for one in (cpu, gpu)]
     np.testing.assert_allclose(crossed[1], crossed[0], **CLOSE)
     if verified_model(cpu).boosting.loss.meaning:
         y = fitted(name)[1][: len(X_NEW)]
@@ -146,7 +146,7 @@ def test_the_same_answers_from_a_device(name, device, monkeypatch):
 def test_blocks_of_a_device_follow_its_budget(monkeypatch):
     """A limit so small that rows are walked a few at a time changes nothing."""
     _, away = explainers("bagged", "away", monkeypatch)
-    whole, spans = away.pushes(X), []
+    whole, spans = away.jacobian.gradient_contributions(X), []
     monkeypatch.setattr("axil.contributions.contributions.BLOCK_ENTRIES", 1)
     monkeypatch.setattr(verified_model(away).boosting.contributions.limits.budget, "batch_bytes", 1)
     walk = type(verified_model(away).boosting.contributions).factors
@@ -155,7 +155,7 @@ def test_blocks_of_a_device_follow_its_budget(monkeypatch):
         "factors",
         lambda self, rows: spans.append(rows.start) or walk(self, rows),
     )
-    np.testing.assert_array_equal(away.pushes(X), whole)
+    np.testing.assert_array_equal(away.jacobian.gradient_contributions(X), whole)
     assert spans == [0, 64, 128, 192] * (len(spans) // 4)  # of every batch of rows to explain
 
 
@@ -176,7 +176,7 @@ def test_files_and_explainers_hand_the_device_on(tmp_path, monkeypatch):
         "axil.contributions.factors.backend_of", lambda limits: Away(limits.n_threads)
     )
     monkeypatch.setattr(choose, "_free_everywhere", lambda: 1 << 30)
-    expected = axil.Explainer(model, X, y).pushes(X_NEW)
+    expected = axil.Explainer(model, X, y).jacobian.gradient_contributions(X_NEW)
     monkeypatch.setattr(choose, "_gpu_pays", lambda n_visits, n_threads: True)
     for explainer in (
         axil.Explainer(model, X, y, device="cuda"),
@@ -189,7 +189,9 @@ def test_files_and_explainers_hand_the_device_on(tmp_path, monkeypatch):
             == verified_model(explainer).limits.device
             == "cuda"
         )
-        np.testing.assert_allclose(explainer.pushes(X_NEW), expected, **CLOSE)
+        np.testing.assert_allclose(
+            explainer.jacobian.gradient_contributions(X_NEW), expected, **CLOSE
+        )
 
 
 def test_models_that_are_no_trees_are_worked_out_on_the_cores(monkeypatch):
@@ -208,14 +210,14 @@ def test_an_exhausted_gpu_is_a_clear_error_and_the_explainer_stays_usable(monkey
     import cupy
 
     _, gpu = explainers("bagged", "cuda", monkeypatch)
-    right = gpu.pushes(X_NEW)
+    right = gpu.jacobian.gradient_contributions(X_NEW)
     pool = cupy.get_default_memory_pool()
     pool.free_all_blocks()
     pool.set_limit(size=pool.used_bytes() + (1 << 12))
     try:
-        for ask in (gpu.pushes, gpu.top, gpu.weight_derivatives):
+        for ask in (gpu.jacobian.gradient_contributions, gpu.top, gpu.jacobian.by_sample_weight):
             with pytest.raises(InputError, match="GPU's memory is exhausted"):
                 ask(np.repeat(X, 20, axis=0))
     finally:
         pool.set_limit(size=0)
-    np.testing.assert_array_equal(gpu.pushes(X_NEW), right)
+    np.testing.assert_array_equal(gpu.jacobian.gradient_contributions(X_NEW), right)

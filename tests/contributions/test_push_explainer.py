@@ -85,7 +85,7 @@ def test_several_outputs(multi):
     assert np.array_equal(multi.targets, np.eye(3)[THREE])
     assert np.allclose(explanation.predictions, MULTI.predict(X.head(4), raw_score=True))
     assert np.allclose(explanation.probabilities, MULTI.predict_proba(X.head(4)))
-    assert multi.weight_derivatives(X.head(4)).shape == (4, 3, 80)
+    assert multi.jacobian.by_sample_weight(X.head(4)).shape == (4, 3, 80)
 
 
 def test_top_streams_what_explanations_hold(binary, multi):
@@ -109,7 +109,7 @@ def test_no_rows(binary, multi):
     assert binary(X.head(0)).weights.shape == (0, 80)
     assert multi(X.head(0)).predictions.shape == (0, 3)
     assert list(binary.iter(X.head(0))) == []
-    assert multi.weight_derivatives(X.head(0)).shape == (0, 3, 80)
+    assert multi.jacobian.by_sample_weight(X.head(0)).shape == (0, 3, 80)
 
 
 def test_no_verification_leaves_no_findings():
@@ -120,7 +120,7 @@ def test_no_verification_leaves_no_findings():
 
 def test_memory_is_asked_for_first():
     explainer = axil.Explainer(BINARY, X, LABELS, memory_limit="50KB")
-    for ask in (explainer.explain, explainer.weight_derivatives):
+    for ask in (explainer.explain, explainer.jacobian.by_sample_weight):
         with pytest.raises(axil.InputError, match="memory_limit"):
             ask(X)
     assert len(explainer.top(X, k=2)) == 160

@@ -129,9 +129,9 @@ def test_means_move_with_targets_at_the_scores_with_offsets(made):
     found = made("probability")[0](ASKED, shift)
     np.testing.assert_allclose(found.weights, expected, rtol=1e-5)
     np.testing.assert_allclose(found[1:].weights, expected[1:], rtol=1e-5)
-    by_weight = made("probability")[0].weight_derivatives(ASKED, shift)
+    by_weight = made("probability")[0].jacobian.by_sample_weight(ASKED, shift)
     np.testing.assert_allclose(
-        by_weight, means[:, None] * explainer.weight_derivatives(ASKED, shift), rtol=1e-5
+        by_weight, means[:, None] * explainer.jacobian.by_sample_weight(ASKED, shift), rtol=1e-5
     )
 
 
@@ -149,7 +149,10 @@ def test_a_base_that_offsets_replace_moves_no_score():
 
     y = case.targets[:, 0]
     expected = differences(scores, y, rows, 1e-5)
-    for found in (explainer(ASKED, SHIFT).weights, explainer.derivatives(ASKED, init_score=SHIFT)):
+    for found in (
+        explainer(ASKED, SHIFT).weights,
+        explainer.jacobian.derivatives(ASKED, init_score=SHIFT),
+    ):
         assert np.abs(found[:, rows].T - expected).max() < 1e-6 * np.abs(found).max()
     assert (
         np.abs(explainer(ASKED).weights[:, rows].T - expected).max() > 1e-3 * np.abs(expected).max()
@@ -177,7 +180,7 @@ def test_the_page_shows_means_with_offsets():
 
 def test_models_without_offsets_of_rows():
     explainer = axil.Explainer(LogisticRegression().fit(X, BINARY), X, BINARY)
-    for ask in (explainer, explainer.top, explainer.to_html, explainer.weight_derivatives):
+    for ask in (explainer, explainer.top, explainer.to_html, explainer.jacobian.by_sample_weight):
         with pytest.raises(axil.InputError, match=r"init_score is not taken here.* not boosted"):
             ask(ASKED, init_score=SHIFT)
     with pytest.raises(axil.InputError, match="init_score has shape"):

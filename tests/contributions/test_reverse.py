@@ -19,7 +19,7 @@ def test_every_block_is_the_derivative_of_a_replay(name):
     explainer = axil.Explainer(case.model, X, case.y, case.weights)
     K = case.targets.shape[1]
     found = np.stack(
-        [explainer.derivatives(X_NEW, output=k) for k in explainer.outputs]
+        [explainer.jacobian.derivatives(X_NEW, output=k) for k in explainer.outputs]
     )  # (output, n, target, N)
 
     def scores(column, c):
@@ -38,7 +38,9 @@ def test_every_block_is_the_derivative_of_a_replay(name):
     weights = explainer(X_NEW).weights
     for k in range(K):
         assert np.abs(found[k, :, k] - weights[:, k]).max() <= 1e-12 * np.abs(weights).max()
-        one = explainer.derivatives(X_NEW, output=explainer.outputs[k], target=explainer.outputs[0])
+        one = explainer.jacobian.derivatives(
+            X_NEW, output=explainer.outputs[k], target=explainer.outputs[0]
+        )
         np.testing.assert_array_equal(one, found[k, :, 0])
 
 
@@ -46,7 +48,7 @@ def test_softmax_couples_classes_and_one_versus_all_does_not():
     coupled, apart = (case_of(f"lightgbm {name}") for name in ("multiclass", "multiclassova"))
     for case, moves in ((coupled, True), (apart, False)):
         explainer = axil.Explainer(case.model, X, case.y, case.weights)
-        assert np.any(explainer.derivatives(X_NEW, output=0, target=1) != 0) == moves
+        assert np.any(explainer.jacobian.derivatives(X_NEW, output=0, target=1) != 0) == moves
 
 
 def test_probabilities():
@@ -56,11 +58,11 @@ def test_probabilities():
     explainer = axil.Explainer(case.model, X, case.y, case.weights, output="probability")
     p = softmax(case.scores(X_NEW))
     blocks = np.stack(
-        [raw.derivatives(X_NEW, output=k, target=2) for k in range(3)]
+        [raw.jacobian.derivatives(X_NEW, output=k, target=2) for k in range(3)]
     )  # (score, n, N)
     slopes = p[:, 1, None] * (np.eye(3)[1] - p)  # (n, score)
     expected = np.einsum("nk,knj->nj", slopes, blocks)
-    found = explainer.derivatives(X_NEW, output=1, target=2)
+    found = explainer.jacobian.derivatives(X_NEW, output=1, target=2)
     assert (
         np.abs(found - expected).max() < 1e-6 * np.abs(expected).max()
     )  # XGBoost's scores are float32
@@ -69,9 +71,11 @@ def test_probabilities():
 def test_one_output_has_one_block():
     case = case_of("lightgbm binary")
     explainer = axil.Explainer(case.model, X, case.y)
-    np.testing.assert_allclose(explainer.derivatives(X_NEW), explainer(X_NEW).weights, rtol=1e-12)
+    np.testing.assert_allclose(
+        explainer.jacobian.derivatives(X_NEW), explainer(X_NEW).weights, rtol=1e-12
+    )
     with pytest.raises(axil.InputError, match="one output"):
-        explainer.derivatives(X_NEW, output=1)
+        explainer.jacobian.derivatives(X_NEW, output=1)
 
 
 def test_what_there_is_no_block_of_is_refused():
@@ -79,13 +83,13 @@ def test_what_there_is_no_block_of_is_refused():
     explainer = axil.Explainer(case.model, X, case.y, case.weights)
     for named in ({}, {"output": 7}, {"output": True}, {"output": 0, "target": "first"}):
         with pytest.raises(axil.InputError, match=r"expected one of explainer\.outputs"):
-            explainer.derivatives(X_NEW, **named)
+            explainer.jacobian.derivatives(X_NEW, **named)
     small = axil.Explainer(case.model, X, case.y, case.weights, memory_limit=8 * N * 30)
     with pytest.raises(axil.InputError, match="memory_limit"):
-        small.derivatives(X, output=0)
+        small.jacobian.derivatives(X, output=0)
     smooth = axil.Explainer(
         LogisticRegression(tol=1e-10, max_iter=10_000).fit(X, BINARY), X, BINARY
     )
     np.testing.assert_array_equal(
-        smooth.derivatives(X_NEW), smooth(X_NEW).weights
+        smooth.jacobian.derivatives(X_NEW), smooth(X_NEW).weights
     )  # of one score there is one block

@@ -47,7 +47,7 @@ def test_pushes_add_up_and_are_what_the_rows_put_into_their_leaves(name):
     scores = case.scores(X_NEW)
     assert np.abs(replayed(case, case.targets, case.w) - scores).max() < 2e-6 * np.abs(scores).max()
     found, starts = (
-        explainer.pushes(X_NEW).reshape(*scores.shape, N),
+        explainer.jacobian.gradient_contributions(X_NEW).reshape(*scores.shape, N),
         explainer(X_NEW).intercepts.reshape(scores.shape),
     )
     assert np.abs(starts + found.sum(axis=2) - scores).max() <= 1e-6 * np.abs(scores).max()
@@ -75,7 +75,7 @@ def test_derivatives_are_finite_differences(name):
 
         expected = differences(predict, case.targets[:, k], COLUMNS, 1e-5)
         assert np.abs(found[:, k, COLUMNS].T - expected).max() < 1e-6 * np.abs(found[:, k]).max()
-    by_weights = explainer.weight_derivatives(X_NEW).reshape(len(X_NEW), K, N)
+    by_weights = explainer.jacobian.by_sample_weight(X_NEW).reshape(len(X_NEW), K, N)
     expected = differences(lambda w: replayed(case, case.targets, w), case.w, COLUMNS, 1e-5)
     assert (
         np.abs(by_weights[:, :, COLUMNS].transpose(2, 0, 1) - expected).max()
@@ -106,7 +106,10 @@ def test_the_operator_and_its_transpose(name):
     rng = np.random.default_rng(0)
     u, v = rng.normal(size=(2, N))
     J = explainer(X).weights
-    for found, expected in ((explainer.operator @ v, J @ v), (explainer.operator.T @ u, J.T @ u)):
+    for found, expected in (
+        (explainer.jacobian.operator @ v, J @ v),
+        (explainer.jacobian.operator.T @ u, J.T @ u),
+    ):
         assert np.abs(found - expected).max() < 1e-10 * np.abs(expected).max()
 
 
@@ -147,7 +150,11 @@ def test_dart_whose_iterations_find_no_split():
     explainer = axil.Explainer(model, X, BINARY)
     raw = model.predict(X_NEW, raw_score=True)
     assert (
-        np.abs(explainer(X_NEW).intercepts + explainer.pushes(X_NEW).sum(axis=-1) - raw).max()
+        np.abs(
+            explainer(X_NEW).intercepts
+            + explainer.jacobian.gradient_contributions(X_NEW).sum(axis=-1)
+            - raw
+        ).max()
         < 1e-12 * np.abs(raw).max()
     )
     assert np.allclose(explainer.what_if(X_NEW, {})["change"], 0.0, rtol=0, atol=1e-15)
@@ -162,7 +169,9 @@ def test_goss_in_parts_of_several_threads():
         model = lgb.LGBMClassifier(**{**LGB_GOSS, "n_jobs": n_jobs}).fit(rows, labels)
         explainer = axil.Explainer(model, rows, labels)
         raw = model.predict(rows[:5], raw_score=True)
-        found = explainer(rows[:5]).intercepts + explainer.pushes(rows[:5]).sum(axis=-1)
+        found = explainer(rows[:5]).intercepts + explainer.jacobian.gradient_contributions(
+            rows[:5]
+        ).sum(axis=-1)
         assert np.abs(found - raw).max() < 1e-12 * np.abs(raw).max()
 
 

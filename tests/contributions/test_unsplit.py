@@ -70,11 +70,13 @@ def test_derivatives_of_models_without_a_split(objective, boosting, from_average
     model, y = fitted(objective, boosting, from_average), TARGETS[objective]
     explainer = axil.Explainer(model, X, y, W)
     if objective == "multiclass":
-        found = explainer.derivatives(X[:2], output=1, target=1)
-        np.testing.assert_array_equal(explainer.derivatives(X[:2], output=0, target=1), 0.0)
+        found = explainer.jacobian.derivatives(X[:2], output=1, target=1)
+        np.testing.assert_array_equal(
+            explainer.jacobian.derivatives(X[:2], output=0, target=1), 0.0
+        )
         slope = 1 / np.average(y == 1, weights=W)
     else:
-        found, mean = explainer.derivatives(X[:2]), np.average(y, weights=W)
+        found, mean = explainer.jacobian.derivatives(X[:2]), np.average(y, weights=W)
         slope = 1 / mean if objective == "poisson" else 1 / (mean * (1 - mean))
     np.testing.assert_allclose(found, np.tile(slope * W / W.sum(), (2, 1)), rtol=1e-6)
 

@@ -67,9 +67,11 @@ def over_dask(case, **settings):
 
 def same_numbers(explainer, whole):
     """Partitions merely add in another order."""
-    expected = whole.pushes(X_NEW)
+    expected = whole.jacobian.gradient_contributions(X_NEW)
     slack = 1e-12 * np.abs(expected).max()
-    np.testing.assert_allclose(explainer.pushes(X_NEW), expected, rtol=0, atol=slack)
+    np.testing.assert_allclose(
+        explainer.jacobian.gradient_contributions(X_NEW), expected, rtol=0, atol=slack
+    )
     found, own = explainer(X_NEW), whole(X_NEW)
     np.testing.assert_allclose(found.contributions, own.contributions, rtol=0, atol=slack)
     np.testing.assert_allclose(found.predictions, own.predictions, rtol=1e-12, atol=slack)
@@ -123,7 +125,12 @@ def test_rows_held_out_and_labels_of_a_frame():
     explainer = axil.Explainer(model, partitioned(rows), partitioned(y))
     whole = axil.Explainer(model, rows, WORDS)
     queries = rows.iloc[:3]
-    np.testing.assert_allclose(explainer.pushes(queries), whole.pushes(queries), rtol=0, atol=1e-14)
+    np.testing.assert_allclose(
+        explainer.jacobian.gradient_contributions(queries),
+        whole.jacobian.gradient_contributions(queries),
+        rtol=0,
+        atol=1e-14,
+    )
     assert list(explainer.top(queries, 2)["row"]) == list(whole.top(queries, 2)["row"])
     assert list(explainer.index.compute()) == LABELS
     np.testing.assert_array_equal(explainer.targets.compute(), whole.targets)

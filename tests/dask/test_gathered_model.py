@@ -64,15 +64,17 @@ def validation(explainer):
 
 
 METHODS = {
-    "leverage": lambda e: e.leverage(),
-    "leverage(method='estimate')": lambda e: np.stack(e.leverage(method="estimate")),
-    "degrees_of_freedom": lambda e: e.degrees_of_freedom(),
+    "leverage": lambda e: e.diagnostics.leverage(),
+    "leverage(method='estimate')": lambda e: np.stack(e.diagnostics.leverage(method="estimate")),
+    "degrees_of_freedom": lambda e: e.diagnostics.degrees_of_freedom(),
     "degrees_of_freedom(method='estimate')": lambda e: np.stack(
-        e.degrees_of_freedom(method="estimate")
+        e.diagnostics.degrees_of_freedom(method="estimate")
     ),
-    "standard_error": lambda e: e.standard_error(QUERIES, sigma=3.0),
-    "standard_error(sigma='estimate')": lambda e: e.standard_error(QUERIES, sigma="estimate"),
-    "leave_one_out": lambda e: e.leave_one_out(),
+    "standard_error": lambda e: e.diagnostics.standard_error(QUERIES, sigma=3.0),
+    "standard_error(sigma='estimate')": lambda e: e.diagnostics.standard_error(
+        QUERIES, sigma="estimate"
+    ),
+    "leave_one_out": lambda e: e.diagnostics.leave_one_out(),
     "find_label_issues": lambda e: e.find_label_issues(),
     "find_label_issues(out_of_fold='leave-one-out')": lambda e: e.find_label_issues(
         out_of_fold="leave-one-out"
@@ -81,7 +83,7 @@ METHODS = {
     "influence": lambda e: e.influence(*validation(e)),
     "influence(out_of_fold=None)": lambda e: e.influence(*validation(e), out_of_fold=None),
     "what_if": lambda e: e.what_if(QUERIES, {"patient 3": changed(e), "patient 300": changed(e)}),
-    "reach": lambda e: e.reach(QUERIES, ["patient 3", "patient 200"]),
+    "reach": lambda e: e.jacobian.sensitivity(QUERIES, ["patient 3", "patient 200"]),
     "shapley": lambda e: e.shapley(*validation(e)),
     "shapley(baseline='mean')": lambda e: e.shapley(*validation(e), baseline="mean"),
     "min_label_changes": lambda e: e.min_label_changes(QUERIES, 150.0, (-900.0, 900.0)),
@@ -108,7 +110,7 @@ def test_the_errors_after_every_number_of_trees(pair):
     curves = []
     for explainer in pair:
         try:
-            curves.append(explainer.leave_one_out_curve())
+            curves.append(explainer.diagnostics.leave_one_out_curve())
         except axil.UnsupportedQuestionError as refusal:
             curves.append(refusal.reason)
     if isinstance(curves[0], str):
@@ -121,9 +123,11 @@ def test_the_noise_follows_from_all_squared_weights(pair):
     explainer, whole = pair
     if not verified_model(explainer).is_boosted:
         with pytest.raises(axil.UnsupportedQuestionError, match=r'forest.*sigma="estimate"'):
-            explainer.standard_error(QUERIES)
+            explainer.diagnostics.standard_error(QUERIES)
     else:
-        close(explainer.standard_error(QUERIES), whole.standard_error(QUERIES))
+        close(
+            explainer.diagnostics.standard_error(QUERIES), whole.diagnostics.standard_error(QUERIES)
+        )
 
 
 def test_predictions_of_ones_own_are_collections(pair):
@@ -142,13 +146,13 @@ def test_models_whose_rows_cannot_be_deleted(settings):
     explainer = axil.Explainer(model, partitioned(X), partitioned(Y))
     for ask in (
         explainer.find_label_issues,
-        explainer.leave_one_out_curve,
-        explainer.leave_one_out,
+        explainer.diagnostics.leave_one_out_curve,
+        explainer.diagnostics.leave_one_out,
     ):
         with pytest.raises(axil.UnsupportedQuestionError, match=r"path_smooth|Huber"):
             ask()
     whole = axil.Explainer(model, X, Y)
-    close(explainer.leverage(), whole.leverage())
+    close(explainer.diagnostics.leverage(), whole.diagnostics.leverage())
     targets = {"patient 5": 250.0}
     if "objective" in settings:
         with pytest.raises(axil.UnsupportedQuestionError, match="Huber"):

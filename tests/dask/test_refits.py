@@ -49,7 +49,7 @@ def test_the_numbers_of_one_machine(library, name):
     n = len(case.y)
     for method in ("exact", "first-order") if "monotone" not in name else ("exact",):
         close(explainer.removal(X, method=method), whole.removal(X, method=method))
-    close(explainer.pushes(X), whole.pushes(X))
+    close(explainer.jacobian.gradient_contributions(X), whole.jacobian.gradient_contributions(X))
     gone = whole.index[[0, n // 2, n - 1]].tolist()
     found, expected = explainer.without(X, gone), whole.without(X, gone)
     same_table(found, expected, ("before", "after", "change"))
@@ -62,7 +62,9 @@ def test_the_numbers_of_one_machine(library, name):
         assert list(found.columns) == list(expected.columns)
         close(found["effect"].abs(), expected["effect"].abs())  # ties may come in another order
     same_table(
-        explainer.leave_one_out(), whole.leave_one_out(), ("target", "prediction", "residual")
+        explainer.diagnostics.leave_one_out(),
+        whole.diagnostics.leave_one_out(),
+        ("target", "prediction", "residual"),
     )
 
 
@@ -85,7 +87,7 @@ def pair():
 def test_rows_that_outweigh_all_others_are_refitted(pair, monkeypatch):
     explainer, whole = pair
     close(explainer.removal(QUERIES), whole.removal(QUERIES))
-    left, expected = explainer.leave_one_out(), whole.leave_one_out()
+    left, expected = explainer.diagnostics.leave_one_out(), whole.diagnostics.leave_one_out()
     close(left["prediction"], expected["prediction"])
     again = axil.Explainer(
         verified_model(explainer).adapter._booster, *(partitioned(v) for v in (X, Y, heavy()))
@@ -167,10 +169,13 @@ def test_draws_that_were_recorded():
         explainer = axil.Explainer(model, *map(partitioned, data), in_bag=bags)
         for method in ("exact", "first-order"):
             close(explainer.removal(QUERIES, method=method), whole.removal(QUERIES, method=method))
-        close(explainer.pushes(QUERIES), whole.pushes(QUERIES))
+        close(
+            explainer.jacobian.gradient_contributions(QUERIES),
+            whole.jacobian.gradient_contributions(QUERIES),
+        )
         gone = list(X.index[:9])
         close(explainer.without(QUERIES, gone)["after"], whole.without(QUERIES, gone)["after"])
-        left, expected = explainer.leave_one_out(), whole.leave_one_out()
+        left, expected = explainer.diagnostics.leave_one_out(), whole.diagnostics.leave_one_out()
         close(left["prediction"], expected["prediction"])
 
 
@@ -188,7 +193,7 @@ def test_with_a_client(pair):
         )
         same_table(found, expected, ("before", "after", "change"))
         assert list(spread.similar(QUERIES, 3)["row"]) == list(whole.similar(QUERIES, 3)["row"])
-        assert len(spread.leave_one_out()) == len(X)
+        assert len(spread.diagnostics.leave_one_out()) == len(X)
 
 
 @pytest.mark.parametrize(
@@ -200,12 +205,15 @@ def test_models_whose_rows_cannot_be_deleted(how):
     for ask in (
         lambda: other.removal(QUERIES),
         lambda: other.without(QUERIES, ["patient 7"]),
-        lambda: other.leave_one_out(),
+        lambda: other.diagnostics.leave_one_out(),
         lambda: other.removal(QUERIES, groups=partitioned(Y)),
     ):
         with pytest.raises(axil.UnsupportedQuestionError, match=r"path_smooth|Huber"):
             ask()
-    close(other.pushes(QUERIES), axil.Explainer(model, X, Y).pushes(QUERIES))
+    close(
+        other.jacobian.gradient_contributions(QUERIES),
+        axil.Explainer(model, X, Y).jacobian.gradient_contributions(QUERIES),
+    )
     with pytest.raises(axil.InputError, match='device is "cuda"'):
         axil.Explainer(model, partitioned(X), partitioned(Y), device="cuda")
 

@@ -78,14 +78,16 @@ def check_answers(fit: Fit, draw: Draw) -> None:
     if explainer.kind == "exact":
         own = [fit.scores(gone=gone)[1][row] for row, gone in enumerate(every)]
         own = np.where([[fit.alone(row)] for row in range(n)], np.nan, own)
-        _compare(fit, "leave_one_out", own, lambda: explainer.leave_one_out()["prediction"])
+        _compare(
+            fit, "leave_one_out", own, lambda: explainer.diagnostics.leave_one_out()["prediction"]
+        )
     if explainer.kind == "additive":
         pushes, rounding = (np.moveaxis(array, 0, -1) for array in unoffset.refitted()[3:])
         _compare(
             fit,
             "pushes",
             pushes,
-            lambda: _outputs_last(explainer.pushes(fit.X_new)),
+            lambda: _outputs_last(explainer.jacobian.gradient_contributions(fit.X_new)),
             AGREES,
             rounding,
         )
@@ -236,7 +238,7 @@ def _answers(explainer: Any, fit: Fit) -> dict[str, Array]:
         answers["without"] = np.asarray(explainer.without(fit.X_new, gone)["after"], dtype=float)
         if explainer.kind == "exact":
             answers["leave_one_out"] = np.asarray(
-                explainer.leave_one_out()["prediction"], dtype=float
+                explainer.diagnostics.leave_one_out()["prediction"], dtype=float
             )
     return answers
 

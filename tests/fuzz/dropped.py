@@ -330,7 +330,7 @@ def _check_single_rows(explainer: Any, trial: Trial, rows: Any) -> None:
     effects = _asked(lambda: explainer.removal(trial.X_new, method="exact"))
     if effects is not None:
         effects = np.asarray(effects).reshape(trial.X_new.shape[0], -1, len(trial.y))
-    own = _asked(explainer.leave_one_out)
+    own = _asked(explainer.diagnostics.leave_one_out)
     if own is not None:
         own = np.asarray(own["prediction"], dtype=float).reshape(len(trial.y), -1)
     for row in rows:

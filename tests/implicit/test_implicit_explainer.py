@@ -28,7 +28,7 @@ def test_a_pipeline_on_a_frame():
     pd.testing.assert_frame_equal(top, explanation.top(3))
     batches = np.vstack([part.weights for part in explainer.iter(X.iloc[:4], batch_size=3)])
     np.testing.assert_allclose(batches, explanation.weights)
-    assert explainer.weight_derivatives(X.iloc[:4]).shape == (4, 150)
+    assert explainer.jacobian.by_sample_weight(X.iloc[:4]).shape == (4, 150)
     assert len(explainer(X.iloc[:0])) == 0
     with pytest.raises(axil.InputError, match="another order"):
         explainer(X[list("hgfedcba")])
@@ -43,7 +43,7 @@ def test_classes_have_weights_each():
     assert explanation.weights.shape == (4, 3, len(y))
     np.testing.assert_allclose(explanation.predictions, model.decision_function(X[:4]))
     assert list(explainer.outputs) == ["red", "rose", "white"]
-    assert explainer.weight_derivatives(X[:4]).shape == (4, 3, len(y))
+    assert explainer.jacobian.by_sample_weight(X[:4]).shape == (4, 3, len(y))
     assert set(explanation.top(2)["output"]) == {"red", "rose", "white"}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
 import lightgbm as lgb
@@ -124,22 +125,22 @@ def test_supports_agrees_and_every_question_is_answered_or_refused(
     }
     rows |= {
         "what_if": (X_NEW, {0: y[0]}),
-        "leave_one_out": (),
+        "diagnostics.leave_one_out": (),
         "shapley": (X_NEW, y[:5]),
-        "leverage": (),
+        "diagnostics.leverage": (),
     }
     rows |= {
-        "derivatives": (X_NEW,),
-        "weight_derivatives": (X_NEW,),
+        "jacobian.derivatives": (X_NEW,),
+        "jacobian.by_sample_weight": (X_NEW,),
         "refit": ([1],),
-        "pushes": (X_NEW,),
+        "jacobian.gradient_contributions": (X_NEW,),
     }
     rows |= {
         "precompute": (),
-        "matrix": (),
-        "leave_one_out_curve": (),
+        "jacobian.matrix": (),
+        "diagnostics.leave_one_out_curve": (),
         "calibrate": (X_NEW, y[:5]),
-        "standard_error": (X_NEW,),
+        "diagnostics.standard_error": (X_NEW,),
     }
     rows |= {
         "without": (X_NEW, [1]),
@@ -149,11 +150,11 @@ def test_supports_agrees_and_every_question_is_answered_or_refused(
     refused = []
     for question, given in rows.items():
         try:
-            getattr(explainer, question)(*given)
+            attrgetter(question)(explainer)(*given)
         except axil.UnsupportedQuestionError:
             refused.append(question)
     with pytest.raises(axil.UnsupportedQuestionError):
-        explainer.operator  # noqa: B018
+        explainer.jacobian.operator  # noqa: B018
     assert {"top", "group", "concentration", "aggregate", "to_html"}.isdisjoint(refused)
     np.testing.assert_allclose(
         explainer.aggregate(X_NEW, np.ones((1, 5))).predictions,

@@ -47,17 +47,19 @@ def test_the_operator_has_the_blocks_of_all_outputs(name: str, output: str) -> N
     model, y = LEARNERS[name]
     explainer = axil.Explainer(model.fit(X, y), X, y, output=output)
     if explainer.outputs is None:
-        matrix = explainer.derivatives(X)
+        matrix = explainer.jacobian.derivatives(X)
     else:
         blocks = np.stack(
-            [explainer.derivatives(X, output=one) for one in explainer.outputs], axis=1
+            [explainer.jacobian.derivatives(X, output=one) for one in explainer.outputs], axis=1
         )
         size = len(X) * len(explainer.outputs)
         matrix = blocks.transpose(0, 1, 3, 2).reshape(size, size)
-        own = [explainer.derivatives(X, output=one, target=one) for one in explainer.outputs]
+        own = [
+            explainer.jacobian.derivatives(X, output=one, target=one) for one in explainer.outputs
+        ]
         np.testing.assert_allclose(np.stack(own, axis=1), explainer(X).weights, rtol=0, atol=1e-14)
     v = np.random.default_rng(0).normal(size=len(matrix))
-    operator = explainer.operator
+    operator = explainer.jacobian.operator
     np.testing.assert_allclose(
         operator @ v, matrix @ v, rtol=0, atol=1e-11 * np.abs(matrix @ v).max()
     )
@@ -78,11 +80,11 @@ def test_a_label_that_moves_to_another_class_moves_every_class() -> None:
     moved = LogisticRegression(C=0.5, **CLOSE).fit(twice, labels, sample_weight=weights)
     slope = (moved.predict_proba(X_NEW) - model.predict_proba(X_NEW)) / step
     for output in range(3):
-        found = explainer.derivatives(X_NEW, output=output)
+        found = explainer.jacobian.derivatives(X_NEW, output=output)
         np.testing.assert_allclose(
             found[:, other, row] - found[:, was, row], slope[:, output], rtol=2e-2, atol=2e-5
         )
         np.testing.assert_array_equal(
-            explainer.derivatives(X_NEW, output=output, target=other), found[:, other]
+            explainer.jacobian.derivatives(X_NEW, output=output, target=other), found[:, other]
         )
-    assert explainer.derivatives(X_NEW[:0], output=0).shape == (0, 3, 50)
+    assert explainer.jacobian.derivatives(X_NEW[:0], output=0).shape == (0, 3, 50)

@@ -267,7 +267,7 @@ def drawings():
     e = explainer("lgb")
     frames = {
         "influence": e.influence(X[:Q], Y[:Q]),
-        "leverage": e.leverage(),
+        "leverage": e.diagnostics.leverage(),
         "removal": e.removal(X[:Q], 3, same_sign=True),
     }
     for name in plots.__all__:
@@ -276,7 +276,7 @@ def drawings():
             "curves": frames["removal"],
             "values": frames["leverage"],
             "groups": None,
-            "frame": e.leave_one_out_curve(),
+            "frame": e.diagnostics.leave_one_out_curve(),
         }
         needed["dates"] = np.arange(N)
         if name in ("fan", "coverage", "calibration"):
@@ -288,12 +288,20 @@ def drawings():
         yield f"plots.{name}", getattr(plots, name), needed
 
 
+def namespaces(name):
+    """Yield the methods of the namespaces of an explainer, as `functions` does."""
+    for namespace in (explainer(name).diagnostics, explainer(name).jacobian):
+        for method in methods(type(namespace)):
+            yield *bound(name, namespace, method), DEFAULTS
+
+
 def functions():
     """(name, function, its parameters, what it needs) of everything public."""
     for name in MODELS:
         for method in methods(axil.Explainer):
             known = dict.fromkeys(("y_val", "y_cal", "y"), targets(name)[:Q])
             yield *bound(name, explainer(name), method), DEFAULTS | known
+        yield from namespaces(name)
     for method in methods(axil.Predictive):
         yield *bound("predictive", predictive(), method), DEFAULTS | {"y": Y[:Q]}
     for name in SMOOTH:

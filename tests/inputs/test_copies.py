@@ -90,10 +90,18 @@ def answers(explainer: axil.Explainer, kind: str, X: object) -> list[object]:
         explanation.intercepts,
         explanation.targets,
     ]
-    found += [explainer.targets, explainer.index, explainer.matrix(), explainer.leverage()]
-    found += [explainer.degrees_of_freedom(), explainer.standard_error(X, sigma=2.0)]
+    found += [
+        explainer.targets,
+        explainer.index,
+        explainer.jacobian.matrix(),
+        explainer.diagnostics.leverage(),
+    ]
+    found += [
+        explainer.diagnostics.degrees_of_freedom(),
+        explainer.diagnostics.standard_error(X, sigma=2.0),
+    ]
     if not kind.startswith("gaussian"):
-        found.append(explainer.standard_error(X))
+        found.append(explainer.diagnostics.standard_error(X))
     frames = [explainer.top(X, 3), explainer.influence(X, np.arange(len(QUERIES), dtype=float))]
     frames.append(explainer.what_if(X, {explainer.index[4]: 3.0}))
     if verified_model(explainer).features is not None:
@@ -248,10 +256,14 @@ def test_a_tree_that_was_changed_by_hand_is_an_error() -> None:
         explainer.top,
         explainer.similar,
         explainer.removal,
-        explainer.pushes,
+        explainer.jacobian.gradient_contributions,
         explainer.concentration,
     ]
-    for ask in [*asked, explainer.standard_error, lambda X: explainer.what_if(X, {0: 1.0})]:
+    for ask in [
+        *asked,
+        explainer.diagnostics.standard_error,
+        lambda X: explainer.what_if(X, {0: 1.0}),
+    ]:
         with pytest.raises(axil.ExactnessError, match="may have changed"):
             ask(QUERIES)
 
@@ -278,7 +290,11 @@ def test_what_is_handed_out_is_read_only() -> None:
             with pytest.raises(ValueError, match="read-only"):
                 array[...] = array[0]
         for own in (
-            (explainer.matrix(), explainer.leverage(), explainer.removal(frame.head(3)))
+            (
+                explainer.jacobian.matrix(),
+                explainer.diagnostics.leverage(),
+                explainer.removal(frame.head(3)),
+            )
             if model is not several
             else ()
         ):
@@ -327,7 +343,7 @@ def test_derivatives_stay_when_data_and_model_are_changed(model: object) -> None
             made.weights,
             made.predictions,
             made.targets,
-            explainer.weight_derivatives(QUERIES),
+            explainer.jacobian.by_sample_weight(QUERIES),
             explainer.index,
         ]
         return [pickle.dumps(np.asarray(one)) for one in found] + [

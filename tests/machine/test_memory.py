@@ -160,7 +160,7 @@ asks = {
     "removal_set": lambda m: explainer.removal(X[:m], k=5000, same_sign=True),
     "removal_top": lambda m: explainer.removal(X[:m], k=5000),
     "removal": lambda m: explainer.removal(X[:m]),
-    "pushes": lambda m: explainer.pushes(X[:m]),
+    "pushes": lambda m: explainer.jacobian.gradient_contributions(X[:m]),
     "parquet": lambda m: explainer.write(X[:m], folder / "w.parquet"),
     "zarr": lambda m: explainer.write(X[:m], folder / "w.zarr"),
 }

@@ -61,11 +61,13 @@ def questions(case):
         "explain": lambda e: e(X[:3]).weights,
         "many": lambda e: np.concatenate([part.predictions for part in e.iter(X, batch_size=7)]),
         "top": lambda e: e.top(X, 4).drop(columns="row").to_numpy(),
-        "leverage": lambda e: e.leverage(),
-        "freedom": lambda e: e.degrees_of_freedom(),
-        "estimated freedom": lambda e: np.array(e.degrees_of_freedom(method="estimate")),
-        "error": lambda e: e.standard_error(X[:5], sigma="exact"),
-        "estimated error": lambda e: e.standard_error(X[:5], sigma="estimate"),
+        "leverage": lambda e: e.diagnostics.leverage(),
+        "freedom": lambda e: e.diagnostics.degrees_of_freedom(),
+        "estimated freedom": lambda e: np.array(
+            e.diagnostics.degrees_of_freedom(method="estimate")
+        ),
+        "error": lambda e: e.diagnostics.standard_error(X[:5], sigma="exact"),
+        "estimated error": lambda e: e.diagnostics.standard_error(X[:5], sigma="estimate"),
         "what if": lambda e: e.what_if(
             X, {e.index[1]: np.zeros(verified_model(e).targets.shape[1])}
         )["change"].to_numpy(),
@@ -86,18 +88,18 @@ def small():
 
 def answers(explainer, X):
     return [
-        explainer.degrees_of_freedom(),
+        explainer.diagnostics.degrees_of_freedom(),
         explainer(X[:3]).weights,
         explainer.top(X[:40], 3)["weight"].to_numpy(),
-        explainer.standard_error(X[:4]),
-        explainer.standard_error(X[:4], sigma="estimate"),
+        explainer.diagnostics.standard_error(X[:4]),
+        explainer.diagnostics.standard_error(X[:4], sigma="estimate"),
     ]
 
 
 ACTIONS = {
     "precompute": lambda e, X: e.precompute(),
-    "leverage": lambda e, X: e.leverage(),
-    "standard error": lambda e, X: e.standard_error(X[:2]),
+    "leverage": lambda e, X: e.diagnostics.leverage(),
+    "standard error": lambda e, X: e.diagnostics.standard_error(X[:2]),
     "top": lambda e, X: e.top(X[:40], 3),
     "explain": lambda e, X: e(X[:3]),
 }
@@ -192,7 +194,7 @@ def test_an_exception_in_lapack_breaks_nothing(error, blocks, monkeypatch):
         explainer = copy.deepcopy(whole)
         if stop <= -(-verified_model(whole).engines[0].structure.total_leaves // cpu.BLOCK):
             with pytest.raises(error):
-                explainer.leverage()
+                explainer.diagnostics.leverage()
         for found, wanted in zip(answers(explainer, X), expected):
             np.testing.assert_array_equal(found, wanted)
     assert len(calls) > 3
@@ -205,7 +207,7 @@ def test_a_signal_while_leaf_matrix_is_built_breaks_nothing():
     y = X[:, 0] + rng.normal(size=1500)
     model = GradientBoostingRegressor(n_estimators=30, max_leaf_nodes=31, max_depth=None).fit(X, y)
     whole = axil.Explainer(model, X, y, n_threads=1)
-    expected = whole.degrees_of_freedom()
+    expected = whole.diagnostics.degrees_of_freedom()
 
     def interrupt(*_):
         raise KeyboardInterrupt
@@ -218,12 +220,12 @@ def test_a_signal_while_leaf_matrix_is_built_breaks_nothing():
             whole._model = replace(verified_model(whole), engines=[BoostedTrees(base, Cpu(1))])
             try:
                 signal.setitimer(signal.ITIMER_REAL, delay)
-                whole.leverage()
+                whole.diagnostics.leverage()
             except KeyboardInterrupt:
                 stopped += 1
             finally:
                 signal.setitimer(signal.ITIMER_REAL, 0)
-            assert whole.degrees_of_freedom() == expected
+            assert whole.diagnostics.degrees_of_freedom() == expected
             whole._model = replace(verified_model(whole), kept=Cache())
             delay *= 2
     finally:
@@ -318,9 +320,14 @@ def test_blas_gets_its_threads_back_after_the_last_block():
 
 def test_the_noise_is_computed_once(monkeypatch):
     explainer, X = small()
-    first = explainer.standard_error(X[:3]), explainer.standard_error(X[:3], sigma="estimate")
+    first = (
+        explainer.diagnostics.standard_error(X[:3]),
+        explainer.diagnostics.standard_error(X[:3], sigma="estimate"),
+    )
     monkeypatch.setattr(noise, "_exact", lambda asked: pytest.fail("computed again"))
     monkeypatch.setattr(noise, "_probe", lambda asked: pytest.fail("computed again"))
-    np.testing.assert_array_equal(explainer.standard_error(X[:3]), first[0])
-    np.testing.assert_array_equal(explainer.standard_error(X[:3], sigma="estimate"), first[1])
+    np.testing.assert_array_equal(explainer.diagnostics.standard_error(X[:3]), first[0])
+    np.testing.assert_array_equal(
+        explainer.diagnostics.standard_error(X[:3], sigma="estimate"), first[1]
+    )
     assert explainer.to_html(X[:3]) is not None

@@ -154,7 +154,7 @@ def test_sizes_of_weights_are_streamed(library, name, monkeypatch):
         np.testing.assert_allclose(table[what], right.ravel(), rtol=1e-9, atol=1e-12)
     assert len(explainer.concentration(case.X_new[:0])) == 0
     sigma = np.arange(1.0, 1 + verified_model(explainer).targets.shape[1])
-    errors = explainer.standard_error(case.X_new, sigma)
+    errors = explainer.diagnostics.standard_error(case.X_new, sigma)
     assert errors.shape == explanation.predictions.shape
     right = np.linalg.norm(weights_of(explainer, case.X_new), axis=-1) * sigma
     np.testing.assert_allclose(errors.reshape(right.shape), right)

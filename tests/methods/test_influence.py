@@ -88,7 +88,7 @@ def test_corrections_are_predictions_without_the_row():
     case, explainer = case_of("lightgbm", "weighted"), explainer_of("lightgbm", "weighted")
     y = validation("lightgbm", "weighted")
     frame = explainer.influence(case.X_new, y, "leave-one-out").set_index("row").sort_index()
-    left_out = explainer.leave_one_out()
+    left_out = explainer.diagnostics.leave_one_out()
     np.testing.assert_array_equal(frame["corrected"], left_out["prediction"])
     np.testing.assert_array_equal(left_out["residual"], left_out["target"] - left_out["prediction"])
     assert "exact" in left_out.attrs["axil"]
@@ -108,7 +108,7 @@ def test_left_out_values_agree_with_their_own_predictions_where_rows_cannot_be_d
             np.nan_to_num(case.X_new), validation("lightgbm", "weighted")
         ).set_index("row")
     assert said[0].filename == __file__
-    weights, intercepts = explainer.matrix(), explainer(np.nan_to_num(case.X)).intercepts
+    weights, intercepts = explainer.jacobian.matrix(), explainer(np.nan_to_num(case.X)).intercepts
     for row in (0, 5, 17):
         y = explainer.targets.copy()
         y[row] = frame["corrected"][row]

@@ -126,7 +126,7 @@ def test_classes_are_spread_over_the_folds():
 def test_leave_one_out_by_name(case):
     explainer = case[3]
     table = explainer.find_label_issues("leave-one-out").set_index("row").sort_index()
-    alone = explainer.leave_one_out().set_index("row")
+    alone = explainer.diagnostics.leave_one_out().set_index("row")
     np.testing.assert_array_equal(table["expected_label"], alone["prediction"])
     np.testing.assert_array_equal(table["residual"], alone["residual"])
     with pytest.raises(InputError, match='expected "folds"'):
@@ -313,7 +313,7 @@ def test_rows_alone_in_a_leaf_are_judged_by_the_trees_in_which_they_are_not(insi
     X[7], y[7] = 50.0, 1000.0  # far away from all others
     model = LGBMRegressor(n_estimators=5, min_child_samples=1, num_leaves=12, verbose=-1, n_jobs=1)
     explainer = axil.Explainer(inside(model).fit(X, y), X, y)
-    alone = np.flatnonzero(explainer.leave_one_out()["alone"])
+    alone = np.flatnonzero(explainer.diagnostics.leave_one_out()["alone"])
     assert 7 in alone
     assert len(alone) <= 30
     assert explainer.find_label_issues()["row"][0] == 7

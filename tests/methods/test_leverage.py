@@ -14,7 +14,7 @@ from tests.methods.question_models import MODELS, full_tree
 )
 def test_noise_is_estimated_from_the_residuals(library, name):
     case, explainer = case_of(library, name), explainer_of(library, name)
-    K = explainer.matrix()
+    K = explainer.jacobian.matrix()
     K = np.swapaxes(K, 0, 1) if K.ndim == 3 else [K] * verified_model(explainer).targets.shape[1]
     fitted = explainer(case.X, init_score=offsets_of(case)).predictions.reshape(
         verified_model(explainer).targets.shape
@@ -23,7 +23,9 @@ def test_noise_is_estimated_from_the_residuals(library, name):
     rss = np.square(verified_model(explainer).targets - fitted).sum(axis=0)
     sigma = np.sqrt(rss / [np.trace(one.T @ one) for one in left])
     np.testing.assert_allclose(
-        explainer.standard_error(case.X_new), explainer.standard_error(case.X_new, sigma), rtol=1e-9
+        explainer.diagnostics.standard_error(case.X_new),
+        explainer.diagnostics.standard_error(case.X_new, sigma),
+        rtol=1e-9,
     )
 
 
@@ -36,17 +38,19 @@ def test_standard_errors_of_linear_regression_are_the_textbooks():
     residuals = case.y - case.model.predict(case.X)
     sigma = np.sqrt(residuals @ residuals / (len(A) - A.shape[1]))
     expected = sigma * np.sqrt(np.einsum("ij,jk,ik->i", B, np.linalg.inv(A.T @ A), B))
-    np.testing.assert_allclose(explainer.standard_error(case.X_new), expected, rtol=1e-9)
-    assert explainer.degrees_of_freedom() == pytest.approx(A.shape[1])
+    np.testing.assert_allclose(
+        explainer.diagnostics.standard_error(case.X_new), expected, rtol=1e-9
+    )
+    assert explainer.diagnostics.degrees_of_freedom() == pytest.approx(A.shape[1])
 
 
 def test_noise_that_cannot_be_told_is_refused():
     with pytest.raises(InputError, match="degrees of freedom"):
-        full_tree().standard_error(np.ones((1, 1)))
-    np.testing.assert_allclose(full_tree().standard_error(np.ones((1, 1)), 2.0), 2.0)
+        full_tree().diagnostics.standard_error(np.ones((1, 1)))
+    np.testing.assert_allclose(full_tree().diagnostics.standard_error(np.ones((1, 1)), 2.0), 2.0)
     classifier, case = explainer_of(*MODELS[8]), case_of(*MODELS[8])
     with pytest.raises(InputError, match="class labels"):
-        classifier.standard_error(case.X_new)
+        classifier.diagnostics.standard_error(case.X_new)
     for bad in (-1.0, np.nan, "much", [1.0, 2.0, 3.0, 4.0, 5.0]):
         with pytest.raises(InputError, match="sigma is"):
-            full_tree().standard_error(np.ones((1, 1)), bad)
+            full_tree().diagnostics.standard_error(np.ones((1, 1)), bad)

@@ -83,7 +83,7 @@ def test_listed_rows_move_predictions_as_what_if_says(library, name):
             assert len(own) == (0 if np.isnan(fewest) else fewest)
             if not len(own):
                 continue
-            weights = explainer.reach(X, list(own["row"]))
+            weights = explainer.jacobian.sensitivity(X, list(own["row"]))
             weights = weights if weights.ndim == 2 else weights[:, k]
             new = {}
             for row, weight in zip(own["row"], weights[i]):

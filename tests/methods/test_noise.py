@@ -24,7 +24,7 @@ MODELS = [
 
 def traces(explainer):
     """trace K and trace((I - K)'(I - K)), of every engine, from K itself."""
-    every = explainer.matrix()
+    every = explainer.jacobian.matrix()
     every = np.swapaxes(every, 0, 1) if every.ndim == 3 else every[None]
     left = [np.eye(len(K)) - K for K in every]
     return np.array([np.trace(K) for K in every]), np.array([np.square(one).sum() for one in left])
@@ -37,7 +37,7 @@ def test_estimates_are_as_near_as_they_say(library, name):
     trace, left = traces(explainer)
     found = noise.estimated_trace(verified_model(explainer))
     assert (np.abs(found.value - trace) <= 4 * found.standard_error + 1e-9 * trace).all()
-    value, error = explainer.degrees_of_freedom(method="estimate")
+    value, error = explainer.diagnostics.degrees_of_freedom(method="estimate")
     np.testing.assert_array_equal(np.atleast_1d(value), found.value)
     np.testing.assert_array_equal(np.atleast_1d(error), found.standard_error)
     sigma, exact = (
@@ -56,9 +56,12 @@ def test_estimates_are_as_near_as_they_say(library, name):
 def test_estimated_leverages_are_as_near_as_they_say(library, name):
     """Two standard errors, from 32 vectors, hold 94 % of normal errors; rows are not independent, so nine tenths or more."""
     explainer = explainer_of(library, name)
-    exact, (value, error) = explainer.leverage(), explainer.leverage(method="estimate")
+    exact, (value, error) = (
+        explainer.diagnostics.leverage(),
+        explainer.diagnostics.leverage(method="estimate"),
+    )
     assert value.shape == error.shape == exact.shape
-    np.testing.assert_array_equal(explainer.leverage(method="exact"), exact)
+    np.testing.assert_array_equal(explainer.diagnostics.leverage(method="exact"), exact)
     off = np.abs(value - exact)
     assert (off <= 2 * error + 1e-9).mean() >= 0.9
     assert (off <= 6 * error + 1e-9).all()
@@ -76,7 +79,7 @@ def test_repeated_estimates_of_leverages_have_no_bias_and_scatter_as_they_say(mo
             without.setattr(type(engine), "approximate_matvec", lambda self, v: None)
             plain.append(leverage._of_engine(engine, n)[1])
     values, errors = np.array(found).swapaxes(0, 1)
-    off = (values - explainer.leverage()) / errors
+    off = (values - explainer.diagnostics.leverage()) / errors
     assert abs(off.mean()) < 0.1  # 40 means of some hundred rows each: 0.02 or so
     assert np.sqrt(np.square(errors).mean()) == pytest.approx(
         values.std(axis=0, ddof=1).mean(), rel=0.1
@@ -87,11 +90,14 @@ def test_repeated_estimates_of_leverages_have_no_bias_and_scatter_as_they_say(mo
 
 def test_a_method_is_exact_or_an_estimate():
     explainer = axil.Explainer(*_data())
-    assert explainer.degrees_of_freedom(method="exact") == explainer.degrees_of_freedom()
+    assert (
+        explainer.diagnostics.degrees_of_freedom(method="exact")
+        == explainer.diagnostics.degrees_of_freedom()
+    )
     with pytest.raises(InputError, match='"exact" or "estimate"'):
-        explainer.degrees_of_freedom(method="guess")
+        explainer.diagnostics.degrees_of_freedom(method="guess")
     with pytest.raises(InputError, match='"exact" or "estimate"'):
-        explainer.leverage(method="guess")
+        explainer.diagnostics.leverage(method="guess")
 
 
 def test_standard_errors_of_repeated_estimates_are_their_scatter(monkeypatch):
@@ -104,7 +110,7 @@ def test_standard_errors_of_repeated_estimates_are_their_scatter(monkeypatch):
         found.append(noise._probe(verified_model(explainer))[1])
     scatter, said = (
         np.std([one.value for one in found]),
-        np.mean([one.standard_error for one in found]),
+        np.mean([one.diagnostics.standard_error for one in found]),
     )
     assert said == pytest.approx(scatter, rel=0.35)
 
@@ -114,20 +120,20 @@ def test_what_takes_too_long_is_estimated_and_says_so(monkeypatch):
     X = case_of("lightgbm", "regressor").X_new
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        exact = explainer.standard_error(X)
-        by_name = explainer.standard_error(X, sigma="estimate")
-        np.testing.assert_array_equal(explainer.standard_error(X, sigma="exact"), exact)
+        exact = explainer.diagnostics.standard_error(X)
+        by_name = explainer.diagnostics.standard_error(X, sigma="estimate")
+        np.testing.assert_array_equal(explainer.diagnostics.standard_error(X, sigma="exact"), exact)
         monkeypatch.setattr(noise, "PATIENCE", 0.0)
-        np.testing.assert_array_equal(explainer.standard_error(X, sigma="exact"), exact)
+        np.testing.assert_array_equal(explainer.diagnostics.standard_error(X, sigma="exact"), exact)
     with pytest.warns(
         axil.ApproximationWarning,
         match=r"within .* %.*exactly it would take some .*sigma=\"exact\"",
     ):
-        found = explainer.standard_error(X)
+        found = explainer.diagnostics.standard_error(X)
     np.testing.assert_array_equal(found, by_name)
     assert not np.array_equal(found, exact)
     with pytest.raises(axil.InputError, match="sigma is 'much'"):
-        explainer.standard_error(X, sigma="much")
+        explainer.diagnostics.standard_error(X, sigma="much")
 
 
 def test_a_page_never_waits_for_a_number_nobody_asked_for(monkeypatch):
@@ -164,13 +170,13 @@ def test_long_work_is_announced_before_it_begins(monkeypatch):
     monkeypatch.setattr(noise, "WARNED", 0.0)
     explainer = axil.Explainer(*_data())
     with pytest.warns(axil.CostWarning, match="leverages of .* take some .* seconds") as said:
-        explainer.leverage()
+        explainer.diagnostics.leverage()
     assert said[0].filename == __file__
     with pytest.warns(axil.CostWarning, match="squared weights"):
-        explainer.standard_error(case_of("lightgbm", "regressor").X_new)
+        explainer.diagnostics.standard_error(case_of("lightgbm", "regressor").X_new)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        explainer.degrees_of_freedom()  # known by now
+        explainer.diagnostics.degrees_of_freedom()  # known by now
 
 
 def _data():

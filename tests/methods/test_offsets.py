@@ -236,14 +236,16 @@ def test_a_margin_of_the_fit_takes_the_place_of_the_base_in_training_rows(name: 
     explainer = axil.Explainer(model, X, y, weights, margin)
     rows, offsets = y.reshape(80, -1), margin.reshape(80, -1)
     expected = without_each_row(model, rows, offsets, np.ones(80) if weights is None else weights)
-    found = explainer.leave_one_out()["prediction"].to_numpy().reshape(expected.shape)
+    found = explainer.diagnostics.leave_one_out()["prediction"].to_numpy().reshape(expected.shape)
     np.testing.assert_allclose(found, expected, **SAME)
     own = model.predict(X, base_margin=margin).reshape(expected.shape)
     np.testing.assert_allclose(verified_model(explainer).fitted(), own, **SAME)
     weights_of = explainer(X, init_score=margin).weights.reshape(80, -1, 80)
     for engine, K in zip(verified_model(explainer).engines, np.swapaxes(weights_of, 0, 1)):
         for one in (engine, engine.prepared()):
-            np.testing.assert_allclose(one.leverage(1 << 30), np.diagonal(K), rtol=0, atol=1e-14)
+            np.testing.assert_allclose(
+                one.diagnostics.leverage(1 << 30), np.diagonal(K), rtol=0, atol=1e-14
+            )
             np.testing.assert_allclose(one.squares(1 << 30), np.square(K).sum(), rtol=1e-12)
             np.testing.assert_allclose(one.matvec(None, np.eye(80)), K, rtol=0, atol=1e-14)
             np.testing.assert_allclose(one.rmatvec(None, np.eye(80)).T, K, rtol=0, atol=1e-14)
@@ -254,7 +256,7 @@ def test_a_margin_of_the_fit_takes_the_place_of_the_base_in_training_rows(name: 
         None if a is None else da.from_array(a, chunks=(30, *a.shape[1:]))
         for a in (X, y, weights, margin)
     ]
-    over_dask = axil.Explainer(model, *parts).leave_one_out()["prediction"]
+    over_dask = axil.Explainer(model, *parts).diagnostics.leave_one_out()["prediction"]
     np.testing.assert_allclose(over_dask.to_numpy().reshape(found.shape), found, rtol=0, atol=1e-12)
 
 
@@ -269,7 +271,7 @@ def test_a_margin_of_the_fit_in_adjusted_prices_and_noise() -> None:
     K = explainer(X, init_score=NEAR).weights
     noise = np.sqrt(np.square(Y - own).sum() / np.square(np.eye(80) - K).sum())
     expected = noise * np.sqrt(np.square(explainer(ASKED).weights).sum(axis=1))
-    np.testing.assert_allclose(explainer.standard_error(ASKED), expected, rtol=1e-5)
+    np.testing.assert_allclose(explainer.diagnostics.standard_error(ASKED), expected, rtol=1e-5)
 
 
 def test_trex_with_a_margin_in_the_fit() -> None:

@@ -159,7 +159,7 @@ def test_a_retrained_stump_is_the_fit_without_the_rows(name):
     after = explainer.without(X_NEW, GONE)
     np.testing.assert_allclose(table(part, "after"), table(after, "after"), rtol=0, atol=1e-9)
     if explainer.kind == "exact":
-        alone = explainer.leave_one_out()["prediction"].to_numpy().reshape(N, -1)
+        alone = explainer.diagnostics.leave_one_out()["prediction"].to_numpy().reshape(N, -1)
         for row in (3, 4):
             own = explainer.without(X[[row]], [row])["after"].to_numpy()
             np.testing.assert_allclose(alone[row], own, rtol=0, atol=1e-9)
@@ -311,7 +311,7 @@ def test_huge_leaf_values_that_cancel_keep_the_targets():
     model = CatBoostRegressor(**settings).fit(x, y, sample_weight=weights)
     assert np.abs(model.get_leaf_values()).max() > 1e18
     explainer = axil.Explainer(model, x, y, weights)
-    alone = explainer.leave_one_out()["prediction"].to_numpy()
+    alone = explainer.diagnostics.leave_one_out()["prediction"].to_numpy()
     for row in range(4):
         after = explainer.without(x[[row]], [row])["after"].to_numpy()
         np.testing.assert_allclose(alone[row], after[0], rtol=1e-9)
@@ -335,7 +335,7 @@ SINGLE_ROWS = [
     lambda explainer: explainer.removal(TABLE[:3]),
     lambda explainer: explainer.removal(TABLE[:3], k=2, greedy=True),
     lambda explainer: explainer.removal(TABLE[:3], k=2, method="first-order"),
-    lambda explainer: explainer.leave_one_out(),
+    lambda explainer: explainer.diagnostics.leave_one_out(),
     lambda explainer: explainer.find_label_issues("leave-one-out"),
 ]
 DRAWS_BY_WEIGHT = tuple(map(int, sklearn.__version__.split(".")[:2])) >= (
@@ -411,7 +411,7 @@ def test_balanced_trees_refuse_deletions_of_single_rows(name, tmp_path):
     np.testing.assert_allclose(loaded.without(TABLE[:3], GONE)["after"], after, rtol=0, atol=1e-12)
     assert np.isfinite(explainer.removal(TABLE[:3], k=2, by="pushes")["push"]).all()
     if name == "bootstrap" and DRAWS_BY_WEIGHT:  # the weights are in the draws alone
-        assert len(explainer.leave_one_out()) == 3 * N
+        assert len(explainer.diagnostics.leave_one_out()) == 3 * N
         return
     for own in (explainer, loaded):
         for ask in SINGLE_ROWS:
@@ -434,7 +434,7 @@ def test_classes_that_are_balanced_in_each_bag_refuse_deletions(labels):
     for ask in (
         lambda: explainer.without(TABLE[:3], GONE),
         lambda: explainer.removal(TABLE[:3]),
-        lambda: explainer.leave_one_out(),
+        lambda: explainer.diagnostics.leave_one_out(),
         lambda: explainer.refit(drop=GONE),
     ):
         with pytest.raises(axil.UnsupportedQuestionError, match=r"class weights .*\(a dict\)"):
@@ -568,7 +568,7 @@ def test_deletions_of_exact_models_agree(library, name):
     ):
         return  # rows whose categories are encoded are in other leaves in the fit than in predictions
     n, n_outputs = model.shape
-    alone = numbers(explainer.leave_one_out(), "prediction").reshape(n, n_outputs)
+    alone = numbers(explainer.diagnostics.leave_one_out(), "prediction").reshape(n, n_outputs)
     offsets = contract_models.offsets_of(case)
     for row in gone[:2]:
         own = None if offsets is None else np.asarray(offsets)[[row]]

@@ -273,7 +273,7 @@ def test_leaves_without_rows_have_the_values_of_their_ancestors(name):
     top = explainer.removal(Q, k=3)
     largest = top[top["rank"] == 1].set_index("query")["effect"].reindex(range(6), fill_value=0.0)
     np.testing.assert_allclose(np.abs(largest), np.abs(effects).max(axis=1), **close)
-    table = explainer.leave_one_out()
+    table = explainer.diagnostics.leave_one_out()
     own = np.array([mean_of_ancestors(model, X, y, X[[j]], [j])[0] for j in range(40)])
     np.testing.assert_allclose(table["prediction"], own, **close)
     assert not table["alone"].any()
@@ -308,10 +308,13 @@ def test_greedy_sets_of_forests_follow_exact_effects():
 @pytest.mark.parametrize(("library", "name"), question_models.MODELS[:9])
 def test_sets_by_pushes_are_the_largest_of_one_sign(library, name, monkeypatch):
     case, explainer = case_of(library, name), explainer_of(library, name)
-    steps = explainer.pushes(case.X_new)
+    steps = explainer.jacobian.gradient_contributions(case.X_new)
     small_batches(monkeypatch, explainer)
     np.testing.assert_allclose(
-        explainer.pushes(case.X_new), steps, rtol=0, atol=1e-12 * np.abs(steps).max()
+        explainer.jacobian.gradient_contributions(case.X_new),
+        steps,
+        rtol=0,
+        atol=1e-12 * np.abs(steps).max(),
     )
     frame = explainer.removal(case.X_new, k=3, same_sign=True, by="pushes")
     assert list(frame.columns) == [
@@ -338,13 +341,13 @@ def test_sets_by_pushes_are_the_largest_of_one_sign(library, name, monkeypatch):
 def test_pushes_that_do_not_exist_are_refused():
     case, explainer = case_of("smoother", "ridge"), explainer_of("smoother", "ridge")
     with pytest.raises(axil.UnsupportedQuestionError, match="not tree by tree"):
-        explainer.pushes(case.X_new)
+        explainer.jacobian.gradient_contributions(case.X_new)
     case, explainer = case_of("lightgbm", "bagging"), explainer_of("lightgbm", "bagging")
     with pytest.raises(InputError, match='expected "effect" or "pushes"'):
         explainer.removal(case.X_new, k=2, same_sign=True, by="weight")
     with pytest.raises(InputError, match='by="pushes" has none: leave them out'):
         explainer.removal(case.X_new, k=2, same_sign=True, greedy=True, by="pushes")
-    assert explainer.pushes(case.X_new[:0]).shape == (0, len(case.y))
+    assert explainer.jacobian.gradient_contributions(case.X_new[:0]).shape == (0, len(case.y))
 
 
 @pytest.mark.parametrize(

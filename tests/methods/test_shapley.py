@@ -101,7 +101,7 @@ def test_values_sum_to_the_fall_of_the_error_also_of_what_others_say():
     case, explainer = case_of("lightgbm", "regressor"), explainer_of("lightgbm", "regressor")
     y = np.linspace(0, 1, len(case.X_new))
     frame = explainer.shapley(case.X_new, y, "others").set_index("row").sort_index()
-    others = explainer.leave_one_out()["prediction"].to_numpy()
+    others = explainer.diagnostics.leave_one_out()["prediction"].to_numpy()
     np.testing.assert_array_equal(frame["baseline"], others)
     unknown = {row: value for row, value in enumerate(others) if not np.isnan(value)}
     before = explainer.what_if(case.X_new, unknown)
@@ -117,7 +117,7 @@ def test_rows_alone_in_their_leaves_have_the_values_of_the_nodes_above():
 
     X, y = np.arange(10.0)[:, None], np.arange(10.0) ** 2
     explainer = axil.Explainer(DecisionTreeRegressor(random_state=0).fit(X, y), X, y)
-    others = explainer.leave_one_out()["prediction"].to_numpy()
+    others = explainer.diagnostics.leave_one_out()["prediction"].to_numpy()
     assert not np.isclose(others, y).any()
     fall = (
         np.mean((y + 1 - others) ** 2) - 1.0

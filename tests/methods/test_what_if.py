@@ -1,4 +1,4 @@
-"""what_if and reach, against weights and replays."""
+"""what_if and sensitivity, against weights and replays."""
 
 import re
 import warnings
@@ -221,7 +221,8 @@ def test_a_label_that_several_rows_share_means_all_of_them():
     )
     pd.testing.assert_frame_equal(found, expected)
     np.testing.assert_array_equal(
-        explainer.reach(case.X_new, [3, 0]), plain.reach(case.X_new, [6, 7, 0, 1])
+        explainer.jacobian.sensitivity(case.X_new, [3, 0]),
+        plain.jacobian.sensitivity(case.X_new, [6, 7, 0, 1]),
     )
 
 
@@ -256,9 +257,9 @@ def test_bad_changes_are_refused():
     ],
 )
 @pytest.mark.parametrize("scored", [False, True])
-def test_reach_is_columns_of_the_weights(library, name, scored, monkeypatch):
+def test_sensitivity_is_columns_of_the_weights(library, name, scored, monkeypatch):
     """Up to rounding: these are made by replays of the fit, those by sweeps back from the predictions."""
-    monkeypatch.setattr("axil.methods.what_if.COLUMNS", 3)
+    monkeypatch.setattr("axil.methods.jacobian.COLUMNS", 3)
     explainer, case = explainer_of(library, name), case_of(library, name)
     rows = [5, 0, 17, 3]
     offsets = (
@@ -266,13 +267,13 @@ def test_reach_is_columns_of_the_weights(library, name, scored, monkeypatch):
     )
     if offsets is not None and explainer.outputs is not None:
         offsets = np.stack([offsets] * len(explainer.outputs), axis=1)
-    found = explainer.reach(case.X_new, explainer.index[rows], offsets)
+    found = explainer.jacobian.sensitivity(case.X_new, explainer.index[rows], offsets)
     wanted = explainer(case.X_new, offsets).weights[..., rows]
     np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
-    assert explainer.reach(case.X_new, []).shape == (*wanted.shape[:-1], 0)
+    assert explainer.jacobian.sensitivity(case.X_new, []).shape == (*wanted.shape[:-1], 0)
 
 
-def test_reach_refuses_what_it_cannot_answer():
+def test_sensitivity_refuses_what_it_cannot_answer():
     explainer, X = explainer_of("lightgbm", "regressor"), case_of("lightgbm", "regressor").X_new
     for rows, message in [
         (["nobody"], "rows"),
@@ -280,13 +281,13 @@ def test_reach_refuses_what_it_cannot_answer():
         (3, "expected a list of labels"),
     ]:
         with pytest.raises(axil.InputError, match=message):
-            explainer.reach(X, rows)
+            explainer.jacobian.sensitivity(X, rows)
     small = axil.Explainer(
         *(getattr(case_of("lightgbm", "regressor"), part) for part in ("model", "X", "y"))
     )
     verified_model(small).budget.limit = 1000
     with pytest.raises(axil.InputError, match=r"would take .* memory_limit"):
-        small.reach(X, small.index[:2])
+        small.jacobian.sensitivity(X, small.index[:2])
 
 
 BALANCED = {

@@ -79,7 +79,7 @@ def test_models_without_rows_are_no_part_of_the_mean(name):
         np.testing.assert_allclose(explainer.without(Q, gone)["after"], expected, atol=1e-10)
         single = np.stack([explainer.without(Q, [j])["change"] for j in range(40)], axis=1)
         np.testing.assert_allclose(explainer.removal(Q, method="exact"), single, atol=1e-10)
-        left_out = explainer.leave_one_out()
+        left_out = explainer.diagnostics.leave_one_out()
         own = np.array([explainer.without(X[[j]], [j])["after"][0] for j in range(40)])
     kept = ~left_out["alone"]
     np.testing.assert_allclose(left_out["prediction"][kept], own[kept], atol=1e-10)

@@ -166,11 +166,11 @@ DRAWN = {
     "targets": lambda ax: plots.targets(explanation(), query=2, ax=ax),
     "group": lambda ax: plots.group(explanation(), years(), query=2, k=3, ax=ax),
     "matrix": lambda ax: plots.matrix(
-        explainer().matrix()[:27, :27], colorbar=False, ax=ax
+        explainer().jacobian.matrix()[:27, :27], colorbar=False, ax=ax
     ),  # cells of whole pixels
     "influence": lambda ax: plots.influence(influence_frame(), 8, by="gradient", ax=ax),
     "removal": lambda ax: plots.removal(removal_curves(), ax=ax),
-    "leverage": lambda ax: plots.leverage(explainer().leverage(), ax=ax),
+    "leverage": lambda ax: plots.leverage(explainer().diagnostics.leverage(), ax=ax),
     "leave_one_out_curve": lambda ax: plots.leave_one_out_curve(error_curve(), ax=ax),
     "timeline": lambda ax: plots.timeline(explanation(), quarters(), query=2, ax=ax),
     "fan": lambda ax: plots.fan(
@@ -184,7 +184,7 @@ DRAWN = {
     ),
     "label_issues": lambda ax: plots.label_issues(suspects(), ax=ax),
     "label_issues_classes": lambda ax: plots.label_issues(class_suspects(), ax=ax),
-    "ranked": lambda ax: plots.leverage(explainer().leverage(), ranked=True, ax=ax),
+    "ranked": lambda ax: plots.leverage(explainer().diagnostics.leverage(), ranked=True, ax=ax),
 }
 
 

@@ -108,7 +108,7 @@ def test_concentration_counts_as_the_table_does():
 
 
 def test_errors_by_trees_are_those_of_the_frame():
-    frame = boosted().leave_one_out_curve()
+    frame = boosted().diagnostics.leave_one_out_curve()
     ax = plots.leave_one_out_curve(frame)
     assert [text.get_text() for text in ax.get_legend().get_texts()] == [
         "without the row",
@@ -175,7 +175,7 @@ def test_removal_of_one_of_several_outputs(library):
 
 
 def test_the_heat_map_is_clustered_and_centred():
-    K = explainer().matrix()
+    K = explainer().jacobian.matrix()
     order = leaves_list(linkage(K, method="ward"))
     ax = plots.matrix(K)
     image = ax.images[0]

@@ -121,8 +121,8 @@ def test_text_stands_side_by_side_and_missing_values_are_counted():
 
 
 def test_leverage_marks_its_mean():
-    found = explainer().leverage()
-    mean = explainer().degrees_of_freedom() / len(found)
+    found = explainer().diagnostics.leverage()
+    mean = explainer().diagnostics.degrees_of_freedom() / len(found)
     ax = plots.leverage(found)
     assert sum(bar.get_height() for bar in ax.patches) == len(found)
     np.testing.assert_allclose(ax.lines[0].get_xdata(), mean, rtol=1e-12)

@@ -94,7 +94,7 @@ BAD = {
     "influence by": (lambda: plots.influence(influence_frame(), by="size"), "by is 'size'"),
     "no errors by trees": (
         lambda: plots.leave_one_out_curve([1.0, 2.0]),
-        "explainer.leave_one_out_curve",
+        "explainer.diagnostics.leave_one_out_curve",
     ),
     "no table of label issues": (
         lambda: plots.label_issues([1.0, 2.0]),

@@ -37,7 +37,7 @@ def counted(monkeypatch):
 def test_the_model_is_asked_once(counted, question, monkeypatch):
     """In batches too: they share what the whole is known to be."""
     explainer, case, calls = counted
-    explainer.leverage()
+    explainer.diagnostics.leverage()
     calls.clear()
     monkeypatch.setattr("axil.machine.memory.MOST_QUERIES", 7)
     n = case.X_new.shape[0]

@@ -164,7 +164,7 @@ def test_the_radius_is_a_bound_for_every_direction(most, monkeypatch):
 def test_steps_add_up_to_the_prediction():
     case = CASES["lambda_l1=2"]()
     explainer = explained(case)
-    steps = explainer.pushes(case.X_new)
+    steps = explainer.jacobian.gradient_contributions(case.X_new)
     expected = case.model.predict(case.X_new) - case.y.mean()
     np.testing.assert_allclose(steps.sum(axis=1), expected, atol=1e-5)  # float32 residuals
 

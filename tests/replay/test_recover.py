@@ -97,7 +97,7 @@ def test_out_of_bag_rows_have_no_weight_in_their_tree():
 
 
 def test_rows_sum_to_one_columns_do_not_under_sampling(bagged):
-    K = axil.Explainer(bagged, X, Y).matrix()
+    K = axil.Explainer(bagged, X, Y).jacobian.matrix()
     np.testing.assert_allclose(K.sum(axis=1), 1.0, atol=1e-12)
     assert np.abs(K.sum(axis=0) - 1.0).max() > 1e-3
 
@@ -118,7 +118,7 @@ def test_several_outputs(strategy):
     table = explainer.top(X[:2], 3)
     assert len(table) == 2 * 3 * 3
     assert list(table["output"][:9]) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
-    assert explainer.matrix().shape == ((500, 3, 500) if own_trees else (500, 500))
+    assert explainer.jacobian.matrix().shape == ((500, 3, 500) if own_trees else (500, 500))
     for engine, found in zip(
         verified_model(explainer).engines,
         np.swapaxes(explanation.weights.reshape(7, -1, 500), 0, 1),
@@ -129,10 +129,10 @@ def test_several_outputs(strategy):
         np.testing.assert_allclose(found, expected, atol=1e-13)
     if own_trees:
         v = np.random.default_rng(0).normal(size=(500, 3))
-        K = explainer.matrix()
+        K = explainer.jacobian.matrix()
         for found, expected in (
-            (explainer.operator @ v.ravel(), np.einsum("ikj,jk->ik", K, v)),
-            (explainer.operator.T @ v.ravel(), np.einsum("ikj,ik->jk", K, v)),
+            (explainer.jacobian.operator @ v.ravel(), np.einsum("ikj,jk->ik", K, v)),
+            (explainer.jacobian.operator.T @ v.ravel(), np.einsum("ikj,ik->jk", K, v)),
         ):
             np.testing.assert_allclose(found.reshape(500, 3), expected, atol=1e-11)
 

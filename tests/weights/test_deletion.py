@@ -194,7 +194,7 @@ def test_models_against_fits_without_the_row(library, name):
     """1e-9 of the largest effect: the replay of the reference adds up the same rows in another order."""
     case, explainer = pair_of(library, name)
     found = explainer.removal(case.X_new[:4], method="exact")
-    left_out = explainer.leave_one_out()
+    left_out = explainer.diagnostics.leave_one_out()
     leaves = verified_model(explainer).adapter.leaves(case.X_new[:4])
     rows = np.arange(0, len(explainer.targets), 61)
     for k, effects in enumerate([found] if explainer.outputs is None else np.swapaxes(found, 0, 1)):
@@ -245,7 +245,7 @@ def test_smoothers_against_refits_without_rows(name):
     case, explainer = case_of("smoother", name), explainer_of("smoother", name)
     w = np.ones(len(case.y)) if case.sample_weight is None else np.array(case.sample_weight)
     before, effects = case.model.predict(case.X_new), explainer.removal(case.X_new)
-    left_out = explainer.leave_one_out()["prediction"].to_numpy()
+    left_out = explainer.diagnostics.leave_one_out()["prediction"].to_numpy()
     for rows in ([0], [17], [100], [3, 50, 51]):
         left = w.copy()
         left[rows] = 0.0
@@ -302,7 +302,7 @@ def test_what_has_no_deletion_is_refused_by_name():
     for question, ask in {
         "removal": lambda: explainer.removal(X, method="exact"),
         "without": lambda: explainer.without(X, [0]),
-        "leave_one_out": explainer.leave_one_out,
+        "leave_one_out": explainer.diagnostics.leave_one_out,
     }.items():
         with pytest.raises(
             UnsupportedQuestionError,

@@ -61,14 +61,16 @@ def test_more_work_than_anyone_waits_for_is_refused_with_its_cost(monkeypatch):
 @pytest.mark.parametrize(("library", "name"), dense(chosen(11, GRID)))
 def test_models(library, name):
     case, explainer = case_of(library, name), explainer_of(library, name)
-    K, leverage = explainer.matrix(), explainer.leverage()
+    K, leverage = explainer.jacobian.matrix(), explainer.diagnostics.leverage()
     assert leverage.shape == K.shape[:-1]
     K = np.swapaxes(K, 0, 1) if K.ndim == 3 else K[None]  # (outputs with trees of their own, N, N)
     np.testing.assert_allclose(
         leverage.reshape(len(case.y), -1).T, np.diagonal(K, axis1=1, axis2=2), **CLOSE
     )
     np.testing.assert_allclose(
-        np.atleast_1d(explainer.degrees_of_freedom()), np.trace(K, axis1=1, axis2=2), **CLOSE
+        np.atleast_1d(explainer.diagnostics.degrees_of_freedom()),
+        np.trace(K, axis1=1, axis2=2),
+        **CLOSE,
     )
     squares = [engine.squares(PLENTY) for engine in verified_model(explainer).engines]
     close = (

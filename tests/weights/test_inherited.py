@@ -102,7 +102,7 @@ def test_deletions_of_single_rows(name):
     explainer, ones = axil.Explainer(model, X, Y), np.ones(len(X))
     before = model.predict(QUERIES)
     effects = explainer.removal(QUERIES)
-    alone = explainer.leave_one_out()["prediction"]
+    alone = explainer.diagnostics.leave_one_out()["prediction"]
     for row in range(0, 90, 7):
         left = without(ones, [row])
         expected = pruned_predictions(model, Y, left, QUERIES)[:, 0]

@@ -22,7 +22,7 @@ def test_rows_that_nearly_determine_their_predictions(zeros: int) -> None:
     model.fit(X, y, sample_weight=weights)
     explainer = axil.Explainer(model, X, y, sample_weight=weights)
     effects = np.asarray(explainer.removal(X_new, method="exact"))
-    own_predictions = np.asarray(explainer.leave_one_out()["prediction"])
+    own_predictions = np.asarray(explainer.diagnostics.leave_one_out()["prediction"])
     for row in range(10):
         remaining = np.arange(10) != row
         refitted = KernelRidge(alpha=1e-3, kernel="poly")

@@ -189,7 +189,7 @@ def test_single_rows_that_change_the_pattern_are_replayed(name, way, monkeypatch
     before, effects, left_out = (
         explainer(case.X_new[:3]).predictions,
         explainer.removal(case.X_new[:3]),
-        explainer.leave_one_out(),
+        explainer.diagnostics.leave_one_out(),
     )
     offsets = np.zeros(s.n_rows) if s.offsets is None else s.offsets[:, 0]
     for j in some:

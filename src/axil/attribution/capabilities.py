@@ -100,7 +100,7 @@ _WITHOUT_FEATURES = _each(
 )
 
 _EXACT: dict[str, Refusal] = _each(
-    ("derivatives", "weight_derivatives"),
+    ("jacobian.derivatives", "jacobian.by_sample_weight"),
     "predictions are linear in the targets",
     "explainer(X).weights has the derivatives; for weights of rows ask removal.",
 )
@@ -110,21 +110,21 @@ _WITHOUT_WEIGHTS: dict[str, Refusal] = {
         (
             "shapley",
             "min_label_changes",
-            "leverage",
-            "degrees_of_freedom",
-            "standard_error",
+            "diagnostics.leverage",
+            "diagnostics.degrees_of_freedom",
+            "diagnostics.standard_error",
             "calibrate",
         ),
         NO_WEIGHTS,
         REFIT,
     ),
-    **_each(("reach", "matrix"), NO_WEIGHTS, DERIVED),
+    **_each(("jacobian.sensitivity", "jacobian.matrix"), NO_WEIGHTS, DERIVED),
     "precompute": (
         "the leaf matrix is made of exact weights, which this model does not have",
         "Leave the call out.",
     ),
     **_each(
-        ("leave_one_out", "leave_one_out_curve", "removal(greedy=True)"),
+        ("diagnostics.leave_one_out", "diagnostics.leave_one_out_curve", "removal(greedy=True)"),
         NO_WEIGHTS,
         "Ask explainer.removal(X, k=10), or explainer.without(X, rows) for a set of rows.",
     ),
@@ -140,7 +140,9 @@ _WITHOUT_WEIGHTS: dict[str, Refusal] = {
 
 _DERIVATIVE: dict[str, Refusal] = {
     **_WITHOUT_WEIGHTS,
-    **_each(("pushes", "find_label_issues", "influence"), NO_STEPS, DERIVED),
+    **_each(
+        ("jacobian.gradient_contributions", "find_label_issues", "influence"), NO_STEPS, DERIVED
+    ),
     "adjustments": (
         "its score is no sum of trees or of columns times coefficients that axil reads",
         "Fit boosted trees, a forest or a linear model of numbers.",
@@ -148,9 +150,16 @@ _DERIVATIVE: dict[str, Refusal] = {
     "refit": ("it has no splits to keep", "Fit its model to the new rows."),
     "what_if": ("other targets move the optimum, and only its derivatives are at hand", DERIVED),
     **_each(
-        ("removal", "without", "leave_one_out", "leave_one_out_curve", "removal(greedy=True)"),
+        (
+            "removal",
+            "without",
+            "diagnostics.leave_one_out",
+            "diagnostics.leave_one_out_curve",
+            "removal(greedy=True)",
+        ),
         "a fit without some rows has another optimum, and only derivatives of this one are at hand",
-        "Minus a row's weight times explainer.weight_derivatives(X) is the first-order effect of leaving it out.",
+        "Minus a row's weight times explainer.jacobian.by_sample_weight(X) is the first-order "
+        "effect of leaving it out.",
     ),
     "save": (
         "derivatives at an optimum come from the model and its training data, which no file keeps",
@@ -160,7 +169,7 @@ _DERIVATIVE: dict[str, Refusal] = {
 
 _PARTITIONS: dict[str, Refusal] = {
     **_each(
-        ("matrix", "operator"),
+        ("jacobian.matrix", "jacobian.operator"),
         "its rows and columns are all training rows, which are in partitions",
         IN_MEMORY,
     ),
@@ -186,7 +195,7 @@ _PARTITIONS: dict[str, Refusal] = {
         "every row of every set takes a pass over the partitions",
         "Leave greedy out, or use training rows in memory.",
     ),
-    **_each(("derivatives", "weight_derivatives", "weights"), ELSEWHERE, IN_MEMORY),
+    **_each(("jacobian.derivatives", "jacobian.by_sample_weight", "weights"), ELSEWHERE, IN_MEMORY),
     "save": (
         "a file would hold all training rows of the collection",
         "Keep the model and the collection, and make the explainer again.",
@@ -205,15 +214,17 @@ _BY_KIND = {Kind.EXACT: _EXACT, Kind.ADDITIVE: _WITHOUT_WEIGHTS, Kind.DERIVATIVE
 _BY_LOCATION = {Location.MEMORY: dict[str, Refusal](), Location.PARTITIONS: _PARTITIONS}
 _BY_BOTH = {
     (Kind.ADDITIVE, Location.PARTITIONS): {
-        **_each(("leave_one_out", "leave_one_out_curve"), NO_WEIGHTS, REFIT),
+        **_each(
+            ("diagnostics.leave_one_out", "diagnostics.leave_one_out_curve"), NO_WEIGHTS, REFIT
+        ),
         **_each(
             (
                 "removal",
                 "removal(greedy=True)",
                 "without",
                 "what_if",
-                "reach",
-                "matrix",
+                "jacobian.sensitivity",
+                "jacobian.matrix",
                 "find_label_issues",
             ),
             ELSEWHERE,
@@ -237,11 +248,11 @@ MISSING_TARGETS = _each(
             "min_label_changes",
             "calibrate",
             "calibrate without X_cal and y_cal",
-            "leave_one_out_curve",
+            "diagnostics.leave_one_out_curve",
             "refit",
             "report",
         ),
-        *("shapley", "similar", "standard_error"),
+        *("shapley", "similar", "diagnostics.standard_error"),
     ),
     "some rows have no target of some outputs, and this question needs all of them",
     "Weights, top, group, what_if, without, removal and leave_one_out work for it.",
@@ -249,8 +260,8 @@ MISSING_TARGETS = _each(
 
 #: A model of several others of which only derivatives are at hand.
 MEAN_OF_DERIVATIVES: dict[str, Refusal] = {
-    "weight_derivatives": (ONE_BY_ONE, ASK_MEMBERS),
-    **_each(("derivatives", "operator"), ONE_BY_ONE, DERIVED),
+    "jacobian.by_sample_weight": (ONE_BY_ONE, ASK_MEMBERS),
+    **_each(("jacobian.derivatives", "jacobian.operator"), ONE_BY_ONE, DERIVED),
 }
 
 #: A model of several others whose contributions add up to its score.
@@ -261,7 +272,7 @@ MEAN_OF_CONTRIBUTIONS: dict[str, Refusal] = {
             "find_label_issues",
             "influence",
             "what_if",
-            "weight_derivatives",
+            "jacobian.by_sample_weight",
             "save",
             "refit",
         ),
@@ -269,7 +280,7 @@ MEAN_OF_CONTRIBUTIONS: dict[str, Refusal] = {
         ASK_MEMBERS,
     ),
     "removal": (ONE_BY_ONE, "Ask explainer.without(X, rows) for a set of rows."),
-    **_each(("derivatives", "operator"), ONE_BY_ONE, DERIVED),
+    **_each(("jacobian.derivatives", "jacobian.operator"), ONE_BY_ONE, DERIVED),
 }
 
 

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,7 +58,7 @@ REPLAY_OPTIONS = ("weights", "offset", "index", "features", "inverse_func", "cat
 
 # The numbers of an array and its axes; that of outputs is there where these differ
 ARRAY_COLUMNS = {
-    "reach": ("weight", "query", "output", "row"),
+    "sensitivity": ("weight", "query", "output", "row"),
     "standard-error": ("standard_error", "query", "output"),
     "leverage": ("leverage", "row", "output"),
     "degrees-of-freedom": ("degrees_of_freedom", "output"),
@@ -87,7 +88,7 @@ def ask(request: Request) -> None:
         explainer = subject.by_position
     else:
         explainer = subject.explainer
-    table = getattr(explainer, method.__name__)(**parameters)
+    table = attrgetter(command.attribute)(explainer)(**parameters)
     if command.name in ARRAY_COLUMNS:
         table = _array_table(table, command.name, explainer, parameters)
     if command.name in TITLES:

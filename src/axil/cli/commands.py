@@ -27,7 +27,9 @@ from axil.cli.request import Request
 from axil.comparison import Comparison
 from axil.explainer import Explainer
 from axil.kernels.choose import DEVICES
+from axil.methods.diagnostics import Diagnostics
 from axil.methods.intervals.predictive import Predictive
+from axil.methods.jacobian import Jacobian
 from axil.retraining import Stability
 from axil.scale import INVERSES
 
@@ -137,6 +139,7 @@ class Command:
     summary: str  #: one line for `axil --help`
     run: Callable[[Request], int | None]  #: returns the exit code; None is 0
     method: Method = Explainer  #: that `answers.ask` calls
+    namespace: str = ""  #: of `Explainer`, where the method is
     has_model: bool = True
     needs_fit: bool = True  #: whether the training data is required
     has_table: bool = True  #: whether the answer is a table, with options on where it goes
@@ -151,6 +154,11 @@ class Command:
     table_has_top: bool = False  #: whether --top is for tables, and not only for pages
 
     @property
+    def attribute(self) -> str:
+        """Return the name of the method from the explainer, such as "diagnostics.leverage"."""
+        return f"{self.namespace}.{self.method.__name__}".lstrip(".")
+
+    @property
     def description(self) -> str:
         """Return the text above the options: the command's own, or two paragraphs of a docstring."""
         if self.name in DESCRIPTIONS:
@@ -159,14 +167,18 @@ class Command:
         return "\n\n".join(paragraphs).replace("`", "")
 
 
-def _question(name: str, summary: str, has_top: bool = False) -> Command:
-    """Return the command of a method of `Explainer`."""
-    method: Method = getattr(Explainer, name.replace("-", "_"))
+NAMESPACES: dict[str, type] = {"": Explainer, "diagnostics": Diagnostics, "jacobian": Jacobian}
+
+
+def _question(name: str, summary: str, has_top: bool = False, namespace: str = "") -> Command:
+    """Return the command of a method of `Explainer`, or of one of its namespaces."""
+    method: Method = getattr(NAMESPACES[namespace], name.replace("-", "_"))
     return Command(
         name,
         summary,
         answers.ask,
         method,
+        namespace,
         options=tuple(
             _file_option(file, required) for file, required in input_files(method).items()
         ),
@@ -312,26 +324,48 @@ COMMANDS = (
     _question("find-label-issues", "which training labels look wrong, and how many", has_top=True),
     _question("concentration", "on how many training rows these predictions rest"),
     _question("what-if", "these predictions if training targets were others"),
-    _question("reach", "how far these predictions move with the targets of some training rows"),
+    _question(
+        "sensitivity",
+        "how far these predictions move with the targets of some training rows",
+        namespace="jacobian",
+    ),
     _question(
         "min-label-changes",
         "the fewest training targets that bring these predictions to a threshold",
     ),
     _question("without", "these predictions if training rows were deleted"),
     _question("removal", "what deleting each training row, or group of rows, would do"),
-    _question("standard-error", "how far noise of the training targets moves these predictions"),
+    _question(
+        "standard-error",
+        "how far noise of the training targets moves these predictions",
+        namespace="diagnostics",
+    ),
     _question(
         "influence", "which training targets raise the error on validation rows", has_top=True
     ),
     _question("shapley", "what each training target is worth on validation rows", has_top=True),
     _question(
-        "leave-one-out", "predictions of the training rows without each of them", has_top=True
+        "leave-one-out",
+        "predictions of the training rows without each of them",
+        has_top=True,
+        namespace="diagnostics",
     ),
     _question(
-        "leave-one-out-curve", "the error without each training row itself, by the number of trees"
+        "leave-one-out-curve",
+        "the error without each training row itself, by the number of trees",
+        namespace="diagnostics",
     ),
-    _question("leverage", "the weight of each training row in its own prediction", has_top=True),
-    _question("degrees-of-freedom", "how many free parameters the fit is worth"),
+    _question(
+        "leverage",
+        "the weight of each training row in its own prediction",
+        has_top=True,
+        namespace="diagnostics",
+    ),
+    _question(
+        "degrees-of-freedom",
+        "how many free parameters the fit is worth",
+        namespace="diagnostics",
+    ),
     Command(
         "compare",
         "why predictions changed from an old model to a new one",

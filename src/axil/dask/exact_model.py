@@ -52,20 +52,25 @@ SENT_BYTES = 1 << 22  # of adjoints that are sent to the workers at a time: Dask
 GATHERED_METHODS = frozenset(
     {
         "find_label_issues",
-        "degrees_of_freedom",
+        "diagnostics.degrees_of_freedom",
         "influence",
-        "leave_one_out",
-        "leave_one_out_curve",
-        "leverage",
+        "diagnostics.leave_one_out",
+        "diagnostics.leave_one_out_curve",
+        "diagnostics.leverage",
         "min_label_changes",
-        "reach",
+        "jacobian.sensitivity",
         "shapley",
-        "standard_error",
+        "diagnostics.standard_error",
         "what_if",
     }
 )
 #: Those of them that fit the model again without some rows.
-GATHERED_DELETIONS = ("find_label_issues", "influence", "leave_one_out_curve", "shapley")
+GATHERED_DELETIONS = (
+    "find_label_issues",
+    "influence",
+    "diagnostics.leave_one_out_curve",
+    "shapley",
+)
 
 
 def in_leaf_matrix(

@@ -197,7 +197,7 @@ class PartitionedTrees:
         s = self.structure
         if is_forest(s):
             raise UnsupportedQuestionError(
-                "standard_error",
+                "diagnostics.standard_error",
                 "the squared weights of a forest follow from all pairs of leaves that share rows, "
                 "which are not counted over partitions",
                 'Pass sigma="estimate", or the noise of the targets as a number.',

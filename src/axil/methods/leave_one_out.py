@@ -1,18 +1,14 @@
-"""leave_one_out: each training row's prediction without itself, and the error of these after every number of trees."""
+"""Fits without each training row, computed once per model."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
 from axil.arrays import BoolArray, FloatArray
 from axil.attribution import notes
-from axil.errors import InputError, UnsupportedQuestionError
+from axil.errors import InputError
 from axil.machine.progress import in_time
 from axil.methods.noise import announce
-from axil.methods.question import Question, output_columns
-from axil.output import tables
 from axil.replay.exact_model import ExactModel
 from axil.weights.left_out import ErrorCurve, LeftOut
 
@@ -22,98 +18,6 @@ INSTEAD = (
     "find_label_issues and calibrate need none of it if you pass predictions of your own: "
     "out_of_fold=cross_val_predict(model, X_train, y_train)."
 )
-
-
-class LeaveOneOut(Question):
-    """The question, as methods of `Explainer`."""
-
-    def leave_one_out(self) -> Any:
-        """The prediction of every training row by the fit without that row, and what it leaves of the target.
-
-        A frame with the columns row, target, prediction, residual = target - prediction, alone, and
-        output if there are several, in the order of the training rows. Exact with the structure
-        held fixed. ``alone``: no other row of any weight is in one of the row's leaves, or none is
-        left at all, so nothing but the row's own target says what its prediction would be;
-        prediction and residual are nan.
-
-        The row did help to choose the splits, so these residuals are smaller than those of refits without it. In the leaf matrix,
-        O(T^2) per training row and blocks of rows at a time: some seconds for a million rows and 100 trees
-        (docs/scaling.md). Where the leaf matrix does not fit, one replay per row. Made once for an explainer; a
-        `CostWarning` says where that takes more than 30 seconds. Of a model fitted to transformed targets all columns are in
-        the targets' own units. Refused for trees, forests and bagged trees with balanced classes, where every row has a part in
-        the weights of all others.
-
-        Examples
-        --------
-        >>> from lightgbm import LGBMRegressor
-        >>> from sklearn.datasets import load_diabetes
-        >>> from axil import Explainer
-        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
-        >>> explainer = Explainer(LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y), X, y)
-        >>> left_out = explainer.leave_one_out()
-        >>> change = explainer.without(X.loc[[7]], [7])
-        >>> bool(abs(left_out["prediction"][7] - change["after"][0]) < 1e-9)
-        True
-        """
-        model = self._answering("leave_one_out")
-        targets, index = model.gathered
-        if model.seen is not None:
-            targets = model.seen
-        made = model.left_out_predictions(predictions)
-        found = model.scale.inverse(made)
-        columns = output_columns("row", index, model.outputs)
-        columns |= {
-            "target": targets.ravel(),
-            "prediction": found.ravel(),
-            "residual": (targets - found).ravel(),
-        }
-        columns["alone"] = np.isnan(found).ravel()
-        note = model.note(note_on(columns["alone"], model.deletion_note()))
-        return tables.note(tables.make(columns, model.backend), note)
-
-    def leave_one_out_curve(self) -> Any:
-        """The mean squared leave-one-out error after every number of trees, from 0 (the base alone) to all of them.
-
-        A frame with the columns trees, error, training_error, and output if there are several. ``error`` is that of
-        `leave_one_out` for the model of the first trees, ``training_error`` that of the same rows in the fit with all; by sample
-        weights, where the fit had some. Rows that have no prediction without themselves are left out of both. Exact with the
-        structure held fixed, from the same pass as `leave_one_out`. The splits followed the targets of all rows, so the error is
-        too small, and it goes on falling where that of refits rises: it is no rule for when to stop
-        (measured in docs/evidence_deletions.md). Of a model fitted to transformed targets errors are on the scale of the fit:
-        "error (log)". Not for forests, DART and model shrinkage, whose first trees are no model by themselves.
-
-        Examples
-        --------
-        >>> from lightgbm import LGBMRegressor
-        >>> from sklearn.datasets import load_diabetes
-        >>> from axil import Explainer
-        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
-        >>> explainer = Explainer(LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y), X, y)
-        >>> curve = explainer.leave_one_out_curve()
-        >>> len(curve), bool((curve["error"] > curve["training_error"]).all())
-        (21, True)
-        """
-        model = self._answering("leave_one_out_curve")
-        known = _curves(model)
-        if known is None:
-            raise UnsupportedQuestionError(
-                "leave_one_out_curve",
-                "the trees of this model are not fitted one after the other to what those before leave over (a forest, DART, "
-                "model shrinkage, no trees at all, or percentiles, the first of which is the start), so its first trees are no "
-                "model by themselves",
-                "leave_one_out works for it; refit with fewer trees to compare.",
-            )
-        if not any(curve.rows for curve in known):
-            raise UnsupportedQuestionError(
-                "leave_one_out_curve",
-                "every training row is alone in one of its leaves, so none has a prediction without itself",
-                "Fit with larger leaves.",
-            )
-        columns = output_columns("trees", known[0].trees, model.outputs)
-        for name, errors in (("error", "left_out"), ("training_error", "fitted")):
-            found = np.concatenate([getattr(curve, errors) for curve in known], axis=1)
-            columns[model.scale.label(name)] = found.ravel()
-        return tables.note(tables.make(columns, model.backend), model.note(model.deletion_note()))
 
 
 def left_out(proven: ExactModel) -> list[LeftOut]:
@@ -133,7 +37,7 @@ def _left_out(proven: ExactModel) -> list[LeftOut]:
         )
     announce(f"Leaving out each of {len(proven.targets)} training rows takes", seconds, INSTEAD)
     return [
-        engine.deletable("leave_one_out").left_out(targets, available)
+        engine.deletable("diagnostics.leave_one_out").left_out(targets, available)
         for engine, targets in proven.by_output(proven.targets)
     ]
 
@@ -163,8 +67,8 @@ def note_on(alone: BoolArray, note: str = notes.NOTE) -> str:
     return note
 
 
-def _curves(proven: ExactModel) -> list[ErrorCurve] | None:
-    """Engine by engine; None where one has none."""
+def curves(proven: ExactModel) -> list[ErrorCurve] | None:
+    """Return the errors by the number of trees, engine by engine; None if an engine has none."""
     found = [one.curve for one in left_out(proven) if one.curve is not None]
     if len(found) == len(proven.engines):
         return found

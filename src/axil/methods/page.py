@@ -59,8 +59,9 @@ class Pages(Question, page.Shown):
         columns : sequence, optional
             Which features to show, by name or position; all by default.
         sigma : float, (K,), "exact", "estimate", bool or None
-            The noise of the targets, for standard errors; see `Explainer.standard_error`. True:
-            however long it takes. False: no standard errors.
+            The noise of the targets, for standard errors; see
+            `Explainer.diagnostics.standard_error`. True: however long it takes. False: no standard
+            errors.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `explain`.
         map : pair of columns, optional
@@ -130,10 +131,10 @@ def _sigma(model: Any, way: str) -> tuple[FloatArray | None, str | None]:
     if way == "cheap":
         # Over partitions it would take passes over all rows.
         is_elsewhere = model.location is Location.PARTITIONS
-        if is_elsewhere or model.capabilities.is_refused("standard_error"):
+        if is_elsewhere or model.capabilities.is_refused("diagnostics.standard_error"):
             return None, None
-    model.capabilities.require("standard_error")
-    model = model.for_method("standard_error")
+    model.capabilities.require("diagnostics.standard_error")
+    model = model.for_method("diagnostics.standard_error")
     if way not in ("cheap", "any"):
         return noise.sigma_of(model, way), None
     return noise.for_page(model, way == "any")

@@ -130,20 +130,6 @@ class Removal(Question):
             source = source_of(asked.model, method, 0, greedy)
         return listed(asked, source, k, same_sign or greedy, greedy)
 
-    def pushes(self, X: Any) -> FloatArray:
-        """(n, n_train) or (n, K, n_train): what each training row puts into the steps that the trees take to each prediction.
-
-        ``s_j(x) = sum_t final_t w_j b_tj r_tj [leaf_t(j) = leaf_t(x)] / (W + l2)`` with r_tj the residual of row j before tree t.
-        Of an additive explainer these are the contributions of `explain`. A push is no sensitivity: other rows have their part in
-        a row's residuals. 8 * K * n * n_train bytes.
-
-        Parameters
-        ----------
-        X : table
-            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
-        """
-        return dense(self._ask("pushes", X), None, True)
-
 
 def _refuse_unused(
     k: Any, groups: Any, method: Any, pushed: bool, one_sign: bool, greedy: bool, offsets: Any

@@ -280,8 +280,8 @@ def _own_suspects(model: Any, rows: Any) -> BoolArray | None:
         return None
     model.capabilities.require("similar(suspects=rows)")
     marks = np.zeros(model.shape[0], dtype=bool)
-    if len(rows):
-        marks[inputs.named_rows(rows, model.index, "suspects")] = True
+    positions = inputs.named_rows(rows, model.index, "suspects")
+    marks[positions] = True
     return marks
 
 

@@ -1,26 +1,20 @@
-"""what_if and reach: predictions if some training targets were others, and whom a training row moves."""
+"""Predictions if some training targets were others."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
-
-import numpy as np
 
 from axil import inputs
 from axil.arrays import FloatArray
 from axil.errors import InputError
-from axil.machine.progress import track
 from axil.methods.question import Question
 from axil.methods.without import change_columns
 from axil.output import tables
 
-COLUMNS = 32  # training rows whose weights are computed together
-COPIES = 4  # of their columns while the fit is replayed
-
 
 class WhatIf(Question):
-    """The question, as methods of `Explainer`."""
+    """Provide `Explainer.what_if`."""
 
     def what_if(self, X: Any, targets: Mapping[Any, Any], init_score: Any = None) -> Any:
         """Predict X as if some training rows, by label, had other targets (of a classifier: other classes).
@@ -59,49 +53,6 @@ class WhatIf(Question):
         if model.scale.is_identity:
             columns["change"] = change.ravel()  # without the rounding of the predictions
         return tables.note(tables.make(columns, model.backend), model.replay_note)
-
-    def reach(self, X: Any, rows: Sequence[Any], init_score: Any = None) -> FloatArray:
-        """How much each prediction of X moves per unit of each of these training targets: whom does a row move?
-
-        Columns of K: ``explainer(X).weights[..., rows]``, without the other weights. Exact with the
-        structure held fixed.
-
-        Parameters
-        ----------
-        X : table
-            The n rows to explain.
-        rows : sequence of labels, or of n_train truth values
-            The training rows, by label as in `what_if`, or marked with True.
-        init_score : array of shape (n,) or (n, K), optional
-            Offsets of the rows of X, as in `explain`.
-
-        Returns
-        -------
-        array of shape (n, rows), or (n, K, rows) where outputs have trees of their own
-            One replay of the fit for each row named, O(T (N + n)), 32 of them together.
-        """
-        asked = self._ask("reach", X, init_score)
-        which = asked.model.positions(rows)
-        model = asked.model
-        n = len(asked)
-        n_train = asked.model.shape[0]
-        array = 8 * n * len(which) * len(model.engines)
-        working = COPIES * 8 * COLUMNS * (n + n_train)
-        instead = "Ask for fewer rows of X or fewer training rows at a time, or raise memory_limit."
-        model.budget.require(array + working, f"The weights of {n} x {len(which)} rows", instead)
-        model.predicted(asked.queries)  # which checks them
-        coordinates = asked.queries.coordinates
-        base = asked.queries.offsets.base
-        found = np.empty((n, len(model.engines), len(which)))
-        for start in track(range(0, len(which), COLUMNS), "reach"):
-            some = which[start : start + COLUMNS]
-            units = np.zeros((n_train, len(some)))
-            units[some, np.arange(len(some))] = 1.0
-            for k, engine in enumerate(model.engines):
-                found[:, k, start : start + len(some)] = engine.matvec(coordinates, units, base)
-        if len(model.engines) == 1:
-            return found[:, 0]
-        return found
 
 
 def changed_targets(model: Any, targets: Mapping[Any, Any]) -> FloatArray:

@@ -195,13 +195,15 @@ def _changes_without(
 def leave_one_out_curve(frame: Any, *, output: Any = None, ax: Axes | None = None) -> Axes:
     """Plot the leave-one-out error and the training error after every number of trees.
 
-    ``frame`` is what ``explainer.leave_one_out_curve()`` returns. The plot does not mark the lowest
-    error, which is no rule for when to stop.
+    ``frame`` is what ``explainer.diagnostics.leave_one_out_curve()`` returns. The plot does not
+    mark the lowest error, which is no rule for when to stop.
     """
     error, scale = labelled(frame, "error")
     training_error, _ = labelled(frame, "training_error")
     needed = ("trees", error, training_error)
-    lines, output_name = one_output(frame, output, needed, "explainer.leave_one_out_curve()")
+    lines, output_name = one_output(
+        frame, output, needed, "explainer.diagnostics.leave_one_out_curve()"
+    )
     ax = canvas.new_axes(ax)
     curves = ((error, "without the row"), (training_error, "with all rows"))
     for i, (column, label) in enumerate(curves):
@@ -225,9 +227,9 @@ def leave_one_out_curve(frame: Any, *, output: Any = None, ax: Axes | None = Non
 def leverage(values: Any, *, output: int = 0, ranked: bool = False, ax: Axes | None = None) -> Axes:
     """Plot the leverages, each training row's weight in its own prediction, and their mean, trace K / n_train.
 
-    ``values`` is ``explainer.leverage()``, (n_train,), or (outputs, n_train) with the position
-    ``output``. The plot is a histogram, or with ``ranked=True`` a curve from the largest leverage
-    down.
+    ``values`` is ``explainer.diagnostics.leverage()``, (n_train,), or (outputs, n_train) with the
+    position ``output``. The plot is a histogram, or with ``ranked=True`` a curve from the largest
+    leverage down.
     """
     leverages = one_row(values, output, "leverages", "output")
     ranked = as_flag(ranked, "ranked")

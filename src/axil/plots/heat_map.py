@@ -36,12 +36,12 @@ def matrix(
     """Plot K, or the weights of many predictions, as colours: explained rows down, training rows across.
 
     ``source`` is an explanation, its `to_frame` in pandas, or an array (n, n_train) such as
-    ``explainer.matrix()``. Rows and columns are in the order of a hierarchical clustering (Ward's).
-    A square K has one order for both, that of its rows. ``cluster=False`` keeps the order given.
-    Blue is positive, red is negative. Colours end at the 99th percentile of |weight|, so that the
-    largest weights do not hide the others. If there are more than ``most`` rows or columns,
-    ``most`` of them are drawn, evenly spaced, and the title says so. ``labels`` (n_train,) are
-    names of the columns, and of the rows of a square K.
+    ``explainer.jacobian.matrix()``. Rows and columns are in the order of a hierarchical clustering
+    (Ward's). A square K has one order for both, that of its rows. ``cluster=False`` keeps the order
+    given. Blue is positive, red is negative. Colours end at the 99th percentile of |weight|, so
+    that the largest weights do not hide the others. If there are more than ``most`` rows or
+    columns, ``most`` of them are drawn, evenly spaced, and the title says so. ``labels`` (n_train,)
+    are names of the columns, and of the rows of a square K.
     """
     most = as_count(most, "most")
     cluster = as_flag(cluster, "cluster")

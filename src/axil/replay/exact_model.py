@@ -52,8 +52,8 @@ from axil.weights.work import GROUP_SECONDS, REPLAYS
 DELETIONS = (
     "without",
     "removal",
-    "leave_one_out",
-    "leave_one_out_curve",
+    "diagnostics.leave_one_out",
+    "diagnostics.leave_one_out_curve",
     "find_label_issues",
     "calibrate",
 )
@@ -200,7 +200,10 @@ class ExactModel(Refittable):
     def contribution_effects(self, query_batch: QueryBatch | Combination) -> Effects:
         leaves = query_batch.coordinates
         return self._row_effects(
-            query_batch, lambda engine, targets: engine.deletable("pushes").pushes(leaves, targets)
+            query_batch,
+            lambda engine, targets: engine.deletable("jacobian.gradient_contributions").pushes(
+                leaves, targets
+            ),
         )
 
     def deletion_effects(self, query_batch: QueryBatch | Combination, available: int) -> Effects:

@@ -200,7 +200,9 @@ class TreeEngine(Deletable):
         if leaf_rule is None or leaf_rule.class_counts is None:
             return self
         counts = leaf_rule.class_counts
-        if question == "pushes" or (counts.is_known and question == "without"):
+        if question == "jacobian.gradient_contributions" or (
+            counts.is_known and question == "without"
+        ):
             return self
         if not counts.is_known:
             raise UnsupportedQuestionError(question, *CLASS_WEIGHTS_UNKNOWN)

@@ -300,7 +300,7 @@ class Sum(Deletable):
         """Each training row in the fit without it; no prediction where a model has none, unless for lack of rows in leaves."""
         if not self._all_rows:
             raise UnsupportedQuestionError(
-                "leave_one_out",
+                "diagnostics.leave_one_out",
                 "the models inside were fitted to different rows, or to copies of rows, and no row is left out of all of them",
                 "Weights, what_if, influence and without work for it; out-of-bag or out-of-fold "
                 "predictions say what others say "
@@ -308,7 +308,10 @@ class Sum(Deletable):
             )
         share = available // len(self.terms)
         each = [
-            (t.coefficient, t.engine.deletable("leave_one_out").left_out(targets, share))
+            (
+                t.coefficient,
+                t.engine.deletable("diagnostics.leave_one_out").left_out(targets, share),
+            )
             for t in self.terms
         ]
         made = self.constant + self._mean((c, one.predictions) for c, one in each)
@@ -324,7 +327,7 @@ class Sum(Deletable):
     def pushes(self, queries: Any, targets: FloatArray) -> Sequence[RowEffects]:
         return self._effects(
             self.terms,
-            lambda term: term.engine.deletable("pushes").pushes(
+            lambda term: term.engine.deletable("jacobian.gradient_contributions").pushes(
                 term.own(queries), term.taken(targets)
             ),
         )

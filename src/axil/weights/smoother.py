@@ -148,7 +148,7 @@ class Smoother(Deletable):
 
     def pushes(self, queries: Any, targets: FloatArray) -> Sequence[RowEffects]:
         raise UnsupportedQuestionError(
-            "pushes",
+            "jacobian.gradient_contributions",
             "they are those of trees, and a linear smoother is fitted at once, not tree by tree",
             "Use the contributions of its explanation: weights times targets.",
         )
@@ -162,7 +162,7 @@ class Smoother(Deletable):
 
     def left_out(self, targets: FloatArray, available: int) -> LeftOut:
         """Weighted least squares: the residual without the row is ``residual_j / (1 - K[j, j])``."""
-        self._solution("leave_one_out")
+        self._solution("diagnostics.leave_one_out")
         return LeftOut(targets - self._residuals_alone(targets, available))
 
     def _residuals_alone(self, targets: FloatArray, available: int) -> FloatArray:

@@ -165,7 +165,7 @@ def test_exact_errors_nearby():
     assert own.training_errors == "leave-one-out"
     weights, errors = (
         np.abs(explainer()(X_CAL).weights),
-        explainer().leave_one_out()["residual"].abs().to_numpy(),
+        explainer().diagnostics.leave_one_out()["residual"].abs().to_numpy(),
     )
     least = (SMALL * errors.mean()) ** 2
     for k, sizes in enumerate((weights, weights**2)):
@@ -182,11 +182,11 @@ def test_exact_errors_nearby():
 def test_own_weights_are_left_out_of_training_rows():
     """With targets that the model cannot follow elsewhere: sums around a training row are those of the other rows."""
     own = explainer().calibrate(
-        out_of_fold=explainer().leave_one_out()["prediction"], method="exact"
+        out_of_fold=explainer().diagnostics.leave_one_out()["prediction"], method="exact"
     )
     weights, errors = (
-        np.abs(explainer().matrix()),
-        explainer().leave_one_out()["residual"].to_numpy(),
+        np.abs(explainer().jacobian.matrix()),
+        explainer().diagnostics.leave_one_out()["residual"].to_numpy(),
     )
     np.fill_diagonal(weights, 0.0)
     least = (SMALL * np.abs(errors).mean()) ** 2

@@ -88,7 +88,7 @@ def test_it_shows_the_numbers_of_the_explanation(visit, report):
         f"{explainer(X[:1]).predictions[0]:,.0f}",
         f"{statistics['effective_size']:.1f}",
         " / ".join(f"{statistics[f'rows for {share}%']:.0f}" for share in (50, 80, 95)),
-        f"{explainer.standard_error(X[:1])[0]:,.0f}",
+        f"{explainer.diagnostics.standard_error(X[:1])[0]:,.0f}",
     ):
         assert text in cards
     proof = page.locator(".proof").inner_text()

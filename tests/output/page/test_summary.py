@@ -65,7 +65,7 @@ def test_all_numbers_are_those_of_the_explanation():
         summary["negative_shares"][0], explanation.negative_share, rtol=SHORT
     )
     np.testing.assert_allclose(
-        summary["standard_errors"][0], explainer.standard_error(X), rtol=SHORT
+        summary["standard_errors"][0], explainer.diagnostics.standard_error(X), rtol=SHORT
     )
     np.testing.assert_allclose(
         summary["sizes"][0], np.abs(explanation.weights).sum(axis=1), rtol=SHORT
