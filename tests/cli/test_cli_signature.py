@@ -102,6 +102,7 @@ def test_a_command_is_its_question(run, explainer, words):
 
 
 NO_COMMAND = {
+    "adjustments": "a table of features for each comparable, for programs",
     "iter": "explain reads and writes batch by batch",
     "gradient_contributions": "an array of all training rows: explain --by contribution and removal --by pushes list "
     "its largest numbers",
