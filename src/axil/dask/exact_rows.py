@@ -20,7 +20,7 @@ from axil.dask.cluster import HeldRows, PartitionRows, named
 from axil.dask.training_rows import ObservedRows, Place, SharedFit
 from axil.kernels.choose import host_backend
 from axil.machine.memory import Budget, Limits
-from axil.replay.build import own_leaves_of, with_rows
+from axil.replay.build import leaves_of_trees, with_rows
 from axil.replay.compare import Extent, Miss, furthest, with_predictions
 from axil.replay.recover import assign_leaves, fitted_structure, leaf_rule_of, regularisation_of
 from axil.replay.walk import Walked, walk
@@ -221,7 +221,7 @@ def replay_partition(
         fit = with_rows(fit, observed.weights, in_bag)
         tree_leaves = leaves
         if fit.table.columns is not None:
-            tree_leaves = own_leaves_of(leaves, fit.table.columns, limits.budget)
+            tree_leaves = leaves_of_trees(leaves, fit.table.columns, limits.budget)
         targets = observed.targets[:, output]
         if observed.offsets is None:
             offsets = None

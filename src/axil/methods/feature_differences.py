@@ -30,7 +30,7 @@ from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.errors import ExactnessError, UnsupportedQuestionError
 from axil.kernels.cpu import feature_differences
 from axil.machine.blocks import spans
-from axil.replay.members import own_rows
+from axil.replay.members import rows_of_member
 from axil.replay.queries import QueryBatch
 from axil.weights.members import Residual
 
@@ -371,11 +371,11 @@ def _sum(source: RecordedModel, n_threads: int) -> SumOfModels:
         members = adapter.members_on(source.rows)
     terms = []
     for i, (member, X) in enumerate(zip(members, adapter.rows_of(source.rows.X))):
-        rows = own_rows(member, X, source.rows)
+        rows = rows_of_member(member, X, source.rows)
         engines = [term.engine for engine in source.engines for term in _terms_of(engine, i)]
         if is_residual and i == 0:
             fitted_rows = adapter.kept_rows(len(source.rows.targets))
-            rows = own_rows(replace(member, rows=fitted_rows), X, source.rows)
+            rows = rows_of_member(replace(member, rows=fitted_rows), X, source.rows)
             first_predictions = member.model.predictions(X)
         elif is_residual:
             rows = replace(source.rows, X=X, offsets=first_predictions)

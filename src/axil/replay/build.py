@@ -1,8 +1,8 @@
-"""The proof that a fitted model and its training data belong together; its result is a `ExactModel`.
+"""The verification that a fitted model and its training data belong together.
 
-First every leaf value, computed from the residuals that the library saw, is compared with the
-model's own; a disagreement shows where it arises. Then the linear map alone is run over the targets
-in float64 and must arrive at the predictions.
+First axil compares every leaf value, computed from the residuals that the library saw, with the
+model's own. A disagreement shows where it arises. Then the linear map alone is run over the targets
+in float64 and must arrive at the predictions. The result is an `ExactModel`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,13 +28,14 @@ from axil.adapters.contract import (
     TrainingRows,
 )
 from axil.adapters.members import ResidualModel, SumModel
-from axil.arrays import FloatArray
+from axil.arrays import AnyArray, FloatArray
 from axil.errors import InputError, UnsupportedModelError
 from axil.inputs.copies import owned
 from axil.kernels.choose import backend_of
 from axil.machine.memory import Budget, Limits
 from axil.replay.compare import (
     Extent,
+    Miss,
     check_leaves,
     check_predictions,
     checked_rows,
@@ -45,11 +46,11 @@ from axil.replay.compare import (
     worse,
 )
 from axil.replay.exact_model import ExactModel
-from axil.replay.members import prove_residual, prove_sum
+from axil.replay.members import predictions_of, verify_residual, verify_sum
 from axil.replay.radius import Held
 from axil.replay.recover import replay, training_leaves
 from axil.replay.verification import Verification, worst_of
-from axil.replay.walk import ELSEWHERE, Walked, round_to, walk
+from axil.replay.walk import ELSEWHERE, Leaves, Walked, round_to, walk
 from axil.structure import Structure, all_n_leaves, output_groups
 from axil.weights.boosting import BoostedTrees
 from axil.weights.engine import Engine
@@ -60,236 +61,297 @@ from axil.weights.smoother import Smoother
 # seed (measured: up to 8).
 SPREAD = 10
 
+Verified = tuple[list[Engine], Verification | None]
+
 
 def build(
-    model: Model, rows: TrainingRows, labels: NDArray[Any], limits: Limits, check: bool = True
+    model: Model, rows: TrainingRows, labels: AnyArray, limits: Limits, check: bool = True
 ) -> ExactModel:
-    """Read the model, replay its fit on the rows, as they were given, and return both, proven; raise where they disagree."""
-    engines, verification = _prove(model, rows, limits, check)
-    about = labels, rows.X, inputs.backend_of(rows.X), limits, verification
-    targets = _filled(model, rows.targets)
-    return ExactModel(model, *about, engines=engines, targets=targets, rows=_fit_rows(rows))
+    """Read the model, replay its fit on the rows as users give them, and return both, verified.
+
+    Parameters
+    ----------
+    labels : array of shape (N,)
+        The user's names of the rows.
+    check : bool
+        Whether the replay is compared with the model.
+    """
+    engines, verification = _verify(model, rows, limits, check)
+    backend = inputs.backend_of(rows.X)
+    return ExactModel(
+        model,
+        labels,
+        rows.X,
+        backend,
+        limits,
+        verification,
+        engines=engines,
+        targets=_without_missing(model, rows.targets),
+        rows=_rows_of_the_fit(rows),
+    )
 
 
-def _fit_rows(rows: TrainingRows) -> TrainingRows:
+def _rows_of_the_fit(rows: TrainingRows) -> TrainingRows:
     """Return read-only copies of what the rows counted with, without their features."""
-    if rows.weights is None:
-        weights = None
-    else:
-        weights = owned(rows.weights)
-    if rows.offsets is None:
-        offsets = None
-    else:
-        offsets = owned(rows.offsets)
-    if rows.bags is None:
-        bags = None
-    else:
-        bags = owned(compact(rows.bags))
+    weights = rows.weights
+    if weights is not None:
+        weights = owned(weights)
+    offsets = rows.offsets
+    if offsets is not None:
+        offsets = owned(offsets)
+    bags = rows.bags
+    if bags is not None:
+        bags = owned(compact(bags))
     return TrainingRows(None, rows.targets, weights, offsets, bags)
 
 
-def _prove(
-    model: Model, rows: TrainingRows, limits: Limits, check: bool
-) -> tuple[list[Engine], Verification | None]:
-    """The engines for the outputs, and the proof."""
+def _verify(model: Model, rows: TrainingRows, limits: Limits, check: bool) -> Verified:
+    """Return the engines for the outputs, and the verification."""
     n_rows = len(rows.targets)
     if rows.bags is None and model.refused_draws is not None:
         raise model.refused_draws
     if model.fitted_rows is not None and model.fitted_rows != n_rows:
         refuse_rows(model, n_rows, model.fitted_rows)
-    if rows.weights is None:
-        weights = None
-    else:
-        weights = round_to(model.rounding.targets, rows.weights)
-    rows = replace(rows, targets=round_to(model.rounding.targets, rows.targets), weights=weights)
-    if model.form in (Form.SUM, Form.RESIDUAL):
-        if rows.offsets is not None or rows.bags is not None:
-            raise InputError(
-                "A model of several others takes neither init_score nor in_bag: leave them out."
-            )
-        inside = partial(_prove, limits=limits, check=check)
-        if model.form is Form.RESIDUAL:
-            together = cast(ResidualModel, model)
-            return prove_residual(
-                together, rows, limits.n_threads, inside, partial(tree_engine, limits=limits)
-            )
-        return prove_sum(cast(SumModel, model), rows, limits.n_threads, check, inside)
+    weights = rows.weights
+    if weights is not None:
+        weights = round_to(model.rounding.targets, weights)
+    targets = round_to(model.rounding.targets, rows.targets)
+    rows = replace(rows, targets=targets, weights=weights)
+    if model.form is Form.TREES:
+        return _verify_trees(cast(Adapter, model), rows, limits, check)
+    has_offsets_or_bags = rows.offsets is not None or rows.bags is not None
     if model.form is Form.SMOOTHER:
-        if rows.offsets is not None or rows.bags is not None:
+        if has_offsets_or_bags:
             raise InputError(
                 f"This {model.library} model is a linear smoother: it takes neither init_score nor "
                 "in_bag. Leave them out."
             )
-        return _prove_smoother(cast(SmootherModel, model), rows, check)
-    return _prove_trees(cast(Adapter, model), rows, limits, check)
+        return _verify_smoother(cast(SmootherModel, model), rows, check)
+    if has_offsets_or_bags:
+        raise InputError(
+            "A model of several others takes neither init_score nor in_bag: leave them out."
+        )
+    verify_member = partial(_verify, limits=limits, check=check)
+    if model.form is Form.RESIDUAL:
+        engine_of = partial(tree_engine, limits=limits)
+        residual_model = cast(ResidualModel, model)
+        return verify_residual(residual_model, rows, limits.n_threads, verify_member, engine_of)
+    return verify_sum(cast(SumModel, model), rows, limits.n_threads, check, verify_member)
 
 
-def _prove_smoother(
-    model: SmootherModel, rows: TrainingRows, check: bool
-) -> tuple[list[Engine], Verification | None]:
-    """Solve for the smoother again, without the targets, and compare what it makes of them with the predictions."""
-    X = rows.X
-    targets = rows.targets
-    weights = model.row_weights(targets, rows.weights)
+# -- linear smoothers ------------------------------------------------------------------------------
+
+
+def _verify_smoother(model: SmootherModel, rows: TrainingRows, check: bool) -> Verified:
+    """Solve for the smoother again, without the targets, and compare predictions."""
+    weights = model.row_weights(rows.targets, rows.weights)
     if check:
-        model.check_kept(X, targets, weights)
-    engines = _smoother_engines(model.smoother(X, weights), targets.shape[1])
+        model.check_kept(rows.X, rows.targets, weights)
+    engines = _smoother_engines(model.smoother(rows.X, weights), rows.targets.shape[1])
     if not check:
         return engines, None
-    each = zip(engines, output_groups(len(engines)))
-    found = np.concatenate(
-        [engine.predicted(None, targets[:, output]) for engine, output in each], axis=1
-    )
-    scale = float(np.abs(found).max()) or 1.0
-    asked = checked_rows(len(targets))
-    miss = furthest(found, with_predictions(model, X, asked, None, found.copy(), slice(None)))
+    predictions = predictions_of(engines, rows.targets)
+    scale = float(np.abs(predictions).max()) or 1.0
+    checked = checked_rows(len(rows.targets))
+    expected = with_predictions(model, rows.X, checked, None, predictions.copy(), slice(None))
+    miss = furthest(predictions, expected)
     tolerance = model.tolerance
     if not miss.error <= tolerance * scale / SPREAD:
-        again = model.again(X, targets, weights)
-        left = SPREAD * (0.0 if again is None else furthest(found, again).error / scale)
-        if (
-            miss.error <= left * scale
-        ):  # the solver itself stays as far from the solution on these very data
-            tolerance = max(tolerance, left)
-        if tolerance > model.widest:
-            raise model.unsolved(X, weights, miss.error / scale)
+        tolerance = _tolerance_of_solver(model, rows, weights, predictions, miss.error / scale)
     check_predictions(model, miss, tolerance * scale)
-    return engines, Verification(len(targets), 0, miss.error / scale, 0.0, tolerance, scale)
+    return engines, Verification(len(rows.targets), 0, miss.error / scale, 0.0, tolerance, scale)
+
+
+def _tolerance_of_solver(
+    model: SmootherModel,
+    rows: TrainingRows,
+    weights: FloatArray | None,
+    predictions: FloatArray,
+    error: float,
+) -> float:
+    """Return the tolerance of a solver that stays away from the solution on these very data.
+
+    ``error`` is that of the predictions, relative to the largest.
+    """
+    scale = float(np.abs(predictions).max()) or 1.0
+    error_of_solver = 0.0
+    predictions_again = model.again(rows.X, rows.targets, weights)
+    if predictions_again is not None:
+        error_of_solver = SPREAD * furthest(predictions, predictions_again).error / scale
+    tolerance = model.tolerance
+    if error <= error_of_solver:
+        tolerance = max(tolerance, error_of_solver)
+    if tolerance > model.widest:
+        raise model.unsolved(rows.X, weights, error)
+    return tolerance
 
 
 def _smoother_engines(
     fitted: FittedSmoother | list[FittedSmoother], n_outputs: int
 ) -> list[Engine]:
-    """Return the engine of all outputs, or one for each output where they have different weights."""
+    """Return the engine of all outputs, or one for each output where weights differ."""
     if isinstance(fitted, list):
         return [Smoother(smoother, 1) for smoother in fitted]
     return [Smoother(fitted, n_outputs)]
 
 
-def _prove_trees(
-    adapter: Adapter, rows: TrainingRows, limits: Limits, check: bool
-) -> tuple[list[Engine], Verification | None]:
-    """One engine for all outputs where they share trees, else one for each output."""
-    offsets = None if rows.offsets is None else round_to(adapter.rounding.offsets, rows.offsets)
-    rows = replace(rows, offsets=offsets)
-    X, targets = rows.X, _filled(adapter, rows.targets)
+# -- trees -----------------------------------------------------------------------------------------
+
+
+def _verify_trees(adapter: Adapter, rows: TrainingRows, limits: Limits, check: bool) -> Verified:
+    """Return one engine for all outputs where they share trees, else one for each output."""
+    if rows.offsets is not None:
+        rows = replace(rows, offsets=round_to(adapter.rounding.offsets, rows.offsets))
+    targets = _without_missing(adapter, rows.targets)
     engines: list[Engine] = []
-    found: list[Verification] = []
-    for trees, output, through in walked_trees(adapter, rows, limits):
-        own_offsets = None if offsets is None else offsets[:, output]
-        walked = replay(trees, through, own_offsets, limits.budget, targets[:, output])
-        engine = tree_engine(walked.structure, limits)
+    verifications: list[Verification] = []
+    for fit, outputs, walked in walked_trees(adapter, rows, limits):
+        offsets = rows.offsets
+        if offsets is not None:
+            offsets = offsets[:, outputs]
+        replayed = replay(fit, walked, offsets, limits.budget, targets[:, outputs])
+        engine = tree_engine(replayed.structure, limits)
         if check:
-            extent = Extent.of(
-                targets[:, output], trees.weights.row_weights, own_offsets, walked.score
+            row_weights = fit.weights.row_weights
+            extent = Extent.of(targets[:, outputs], row_weights, offsets, replayed.score)
+            leaf_error = check_leaves(adapter, fit, replayed, extent)
+            miss = _furthest_prediction(
+                adapter, fit, engine, rows, offsets, outputs, replayed.score, extent, limits
             )
-            leaf_error = check_leaves(adapter, trees, walked, extent)
-            made, asked = engine.predicted(None, targets[:, output]), checked_rows(len(targets))
-            if trees.leaf_rule.ranks is not None:
-                _require_stable(adapter, extent, furthest(made, walked.score).error)
-            if X is None:
-                miss = furthest(made, walked.score)
-            elif trees.placement is None:
-                miss = furthest(
-                    made, with_predictions(adapter, X, asked, own_offsets, walked.score, output)
-                )
-            else:  # predictions of the same rows are made in other leaves
-                some = inputs.take_rows(X, asked)
-                predicted = engine.predicted(
-                    adapter.coordinates(some, limits.n_threads), targets[:, output]
-                )
-                miss = furthest(predicted, adapter.predictions(some)[:, output])
-                miss = worse(furthest(made, walked.score), replace(miss, row=int(asked[miss.row])))
-            held = Held.of(walked, engine, targets[:, output], trees.placement)
-            found.append(verified(adapter, trees, walked, extent, leaf_error, miss, held))
+            held = Held.of(replayed, engine, targets[:, outputs], fit.placement)
+            verifications.append(verified(adapter, fit, replayed, extent, leaf_error, miss, held))
         engines.append(engine)
-    return engines, worst_of(found) if check else None
+    if not check:
+        return engines, None
+    return engines, worst_of(verifications)
+
+
+def _furthest_prediction(
+    adapter: Adapter,
+    fit: BoostedFit,
+    engine: Engine,
+    rows: TrainingRows,
+    offsets: FloatArray | None,
+    outputs: slice,
+    score: FloatArray,
+    extent: Extent,
+    limits: Limits,
+) -> Miss:
+    """Return where the weights' predictions of the training rows are furthest from the model's.
+
+    ``score`` (N, K), the sums of the model's leaf values, is overwritten.
+    """
+    targets = _without_missing(adapter, rows.targets)[:, outputs]
+    predictions = engine.predicted(None, targets)
+    if fit.leaf_rule.ranks is not None:
+        _require_stable(adapter, extent, furthest(predictions, score).error)
+    if rows.X is None:
+        return furthest(predictions, score)
+    checked = checked_rows(len(targets))
+    if fit.placement is None:
+        expected = with_predictions(adapter, rows.X, checked, offsets, score, outputs)
+        return furthest(predictions, expected)
+    # Predictions of the same rows are made in other leaves.
+    some_rows = inputs.take_rows(rows.X, checked)
+    leaves = adapter.coordinates(some_rows, limits.n_threads)
+    model_predictions = adapter.predictions(some_rows)[:, outputs]
+    miss = furthest(engine.predicted(leaves, targets), model_predictions)
+    return worse(furthest(predictions, score), replace(miss, row=int(checked[miss.row])))
 
 
 def walked_trees(
     adapter: Adapter, rows: TrainingRows, limits: Limits
 ) -> Iterable[tuple[BoostedFit, slice, Walked]]:
-    """The trees with the weights and draws of the rows, the outputs that they serve, and the walk of the rows through them.
+    """Walk through the trees of each group of outputs.
 
     Where an adapter ``settles`` by the leaf totals, it is asked for its trees again: what it
     settles has no part in the walk.
+
+    Returns
+    -------
+    iterable of (fit, outputs, walked)
+        The fit with the weights and sample counts of the rows, the outputs that it serves, and the
+        walk of the rows through it.
     """
-    fitted = adapter.trees(rows)
-    targets = _filled(adapter, rows.targets)
-    leaves = training_leaves(
-        adapter, rows, all_n_leaves([fit.table for fit in fitted]), limits, fitted[0].placement
-    )
-    outputs = output_groups(len(fitted))
+    fits = adapter.trees(rows)
+    targets = _without_missing(adapter, rows.targets)
+    n_leaves = all_n_leaves([fit.table for fit in fits])
+    all_leaves = training_leaves(adapter, rows, n_leaves, limits, fits[0].placement)
+    groups = output_groups(len(fits))
     walks: list[Walked] = []
-    for trees, output in zip(fitted, outputs):
-        if trees.table.columns is None:
-            own_leaves = leaves
-        else:
-            own_leaves = own_leaves_of(leaves, trees.table.columns, limits.budget)
-        if rows.offsets is None:
-            own_offsets = None
-        else:
-            own_offsets = rows.offsets[:, output]
-        own = with_rows(trees, rows.weights, rows.bags)
-        walks.append(walk(adapter, own, own_leaves, targets[:, output], own_offsets, limits))
+    for fit, outputs in zip(fits, groups):
+        leaves = all_leaves
+        if fit.table.columns is not None:
+            leaves = leaves_of_trees(all_leaves, fit.table.columns, limits.budget)
+        offsets = rows.offsets
+        if offsets is not None:
+            offsets = offsets[:, outputs]
+        fit_of_rows = with_rows(fit, rows.weights, rows.bags)
+        walks.append(walk(adapter, fit_of_rows, leaves, targets[:, outputs], offsets, limits))
     if adapter.settles:
-        totals = [LeafTotals(own.leaf_weights, own.sums) for own in walks]
-        fitted = adapter.trees(replace(rows, leaf_totals=totals))
-    return zip([with_rows(trees, rows.weights, rows.bags) for trees in fitted], outputs, walks)
+        totals = [LeafTotals(walked.leaf_weights, walked.sums) for walked in walks]
+        fits = adapter.trees(replace(rows, leaf_totals=totals))
+    return zip([with_rows(fit, rows.weights, rows.bags) for fit in fits], groups, walks)
 
 
-def _filled(model: Model, targets: FloatArray) -> FloatArray:
-    """The targets, with zeros in the place of those that are missing: their rows weigh nothing in these outputs."""
+def _without_missing(model: Model, targets: FloatArray) -> FloatArray:
+    """Return the targets with zeros in place of missing ones, whose rows weigh nothing."""
     if model.missing_targets:
         return np.nan_to_num(targets)
     return targets
 
 
 def _require_stable(adapter: Adapter, extent: Extent, error: float) -> None:
-    """Refuse percentiles of rows so close to each other that rounding decides which they are, once every leaf agrees."""
+    """Refuse percentiles of rows so close to each other that rounding decides which they are."""
     if error > adapter.tolerance * extent.scale + extent.rounding(adapter, None):
         raise UnsupportedModelError(
             "ranks of rows",
-            f"apart by rounding, which moves predictions by {error / extent.scale:.1e} of the largest",
-            "leaves take their values from rows with nearly equal residuals, as where targets are whole numbers, and the weights "
-            "of these rows grow from tree to tree until rounding shows",
+            f"apart by rounding, which moves predictions by {error / extent.scale:.1e} of the "
+            "largest",
+            "leaves take their values from rows with nearly equal residuals, as where targets are "
+            "whole numbers, and the weights of these rows grow from tree to tree until rounding "
+            "shows",
             "Fit with fewer trees or a smaller learning rate, or with squared error.",
         )
 
 
-def with_rows(trees: BoostedFit, weights: FloatArray | None, bags: FloatArray | None) -> BoostedFit:
-    """The trees with the weights that rows counted with, 0 for those held out, and the draws, where they were recorded."""
-    if trees.weights.row_weights is None:
-        counted = weights
-    else:
-        counted = trees.weights.row_weights
-    if trees.weights.held_out is not None:
-        counted = np.where(trees.weights.held_out, 0.0, 1.0 if counted is None else counted)
-    sampler = trees.sampler
+def with_rows(fit: BoostedFit, weights: FloatArray | None, bags: FloatArray | None) -> BoostedFit:
+    """Return the fit with the weights that rows counted with, 0 for those held out.
+
+    Parameters
+    ----------
+    weights : array of shape (N,) or None
+        Sample weights, where the fit has no row weights of its own.
+    bags : array of shape (N, T) or None
+        How often each row was sampled for each tree, where that was recorded.
+    """
+    row_weights = fit.weights.row_weights
+    if row_weights is None:
+        row_weights = weights
+    if fit.weights.held_out is not None:
+        if row_weights is None:
+            row_weights = np.ones(len(fit.weights.held_out))
+        row_weights = np.where(fit.weights.held_out, 0.0, row_weights)
+    sampler = fit.sampler
     if bags is not None:
-        based = trees.initial.is_first_tree
-        if trees.table.columns is None:
-            own_bags = bags
-        else:
-            own_bags = bags[:, trees.table.columns[based:] - based]
-        sampler = RecordedBags(own_bags, len(trees.table.n_leaves) - based)
-    return replace(trees, weights=replace(trees.weights, row_weights=counted), sampler=sampler)
+        n_base_trees = int(fit.initial.is_first_tree)
+        if fit.table.columns is not None:
+            bags = bags[:, fit.table.columns[n_base_trees:] - n_base_trees]
+        sampler = RecordedBags(bags, len(fit.table.n_leaves) - n_base_trees)
+    return replace(fit, weights=replace(fit.weights, row_weights=row_weights), sampler=sampler)
 
 
 def tree_engine(structure: Structure, limits: Limits) -> Engine:
-    """The engine for a structure: an inverted index for forests, sweeps and the leaf matrix for all others."""
+    """Return the engine of a structure: an inverted index for forests, passes for boosted trees."""
     if is_forest(structure):
         return Forest(structure)
     return BoostedTrees(structure, backend_of(limits))
 
 
-def own_leaves_of(
-    leaves: NDArray[np.unsignedinteger[Any]], columns: NDArray[np.int64], budget: Budget
-) -> NDArray[np.unsignedinteger[Any]]:
-    """A copy of the leaf numbers of one output's trees."""
-    own = budget.empty(
-        (len(columns), leaves.shape[1]), leaves.dtype, "The leaf numbers of one output", ELSEWHERE
-    )
-    for t, column in enumerate(columns):
-        own[t] = leaves[column]
-    return own
+def leaves_of_trees(leaves: Leaves, trees: NDArray[np.int64], budget: Budget) -> Leaves:
+    """Return a copy of the leaf numbers, (T, N), of the trees of one output."""
+    shape = len(trees), leaves.shape[1]
+    copied = budget.empty(shape, leaves.dtype, "The leaf numbers of one output", ELSEWHERE)
+    for place, tree in enumerate(trees):
+        copied[place] = leaves[tree]
+    return copied

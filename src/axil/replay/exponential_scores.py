@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.arrays import FloatArray
+from axil.arrays import AnyArray, BoolArray, FloatArray
 from axil.kernels import Cells
 from axil.kernels.cpu import refit_rounds
 from axil.replay.newton_steps import Step
@@ -18,9 +17,8 @@ from axil.trees.losses import Affine, Loss
 FARTHEST = 300.0  # of |a F|: far from where exp(a F) overflows
 
 Term = tuple[int, int]  # tree and output
-Move = tuple[
-    int, int, FloatArray
-]  # tree, output and (C, L_t): what is added to the scores of its leaves
+#: tree, output and (C, L_t): what is added to the scores of its leaves
+Move = tuple[int, int, FloatArray]
 
 
 @dataclass(frozen=True)
@@ -45,120 +43,160 @@ class ExponentialScores:
         starts: NDArray[np.int64],
         targets: FloatArray,
         weights: FloatArray,
-        drawn: NDArray[Any] | None,
+        drawn: AnyArray | None,
         score: FloatArray,
         n_threads: int,
     ) -> ExponentialScores | None:
-        """The states for targets (N, K), row weights (C, N) and scores (C, N, K); None where the core has no form of the loss."""
+        """Return the states of rows, or None where the core has no form of the loss.
+
+        Parameters
+        ----------
+        leaves : unsigned array of shape (T, N)
+        starts : array of shape (T + 1,)
+            Where each tree's leaves begin among all.
+        targets : array of shape (N, K)
+        weights : array of shape (C, N)
+        drawn : array of shape (T, N) or None
+            How often each row was sampled for each tree.
+        score : array of shape (C, N, K)
+        """
         affine = loss.affine(targets)
         curvature = loss.curvature
-        if (
-            affine is None
-            or curvature is None
-            or loss.cancels
-            or (drawn is not None and drawn.dtype != np.uint8)
-        ):
+        if affine is None or curvature is None or loss.cancels:
+            return None
+        if drawn is not None and drawn.dtype != np.uint8:
             return None
         with np.errstate(over="ignore", invalid="ignore"):
             state = np.exp(loss.exponent * score.transpose(0, 2, 1), order="C")
-        form = Affine(
-            affine.link,
-            *(np.ascontiguousarray(part.T) for part in (affine.intercepts, affine.slopes)),
-        )
+        intercepts = np.ascontiguousarray(affine.intercepts.T)
+        slopes = np.ascontiguousarray(affine.slopes.T)
+        form = Affine(affine.link, intercepts, slopes)
         return cls(leaves, starts, loss.exponent, form, curvature, weights, drawn, state, n_threads)
 
     def sums(self, rounds: Sequence[tuple[Sequence[Move], Sequence[Term]]]) -> list[FloatArray]:
-        """For each term of these rounds (C, L_t, 2): the sums of weighted g and h over its leaves, after its round's moves."""
-        moves, terms = ([one for own in kind for one in own] for kind in zip(*rounds))
-        gains = np.concatenate(
-            [np.zeros((len(self.state), 0)), *(gain for *_, gain in moves)], axis=1
-        )
-        with np.errstate(
-            over="ignore"
-        ):  # sums that are not finite are computed again in another form
-            steps = np.exp(self.exponent * gains)
-        lengths = np.diff(self.starts)[[t for t, _ in terms]]
-        bounds = np.cumsum(
-            [(0, 0), *((len(moved), len(own)) for moved, own in rounds)], axis=0, dtype=np.int64
-        )
-        moved, wanted = (
-            np.array(each, dtype=np.int64).reshape(-1, 2)
-            for each in ([m[:2] for m in moves], terms)
-        )
-        return np.split(
-            self._walk(bounds, moved, steps, wanted, int(lengths.sum())),
-            np.cumsum(lengths)[:-1],
-            axis=1,
-        )
+        """Return the sums of weighted g and h over the leaves of each term of these rounds.
+
+        A round is its moves, then the terms that see the scores after them.
+
+        Returns
+        -------
+        list of arrays of shape (C, L_t, 2)
+        """
+        moves = [move for moves_of_round, _ in rounds for move in moves_of_round]
+        terms = [term for _, terms_of_round in rounds for term in terms_of_round]
+        no_gain = np.zeros((len(self.state), 0))
+        gains = np.concatenate([no_gain, *(gain for *_, gain in moves)], axis=1)
+        # Sums that are not finite are computed again in another form.
+        with np.errstate(over="ignore"):
+            factors = np.exp(self.exponent * gains)
+        lengths = np.diff(self.starts)[[tree for tree, _ in terms]]
+        counts = [(0, 0)]
+        for moves_of_round, terms_of_round in rounds:
+            counts.append((len(moves_of_round), len(terms_of_round)))
+        bounds = np.cumsum(counts, axis=0, dtype=np.int64)
+        moved = _numbers([(tree, output) for tree, output, _ in moves])
+        sums = self._walk(bounds, moved, factors, _numbers(terms), int(lengths.sum()))
+        return np.split(sums, np.cumsum(lengths)[:-1], axis=1)
 
     def _walk(
         self,
         bounds: NDArray[np.int64],
         moved: NDArray[np.int64],
-        steps: FloatArray,
-        wanted: NDArray[np.int64],
-        n: int,
+        factors: FloatArray,
+        terms: NDArray[np.int64],
+        n_sums: int,
     ) -> FloatArray:
-        """(C, n, 2): what `_core.refit_rounds` sums up."""
-        sums = np.empty((len(self.state), n, 2))
-        by_state = (
+        """Return what `_core.refit_rounds` sums up, (C, n_sums, 2).
+
+        Parameters
+        ----------
+        bounds : array of shape (rounds + 1, 2)
+            Where the moves and the terms of each round begin.
+        moved, terms : arrays of shape (., 2)
+            Trees and outputs.
+        factors : array of shape (C, .)
+            What the states of the moved leaves are multiplied by.
+        """
+        sums = np.empty((len(self.state), n_sums, 2))
+        refit_rounds(
+            self.leaves,
+            self.starts,
+            bounds,
+            moved,
+            factors,
+            terms,
             self.form.link,
             self.curvature,
             self.form.intercepts,
             self.form.slopes,
             self.weights,
             self.drawn,
+            self.state,
+            sums,
+            self.n_threads,
         )
-        given = self.leaves, self.starts, bounds, moved, steps, wanted
-        refit_rounds(*given, *by_state, self.state, sums, self.n_threads)
         return sums
 
     def move(self, moves: Sequence[Move]) -> None:
         """Add these moves to the scores."""
-        terms = np.array([move[:2] for move in moves], dtype=np.int64)
-        gains = np.concatenate([gains for *_, gains in moves], axis=1)
-        self._walk(
-            np.array([(0, 0), (len(moves), 0)]), terms, np.exp(self.exponent * gains), terms[:0], 0
-        )
+        moved = _numbers([(tree, output) for tree, output, _ in moves])
+        gains = np.concatenate([gain for *_, gain in moves], axis=1)
+        bounds = np.array([(0, 0), (len(moves), 0)])
+        self._walk(bounds, moved, np.exp(self.exponent * gains), moved[:0], 0)
 
     def steps(
         self,
         tree: int,
         outputs: Sequence[int],
         scales: Sequence[float],
-        made: Callable[[FloatArray], Step],
+        step_of: Callable[[FloatArray], Step],
     ) -> list[list[Step]]:
-        """The steps of a tree for these outputs that ``made`` makes of sums (L_t, 2), each from where the last ones ended.
+        """Return the steps of a tree, each from where the last one ended.
 
-        They are taken times their scales. The scores of a single fit stay as they are; empty where
-        steps lead too far.
+        The scores of a single fit stay as they are.
+
+        Parameters
+        ----------
+        scales : sequence of float
+            The factor of each step.
+        step_of : callable
+            Returns the step that sums (L_t, 2) of g and h lead to.
+
+        Returns
+        -------
+        list of lists of Step
+            For each factor, the steps of the outputs; empty where steps lead too far.
         """
-        before = self.state.copy()
-        found = list[list[Step]]()
+        state_before = self.state.copy()
+        steps: list[list[Step]] = []
         n_leaves = int(self.starts[tree + 1] - self.starts[tree])
-        n = len(outputs)
-        terms = np.array([(tree, k) for k in outputs], dtype=np.int64)
-        first = np.array([(0, 0), (0, n)])
-        later = np.array([(0, 0), (n, n)])
-        reached = np.zeros((1, n * n_leaves))
+        n_outputs = len(outputs)
+        n_sums = n_outputs * n_leaves
+        terms = _numbers([(tree, output) for output in outputs])
+        bounds = np.array([(0, 0), (0, n_outputs)])
+        moved = terms[:0]
         gains = np.zeros((1, 0))
+        reached = np.zeros((1, n_sums))
         for scale in scales:
-            if found:
-                given = (later, terms)
-            else:
-                given = (first, terms[:0])
-            sums = self._walk(*given, np.exp(self.exponent * gains), terms, n * n_leaves)
-            found.append(
-                [made(sums[0, a : a + n_leaves]) for a in range(0, n * n_leaves, n_leaves)]
+            sums = self._walk(bounds, moved, np.exp(self.exponent * gains), terms, n_sums)
+            steps.append(
+                [step_of(sums[0, first : first + n_leaves]) for first in range(0, n_sums, n_leaves)]
             )
-            gains = scale * np.concatenate([step.value for step in found[-1]])[None]
+            bounds = np.array([(0, 0), (n_outputs, n_outputs)])
+            moved = terms
+            gains = scale * np.concatenate([step.value for step in steps[-1]])[None]
             reached += gains
             if not abs(self.exponent) * np.abs(reached).max() <= FARTHEST:
-                found = []
+                steps = []
                 break
-        self.state[...] = before
-        return found
+        self.state[...] = state_before
+        return steps
 
-    def scores(self, rows: Any) -> FloatArray:
-        """(rows, K): the scores of these rows in a single fit."""
+    def scores(self, rows: slice | BoolArray) -> FloatArray:
+        """Return the scores of some rows, (rows, K), in a single fit."""
         return np.asarray(np.log(self.state[0][:, rows].T) / self.exponent, order="C")
+
+
+def _numbers(pairs: Sequence[Term]) -> NDArray[np.int64]:
+    """Return trees and outputs as an array of two columns."""
+    return np.array(pairs, dtype=np.int64).reshape(-1, 2)

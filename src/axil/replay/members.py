@@ -1,8 +1,8 @@
-"""The proof of a model of several others: each on its own rows, then that they add up to the predictions."""
+"""The verification of a model of several others: each on its own rows, then their sum."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 
 from axil.adapters.contract import Model, TrainingRows
 from axil.adapters.members import Member, ResidualModel, SumModel
+from axil.arrays import FloatArray
 from axil.errors import ExactnessError
 from axil.inputs import take_rows
 from axil.replay.compare import check_predictions, checked_rows, furthest, with_predictions
@@ -19,86 +20,109 @@ from axil.structure import Structure, output_groups
 from axil.weights.engine import Engine
 from axil.weights.members import Residual, Sum, Term
 
-BOTH_WAYS = 2  # an error of a first model is in the sum, and in what the second is fitted to
+# An error of a first model is in the sum, and in what the second is fitted to.
+COUNTED_TWICE = 2
 
-Proof = tuple[list[Engine], Verification | None]
+Verified = tuple[list[Engine], Verification | None]
 
 
-def prove_sum(
+def verify_sum(
     model: SumModel,
     rows: TrainingRows,
     n_threads: int,
     check: bool,
-    prove: Callable[[Model, TrainingRows], Proof],
-) -> Proof:
-    """The engines for the outputs and the proof; ``prove`` does the same for one model inside."""
+    verify: Callable[[Model, TrainingRows], Verified],
+) -> Verified:
+    """Return the engines for the outputs of a sum of models, and the verification.
+
+    ``verify`` does the same for one of the models.
+    """
     if check:
         model.check_kept(rows.X, rows.targets, rows.weights)
     members = model.members_on(rows)
     terms: list[list[Term]] = []
-    found: list[Verification] = []
-    for i, (member, X) in enumerate(zip(members, model.rows_of(rows.X))):
+    verifications: list[Verification] = []
+    for number, (member, X) in enumerate(zip(members, model.rows_of(rows.X))):
         with naming(member):
-            engines, verification = prove(member.model, own_rows(member, X, rows))
-        training = _training(member, X, n_threads)
+            engines, verification = verify(member.model, rows_of_member(member, X, rows))
+        if verification is not None:
+            verifications.append(verification)
+        coordinates = _training_coordinates(member, X, n_threads)
         terms.append(
-            [Term(engine, member.coefficient, i, member.rows, training) for engine in engines]
+            [
+                Term(engine, member.coefficient, number, member.rows, coordinates)
+                for engine in engines
+            ]
         )
-        found += [] if verification is None else [verification]
-    added = (
-        zip(*terms, strict=True) if members[0].output is None else ((term,) for (term,) in terms)
-    )
-    total: list[Engine] = [
-        Sum(tuple(own), len(rows.targets), constant=model.constant) for own in added
+    shares_outputs = members[0].output is None
+    terms_of_outputs: Iterable[tuple[Term, ...]]
+    if shares_outputs:
+        terms_of_outputs = zip(*terms, strict=True)
+    else:
+        terms_of_outputs = ((term,) for (term,) in terms)
+    n_rows = len(rows.targets)
+    sums: list[Engine] = [
+        Sum(terms_of_output, n_rows, constant=model.constant)
+        for terms_of_output in terms_of_outputs
     ]
     if not check:
-        return total, None
-    errors = [abs(member.coefficient) * _error(proof) for member, proof in zip(members, found)]
-    allowed = sum(errors) if members[0].output is None else max(errors)
-    return total, _check(model, total, found, rows, allowed)
+        return sums, None
+    errors = [
+        abs(member.coefficient) * _allowed_error(verification)
+        for member, verification in zip(members, verifications)
+    ]
+    if shares_outputs:
+        allowed = sum(errors)
+    else:
+        allowed = max(errors)
+    return sums, _compare(model, sums, verifications, rows, allowed)
 
 
-def prove_residual(
+def verify_residual(
     model: ResidualModel,
     rows: TrainingRows,
     n_threads: int,
-    prove: Callable[[Model, TrainingRows], Proof],
+    verify: Callable[[Model, TrainingRows], Verified],
     engine_of: Callable[[Structure], Engine],
-) -> Proof:
-    """Prove the first model on its rows, the trees with its predictions for offsets, then both together as one linear map.
+) -> Verified:
+    """Verify a model, the trees that are fitted to what it leaves over, then both as one map.
 
-    ``engine_of`` makes the engine of trees, here without the offsets: they are the first model's.
+    ``engine_of`` returns the engine of trees, here without the offsets: they are the first model's.
     """
     n_rows = len(rows.targets)
-    (X, own), (member, trees) = model.rows_of(rows.X), model.members
-    member = replace(member, rows=model.kept_rows(n_rows))
-    with naming(member):
-        (first,), before = prove(member.model, own_rows(member, X, rows))
-    training = _training(member, X, n_threads)
-    offsets = member.model.predictions(X)
-    with naming(trees):
-        (then,), after = prove(trees.model, replace(rows, X=own, offsets=offsets))
-    made = Residual(
-        Sum((Term(first, 1.0, 0, member.rows, training),), n_rows),
-        engine_of(replace(then.structure, offsets=None)),
+    X_of_first, X_of_trees = model.rows_of(rows.X)
+    first_member, tree_member = model.members
+    first_member = replace(first_member, rows=model.kept_rows(n_rows))
+    with naming(first_member):
+        first_rows = rows_of_member(first_member, X_of_first, rows)
+        (first_engine,), first_verification = verify(first_member.model, first_rows)
+    coordinates = _training_coordinates(first_member, X_of_first, n_threads)
+    offsets = first_member.model.predictions(X_of_first)
+    with naming(tree_member):
+        tree_rows = replace(rows, X=X_of_trees, offsets=offsets)
+        (trees,), tree_verification = verify(tree_member.model, tree_rows)
+    residual = Residual(
+        Sum((Term(first_engine, 1.0, 0, first_member.rows, coordinates),), n_rows),
+        engine_of(replace(trees.structure, offsets=None)),
         n_rows,
     )
-    if before is None or after is None:
-        return [made], None
-    errors = _error(before), _error(after)
-    return [made], _check(model, [made], [before, after], rows, BOTH_WAYS * errors[0] + errors[1])
+    if first_verification is None or tree_verification is None:
+        return [residual], None
+    allowed = COUNTED_TWICE * _allowed_error(first_verification)
+    allowed += _allowed_error(tree_verification)
+    verifications = [first_verification, tree_verification]
+    return [residual], _compare(model, [residual], verifications, rows, allowed)
 
 
-def _training(member: Member, X: Any, n_threads: int) -> Any:
-    """Coordinates of all rows where predictions of them are made, if those of the member's own fit are others; else None."""
-    apart = member.rows is not None or member.model.encodings
-    if apart:
+def _training_coordinates(member: Member, X: Any, n_threads: int) -> Any:
+    """Return coordinates of all rows where those of the member's own fit are others; else None."""
+    if member.rows is not None or member.model.encodings:
         return member.model.coordinates(X, n_threads)
     return None
 
 
-def own_rows(member: Member, X: Any, rows: TrainingRows) -> TrainingRows:
-    """The rows, targets and weights of a member's own fit."""
+def rows_of_member(member: Member, X: Any, rows: TrainingRows) -> TrainingRows:
+    """Return the rows, targets and weights of a member's own fit."""
     targets = rows.targets
     weights = member.weights(rows.weights)
     if member.output is not None:
@@ -108,39 +132,46 @@ def own_rows(member: Member, X: Any, rows: TrainingRows) -> TrainingRows:
     return TrainingRows(take_rows(X, member.rows), targets[member.rows], weights)
 
 
-def _error(proof: Verification) -> float:
-    """How far off a model inside may be."""
-    return proof.tolerance * proof.scale + proof.rounding
+def _allowed_error(verification: Verification) -> float:
+    """Return how far off the predictions of a member may be."""
+    return verification.tolerance * verification.scale + verification.rounding
 
 
-def _check(
+def predictions_of(engines: Sequence[Engine], targets: FloatArray) -> FloatArray:
+    """Return the predictions (N, K) of the training rows that engines make of targets."""
+    groups = zip(engines, output_groups(len(engines)))
+    predictions = [engine.predicted(None, targets[:, outputs]) for engine, outputs in groups]
+    return np.concatenate(predictions, axis=1)
+
+
+def _compare(
     model: SumModel,
     engines: list[Engine],
-    members: list[Verification],
+    verifications: list[Verification],
     rows: TrainingRows,
     allowed: float,
 ) -> Verification:
-    """Compare the sum with the predictions, within what its members together, or the worst one beside others, may be off."""
+    """Compare the sum with the predictions, within what its members together may be off."""
     targets = rows.targets
-    each = zip(engines, output_groups(len(engines)))
-    made = np.concatenate([engine.predicted(None, targets[:, own]) for engine, own in each], axis=1)
-    miss = furthest(
-        made,
-        with_predictions(model, rows.X, checked_rows(len(targets)), None, made.copy(), slice(None)),
-    )
+    predictions = predictions_of(engines, targets)
+    checked = checked_rows(len(targets))
+    expected = with_predictions(model, rows.X, checked, None, predictions.copy(), slice(None))
+    miss = furthest(predictions, expected)
     check_predictions(model, miss, allowed)
-    scale = float(np.abs(made).max()) or 1.0
+    scale = float(np.abs(predictions).max()) or 1.0
+    compared = verifications[0].compared
+    for verification in verifications:
+        compared = [name for name in compared if name in verification.compared]
+    samplers = [verification.replayed for verification in verifications if verification.replayed]
     return replace(
-        worst_of(members),
+        worst_of(verifications),
         n_rows=len(targets),
         max_error=miss.error / scale,
         tolerance=allowed / scale,
         scale=scale,
         rounding=0.0,
-        compared=[
-            name for name in members[0].compared if all(name in proof.compared for proof in members)
-        ],
-        replayed=" and ".join(dict.fromkeys(proof.replayed for proof in members if proof.replayed)),
+        compared=compared,
+        replayed=" and ".join(dict.fromkeys(samplers)),
     )
 
 

@@ -564,34 +564,34 @@ class _ComputedTreeWalk(TreeWalk):
     raw_values: FloatArray  #: (L, K) leaf values before the rate
 
     def run(self) -> Walked:
-        self.raw_values = np.zeros_like(self.trees.table.leaf_values)
+        self.raw_values = np.zeros_like(self.fit.table.leaf_values)
         return super().run()
 
     def _advance(self, t: int) -> None:
         place = slice(int(self.starts[t]), int(self.starts[t + 1]))
         self.raw_values[place] = self._computed_values(t, place)
-        self.trees.table.leaf_values[place] = self.final_shares[t] * self.raw_values[place]
+        self.fit.table.leaf_values[place] = self.final_shares[t] * self.raw_values[place]
         super()._advance(t)
 
     def _computed_values(self, t: int, place: slice) -> FloatArray:
         """Return the values of tree t's leaves before the rate, (L_t, K)."""
         sums = self.sums[place]
         weights = self.leaf_weights[place]
-        if self.trees.leaf_rule.ranks is not None:
-            return self._percentiles(t, self.trees.leaf_rule.ranks, place)
+        if self.fit.leaf_rule.ranks is not None:
+            return self._percentiles(t, self.fit.leaf_rule.ranks, place)
         rule = self.rule.tree(t, place).emptied(weights == 0)
         if rule.is_monotone and sums.shape[1] > 1:
             # They are shares of two classes, whose bounds are those of the first class.
             linear_leaves = rule.linearise(sums[:, 0], weights)
-            return linear_leaves.values(self.trees.table.n_leaves[[t]], sums)
+            return linear_leaves.values(self.fit.table.n_leaves[[t]], sums)
         if rule.has_active_set or rule.couples_leaves:
             return np.stack([rule.leaf_values(column, weights) for column in sums.T], axis=1)
         return np.asarray(rule.scale(weights)[:, None] * sums)
 
     def _percentiles(self, t: int, ranks: Ranks, place: slice) -> FloatArray:
         """Return the percentiles of tree t's leaves, (L_t, 1); the first tree may be the base."""
-        if self.trees.initial.is_first_tree and t == 0:
-            targets = self._seen(0)[:, 0]
+        if self.fit.initial.is_first_tree and t == 0:
+            targets = self.residuals_before(0)[:, 0]
             picked = ranks.picks(self.leaves[0], targets, np.ones(len(targets)), True)
             initial = np.array([[ranks.base(targets, picked)]])
             return initial.astype(self.adapter.rounding.initial).astype(np.float64)
