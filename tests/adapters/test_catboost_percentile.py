@@ -53,10 +53,8 @@ def replayed(name: str, alpha: float, delta: float, kept: NDArray[np.intp]) -> t
             rows = np.flatnonzero(leaf == number)
             counted = np.ones(len(rows))  # sample weights do not count in leaves
             if name == "MAPE":  # which takes residuals for targets
-                counted = np.float64(
-                    np.float32(1)
-                    / np.maximum(np.float32(1), np.abs(residuals[rows].astype(np.float32)))
-                )
+                sizes = np.maximum(np.float32(1), np.abs(residuals[rows].astype(np.float32)))
+                counted = (np.float32(1) / sizes).astype(np.float64)
             at, shift = percentile(residuals[rows], counted, alpha, delta)
             F[rows] += np.float64(np.float32(0.3)) * (residuals[rows[at]] + shift)
             K[rows] += np.float64(np.float32(0.3)) * made[rows[at]]

@@ -117,8 +117,14 @@ def test_what_the_solver_leaves_is_allowed_and_nothing_else_is(name):
     wrong[3] += 0.1 * Y.std()
     swapped = Y.copy()
     swapped[[3, 4]] = swapped[[4, 3]]
+    refused: tuple[type[Exception], ...] = (axil.ExactnessError,)
+    words = "not the rows, targets or sample weights"
+    if name == "ridge, float32, sparse":
+        # An old SciPy stops short in single precision when it is run again on the wrong targets.
+        refused = (axil.ExactnessError, axil.UnsupportedModelError)
+        words += "|an iterative solver stopped before it had converged"
     for targets in (wrong, swapped):
-        with pytest.raises(axil.ExactnessError, match="not the rows, targets or sample weights"):
+        with pytest.raises(refused, match=words):
             axil.Explainer(model, rows, targets)
     with pytest.raises(axil.ExactnessError):
         axil.Explainer(model, rows[::-1], Y)

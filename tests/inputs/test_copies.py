@@ -70,7 +70,7 @@ MODELS = {
 
 FRAMES = {
     "numpy": np.array,
-    "pandas": lambda X: pd.DataFrame(X, columns=list("abcd"), index=np.arange(len(X)) * 10),
+    "pandas": lambda X: pd.DataFrame(X.copy(), columns=list("abcd"), index=np.arange(len(X)) * 10),
     "polars": lambda X: pl.DataFrame(X, schema=list("abcd")),
     "sparse": sparse.csr_matrix,
 }
