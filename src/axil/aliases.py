@@ -12,6 +12,7 @@ pandas, the most frequent one. For another library, say so:
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from narwhals.stable.v2.typing import IntoDataFrame
@@ -25,6 +26,7 @@ __all__ = [
     "ForeignModel",
     "ForeignObject",
     "IntoDataFrame",
+    "LabelsLike",
     "ModelKind",
     "PathLike",
     "ScoreScale",
@@ -57,6 +59,8 @@ class SparseMatrix(Protocol):
 #: Rows with features: an array, a frame of pandas, polars or pyarrow, a sparse matrix, or a
 #: Dask collection.
 TableLike: TypeAlias = ArrayLike | IntoDataFrame | SparseMatrix
+#: Labels of rows, such as text, numbers or dates; where a method says so, the name of a column.
+LabelsLike: TypeAlias = ArrayLike | Sequence[Any]
 #: Rows that `axil.inputs.as_features` has checked: an array, a sparse matrix, or a frame as its
 #: library has it. These share no base class.
 FeatureTable: TypeAlias = Any

@@ -30,7 +30,7 @@ class DerivativeModel(InMemory):
 
     @property
     def targets(self) -> FloatArray:
-        """(N, K): the numbers that predictions are differentiated by; 0 and 1 for classes."""
+        """Return what predictions are differentiated by, (N, K): 0 and 1 for classes."""
         return frozen(self.adapter.targets)
 
     @property
@@ -45,7 +45,7 @@ class DerivativeModel(InMemory):
         return super().queries(as_rows(X))
 
     def asked_of(self, batch: QueryBatch) -> Implicit:
-        """The model for exactly these rows."""
+        """Return the model for exactly these rows."""
         return self.adapter
 
     def derivative_effects(self, query_batch: QueryBatch | Combination) -> Effects:
@@ -54,20 +54,23 @@ class DerivativeModel(InMemory):
         else:
             size = self.budget.batch_size(self.adapter.bytes_per_query())
             derivatives = mixed(
-                query_batch, size, lambda part: self.adapter.target_derivatives(part.rows)
+                query_batch, size, lambda queries: self.adapter.target_derivatives(queries.rows)
             )
         return derived(derivatives, query_batch.predictions, self.targets, query_batch.start)
 
     def times(self, v: FloatArray) -> FloatArray:
-        """(N, S): J v, with J the derivatives of the training rows' own predictions; of K outputs v is one, (N, K)."""
+        """Return J v, (N, S), with J the derivatives of the training rows' own predictions.
+
+        If there are several outputs, v is a single direction (N, K).
+        """
         return by_columns(self.adapter.along, v, self.shape[1])
 
     def times_transposed(self, u: FloatArray) -> FloatArray:
-        """(N, S): J'u, likewise."""
+        """Return J'u, (N, S), for u as in `times`."""
         return by_columns(self.adapter.across, u, self.shape[1])
 
     def verify_predictions(self, batch: QueryBatch, predictions: FloatArray | None) -> None:
-        """Derivatives are no decomposition: there is nothing to compare."""
+        """Do nothing: derivatives are no decomposition, so there is nothing to compare."""
 
     def bytes_per_query(self, source: Source, whole: bool = False) -> int:
         return self.adapter.bytes_per_query()

@@ -15,7 +15,7 @@ from axil.adapters.searches import unwrapped
 from axil.adapters.sklearn.adapter import require_fitted
 from axil.adapters.sklearn.base import SklearnAdapter, numbers
 from axil.adapters.sklearn.refusals import LBFGS, refuse_learners
-from axil.arrays import FloatArray
+from axil.arrays import AnyArray, FloatArray
 from axil.errors import InputError, shown
 from axil.implicit import row_losses
 from axil.implicit.network import Network
@@ -24,12 +24,12 @@ from axil.implicit.readers import FitInputs
 
 
 def as_they_are(rows: Any) -> Any:
-    """The rows themselves."""
+    """Return the rows themselves."""
     return rows
 
 
 def with_ones(rows: Any) -> Any:
-    """The rows, dense or sparse, with a last column of ones."""
+    """Return the rows, dense or sparse, with a last column of ones."""
     ones = np.ones((rows.shape[0], 1))
     if issparse(rows):
         return csr_array(hstack([rows, ones]))
@@ -37,7 +37,10 @@ def with_ones(rows: Any) -> Any:
 
 
 class Linear:
-    """K scores of q features; parameters (K, q) in a row. Products cost N * K * q, sparse features what they hold."""
+    """K scores that are linear in q features; the parameters (K, q) are in a row.
+
+    Products cost N * K * q operations, and for sparse features as many as they have numbers.
+    """
 
     def __init__(self, coefficients: FloatArray, features: Callable[[Any], Any], X: Any):
         self._coefficients = coefficients
@@ -49,11 +52,11 @@ class Linear:
         )
 
     def scores(self, X: Any) -> FloatArray:
-        """(n, K)."""
+        """Return the scores of rows, (n, K)."""
         return np.asarray(self._features(X) @ self._coefficients.T)
 
     def jacobian(self, X: Any) -> FloatArray:
-        """(n, K, P): the features, in the block of their score."""
+        """Return the features, in the block of their score, (n, K, P)."""
         phi = self._features(X)
         if issparse(phi):
             phi = phi.toarray()
@@ -63,19 +66,22 @@ class Linear:
         )
 
     def push(self, directions: FloatArray) -> FloatArray:
-        """(N, K, m)."""
+        """Return how the scores of the training rows move along directions, (N, K, m)."""
         blocks = directions.reshape(*self._coefficients.shape, -1)
         return np.stack([np.asarray(self._training @ block) for block in blocks], axis=1)
 
     def pull(self, pulls: FloatArray) -> FloatArray:
-        """(P,), or (P, m) for pulls (N, K, m)."""
+        """Return the gradient of weighted scores, (P,), or (P, m) for pulls (N, K, m)."""
         blocks = [np.asarray(self._training.T @ pulls[:, k]) for k in range(pulls.shape[1])]
         return np.concatenate(blocks)
 
     def product(
         self, directions: FloatArray, gradient: FloatArray, curvature: FloatArray
     ) -> FloatArray:
-        """(P, m): Phi' D Phi directions; the gradient by the scores does not matter where these are linear."""
+        """Return Phi' D Phi directions, (P, m).
+
+        The gradient by the scores does not matter, because these are linear.
+        """
         return self.pull(np.einsum("ijk,ikm->ijm", curvature, self.push(directions)))
 
 
@@ -90,14 +96,15 @@ class LearnerFit(NamedTuple):
     link: row_losses.Link  #: from scores to probabilities or means
 
 
-def read(given: FitInputs) -> Implicit | None:
-    """The model on its training data, None for what is not one of scikit-learn's smooth learners; raises for refusals.
+def read(fit_inputs: FitInputs) -> Implicit | None:
+    """Return a smooth learner of scikit-learn on its training data; None for other models.
 
-    ``given.output``: "raw" for scores (log-odds, log-means), "probability" for what they stand for (probabilities, means).
+    Raises for a model that axil refuses. With the output "raw" it gives scores (log-odds,
+    log-means), with "probability" what these stand for (probabilities, means).
     """
-    model = unwrapped(given.model)
-    output = given.output
-    limits = given.limits
+    model = unwrapped(fit_inputs.model)
+    output = fit_inputs.output
+    limits = fit_inputs.limits
     last = last_step(model)
     if last is None:
         last = model
@@ -105,41 +112,43 @@ def read(given: FitInputs) -> Implicit | None:
     if kind is None:
         return None
     require_fitted(last)
-    if given.loss is not None:
+    if fit_inputs.loss is not None:
         raise InputError(
-            f"loss is {shown(given.loss)}; a {kind} says itself what it was fitted to: leave it out."
+            f"loss is {shown(fit_inputs.loss)}; a {kind} says itself what it was fitted to: leave "
+            "it out."
         )
     refuse_learners(model)
-    own = SklearnAdapter(last)  # type: ignore[abstract]  # its columns alone are meant
-    columns: SklearnAdapter | PipelineAdapter = own
-    plain = own.model
+    sklearn_columns = SklearnAdapter(last)  # type: ignore[abstract]  # its columns alone are meant
+    columns: SklearnAdapter | PipelineAdapter = sklearn_columns
+    plain = sklearn_columns.model
     prepare = partial(_prepare, not kind.startswith("MLP"))
     if last is not model:
-        own.fingerprint = ""  # of what is saved, and derivatives are not
-        columns = pipeline = PipelineAdapter(model, own)
+        sklearn_columns.fingerprint = ""  # of what is saved, and derivatives are not
+        columns = pipeline = PipelineAdapter(model, sklearn_columns)
         prepare = partial(pipeline.through, prepare)
-    X = inputs.as_features(given.X, columns, "X_train")
+    X = inputs.as_features(fit_inputs.X, columns, "X_train")
     n_rows = X.shape[0]
     if n_rows == 0:
         raise InputError("X_train has no rows; expected the rows that the model was fitted on.")
-    if given.init_score is not None:
+    if fit_inputs.init_score is not None:
         raise InputError("scikit-learn's models take no offsets (init_score): leave them out.")
-    weights = inputs.as_weights(given.sample_weight, n_rows)
+    weights = inputs.as_weights(fit_inputs.sample_weight, n_rows)
+    if weights is None:
+        weights = np.ones(n_rows)
     classes = getattr(plain, "classes_", None)
-    targets = inputs.as_targets(given.y, n_rows, _n_outputs(plain), classes)
+    targets = inputs.as_targets(fit_inputs.y, n_rows, _n_outputs(plain), classes)
     if classes is not None and len(classes) == 2:
         targets = targets[:, 1:]
     rows = prepare(X)
-    reading = READERS[kind](plain, rows, targets, np.ones(n_rows) if weights is None else weights)
-    several = targets.shape[1] > 1
+    reading = READERS[kind](plain, rows, targets, weights)
     predictor = Predictor(
         library="scikit-learn",
         columns=columns,
         prepare=prepare,
         predict=partial(_predict, plain, reading, output),
-        link=reading.link if output == "probability" else row_losses.identity_link,
-        outputs=(np.arange(targets.shape[1]) if classes is None else classes) if several else None,
-        remedy=LBFGS if kind.startswith("MLP") else _TOLERANCE,
+        link=_explained_link(reading, output),
+        outputs=_output_names(targets.shape[1], classes),
+        remedy=_remedy(kind),
         unfinished=_unfinished(plain),
     )
     return Implicit(  # type: ignore[abstract]  # it has no coordinates
@@ -149,11 +158,35 @@ def read(given: FitInputs) -> Implicit | None:
         rows,
         limits.n_threads,
         limits.budget,
-        given.verify,
+        fit_inputs.verify,
     )
 
 
+def _explained_link(reading: LearnerFit, output: str) -> row_losses.Link:
+    """Return the link from scores to what is explained."""
+    if output == "probability":
+        return reading.link
+    return row_losses.identity_link
+
+
+def _output_names(n_outputs: int, classes: AnyArray | None) -> AnyArray | None:
+    """Return the names of several outputs, (K,); None for a single one."""
+    if n_outputs == 1:
+        return None
+    if classes is None:
+        return np.arange(n_outputs)
+    return classes
+
+
+def _remedy(kind: str) -> str:
+    """Return what to do about a fit that did not converge."""
+    if kind.startswith("MLP"):
+        return LBFGS
+    return _TOLERANCE
+
+
 def _kind(model: Any) -> str | None:
+    """Return the name of the class of scikit-learn that has a reader; None if there is none."""
     names = [
         kind.__name__ for kind in type(model).__mro__ if kind.__module__.startswith("sklearn.")
     ]
@@ -170,6 +203,7 @@ def _unfinished(model: Any) -> str:
 
 
 def _n_outputs(model: Any) -> int:
+    """Return the number of columns that the targets of the fit had."""
     if hasattr(model, "n_outputs_"):
         return int(model.n_outputs_)
     if np.ndim(model.coef_) == 1:
@@ -178,11 +212,14 @@ def _n_outputs(model: Any) -> int:
 
 
 def _prepare(may_be_sparse: bool, X: Any) -> Any:
-    """From the user's rows to numbers; those of linear models may stay sparse."""
+    """Return the user's rows as numbers; those of linear models may stay sparse."""
     rows = numbers(X, np.float64)
     if issparse(rows) and not may_be_sparse:
         rows = rows.toarray()
-    if not np.isfinite(rows.data if issparse(rows) else rows).all():
+    values = rows
+    if issparse(rows):
+        values = rows.data
+    if not np.isfinite(values).all():
         raise InputError(
             "The rows hold values that are missing or not finite, which this model does not take."
         )
@@ -190,73 +227,86 @@ def _prepare(may_be_sparse: bool, X: Any) -> Any:
 
 
 def _predict(model: Any, reading: LearnerFit, output: str, rows: Any) -> FloatArray:
-    """(n, K): the model's own predictions; where it hides its scores they are ours, once their means are the model's."""
+    """Return the model's own predictions, (n, K).
+
+    If the model does not return scores, they are those of the learner, once their means are the
+    model's predictions.
+    """
     shape = rows.shape[0], reading.training.targets.shape[1]
     if output == "raw" and hasattr(model, "decision_function"):
         return np.asarray(model.decision_function(rows), dtype=float).reshape(shape)
-    found = np.asarray(
-        model.predict_proba(rows) if hasattr(model, "classes_") else model.predict(rows),
-        dtype=float,
-    )
-    if hasattr(model, "classes_") and shape[1] == 1:
-        found = found[:, 1:]
+    if not hasattr(model, "classes_"):
+        predictions = np.asarray(model.predict(rows), dtype=float).reshape(shape)
     else:
-        found = found.reshape(shape)
+        predictions = np.asarray(model.predict_proba(rows), dtype=float)
+        if shape[1] == 1:
+            predictions = predictions[:, 1:]
     if output == "probability" or reading.link == row_losses.identity_link:
-        return found
+        return predictions
     scores = reading.learner.scores(rows)
-    check_predictions(reading.link(scores)[0], found)
+    check_predictions(reading.link(scores)[0], predictions)
     return scores
 
 
 def _logistic(model: Any, rows: Any, targets: FloatArray, weights: FloatArray) -> LearnerFit:
-    """C * sum_i w_i l_i + |coefficients|^2 / 2; the intercept is free, but not liblinear's."""
+    """Read a logistic regression: C * sum_i w_i l_i + |coefficients|^2 / 2.
+
+    The intercept has no penalty, except in liblinear.
+    """
     # all classes have the same
     if hasattr(model, "C_"):
-        chosen = model.C_
+        inverse_penalty = model.C_
     else:
-        chosen = model.C
+        inverse_penalty = model.C
     if getattr(model, "penalty", "l2") is None:
         l2 = 0.0
     else:
-        l2 = 1.0 / float(np.ravel(chosen)[0])
+        l2 = 1.0 / float(np.ravel(inverse_penalty)[0])
     if model.solver == "liblinear":
         of_intercept = l2 / model.intercept_scaling**2
     else:
         of_intercept = 0.0
     learner, penalty = _linear(model, rows, l2, of_intercept)
     factors = _class_weights(model, targets, weights)
-    several = targets.shape[1] > 1
+    has_several_classes = targets.shape[1] > 1
+    loss: row_losses.Loss = row_losses.log_loss
+    link: row_losses.Link = row_losses.sigmoid_link
+    flat = None
+    if has_several_classes:
+        loss = row_losses.softmax_loss
+        link = row_losses.softmax_link
+        flat = _flat(penalty, targets.shape[1])
     training = Training(
-        loss=row_losses.softmax_loss if several else row_losses.log_loss,
+        loss=loss,
         targets=targets,
         weights=weights * factors,
         weight_factors=factors,
         penalty=penalty,
-        flat=_flat(penalty, targets.shape[1]) if several else None,
+        flat=flat,
     )
-    return LearnerFit(
-        learner, training, row_losses.softmax_link if several else row_losses.sigmoid_link
-    )
+    return LearnerFit(learner, training, link)
 
 
 def _class_weights(model: Any, targets: FloatArray, weights: FloatArray) -> FloatArray:
-    """(N,): the weight of each row's class; "balanced" ones are held at what they were."""
+    """Return the weight of each row's class, (N,); "balanced" weights stay fixed."""
     if model.class_weight is None:
         return np.ones(len(targets))
     if targets.shape[1] == 1:
-        hot = np.hstack([1 - targets, targets])
+        one_hot = np.hstack([1 - targets, targets])
     else:
-        hot = targets
+        one_hot = targets
     if isinstance(model.class_weight, str):
-        by_class = weights.sum() / (hot.shape[1] * (weights @ hot))
+        by_class = weights.sum() / (one_hot.shape[1] * (weights @ one_hot))
     else:
         by_class = np.array([float(model.class_weight.get(name, 1.0)) for name in model.classes_])
-    return np.asarray(hot @ by_class)
+    return np.asarray(one_hot @ by_class)
 
 
 def _flat(penalty: FloatArray, n_classes: int) -> FloatArray:
-    """(P, r): moving all classes' free parameters alike moves no probability; solvers never do."""
+    """Return the directions that move no probability, (P, r).
+
+    They move the free parameters of all classes alike, which solvers never do.
+    """
     free = np.flatnonzero(penalty.reshape(n_classes, -1)[0] == 0)
     flat = np.zeros((n_classes, len(penalty) // n_classes, len(free)))
     flat[:, free, np.arange(len(free))] = 1 / np.sqrt(n_classes)
@@ -266,7 +316,7 @@ def _flat(penalty: FloatArray, n_classes: int) -> FloatArray:
 def _linear(
     model: Any, rows: Any, l2: float | FloatArray, of_intercept: float = 0.0
 ) -> tuple[Linear, FloatArray]:
-    """The learner of a linear model and its penalties; l2 may differ by output."""
+    """Return the learner of a linear model and its penalties; l2 may differ by output."""
     coefficients = np.atleast_2d(np.asarray(model.coef_, dtype=float))
     by_output = np.broadcast_to(np.reshape(l2, (-1, 1)), coefficients.shape)
     if not model.fit_intercept:
@@ -279,21 +329,25 @@ def _linear(
 def _generalised(
     power: Callable[[Any], float], log_link: Callable[[Any], bool]
 ) -> Callable[..., LearnerFit]:
-    """sum_i w_i l_i / sum_i w_i + alpha |coefficients|^2 / 2, so that the penalty grows with the weights."""
+    """Return a reader of sum_i w_i l_i / sum_i w_i + alpha |coefficients|^2 / 2.
+
+    Multiplied by the weights' sum, the penalty grows with the weights.
+    """
 
     def reading(model: Any, rows: Any, targets: FloatArray, weights: FloatArray) -> LearnerFit:
         learner, penalty = _linear(model, rows, float(model.alpha))
-        log = log_link(model)
+        has_log_link = log_link(model)
+        link = row_losses.identity_link
+        if has_log_link:
+            link = row_losses.exp_link
         training = Training(
-            loss=row_losses.deviance(power(model), log),
+            loss=row_losses.deviance(power(model), has_log_link),
             targets=targets,
             weights=weights,
             penalty=penalty * weights.sum(),
             penalty_growth=penalty,
         )
-        return LearnerFit(
-            learner, training, row_losses.exp_link if log else row_losses.identity_link
-        )
+        return LearnerFit(learner, training, link)
 
     return reading
 
@@ -307,12 +361,12 @@ _NETWORK_LOSSES: dict[str, tuple[row_losses.Loss, row_losses.Link]] = {
 
 
 def _network(model: Any, rows: Any, targets: FloatArray, weights: FloatArray) -> LearnerFit:
-    """sum_i w_i l_i + alpha |weights|^2 / 2; biases are free."""
-    layers = [np.asarray(part, dtype=float) for part in model.coefs_]
-    biases = [np.asarray(part, dtype=float) for part in model.intercepts_]
+    """Read a network: sum_i w_i l_i + alpha |weights|^2 / 2, without a penalty on biases."""
+    layers = [np.asarray(layer, dtype=float) for layer in model.coefs_]
+    biases = [np.asarray(layer, dtype=float) for layer in model.intercepts_]
     learner = Network(layers, biases, model.activation, rows)
     penalty = np.full(len(learner.parameters), float(model.alpha))
-    penalty[-sum(part.size for part in biases) :] = 0.0
+    penalty[-sum(layer.size for layer in biases) :] = 0.0
     loss, link = _NETWORK_LOSSES[model.out_activation_]
     flat = None
     if model.out_activation_ == "softmax":

@@ -1,4 +1,4 @@
-"""Models that predict a mean of others, or a number of each of others, where some of these have no exact weights.
+"""Models that predict a mean of others, or a number of each, some without exact weights.
 
 With shares a_i and members F_i the prediction is ``sum_i a_i F_i(x)``, so its derivatives by the
 targets, and the score contributions of boosted members, are the sums of the members' own, times
@@ -23,6 +23,7 @@ from axil.adapters.estimators import number_of_features
 from axil.adapters.members import Member
 from axil.adapters.pipeline import PipelineAdapter, last_step
 from axil.adapters.searches import unwrapped
+from axil.aliases import ForeignModel
 from axil.arrays import FloatArray, IntArray
 from axil.attribution import CONTRIBUTIONS, DERIVATIVES, WEIGHTS, Effects, Kind, Quantity, Source
 from axil.attribution.block_effects import BlockEffects, derived, mixed
@@ -63,7 +64,7 @@ class MeanAdapter(Defaults):
         if parts.of_scores and output == "probability":
             self.about_predictions = parts.about.replace("scores", "probabilities")
         self.calibration = parts.calibration
-        self.members: list[tuple[Member, InMemory]] = []  #: once they are proven
+        self.members: list[tuple[Member, InMemory]] = []  #: once they are verified
         stated = [
             f"{type(member.model).__name__} {member.coefficient!r}" for member in parts.members
         ]
@@ -74,7 +75,7 @@ class MeanAdapter(Defaults):
             self.n_outputs = parts.n_outputs
 
     def spelling(self, name: str) -> str:
-        """scikit-learn keeps names as they are."""
+        """Return a column's name, which scikit-learn does not change."""
         return name
 
     def rows_of(self, X: Any) -> list[Any]:
@@ -87,42 +88,46 @@ class MeanAdapter(Defaults):
 
     def predictions(self, X: Any) -> FloatArray:
         """Return what is explained, (n, K), from the members' own predictions or scores."""
-        found = np.zeros((X.shape[0], self.n_outputs))
-        for (member, proven), rows in zip(self.members, self.rows_of(X)):
-            own = _columns(
-                _explained(proven, proven.queries(rows)),
-                self.n_outputs if member.output is None else 1,
-            )
+        totals = np.zeros((X.shape[0], self.n_outputs))
+        for (member, member_model), rows in zip(self.members, self.rows_of(X)):
+            member_predictions = _explained(member_model, member_model.queries(rows))
             if member.output is None:
-                found += member.coefficient * own
+                columns = _columns(member_predictions, self.n_outputs)
+                totals += member.coefficient * columns
             else:
-                found[:, member.output] = own[:, 0]
-        return found
+                totals[:, member.output] = _columns(member_predictions, 1)[:, 0]
+        return totals
 
     def whole_predictions(self, X: Any) -> FloatArray | None:
         """Return the same by the whole's own account, (n, K); None where it has none."""
         if not self._compares:
             return None
-        with (
-            warnings.catch_warnings()
-        ):  # of names that rows have and the fit had not, or the other way round
+        # Warnings of names that rows have and the fit had not, or the other way round
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = self._parts.predict(X if self._parts.read is None else self._parts.read(X))
-        if found is None:
+            if self._parts.read is not None:
+                X = self._parts.read(X)
+            predictions = self._parts.predict(X)
+        if predictions is None:
             return None
-        return _columns(np.asarray(found, dtype=np.float64).reshape(X.shape[0], -1), self.n_outputs)
+        return _columns(
+            np.asarray(predictions, dtype=np.float64).reshape(X.shape[0], -1), self.n_outputs
+        )
 
     def mean_probabilities(self, X: Any) -> FloatArray:
         """Return the probabilities that a calibrated model predicts, (n, K)."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = np.asarray(self._parts.whole.predict_proba(X), dtype=np.float64)
-        return _columns(found, self.n_outputs)
+            probabilities = np.asarray(self._parts.whole.predict_proba(X), dtype=np.float64)
+        return _columns(probabilities, self.n_outputs)
 
 
-def _explained(proven: InMemory, queries: QueryBatch) -> FloatArray:
-    """Return what a member's derivatives are of: of boosted trees scores or what their link makes of them."""
-    boosting = getattr(proven, "boosting", None)
+def _explained(model: InMemory, queries: QueryBatch) -> FloatArray:
+    """Return what a member's derivatives are of.
+
+    For boosted trees these are scores, or what their link makes of them.
+    """
+    boosting = getattr(model, "boosting", None)
     if boosting is None:
         return queries.predictions
     return np.asarray(boosting.predictions(queries.rows))
@@ -135,79 +140,101 @@ def _columns(values: FloatArray, n_outputs: int) -> FloatArray:
     return values
 
 
-def read(given: FitInputs, prove: Callable[[FitInputs], InMemory]) -> MeanModel | None:
+def read(fit_inputs: FitInputs, verify: Callable[[FitInputs], InMemory]) -> MeanModel | None:
     """Return a model of several others on its training data; None for a model of another kind.
 
     Parameters
     ----------
-    given : FitInputs
+    fit_inputs : FitInputs
         The model and its data.
-    prove : callable
+    verify : callable
         Does the same for a model inside, of whatever kind.
     """
-    whole = unwrapped(given.model)
+    whole = unwrapped(fit_inputs.model)
     last = last_step(whole)
-    parts = adapters.parts_of(whole if last is None else last)
+    parts = _parts_of(whole, last)
     if parts is None:
         return None
-    _refuse_settings(given, parts)
-    own = MeanAdapter(parts, given.output)  # type: ignore[abstract]  # it has no weights, and so no coordinates
-    adapter: Any = own if last is None else PipelineAdapter(whole, own)
-    X = inputs.as_features(as_rows(given.X), adapter, "X_train")
+    _refuse_settings(fit_inputs, parts)
+    # It has no weights, and so no coordinates
+    mean_adapter = MeanAdapter(parts, fit_inputs.output)  # type: ignore[abstract]
+    adapter: Any = mean_adapter
+    if last is not None:
+        adapter = PipelineAdapter(whole, mean_adapter)
+    X = inputs.as_features(as_rows(fit_inputs.X), adapter, "X_train")
     n_rows = X.shape[0]
     if n_rows == 0:
         raise InputError("X_train has no rows; expected the rows that the model was fitted on.")
-    weights = inputs.as_weights(given.sample_weight, n_rows)
-    targets = inputs.as_targets(given.y, n_rows, parts.n_outputs, parts.classes)
+    weights = inputs.as_weights(fit_inputs.sample_weight, n_rows)
+    targets = inputs.as_targets(fit_inputs.y, n_rows, parts.n_outputs, parts.classes)
     rows_by_member = adapter.rows_of(X)
-    rows = TrainingRows(rows_by_member[0], targets, weights)
-    for member, own_rows in zip(parts.members_on(rows), rows_by_member):
+    members = parts.members_on(TrainingRows(rows_by_member[0], targets, weights))
+    for member, member_rows in zip(members, rows_by_member):
+        member_inputs = _inputs_of(fit_inputs, parts, member, member_rows, targets, weights)
         with naming(member):
-            proven = prove(_given_of(given, parts, member, own_rows, targets, weights))
-        if not proven.scale.is_identity:
-            raise UnsupportedModelError(
-                member.name,
-                type(member.model).__name__,
-                "it transforms its targets, and a sum of predictions is not linear in targets on several scales",
-                "Transform the targets of the whole: TransformedTargetRegressor(VotingRegressor(...), ...).",
-            )
-        own.members.append((member, proven))
-    kinds = {proven.kind for _, proven in own.members}
-    kind: type[MeanModel] = (
-        MeanOfContributions if kinds == {Kind.ADDITIVE} and parts.of_scores else MeanOfDerivatives
-    )
-    own.classes = parts.classes if kind is MeanOfContributions else None
-    labels = frozen(inputs.row_index(given.index, X, adapter.feature_names, n_rows))
-    about = (
+            member_model = verify(member_inputs)
+        _require_own_scale(member, member_model)
+        mean_adapter.members.append((member, member_model))
+    kind = _kind_of(mean_adapter, parts)
+    mean_adapter.classes = None
+    if kind is MeanOfContributions:
+        mean_adapter.classes = parts.classes
+    return kind(
         adapter,
-        labels,
+        frozen(inputs.row_index(fit_inputs.index, X, adapter.feature_names, n_rows)),
         X,
         inputs.backend_of(X),
-        given.limits,
-        _verified(own, adapter, X, given.verify),
-    )
-    return kind(
-        *about,
-        members=tuple(own.members),
-        targets=frozen(_columns(targets, own.n_outputs)),
+        fit_inputs.limits,
+        _verified(mean_adapter, adapter, X, fit_inputs.verify),
+        members=tuple(mean_adapter.members),
+        targets=frozen(_columns(targets, mean_adapter.n_outputs)),
         parts=parts,
     )
 
 
-def _refuse_settings(given: FitInputs, parts: Any) -> None:
-    """Raise for arguments that are of one model alone."""
-    for name in ("loss", "objective", "in_bag", "init_score", "inverse_func"):
-        if getattr(given, name) is not None:
-            raise InputError(f"A model of several others takes no {name}: leave it out.")
-    if given.output != "raw" and parts.calibration is not None:
-        raise InputError(
-            f"output is {given.output!r}, and probabilities of this model are calibrated by curves that derivatives do not "
-            "know. Leave it out, or pass one of the classifiers inside: calibrated_classifiers_[0].estimator."
+def _parts_of(whole: ForeignModel, last: ForeignModel | None) -> Any:
+    """Return the parts of a model, or of the last step of a pipeline; None if it has none."""
+    if last is None:
+        return adapters.parts_of(whole)
+    return adapters.parts_of(last)
+
+
+def _kind_of(mean_adapter: MeanAdapter, parts: Any) -> type[MeanModel]:
+    """Return the kind of model that verified members make."""
+    kinds = {member_model.kind for _, member_model in mean_adapter.members}
+    if kinds == {Kind.ADDITIVE} and parts.of_scores:
+        return MeanOfContributions
+    return MeanOfDerivatives
+
+
+def _require_own_scale(member: Member, model: InMemory) -> None:
+    """Raise if a member transforms its targets."""
+    if not model.scale.is_identity:
+        raise UnsupportedModelError(
+            member.name,
+            type(member.model).__name__,
+            "it transforms its targets, and a sum of predictions is not linear in targets on "
+            "several scales",
+            "Transform the targets of the whole: "
+            "TransformedTargetRegressor(VotingRegressor(...), ...).",
         )
 
 
-def _given_of(
-    given: FitInputs,
+def _refuse_settings(fit_inputs: FitInputs, parts: Any) -> None:
+    """Raise for arguments that are of one model alone."""
+    for name in ("loss", "objective", "in_bag", "init_score", "inverse_func"):
+        if getattr(fit_inputs, name) is not None:
+            raise InputError(f"A model of several others takes no {name}: leave it out.")
+    if fit_inputs.output != "raw" and parts.calibration is not None:
+        raise InputError(
+            f"output is {fit_inputs.output!r}, and probabilities of this model are calibrated by "
+            "curves that derivatives do not know. Leave it out, or pass one of the classifiers "
+            "inside: calibrated_classifiers_[0].estimator."
+        )
+
+
+def _inputs_of(
+    fit_inputs: FitInputs,
     parts: Any,
     member: Member,
     X: Any,
@@ -216,48 +243,55 @@ def _given_of(
 ) -> FitInputs:
     """Return a member with the rows, targets and weights of its own fit."""
     if parts.of_scores:
-        output = given.output
+        output = fit_inputs.output
     else:
         output = "probability"
     if member.output is None:
-        own = targets
+        member_targets = targets
     else:
-        own = targets[:, [member.output]]
+        member_targets = targets[:, [member.output]]
     if member.rows is not None:
         X = inputs.take_rows(X, member.rows)
-        own = own[member.rows]
+        member_targets = member_targets[member.rows]
     names = getattr(member.model, "classes_", None)
     if names is None:
-        if own.shape[1] == 1:
-            labels: Any = own[:, 0]
+        if member_targets.shape[1] == 1:
+            labels: Any = member_targets[:, 0]
         else:
-            labels = own
+            labels = member_targets
     else:
-        if own.shape[1] == 1:
-            codes = own[:, 0].astype(np.intp)
+        if member_targets.shape[1] == 1:
+            codes = member_targets[:, 0].astype(np.intp)
         else:
-            codes = own.argmax(axis=1)
+            codes = member_targets.argmax(axis=1)
         labels = np.asarray(names)[codes]
     y = labels
     sample_weight = member.weights(weights)
     return replace(
-        given, model=member.model, X=X, y=y, sample_weight=sample_weight, output=output, index=None
+        fit_inputs,
+        model=member.model,
+        X=X,
+        y=y,
+        sample_weight=sample_weight,
+        output=output,
+        index=None,
     )
 
 
-def _verified(own: MeanAdapter, adapter: Any, X: Any, verify: bool) -> Verification | None:
+def _verified(mean_adapter: MeanAdapter, adapter: Any, X: Any, verify: bool) -> Verification | None:
     """Return the findings of all members, once they add up to what the whole predicts."""
     if not verify:
         return None
-    found = [proven.verification for _, proven in own.members]
+    verifications = [member_model.verification for _, member_model in mean_adapter.members]
     expected = adapter.whole_predictions(X)
     if expected is None:
         error = 0.0
     else:
         error = check_predictions(adapter.predictions(X), expected)
-    whole = worst_of([replace(one, n_rows=X.shape[0]) for one in found])
+    whole = worst_of([replace(verification, n_rows=X.shape[0]) for verification in verifications])
     details = max(
-        (one.details for one in found), key=lambda details: details.get("newton_step", 0.0)
+        (verification.details for verification in verifications),
+        key=lambda details: details.get("newton_step", 0.0),
     )
     return replace(whole, n_rows=X.shape[0], max_error=max(whole.max_error, error), details=details)
 
@@ -283,7 +317,8 @@ class MeanModel(InMemory):
     def queries(self, X: Any, init_score: Any = None) -> QueryBatch:
         if init_score is not None:
             raise InputError(
-                "init_score is not taken here: a model of several others has no offsets. Leave it out."
+                "init_score is not taken here: a model of several others has no offsets. Leave it "
+                "out."
             )
         return super().queries(as_rows(X))
 
@@ -292,31 +327,34 @@ class MeanModel(InMemory):
         return self
 
     def _summed(self, source: Source, query_batch: QueryBatch | Combination) -> FloatArray:
-        """Return the sums of the members' numbers for these rows, or for sums of their predictions, (K, n, N)."""
+        """Return the sums of the members' numbers, (K, n, N).
+
+        They are for these rows, or for sums of their predictions.
+        """
         if isinstance(query_batch, QueryBatch):
             return self._numbers(source, query_batch)[0]
         size = self.budget.batch_size(self.bytes_per_query(source))
-        return mixed(query_batch, size, lambda part: self._numbers(source, part)[0])
+        return mixed(query_batch, size, lambda queries: self._numbers(source, queries)[0])
 
-    def _numbers(self, source: Source, asked: QueryBatch) -> tuple[FloatArray, FloatArray]:
+    def _numbers(self, source: Source, batch: QueryBatch) -> tuple[FloatArray, FloatArray]:
         """Return (K, n, N) numbers of the training rows, and (n, K) what predictions start from."""
         n_rows, n_outputs = self.shape
-        numbers = np.zeros((n_outputs, len(asked), n_rows))
-        starts = np.zeros((len(asked), n_outputs))
-        for (member, proven), rows in zip(self.members, self.adapter.rows_of(asked.rows)):
-            queries = proven.queries(rows)
-            found = proven.effects(_source_of(proven, source), queries)
-            by_output = _by_output(found)
-            own_starts = found.intercepts
+        numbers = np.zeros((n_outputs, len(batch), n_rows))
+        starts = np.zeros((len(batch), n_outputs))
+        for (member, member_model), rows in zip(self.members, self.adapter.rows_of(batch.rows)):
+            queries = member_model.queries(rows)
+            effects = member_model.effects(_source_of(member_model, source), queries)
+            by_output = _by_output(effects)
+            member_starts = effects.intercepts
             if source.adds_up:
-                proven.verify_predictions(queries, own_starts + found.contribution_sums())
+                member_model.verify_predictions(queries, member_starts + effects.contribution_sums())
             if member.output is None:
                 width = n_outputs
             else:
                 width = 1
             if width == 1 and len(by_output) == 2:
                 by_output = by_output[1:]
-                own_starts = own_starts[:, 1:]
+                member_starts = member_starts[:, 1:]
             if member.output is None:
                 places = slice(None)
             else:
@@ -325,15 +363,18 @@ class MeanModel(InMemory):
                 share = 1.0
             else:
                 share = member.coefficient
-            starts[:, places] += share * own_starts
-            for total, own in zip(numbers[places], by_output, strict=True):
-                total += share * _spread(own, member, n_rows)
+            starts[:, places] += share * member_starts
+            for total, member_numbers in zip(numbers[places], by_output, strict=True):
+                total += share * _spread(member_numbers, member, n_rows)
         return numbers, starts
 
     def verify_predictions(
         self, batch: QueryBatch | Combination, predictions: FloatArray | None
     ) -> None:
-        """Members were compared with their own predictions; the whole's are compared with their sum."""
+        """Raise unless the sum over the members is what the whole predicts.
+
+        Each member was compared with its own predictions before.
+        """
         if self.verification is None or isinstance(batch, Combination):
             return
         if len(batch):
@@ -346,14 +387,15 @@ class MeanModel(InMemory):
     def bytes_per_query(self, source: Source, whole: bool = False) -> int:
         n_rows, n_outputs = self.shape
         inside = max(
-            proven.bytes_per_query(_source_of(proven, source), True) for _, proven in self.members
+            member_model.bytes_per_query(_source_of(member_model, source), True)
+            for _, member_model in self.members
         )
         return 32 * n_rows * n_outputs + inside
 
 
-def _source_of(proven: InMemory, source: Source) -> Source:
+def _source_of(member_model: InMemory, source: Source) -> Source:
     """Return the number of a member that belongs to that of the whole: weights are derivatives."""
-    if source.quantity is Quantity.DERIVATIVE and proven.kind is Kind.EXACT:
+    if source.quantity is Quantity.DERIVATIVE and member_model.kind is Kind.EXACT:
         return WEIGHTS
     return source
 
@@ -362,12 +404,17 @@ def _by_output(effects: Effects) -> list[FloatArray]:
     """Return the numbers (n, rows) of each output."""
     dense = effects.dense()
     first = sorted(effects.output_groups, key=lambda outputs: outputs[0])
-    found = {output: numbers for outputs, numbers in zip(first, dense) for output in outputs}
-    return [found[output] for output in sorted(found)]
+    numbers_by_output = {
+        output: numbers for outputs, numbers in zip(first, dense) for output in outputs
+    }
+    return [numbers_by_output[output] for output in sorted(numbers_by_output)]
 
 
 def _spread(numbers: FloatArray, member: Member, n_rows: int) -> FloatArray:
-    """Return numbers (n, own rows) as those of all rows, (n, N); a row that was drawn several times has the sum of its own."""
+    """Return numbers of a member's rows as those of all rows, (n, N).
+
+    A row that the member has several times gets the sum.
+    """
     if member.rows is None:
         return numbers
     n_own = len(member.rows)
@@ -421,19 +468,24 @@ class MeanOfContributions(MeanModel):
         return len(rows) / self.shape[0]
 
     def without(self, queries: QueryBatch, rows: IntArray) -> WithoutRows:
-        """Return scores, and those of members without these rows: the folds and the splits are held fixed."""
+        """Return scores before and after rows are dropped from the members.
+
+        The folds stay fixed, and so does the structure of the trees.
+        """
         n_outputs = self.shape[1]
         change = np.zeros((len(queries), self.shape[1]))
         emptied = 0
-        for (member, proven), own_rows in zip(self.members, self.adapter.rows_of(queries.rows)):
+        for (member, member_model), member_rows in zip(
+            self.members, self.adapter.rows_of(queries.rows)
+        ):
             if member.rows is None:
-                gone = rows
+                dropped = rows
             else:
-                gone = np.flatnonzero(np.isin(member.rows, rows))
-            inside: Any = proven
-            found = inside.without(inside.queries(own_rows), gone)
-            change += member.coefficient * _columns(found.after - found.before, n_outputs)
-            emptied += found.emptied
+                dropped = np.flatnonzero(np.isin(member.rows, rows))
+            inside: Any = member_model
+            result = inside.without(inside.queries(member_rows), dropped)
+            change += member.coefficient * _columns(result.after - result.before, n_outputs)
+            emptied += result.emptied
         return WithoutRows(queries.predictions, queries.predictions + change, emptied)
 
     @property

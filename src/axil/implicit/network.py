@@ -10,7 +10,10 @@ from axil.arrays import FloatArray
 
 
 def _slopes(activation: str, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """First and second derivative of the activation, from its values; that of a rectifier at its kink is 0."""
+    """Return the first and second derivative of the activation, from its values.
+
+    Those of a rectifier at its kink are 0.
+    """
     if activation == "tanh":
         first = 1 - values**2
         return first, -2 * values * first
@@ -37,20 +40,23 @@ class Network:
         self._weights = weights
         self._biases = biases
         self._activation = activation
-        self.parameters = np.concatenate([part.ravel() for part in (*weights, *biases)])
+        self.parameters = np.concatenate([layer.ravel() for layer in (*weights, *biases)])
         self._training = self._forward(X)
         width = sum(len(b) for b in biases)
         self.bytes_a_direction = 8 * (4 * len(X) * width + 2 * len(self.parameters))
 
     def _forward(self, X: Any) -> list[FloatArray]:
-        """The values of all layers, inputs first and scores last."""
+        """Return the values of all layers, inputs first and scores last."""
         values = [X]
         for layer, (W, b) in enumerate(zip(self._weights, self._biases)):
             z = np.asarray(values[-1] @ W + b)
-            values.append(z if layer == len(self._weights) - 1 else self._activate(z))
+            if layer < len(self._weights) - 1:
+                z = self._activate(z)
+            values.append(z)
         return values
 
     def _activate(self, z: FloatArray) -> FloatArray:
+        """Return the activations of a layer's sums."""
         if self._activation == "tanh":
             return np.asarray(np.tanh(z))
         if self._activation == "logistic":
@@ -62,24 +68,24 @@ class Network:
         return z
 
     def scores(self, X: Any) -> FloatArray:
-        """(n, K)."""
+        """Return the scores of rows, (n, K)."""
         return self._forward(X)[-1]
 
     def jacobian(self, X: Any) -> FloatArray:
-        """(n, K, P)."""
+        """Return the derivatives of the scores by the parameters, (n, K, P)."""
         values = self._forward(X)
         n, n_outputs = values[-1].shape
-        found = np.empty((n, n_outputs, len(self.parameters)))
+        derivatives = np.empty((n, n_outputs, len(self.parameters)))
         for k in range(n_outputs):
             pull = np.zeros((n, n_outputs))
             pull[:, k] = 1.0
             deltas = self._deltas(values, pull)
             parts = [np.einsum("ni,no->nio", a, d).reshape(n, -1) for a, d in zip(values, deltas)]
-            found[:, k] = np.concatenate([*parts, *deltas], axis=1)
-        return found
+            derivatives[:, k] = np.concatenate([*parts, *deltas], axis=1)
+        return derivatives
 
     def _deltas(self, values: list[FloatArray], pull: FloatArray) -> list[FloatArray]:
-        """The gradient by each layer's sums before its activation, row by row."""
+        """Return the gradient by each layer's sums before its activation, row by row."""
         deltas = [pull]
         for layer in range(len(self._weights) - 1, 0, -1):
             first, _ = _slopes(self._activation, values[layer])
@@ -89,27 +95,38 @@ class Network:
     def _moves(
         self, directions: FloatArray
     ) -> tuple[list[FloatArray], list[FloatArray], list[FloatArray]]:
-        """Directions (P, m) as moves of the layers' parameters; and how values of the training rows move, (m, N, units)."""
-        cuts = np.cumsum([part.size for part in (*self._weights, *self._biases)])[:-1]
-        parts = np.split(directions.T, cuts, axis=1)
+        """Return directions (P, m) as moves of the weights, of the biases and of the values.
+
+        Moves of values are those of the training rows before the activations, (m, N, units) by
+        layer.
+        """
+        cuts = np.cumsum(
+            [layer_directions.size for layer_directions in (*self._weights, *self._biases)]
+        )[:-1]
+        directions_by_layer = np.split(directions.T, cuts, axis=1)
         depth = len(self._weights)
-        by_weights = [part.reshape(-1, *W.shape) for part, W in zip(parts[:depth], self._weights)]
-        by_biases = parts[depth:]
+        by_weights = [
+            layer_directions.reshape(-1, *W.shape)
+            for layer_directions, W in zip(directions_by_layer[:depth], self._weights)
+        ]
+        by_biases = directions_by_layer[depth:]
         moved: list[FloatArray] = []  # of the sums before the activations
         before: FloatArray | None = None  # how the layer's inputs move
         for layer, (W, dW, db) in enumerate(zip(self._weights, by_weights, by_biases)):
             z = self._training[layer] @ dW + db[:, None, :]
-            moved.append(z if before is None else z + before @ W)
+            if before is not None:
+                z = z + before @ W
+            moved.append(z)
             if layer < depth - 1:
                 before = moved[-1] * _slopes(self._activation, self._training[layer + 1])[0]
         return by_weights, by_biases, moved
 
     def push(self, directions: FloatArray) -> FloatArray:
-        """(N, K, m)."""
+        """Return how the scores of the training rows move along directions, (N, K, m)."""
         return np.moveaxis(self._moves(directions)[2][-1], 0, 2)
 
     def pull(self, pulls: FloatArray) -> FloatArray:
-        """(P,)."""
+        """Return the gradient of weighted scores of the training rows, (P,)."""
         deltas = self._deltas(self._training, pulls)
         parts = [(a.T @ d).ravel() for a, d in zip(self._training, deltas)]
         return np.concatenate([*parts, *(d.sum(axis=0) for d in deltas)])
@@ -117,7 +134,10 @@ class Network:
     def product(
         self, directions: FloatArray, gradient: FloatArray, curvature: FloatArray
     ) -> FloatArray:
-        """(P, m): the gradient is carried backwards together with how it moves along the directions."""
+        """Return the product of the Hessian and directions, (P, m).
+
+        The gradient goes backwards together with how it moves along the directions.
+        """
         by_weights, _, moved = self._moves(directions)
         deltas = self._deltas(self._training, gradient)
         change = np.einsum("ijk,mik->mij", curvature, moved[-1])
@@ -125,12 +145,14 @@ class Network:
         biases: list[FloatArray] = []
         for layer in range(len(self._weights) - 1, -1, -1):
             values = self._training[layer]
-            found = values.T @ change
+            weight_products = values.T @ change
             if layer > 0:
                 first, second = _slopes(self._activation, values)
-                found = found + np.swapaxes(moved[layer - 1] * first, 1, 2) @ deltas[layer]
+                weight_products = (
+                    weight_products + np.swapaxes(moved[layer - 1] * first, 1, 2) @ deltas[layer]
+                )
                 back = deltas[layer] @ self._weights[layer].T
-            weights.insert(0, found.reshape(len(found), -1))
+            weights.insert(0, weight_products.reshape(len(weight_products), -1))
             biases.insert(0, change.sum(axis=1))
             if layer > 0:
                 onward = change @ self._weights[layer].T + deltas[layer] @ np.swapaxes(

@@ -30,9 +30,8 @@ from axil.replay.verification import Verification
 # a Newton step that moves no score by more than this, relative to their spread, is an optimum
 NEAR = 1e-2
 FAR = 0.1  # and one that moves some score by more than this is none
-SCORE_TOLERANCE = (
-    1e-5  # of predictions computed here from the model's own, relative: libraries may keep float32
-)
+#: Of predictions computed here from the model's own, relative: libraries may keep float32.
+SCORE_TOLERANCE = 1e-5
 RESIDUAL = 1e-4  # of conjugate gradients, above which the user is warned
 
 
@@ -43,39 +42,43 @@ class Learner(Protocol):
     bytes_a_direction: int  #: that a push or a product takes for each of its directions
 
     def scores(self, X: Any) -> FloatArray:
-        """(n, K)."""
+        """Return the scores of rows, (n, K)."""
 
     def jacobian(self, X: Any) -> FloatArray:
-        """(n, K, P): of the scores of any rows by the parameters."""
+        """Return the derivatives of the scores of rows by the parameters, (n, K, P)."""
 
     def push(self, directions: FloatArray) -> FloatArray:
-        """(N, K, m): how the scores of the training rows move along m directions (P, m)."""
+        """Return how the scores of the training rows move along directions (P, m), (N, K, m)."""
 
     def pull(self, pulls: FloatArray) -> FloatArray:
-        """(P,): the gradient of the sum of pulls (N, K) times the scores of the training rows."""
+        """Return the gradient of the sum of pulls (N, K) times the training scores, (P,)."""
 
     def product(
         self, directions: FloatArray, gradient: FloatArray, curvature: FloatArray
     ) -> FloatArray:
-        """(P, m): the Hessian by the parameters of the rows' losses, which have these derivatives by the scores, times (P, m)."""
+        """Return the product of the Hessian of the rows' losses and directions, (P, m).
+
+        ``gradient`` and ``curvature`` are the derivatives of the losses by the scores.
+        """
 
 
 @dataclass(frozen=True)
 class Training:
-    """The loss that the parameters minimise: sum_i w_i l(scores_i, targets_i) + sum_p penalty_p theta_p^2 / 2."""
+    """The loss that the parameters minimise.
+
+    sum_i w_i l(scores_i, targets_i) + sum_p penalty_p theta_p^2 / 2
+    """
 
     loss: Loss
     targets: FloatArray  #: (N, K)
     weights: FloatArray  #: (N,) as the loss has them
     penalty: FloatArray  #: (P,)
-    weight_factors: FloatArray | float = (
-        1.0  #: (N,) d (weight in the loss) / d (weight given): class weights
-    )
+    #: (N,) d (weight in the loss) / d (weight that the user passes): class weights
+    weight_factors: FloatArray | float = 1.0
     #: (P,) d penalty / d (any row's weight), of losses that are means over the rows
     penalty_growth: FloatArray | float = 0.0
-    flat: FloatArray | None = (
-        None  #: (P, r) orthonormal directions that move no prediction and no loss
-    )
+    #: (P, r) orthonormal directions that move no prediction and no loss
+    flat: FloatArray | None = None
     #: whether a Hessian that is not positive definite means that the optimum is not unique
     convex: bool = True
 
@@ -98,10 +101,15 @@ class Predictor:
 class Implicit(Defaults):
     """A smooth learner, ready to give derivatives of its predictions.
 
-    With H the Hessian of the training loss by the parameters, g(x) the gradient of the prediction and s = H^-1 g(x),
-    ``d prediction / d y_j = -s' d2L / d theta d y_j`` and ``d prediction / d w_j = -s' d2L / d theta d w_j``.
-    Construction factorises H (P^3 / 3; or nothing, with conjugate gradients) and proves by a Newton step that the
-    parameters are the optimum on these data. A query costs one solve and one pass over the training rows.
+    With H the Hessian of the training loss by the parameters, g(x) the gradient of the prediction
+    and s = H^-1 g(x),
+
+        d prediction / d y_j = -s' d2L / d theta d y_j
+        d prediction / d w_j = -s' d2L / d theta d w_j
+
+    Construction factorises H (P^3 / 3 operations, or none with conjugate gradients) and verifies by
+    a Newton step that the parameters are the optimum on these data. An explained row costs one
+    solve and one pass over the training rows.
     """
 
     kind = Kind.DERIVATIVE
@@ -137,7 +145,7 @@ class Implicit(Defaults):
         self._gradient = losses.gradient
         self._cross = losses.cross * w[:, None, None]
         weighted = losses.gradient * w[:, None], losses.curvature * w[:, None, None]
-        if not all(np.isfinite(part).all() for part in (*weighted, self._cross)):
+        if not all(np.isfinite(array).all() for array in (*weighted, self._cross)):
             raise InputError(
                 "The training loss or its derivatives are not finite at the fitted parameters: most likely X_train or "
                 "y_train are not what the model was fitted on."
@@ -156,7 +164,7 @@ class Implicit(Defaults):
         if moved is not None:
             predictions = predictor.predict(X)
             max_error = check_predictions(predictor.link(scores)[0], predictions)
-            found = {
+            details = {
                 "solver": self._solver.name,
                 "parameters": len(learner.parameters),
                 "gradient_norm": float(np.linalg.norm(gradient)) / float(w.sum()),
@@ -164,7 +172,7 @@ class Implicit(Defaults):
                 "damping": self._solver.damping,
             }
             errors = max_error, 0.0, SCORE_TOLERANCE, _size(predictions)
-            self.verification = Verification(len(self.targets), 0, *errors, details=found)
+            self.verification = Verification(len(self.targets), 0, *errors, details=details)
             self._check_optimum(scores, moved)
         self._check_solver()
 
@@ -189,10 +197,10 @@ class Implicit(Defaults):
             ) from None
 
     def _check_optimum(self, scores: FloatArray, moved: FloatArray) -> None:
-        """The proof that model and data belong together: at an optimum a Newton step leads nowhere."""
+        """Raise if a Newton step leads away: model and data then do not belong together."""
         assert self.verification is not None  # it was asked for
-        found = self.verification.details
-        distance = found["newton_step"]
+        details = self.verification.details
+        distance = details["newton_step"]
         worst = np.unravel_index(int(np.abs(moved).argmax()), moved.shape)
         unfinished = self._predictor.unfinished
         remedy = self._predictor.remedy
@@ -221,7 +229,7 @@ class Implicit(Defaults):
                 said = ""
             _warn(
                 f"{said}The model is not quite at a stationary point of its training loss: a Newton step moves scores by up to "
-                f"{distance:.1e} of their spread (gradient norm {found['gradient_norm']:.1e}), and derivatives are off by "
+                f"{distance:.1e} of their spread (gradient norm {details['gradient_norm']:.1e}), and derivatives are off by "
                 f"about as much. {remedy}"
             )
 
@@ -241,35 +249,41 @@ class Implicit(Defaults):
             )
 
     def predictions(self, X: Any) -> FloatArray:
-        """(n, K): the model's own."""
+        """Return the model's own predictions, (n, K)."""
         rows = self._predictor.prepare(X)
         if rows.shape[0]:
             return self._predictor.predict(rows)
         return np.zeros((0, self.targets.shape[1]))
 
     def target_derivatives(self, X: Any) -> FloatArray:
-        """(K, n, N): -s' C_k, of output k's prediction by column k of the targets."""
+        """Return -s' C_k, of output k's prediction by column k of the targets, (K, n, N)."""
         return self._derivatives(
             X, lambda k, s, pushed: np.einsum("ijq,ij->qi", pushed, -self._cross[:, :, k])
         )
 
     def crossed_derivatives(self, X: Any, output: int, columns: Sequence[int]) -> FloatArray:
-        """(columns, n, N): of one output's prediction by these columns of the targets."""
+        """Return the derivatives of one output's prediction by columns of the targets.
+
+        The shape is (columns, n, N).
+        """
         rows = self._predictor.prepare(X)
-        found = np.zeros((len(columns), rows.shape[0], len(self.targets)))
+        derivatives = np.zeros((len(columns), rows.shape[0], len(self.targets)))
         if rows.shape[0] == 0:
-            return found
+            return derivatives
         with threadpool_limits(self._n_threads):
             slopes = self._predictor.link(self._learner.scores(rows))[1]
             gradients = np.einsum("qj,qjp->pq", slopes[:, output], self._learner.jacobian(rows))
             moves = self._learner.push(self._solver.solve(gradients))
-            for column, own in zip(columns, found):
-                own[...] = -np.einsum("ijq,ij->qi", moves, self._cross[:, :, column])
+            for column, column_derivatives in zip(columns, derivatives):
+                column_derivatives[...] = -np.einsum("ijq,ij->qi", moves, self._cross[:, :, column])
         self._check_solver()
-        return found
+        return derivatives
 
     def along(self, direction: FloatArray) -> FloatArray:
-        """Return (N, K): J v for the training rows' own predictions, by their targets in this direction (N, K)."""
+        """Return J v, (N, K), for the predictions of the training rows.
+
+        The direction v of their targets is (N, K).
+        """
         with threadpool_limits(self._n_threads):
             pulled = self._learner.pull(np.einsum("ijk,ik->ij", self._cross, direction))
             scores = -self._learner.push(self._solver.solve(pulled[:, None]))[:, :, 0]
@@ -277,7 +291,7 @@ class Implicit(Defaults):
         return np.asarray(np.einsum("ikj,ij->ik", self._link_slopes, scores))
 
     def across(self, u: FloatArray) -> FloatArray:
-        """Return (N, K): J'u, for u (N, K)."""
+        """Return J'u, (N, K), for u (N, K)."""
         with threadpool_limits(self._n_threads):
             pulled = self._learner.pull(np.einsum("ikj,ik->ij", self._link_slopes, u))
             scores = -self._learner.push(self._solver.solve(pulled[:, None]))[:, :, 0]
@@ -285,15 +299,18 @@ class Implicit(Defaults):
         return np.asarray(np.einsum("ijk,ij->ik", self._cross, scores))
 
     def weight_derivatives(self, X: Any) -> FloatArray:
-        """(K, n, N): of output k's prediction by the weights given; class weights and penalties are held fixed."""
+        """Return the derivatives of output k's prediction by the sample weights, (K, n, N).
+
+        Class weights and penalties stay fixed.
+        """
         t = self._training
         pull = np.broadcast_to(
             np.asarray(t.penalty_growth) * self._learner.parameters, self._learner.parameters.shape
         )
 
         def by_weights(k: int, s: FloatArray, pushed: FloatArray) -> FloatArray:
-            own = np.einsum("ijq,ij->qi", pushed, self._gradient)
-            return np.asarray(-(own + (pull @ s)[:, None]) * t.weight_factors)
+            loss_derivatives = np.einsum("ijq,ij->qi", pushed, self._gradient)
+            return np.asarray(-(loss_derivatives + (pull @ s)[:, None]) * t.weight_factors)
 
         return self._derivatives(X, by_weights)
 
@@ -301,22 +318,24 @@ class Implicit(Defaults):
         self, X: Any, contract: Callable[[int, FloatArray, FloatArray], FloatArray]
     ) -> FloatArray:
         rows = self._predictor.prepare(X)
-        (n, n_train), n_outputs = (rows.shape[0], len(self.targets)), self.targets.shape[1]
-        found = np.zeros((n_outputs, n, n_train))
+        n = rows.shape[0]
+        n_train, n_outputs = self.targets.shape
+        derivatives = np.zeros((n_outputs, n, n_train))
         if n == 0:
-            return found
+            return derivatives
         with threadpool_limits(self._n_threads):
             slopes = self._predictor.link(self._learner.scores(rows))[1]
             gradients = np.einsum("qkj,qjp->kpq", slopes, self._learner.jacobian(rows))
             for k in range(n_outputs):
                 s = self._solver.solve(gradients[k])
-                found[k] = contract(k, s, self._learner.push(s))
+                derivatives[k] = contract(k, s, self._learner.push(s))
         self._check_solver()
-        return found
+        return derivatives
 
     def bytes_per_query(self) -> int:
-        """Bytes per query: gradients, solutions and pushes for all outputs, and the result."""
-        (n_train, n_outputs), n_parameters = self.targets.shape, len(self._learner.parameters)
+        """Return the bytes that an explained row takes, for all outputs and the result."""
+        n_train, n_outputs = self.targets.shape
+        n_parameters = len(self._learner.parameters)
         return int(
             8 * (n_outputs * (2 * n_parameters + n_train) + 6 * n_parameters)
             + self._learner.bytes_a_direction
@@ -329,30 +348,39 @@ def _hessian_product(
     weighted: tuple[FloatArray, FloatArray],
     directions: FloatArray,
 ) -> FloatArray:
-    """(P, m): the Hessian of the training loss, whose rows have these derivatives by the scores, times directions (P, m)."""
+    """Return the product of the Hessian of the training loss and directions (P, m), (P, m).
+
+    ``weighted`` are the gradient and the curvature of the rows' losses by the scores.
+    """
     return learner.product(directions, *weighted) + penalty[:, None] * directions
 
 
-def check_predictions(found: FloatArray, expected: FloatArray) -> float:
-    """The largest difference, relative to the largest prediction; raises where the model itself says something else."""
+def check_predictions(predictions: FloatArray, expected: FloatArray) -> float:
+    """Return the largest difference, relative to the largest prediction.
+
+    Raises if the model itself predicts something else.
+    """
     scale = _size(expected)
-    miss = furthest(found, expected)
+    miss = furthest(predictions, expected)
     if not miss.error <= SCORE_TOLERANCE * scale:
-        what = f"prediction of row {miss.row} (from 0)"
-        raise ExactnessError(what, miss.found, miss.expected, "The model may have been changed.")
+        quantity = f"prediction of row {miss.row} (from 0)"
+        raise ExactnessError(
+            quantity, miss.found, miss.expected, "The model may have been changed."
+        )
     return miss.error / scale
 
 
 def _size(predictions: FloatArray) -> float:
-    """The largest |prediction|; 1 where all are zero."""
+    """Return the largest |prediction|; 1 if all are zero."""
     return float(np.abs(predictions).max(initial=0.0)) or 1.0
 
 
 def _relative(moved: FloatArray, scores: FloatArray) -> float:
-    """The largest move, relative to the spread of the scores of its output."""
+    """Return the largest move, relative to the spread of the scores of its output."""
     spread = np.ptp(scores, axis=0)
     return float((np.abs(moved).max(axis=0) / np.where(spread > 0, spread, 1.0)).max())
 
 
 def _warn(message: str) -> None:
+    """Warn that derivatives are approximate."""
     warn(message, ApproximationWarning)

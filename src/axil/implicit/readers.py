@@ -42,7 +42,7 @@ class FitInputs:
 
 
 def as_rows(X: Any) -> Any:
-    """X itself, or as an array where it is one of another library, such as a tensor."""
+    """Return X, as an array if it is one of another library, such as a tensor."""
     X = inputs.on_host(X, "X")
     if (
         isinstance(X, (list, tuple, np.ndarray))
@@ -56,7 +56,10 @@ def as_rows(X: Any) -> Any:
 
 
 def copied(values: Any) -> Any:
-    """A copy of targets, weights or offsets of any kind; what cannot be copied is no array, and is refused when it is read."""
+    """Return a copy of targets, weights or offsets of any kind.
+
+    An object that cannot be copied is no array, and is refused when it is read.
+    """
     if hasattr(values, "detach"):
         return values.detach().clone()
     if hasattr(values, "__len__"):
@@ -64,39 +67,42 @@ def copied(values: Any) -> Any:
     return values
 
 
-def in_order_of_labels(read: Callable[[FitInputs], Read], given: FitInputs) -> Read:
-    """Return what ``read`` makes of a model and its data; where it fails on targets in another order than the rows, say so."""
+def in_order_of_labels(read: Callable[[FitInputs], Read], fit_inputs: FitInputs) -> Read:
+    """Return what ``read`` makes of a model and its data.
+
+    If it fails because the targets have another order than the rows, the error says so.
+    """
     try:
-        return read(given)
+        return read(fit_inputs)
     except ExactnessError as error:
-        order = inputs.other_order(given.X, given.y)
+        order = inputs.other_order(fit_inputs.X, fit_inputs.y)
         if order is None:
             raise
         try:
-            read(replace(given, y=given.y.iloc[order]))
+            read(replace(fit_inputs, y=fit_inputs.y.iloc[order]))
         except AxilError:
             raise error from None
         cause = f"{OTHER_ORDER}: in the order of the labels they agree. Pass y_train.loc[X_train.index]."
         raise error.because(cause) from None
 
 
-def require_raw_output(given: FitInputs) -> None:
+def require_raw_output(fit_inputs: FitInputs) -> None:
     """Raise where derivatives of calibrated probabilities are asked for."""
-    if given.output != "raw" and calibrates(given.model):
+    if fit_inputs.output != "raw" and calibrates(fit_inputs.model):
         raise InputError(
-            f"output is {given.output!r}, and probabilities of this model are calibrated by a curve that derivatives do not "
+            f"output is {fit_inputs.output!r}, and probabilities of this model are calibrated by a curve that derivatives do not "
             "know. Leave it out, or pass the classifier inside: calibrated_classifiers_[0].estimator."
         )
 
 
-def unread(given: FitInputs) -> InputError:
+def unread(fit_inputs: FitInputs) -> InputError:
     """Return the error for a model that axil does not differentiate."""
-    known = supports(given.model)
-    if given.loss is None:
+    support = supports(fit_inputs.model)
+    if fit_inputs.loss is None:
         advice = ""
     else:
         advice = " Leave loss out: it has exact weights."
-    if not known.exact:
-        advice = f" {known.reason}"
-    name = f"{type(given.model).__module__}.{type(given.model).__qualname__}"
+    if not support.exact:
+        advice = f" {support.reason}"
+    name = f"{type(fit_inputs.model).__module__}.{type(fit_inputs.model).__qualname__}"
     return InputError(f"The model is a {name}, which axil does not differentiate.{advice}")

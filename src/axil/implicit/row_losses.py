@@ -1,10 +1,11 @@
-"""Losses of single rows, differentiated by the row's scores and by its targets, and the links from scores to predictions."""
+"""Losses of single rows, with derivatives by scores and targets, and links to predictions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 
@@ -21,12 +22,10 @@ class RowLosses:
     cross: FloatArray  #: (N, K, K) d2l / d score d target'
 
 
-Loss = Callable[[FloatArray, FloatArray], RowLosses]  # from scores (N, K) and targets (N, K)
-
-
-Link = Callable[
-    [FloatArray], tuple[FloatArray, FloatArray]
-]  # scores (n, K) to predictions (n, K) and their derivatives (n, K, K)
+#: From scores (N, K) and targets (N, K)
+Loss: TypeAlias = Callable[[FloatArray, FloatArray], RowLosses]
+#: From scores (n, K) to predictions (n, K) and their derivatives (n, K, K)
+Link: TypeAlias = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
 
 
 @dataclass(frozen=True)
@@ -36,11 +35,11 @@ class Separate:
     loss: losses.Loss
 
     def __call__(self, scores: FloatArray, targets: FloatArray) -> RowLosses:
-        found = self.loss.slopes(targets, scores)
-        curvature, cross = (
-            np.broadcast_to(each, scores.shape) for each in (found.g_by_score, found.g_by_target)
-        )
-        return RowLosses(found.g, _diagonal(curvature), _diagonal(cross))
+        """Return the derivatives of the loss of each row."""
+        slopes = self.loss.slopes(targets, scores)
+        curvature = np.broadcast_to(slopes.g_by_score, scores.shape)
+        cross = np.broadcast_to(slopes.g_by_target, scores.shape)
+        return RowLosses(slopes.g, _diagonal(curvature), _diagonal(cross))
 
 
 @dataclass(frozen=True)
@@ -50,6 +49,7 @@ class MeanLink:
     loss: losses.Loss
 
     def __call__(self, scores: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return predictions (n, K) and their derivatives (n, K, K)."""
         return self.loss.mean(scores), self.loss.mean_slopes(scores)
 
 
@@ -63,10 +63,11 @@ softmax_link = MeanLink(losses.Softmax())
 
 
 def deviance(power: float, log_link: bool) -> Loss:
-    """Half the deviance of the Tweedie family, column by column: dl / d mean = (mean - y) / mean ** power.
+    """Return half the deviance of the Tweedie family, column by column.
 
-    power 0 is squared error, 1 Poisson, 2 gamma. The mean is exp(s) with the log link
-    (`losses.Deviance`), else the score s itself; then ``dl/ds = (s - y) s^-power``.
+    Its derivative is ``dl / d mean = (mean - y) / mean ** power``. The power 0 is squared error, 1
+    Poisson, 2 gamma. The mean is exp(s) with the log link (`losses.Deviance`), else the score s
+    itself; then ``dl/ds = (s - y) s^-power``.
     """
     if log_link:
         return Separate(losses.Deviance(power=power))
@@ -76,14 +77,16 @@ def deviance(power: float, log_link: bool) -> Loss:
 
 
 def _identity_deviance(power: float, scores: FloatArray, targets: FloatArray) -> RowLosses:
+    """Return the derivatives of half the deviance whose mean is the score itself."""
     cross = -(scores**-power)
     curvature = -(1 - power) * cross + power * targets * scores ** (-power - 1)
     return RowLosses((targets - scores) * cross, _diagonal(curvature), _diagonal(cross))
 
 
 def softmax_loss(scores: FloatArray, targets: FloatArray) -> RowLosses:
-    """K classes: dl/ds = p - y, with y centred where it moves: d2l / d s_j d y_k = 1 / K - [j = k].
+    """Return the derivatives of the softmax loss of K classes.
 
+    They are dl/ds = p - y, with y centred where it moves: d2l / d s_j d y_k = 1 / K - [j = k].
     Targets that do not sum to one have no optimum, as probabilities do. So when one target of a row
     rises by one, all its targets fall by 1 / K.
     """
@@ -94,5 +97,5 @@ def softmax_loss(scores: FloatArray, targets: FloatArray) -> RowLosses:
 
 
 def _diagonal(values: FloatArray) -> FloatArray:
-    """(N, K, K) with the (N, K) values on the diagonals."""
+    """Return matrices (N, K, K) with the values (N, K) on their diagonals."""
     return np.asarray(values[:, :, None] * np.eye(values.shape[1]))

@@ -1,4 +1,7 @@
-"""Systems with the Hessian of a training loss: dense by Cholesky, or by conjugate gradients; damped where they must be."""
+"""Systems with the Hessian of a training loss, by Cholesky or by conjugate gradients.
+
+They are damped where they must be.
+"""
 
 from __future__ import annotations
 
@@ -38,14 +41,15 @@ class Solver(Protocol):
     residual: float  #: largest residual so far, relative to the right-hand side
 
     def solve(self, right: FloatArray) -> FloatArray:
-        """(P, m) for (P, m)."""
+        """Return the solutions, (P, m), for right-hand sides (P, m)."""
 
 
 class Dense:
-    """H by its Cholesky factor; P^3 / 3 operations once and P^2 for each right-hand side.
+    """H by its Cholesky factor: P^3 / 3 operations once, and P^2 for each right-hand side.
 
-    ``flat`` (P, r): directions along which the loss is known not to change; solutions have no part in them. A parameter
-    that moves nothing (a dead unit's bias) has a row of zeros: it stays where it is.
+    ``flat`` (P, r) are directions along which the loss is known not to change. Solutions have no
+    component in them. A parameter that moves nothing, such as a dead unit's bias, has a row of
+    zeros: it stays where it is.
     """
 
     name = "cholesky"
@@ -61,8 +65,8 @@ class Dense:
     ):
         hessian = np.empty((n_parameters, n_parameters))
         size = max(1, CHUNK_BYTES // max(bytes_a_column, 1))
-        for part in spans(n_parameters, size):
-            hessian[:, part] = product(np.eye(n_parameters, part.stop - part.start, -part.start))
+        for span in spans(n_parameters, size):
+            hessian[:, span] = product(np.eye(n_parameters, span.stop - span.start, -span.start))
         hessian = (hessian + hessian.T) / 2
         dead = np.asarray(np.abs(hessian).sum(axis=0) == 0)
         hessian[dead, dead] = 1.0
@@ -83,13 +87,16 @@ class Dense:
         self._scale, self._factor = factor
 
     def solve(self, right: FloatArray) -> FloatArray:
-        """H^-1 right, without its flat part."""
+        """Return H^-1 right, without its flat part, (P, m)."""
         right = (right - self._flat @ (self._flat.T @ right)) * self._live
         return np.asarray(self._scale * linalg.cho_solve(self._factor, self._scale * right))
 
 
 def _factor(hessian: FloatArray) -> tuple[FloatArray, tuple[FloatArray, bool]] | None:
-    """Scales and the factor of the Hessian with ones on its diagonal; None where it is not safely positive definite."""
+    """Return scales, and the factor of the Hessian with ones on its diagonal.
+
+    Returns None if the Hessian is not safely positive definite.
+    """
     diagonal = np.diag(hessian)
     if not (diagonal > 0).all():
         return None
@@ -107,16 +114,19 @@ def _factor(hessian: FloatArray) -> tuple[FloatArray, tuple[FloatArray, bool]] |
 
 
 def needed_damping(smallest: float, largest: float) -> float:
-    """Addition to the diagonal: a negative end of the spectrum is reflected, a flat one is lifted off zero."""
+    """Return the addition to the diagonal that makes all eigenvalues positive.
+
+    It reflects a negative end of the spectrum, and lifts a flat one off zero.
+    """
     return max(SMALLEST * largest - smallest, -2 * smallest, 0.0)
 
 
 class ConjugateGradients:
-    """H^-1 by conjugate gradients for several right-hand sides at once; some products with H each, and no matrix.
+    """H^-1 by conjugate gradients for several right-hand sides at once.
 
-    Whether H bends down anywhere is not known beforehand. Where Lanczos or a solution meets such a
-    direction the damping is raised to more than its curvature, for good, and the solution begins
-    again.
+    This takes some products with H for each, and no matrix. Whether H has negative curvature
+    anywhere is not known beforehand. If Lanczos or a solution meets such a direction, the damping
+    rises to more than its curvature, and stays so; the solution begins again.
     """
 
     name = "conjugate gradients"
@@ -131,9 +141,11 @@ class ConjugateGradients:
             self._damp(smallest)
 
     def _project(self, right: FloatArray) -> FloatArray:
+        """Return right-hand sides without their flat part."""
         return np.asarray(right - self._flat @ (self._flat.T @ right))
 
     def _damp(self, curvature: float) -> None:
+        """Raise the damping above a negative curvature."""
         if not self._may_damp:
             raise Singular
         self.damping = max(
@@ -141,15 +153,19 @@ class ConjugateGradients:
         )
 
     def solve(self, right: FloatArray) -> FloatArray:
-        """(P, m): stops when every residual is within `CG_TOLERANCE` of its right-hand side, or after `CG_STEPS`."""
+        """Return the solutions, (P, m).
+
+        The search stops when every residual is within `CG_TOLERANCE` of its right-hand side, or
+        after `CG_STEPS`.
+        """
         while True:
-            found = self._try(self._project(right))
-            if not isinstance(found, float):
-                return found
-            self._damp(found)
+            solution = self._try(self._project(right))
+            if not isinstance(solution, float):
+                return solution
+            self._damp(solution)
 
     def _try(self, residual: FloatArray) -> FloatArray | float:
-        """The solution, or the curvature of a direction along which the damped H bends down."""
+        """Return the solution, or the curvature of a direction where that of the damped H is negative."""
         direction = residual.copy()
         solution = np.zeros_like(residual)
         norm = np.einsum("pm,pm->m", residual, residual)
@@ -177,7 +193,10 @@ class ConjugateGradients:
 
 
 def spectrum_ends(product: Product, n_parameters: int) -> tuple[float, float]:
-    """The smallest and the largest eigenvalue as seen by some steps of Lanczos: within the spectrum, near its ends."""
+    """Return estimates of the smallest and the largest eigenvalue, by some steps of Lanczos.
+
+    They lie within the spectrum, near its ends.
+    """
     v = np.random.default_rng(0).standard_normal((n_parameters, 1))
     basis = [v / np.linalg.norm(v)]
     alpha = []
@@ -185,9 +204,9 @@ def spectrum_ends(product: Product, n_parameters: int) -> tuple[float, float]:
     for _ in range(min(LANCZOS_STEPS, n_parameters)):
         w = product(basis[-1])
         alpha.append(float((basis[-1].T @ w)[0, 0]))
-        known = np.hstack(basis)
+        basis_matrix = np.hstack(basis)
         for _ in range(2):  # once is not enough in float64
-            w = w - known @ (known.T @ w)
+            w = w - basis_matrix @ (basis_matrix.T @ w)
         beta.append(float(np.linalg.norm(w)))
         if beta[-1] <= 1e-12 * max(map(abs, alpha)):
             break

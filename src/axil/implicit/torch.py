@@ -66,31 +66,34 @@ _LINKS: dict[str, row_losses.Link] = {
 }
 
 
-def read(given: FitInputs) -> Implicit | None:
-    """The module on its training data, None for any other object; raises for what has no such derivative.
+def read(fit_inputs: FitInputs) -> Implicit | None:
+    """Return a module on its training data; None for any other object.
 
+    Raises for a module that has no such derivative.
     The module is copied, in float64 and in evaluation mode. ``output="probability"`` takes the
     sigmoid or softmax of the outputs, where the loss says which.
     """
-    model, output, limits = given.model, given.output, given.limits
+    model = fit_inputs.model
+    output = fit_inputs.output
+    limits = fit_inputs.limits
     if "torch" not in sys.modules or not isinstance(model, sys.modules["torch"].nn.Module):
         return None
-    loss = _training_loss(given.loss)
+    loss = _training_loss(fit_inputs.loss)
     _refuse_layers(model)
-    if given.init_score is not None:
+    if fit_inputs.init_score is not None:
         raise InputError("A torch module takes no offsets (init_score): leave them out.")
     if output == "probability" and loss.link == "identity":
         raise InputError(
             'The loss does not say how outputs become probabilities; use output="raw", or name a link.'
         )
-    X = _array(given.X)
+    X = _array(fit_inputs.X)
     columns = _AnyColumns(int(np.shape(X)[1]) if np.ndim(X) == 2 else -1)
     X = inputs.as_features(X, columns, "X_train")
     if X.shape[0] == 0:
         raise InputError("X_train has no rows; expected the rows that the module was trained on.")
-    weights = inputs.as_weights(given.sample_weight, X.shape[0])
+    weights = inputs.as_weights(fit_inputs.sample_weight, X.shape[0])
     module = TorchModule(model, _prepare(X))
-    targets = _targets(_array(given.y), X.shape[0], module.n_outputs, loss)
+    targets = _targets(_array(fit_inputs.y), X.shape[0], module.n_outputs, loss)
     weights = np.ones(len(targets)) if weights is None else weights
     decay = _decay(model, loss.weight_decay)
     scaled = loss.reduction == "mean"
@@ -102,26 +105,27 @@ def read(given: FitInputs) -> Implicit | None:
         penalty_growth=decay if scaled else 0.0,
         convex=False,
     )
-    kept = copy.deepcopy(model)  # a module can be trained further
+    copied_model = copy.deepcopy(model)  # a module can be trained further
     link = _LINKS[loss.link] if output == "probability" else row_losses.identity_link
     predictor = Predictor(
         library="torch",
         columns=columns,
         prepare=_prepare,
-        predict=partial(_linked_outputs, kept, link),
+        predict=partial(_linked_outputs, copied_model, link),
         link=link,
         outputs=None if module.n_outputs == 1 else np.arange(module.n_outputs),
         remedy=_REMEDY,
     )
     return Implicit(  # type: ignore[abstract]  # it has no coordinates
-        predictor, module, training, _prepare(X), limits.n_threads, limits.budget, given.verify
+        predictor, module, training, _prepare(X), limits.n_threads, limits.budget, fit_inputs.verify
     )
 
 
 class _AnyColumns:
-    """A module knows no names; a row is what it takes."""
+    """The columns of a module, which have no names."""
 
-    library, takes_text = "torch", False
+    library = "torch"
+    takes_text = False
     feature_names: list[str] | None = None
 
     def __init__(self, n_features: int):
@@ -137,7 +141,7 @@ def _prepare(X: Any) -> FloatArray:
 
 
 def _array(values: Any) -> Any:
-    """Tensors as arrays, all else as it is."""
+    """Return a tensor as an array, and everything else as it is."""
     if hasattr(values, "detach"):
         return values.detach().cpu().numpy()
     return values
@@ -152,10 +156,10 @@ def _training_loss(loss: Any) -> TrainingLoss:
             "loss=axil.implicit.torch.TrainingLoss(rows, weight_decay=...)."
         )
     if isinstance(loss, TrainingLoss):
-        given = loss
+        training_loss = loss
     else:
-        given = TrainingLoss(loss)
-    rows = given.rows
+        training_loss = TrainingLoss(loss)
+    rows = training_loss.rows
     if not callable(rows):
         raise InputError(
             f"loss is {shown(rows)}; expected a function of outputs and targets, such as torch.nn.MSELoss()."
@@ -175,13 +179,17 @@ def _training_loss(loss: Any) -> TrainingLoss:
             "a mean by class weights is not a mean over the rows",
             "Pass sample_weight.",
         )
-    own = getattr(rows, "reduction", None)
-    reduction = given.reduction or (own if own in ("mean", "sum") else "mean")
-    known = {nn.BCEWithLogitsLoss: "sigmoid", nn.CrossEntropyLoss: "softmax"}.get(
+    stated_reduction = getattr(rows, "reduction", None)
+    reduction = training_loss.reduction or (
+        stated_reduction if stated_reduction in ("mean", "sum") else "mean"
+    )
+    link = {nn.BCEWithLogitsLoss: "sigmoid", nn.CrossEntropyLoss: "softmax"}.get(
         type(rows), "identity"
     )
     return replace(
-        given, reduction=reduction, link=known if given.link == "identity" else given.link
+        training_loss,
+        reduction=reduction,
+        link=link if training_loss.link == "identity" else training_loss.link,
     )
 
 
@@ -210,7 +218,7 @@ def _refuse_layers(model: Any) -> None:
 
 
 def _targets(y: Any, n_rows: int, n_outputs: int, loss: TrainingLoss) -> FloatArray:
-    """(N, K); labels 0 .. K-1 become one-hot for a softmax."""
+    """Return targets (N, K); labels 0 .. K-1 become one-hot for a softmax."""
     if np.ndim(y) == 1 and n_outputs > 1 and loss.link == "softmax":
         return inputs.one_hot(y, n_rows, np.arange(n_outputs))
     if np.ndim(y) == 2 and np.shape(y)[1] != n_outputs:
@@ -221,7 +229,7 @@ def _targets(y: Any, n_rows: int, n_outputs: int, loss: TrainingLoss) -> FloatAr
 
 
 def _decay(model: Any, weight_decay: float | Mapping[str, float]) -> FloatArray:
-    """(P,)."""
+    """Return the weight decay of each parameter, (P,)."""
     names = {
         name: parameter.numel()
         for name, parameter in model.named_parameters()
@@ -240,7 +248,10 @@ def _decay(model: Any, weight_decay: float | Mapping[str, float]) -> FloatArray:
 
 
 def _linked_outputs(model: Any, link: row_losses.Link, rows: FloatArray) -> FloatArray:
-    """(n, K): of the module as it is, in evaluation mode and in its own precision, through a link."""
+    """Return the outputs of the module, through a link, (n, K).
+
+    They are computed in evaluation mode and in the module's own precision.
+    """
     import torch
 
     first = next(model.parameters())
@@ -248,28 +259,28 @@ def _linked_outputs(model: Any, link: row_losses.Link, rows: FloatArray) -> Floa
     model.eval()
     try:
         with torch.no_grad():
-            found = model(torch.as_tensor(rows, dtype=first.dtype, device=first.device))
+            outputs = model(torch.as_tensor(rows, dtype=first.dtype, device=first.device))
     finally:
         model.train(was_training)
-    return link(np.asarray(found.reshape(len(rows), -1).double().cpu().numpy()))[0]
+    return link(np.asarray(outputs.reshape(len(rows), -1).double().cpu().numpy()))[0]
 
 
 def _differentiated(
     rows: Callable[[Any, Any], Any], scores: FloatArray, targets: FloatArray
 ) -> row_losses.RowLosses:
-    """Derivatives of the loss of rows by their scores and targets, by automatic differentiation."""
+    """Return the derivatives of the rows' losses by scores and targets, by automatic differentiation."""
     import torch
     from torch.func import grad, jacrev, vmap
 
-    def one(score: Any, target: Any) -> Any:
+    def row_loss(score: Any, target: Any) -> Any:
         return rows(score[None], target[None]).sum()
 
     s = torch.tensor(scores)
     y = torch.tensor(targets)
     try:
-        slope = grad(one)
-        parts = (vmap(f)(s, y) for f in (slope, jacrev(slope, 0), jacrev(slope, 1)))
-        return row_losses.RowLosses(*(part.detach().numpy() for part in parts))
+        slope = grad(row_loss)
+        derivatives = (vmap(f)(s, y) for f in (slope, jacrev(slope, 0), jacrev(slope, 1)))
+        return row_losses.RowLosses(*(derivative.detach().numpy() for derivative in derivatives))
     except RuntimeError as error:
         raise InputError(
             "The loss cannot be differentiated twice by torch.func; expected a function of one row's outputs and targets, "
