@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
+from axil.aliases import DataFrame, LabelsLike, PathLike
 from axil.arrays import FloatArray, IntArray
 from axil.attribution import Kind
 from axil.errors import ExactnessError, InputError, counted, shown
@@ -97,7 +98,7 @@ class Comparison:
         """Return the scale of the fit, on which the parts add up."""
         return self.old.scale
 
-    def table(self) -> Any:
+    def table(self) -> DataFrame:
         """Return the parts of each change, with a line per query, and output if there are several.
 
         The columns are query, before, after, change, and the parts that sum to it: targets changed,
@@ -111,7 +112,7 @@ class Comparison:
             columns[self.scale.label(name)] = self.parts[name].ravel()
         return tables.make(columns, verified_model(self.old).backend)
 
-    def top(self, k: int = 10) -> Any:
+    def top(self, k: int = 10) -> DataFrame:
         """Return the k training rows that did most to each prediction, with the splits fixed.
 
         The columns are query, output if there are several, rank, row, status ("kept", "changed",
@@ -141,7 +142,7 @@ class Comparison:
         columns[self.scale.label("effect")] = effects.ravel()
         return tables.make(columns, verified_model(self.old).backend)
 
-    def group(self, groups: Any) -> Any:
+    def group(self, groups: LabelsLike) -> DataFrame:
         """Return the sums of effects of groups of training rows, with the splits fixed.
 
         The columns are query, output if there are several, group, rows and effect.
@@ -192,7 +193,12 @@ class Comparison:
         return np.fromiter((group_by_key[key] for key in row_keys), dtype=object)
 
     def to_html(
-        self, path: Any = None, *, k: int = 10, title: str | None = None, target: str | None = None
+        self,
+        path: PathLike | None = None,
+        *,
+        k: int = 10,
+        title: str | None = None,
+        target: str | None = None,
     ) -> str | None:
         """Return or write one self-contained page: the parts of each change, and the rows that did most.
 

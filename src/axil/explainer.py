@@ -9,7 +9,15 @@ from typing import Any
 from numpy.typing import NDArray
 
 from axil import files, inputs
-from axil.aliases import ArrayLike, Device, ForeignModel, PathLike, TableLike
+from axil.aliases import (
+    ArrayLike,
+    Device,
+    ForeignModel,
+    LabelsLike,
+    PathLike,
+    ScoreScale,
+    TableLike,
+)
 from axil.arrays import FloatArray
 from axil.errors import InputError, counted, shown
 from axil.implicit.readers import OUTPUTS, FitInputs
@@ -161,23 +169,23 @@ class Explainer(
 
     def __init__(
         self,
-        model: Any,
-        X_train: Any,
-        y_train: Any,
-        sample_weight: Any = None,
-        init_score: Any = None,
-        in_bag: Any = None,
+        model: ForeignModel,
+        X_train: TableLike,
+        y_train: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        init_score: ArrayLike | None = None,
+        in_bag: ArrayLike | None = None,
         *,
-        inverse_func: Any = None,
-        output: str = "raw",
+        inverse_func: Callable[[Any], Any] | None = None,
+        output: ScoreScale = "raw",
         loss: Any = None,
-        objective: Any = None,
-        index: Any = None,
+        objective: Callable[..., Any] | None = None,
+        index: LabelsLike | None = None,
         n_threads: int | None = None,
         memory_limit: int | str | None = None,
         scratch: Any = None,
         verify: bool = True,
-        device: str = "cpu",
+        device: Device = "cpu",
         client: Any = None,
         **others: Any,
     ):
@@ -358,7 +366,7 @@ class Explainer(
         self._model = self._model.prepared()
         return self
 
-    def save(self, path: Any, *, key: bytes | None = None) -> None:
+    def save(self, path: PathLike, *, key: bytes | None = None) -> None:
         """Write all but the model to one .npz file, without pickle; see `axil.load`.
 
         An explainer made with ``verify=False`` is not saved: a file that could say so could switch

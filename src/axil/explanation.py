@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
+from axil.aliases import ArrayLike, DataFrame, LabelsLike, PathLike
 from axil.arrays import FloatArray, IntArray
 from axil.errors import InputError, counted
 from axil.inputs import as_count, as_positions, as_share, as_shares, group_codes, row_values
@@ -68,7 +69,7 @@ class Explanation(Arrays):
             fitted = f", fitted to {self.scale.name}"
         return f"<axil.Explanation: {rows}, {kind}, structure held fixed{fitted}>"
 
-    def top(self, k: int = 10, by: str | None = None, *, per_class: bool = True) -> Any:
+    def top(self, k: int = 10, by: str | None = None, *, per_class: bool = True) -> DataFrame:
         """The k training rows with the largest |weight| (or |contribution|) in each prediction.
 
         A frame with the columns query, prediction, rank (from 1), row, weight, target,
@@ -109,7 +110,7 @@ class Explanation(Arrays):
         """A frame of the user's library, with a note on its numbers."""
         return tables.note(tables.make(columns, self._sums.backend), self._sums.note)
 
-    def group(self, groups: Any) -> Any:
+    def group(self, groups: LabelsLike) -> DataFrame:
         """How much of each prediction comes from each group of training rows: the sums of weights and contributions.
 
         ``labels`` (n_train,): a year, a region, a source. A frame with the columns query, group, weight, contribution, and
@@ -125,7 +126,9 @@ class Explanation(Arrays):
         """
         return self._table(self._sums.group_columns(*self._groups(groups, "groups")))
 
-    def concentration(self, shares: Sequence[float] = (0.5, 0.8, 0.95), top: float = 0.05) -> Any:
+    def concentration(
+        self, shares: Sequence[float] = (0.5, 0.8, 0.95), top: float = 0.05
+    ) -> DataFrame:
         """Return how concentrated the weights of each prediction are.
 
         The table has a line per explained row, in their order, and the columns
@@ -156,7 +159,12 @@ class Explanation(Arrays):
         return self._table(columns)
 
     def to_html(
-        self, path: Any = None, *, groups: Any = None, sigma: Any = None, **options: Any
+        self,
+        path: PathLike | None = None,
+        *,
+        groups: LabelsLike | None = None,
+        sigma: ArrayLike | None = None,
+        **options: Any,
     ) -> str | None:
         """One self-contained page to choose a prediction on and see the k rows that made most of it; its text without a path.
 

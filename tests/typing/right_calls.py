@@ -37,5 +37,17 @@ assert_type(support.exact, bool)
 
 explainer = axil.load("explainer.npz", model, X_train=X, device="cpu")
 assert_type(explainer, axil.Explainer)
+assert_type(
+    axil.Explainer(model, pl.DataFrame(X), y, output="raw", index=["a", "b", "c"]), axil.Explainer
+)
+assert_type(explainer(X), axil.Explanation)
+assert_type(explainer.explain(matrix, init_score=y), axil.Explanation)
+assert_type(explainer.top(X, 3), pd.DataFrame)
+assert_type(explainer.similar(X, k=3), pd.DataFrame)
+assert_type(explainer.group(pl.DataFrame(X), groups="area"), pd.DataFrame)
+assert_type(explainer.group(X, groups=[1990, 1991, 1991]), pd.DataFrame)
+assert_type(explainer.what_if(X, {0: 1.5}), pd.DataFrame)
+assert_type(explainer.without(X, [0, 2]), pd.DataFrame)
+assert_type(explainer.calibrate(X, y).interval(X), pd.DataFrame)
 assert_type(baselines.BoostIn(explainer).scores(X, y), NDArray[np.float64])
 assert_type(baselines.Random(explainer, seed=1).scores(matrix), NDArray[np.float64])

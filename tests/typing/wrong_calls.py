@@ -17,3 +17,11 @@ axil.novelty(model, X, X, X, 4)  # type: ignore[call-arg]
 axil.novelty(model, X, object())  # type: ignore[arg-type]
 axil.load(3, model)  # type: ignore[arg-type]
 print(axil.supports(model).unknown)  # type: ignore[attr-defined]
+
+axil.Explainer(model, X)  # type: ignore[call-arg]
+axil.Explainer(model, X, y, output="odds")  # type: ignore[arg-type]
+explainer = axil.Explainer(model, X, y)
+explainer.top(X, "3")  # type: ignore[arg-type]
+explainer.top(X, rows=3)  # type: ignore[call-arg]
+explainer.group(X)  # type: ignore[call-arg]
+explainer.what_if(X, [1.5])  # type: ignore[arg-type]

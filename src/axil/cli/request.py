@@ -239,10 +239,11 @@ def read_subject(arguments: argparse.Namespace) -> Subject:
     forward = FORWARD.get(arguments.inverse_func)
 
     def verified(rows: FileRows, transforms_targets: bool) -> Subject:
+        target: Any = rows.target  # Explainer refuses None by name
         explainer = Explainer(
             model,
             rows.features,
-            rows.target,
+            target,
             rows.weights,
             inverse_func=inverse,
             init_score=rows.init_score,

@@ -347,7 +347,9 @@ class MeanModel(InMemory):
             by_output = _by_output(effects)
             member_starts = effects.intercepts
             if source.adds_up:
-                member_model.verify_predictions(queries, member_starts + effects.contribution_sums())
+                member_model.verify_predictions(
+                    queries, member_starts + effects.contribution_sums()
+                )
             if member.output is None:
                 width = n_outputs
             else:

@@ -11,12 +11,13 @@ import numpy as np
 
 from axil import inputs
 from axil.adapters.pipeline import calibrates
+from axil.aliases import ScoreScale
 from axil.errors import AxilError, ExactnessError, InputError
 from axil.machine.memory import Limits
 from axil.replay.mistakes import OTHER_ORDER
 from axil.support import supports
 
-OUTPUTS = ("raw", "probability")
+OUTPUTS: tuple[ScoreScale, ...] = ("raw", "probability")
 
 Read = TypeVar("Read")
 

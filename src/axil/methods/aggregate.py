@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from axil import inputs
+from axil.aliases import ArrayLike, TableLike
 from axil.arrays import FloatArray
 from axil.errors import InputError, counted, shown
 from axil.explanation import Explanation
@@ -25,7 +26,12 @@ class Aggregate(Question):
     """The method of `Explainer`."""
 
     def aggregate(
-        self, X: Any, coefficients: Any = "mean", *, by: Any = None, init_score: Any = None
+        self,
+        X: TableLike,
+        coefficients: Any = "mean",
+        *,
+        by: Any = None,
+        init_score: ArrayLike | None = None,
     ) -> Explanation:
         """Sums of predictions as one explanation: what carries the total of a district, why A is dearer than B.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 from axil import inputs
+from axil.aliases import ArrayLike, DataFrame, TableLike
 from axil.arrays import FloatArray
 from axil.methods.question import LINE_BYTES, Asked, Question
 from axil.output import tables
@@ -20,11 +20,11 @@ class Concentration(Question):
 
     def concentration(
         self,
-        X: Any,
+        X: TableLike,
         shares: Sequence[float] = (0.5, 0.8, 0.95),
         top: float = 0.05,
-        init_score: Any = None,
-    ) -> Any:
+        init_score: ArrayLike | None = None,
+    ) -> DataFrame:
         """Return how concentrated the weights of each prediction are.
 
         The columns are those of `Explanation.concentration`: how many training rows each prediction

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from axil.aliases import ArrayLike, DataFrame, TableLike
 from axil.arrays import FloatArray
 from axil.errors import UnsupportedQuestionError
 from axil.methods import leave_one_out as left_out
@@ -18,7 +19,7 @@ from axil.output import tables
 class Diagnostics(Question):
     """Tables and numbers about the fit, from its weights; ``explainer.diagnostics`` makes it."""
 
-    def leave_one_out(self) -> Any:
+    def leave_one_out(self) -> DataFrame:
         """Return the prediction of every training row by the fit without that row.
 
         The table has the columns row, target, prediction, residual (target less prediction), alone,
@@ -63,7 +64,7 @@ class Diagnostics(Question):
         note = model.note(left_out.note_on(columns["alone"], model.deletion_note()))
         return tables.note(tables.make(columns, model.backend), note)
 
-    def leave_one_out_curve(self) -> Any:
+    def leave_one_out_curve(self) -> DataFrame:
         """Return the mean squared leave-one-out error after every number of trees.
 
         The table has the columns trees (from 0, the initial prediction alone, to all of them),
@@ -113,7 +114,7 @@ class Diagnostics(Question):
             columns[model.scale.label(name)] = errors.ravel()
         return tables.note(tables.make(columns, model.backend), model.note(model.deletion_note()))
 
-    def leverage(self, method: str | None = None) -> Any:
+    def leverage(self, method: str | None = None) -> DataFrame:
         """Return the weight of each training row in its own prediction, K[j, j].
 
         The array is (n_train,), or (n_train, K) where outputs have trees of their own. In the leaf
@@ -165,7 +166,7 @@ class Diagnostics(Question):
         value, error = noise.estimated_trace(model)
         return noise.Estimate(_number(value), _number(error))
 
-    def standard_error(self, X: Any, sigma: Any = None) -> FloatArray:
+    def standard_error(self, X: TableLike, sigma: ArrayLike | None = None) -> FloatArray:
         """Return the standard error of each prediction, ``sigma * sqrt(sum_j k_j^2)``.
 
         The array has the shape of predictions, (n,) or (n, K). It measures how much noise of the

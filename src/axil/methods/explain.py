@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from axil import inputs
+from axil.aliases import ArrayLike, TableLike
 from axil.explanation import Explanation
 from axil.machine.arrays import module_of
 from axil.methods.question import Question
@@ -16,7 +16,9 @@ STREAM = "Use explainer.top(X) for the largest weights or explainer.iter(X) for 
 class Explain(Question):
     """The question, as methods of `Explainer`."""
 
-    def explain(self, X: Any, init_score: Any = None, sparse: bool = False) -> Explanation:
+    def explain(
+        self, X: TableLike, init_score: ArrayLike | None = None, sparse: bool = False
+    ) -> Explanation:
         """The weight of every training target in the prediction of every row of X, or what every row pushed into its score.
 
         8 * n * n_train bytes, for each output that has weights of its own; pushes and derivatives
@@ -42,7 +44,9 @@ class Explain(Question):
         (found,) = asked.whole(max(len(asked), 1), sparse)
         return Explanation(found, module_of(X))
 
-    def __call__(self, X: Any, init_score: Any = None, sparse: bool = False) -> Explanation:
+    def __call__(
+        self, X: TableLike, init_score: ArrayLike | None = None, sparse: bool = False
+    ) -> Explanation:
         """Calls `explain`.
 
         Parameters
@@ -57,7 +61,11 @@ class Explain(Question):
         return self.explain(X, init_score, sparse)
 
     def iter(
-        self, X: Any, batch_size: int | None = None, init_score: Any = None, sparse: bool = False
+        self,
+        X: TableLike,
+        batch_size: int | None = None,
+        init_score: ArrayLike | None = None,
+        sparse: bool = False,
     ) -> Iterator[Explanation]:
         """Explanations of X batch by batch, so that never more than one batch of weights is held.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from axil.aliases import ArrayLike, DataFrame, TableLike
+from axil.aliases import ArrayLike, DataFrame, LabelsLike, TableLike
 from axil.attribution import Quantity
 from axil.methods.question import Question
 from axil.output import tables
@@ -17,7 +17,7 @@ class Group(Question):
     """The method of `Explainer`."""
 
     def group(
-        self, X: TableLike, groups: ArrayLike, init_score: ArrayLike | None = None
+        self, X: TableLike, groups: LabelsLike, init_score: ArrayLike | None = None
     ) -> DataFrame:
         """Return the table of `Explanation.group`, for any number of rows of X.
 

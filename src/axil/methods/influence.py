@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from axil import inputs
+from axil.aliases import ArrayLike, DataFrame, TableLike
 from axil.arrays import FloatArray
 from axil.attribution import Kind, notes
 from axil.errors import InputError, UnsupportedQuestionError
@@ -24,8 +25,12 @@ class Influence(Question):
     """Provide `Explainer.influence`."""
 
     def influence(
-        self, X_val: Any, y_val: Any, out_of_fold: Any = "folds", init_score: Any = None
-    ) -> Any:
+        self,
+        X_val: TableLike,
+        y_val: ArrayLike,
+        out_of_fold: ArrayLike | None = "folds",
+        init_score: ArrayLike | None = None,
+    ) -> DataFrame:
         """Return the influence of each training target on the error on validation rows.
 
         The table has a line per training row, and per output if there are several, with the columns

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator
 
 from axil import inputs
+from axil.aliases import ArrayLike, TableLike
 from axil.arrays import FloatArray, IntArray
 from axil.attribution import DERIVATIVES, WEIGHTS
 from axil.errors import InputError, counted, shown
@@ -73,7 +74,11 @@ class Jacobian(Question):
         )
 
     def derivatives(
-        self, X: Any, output: Any = None, target: Any = None, init_score: Any = None
+        self,
+        X: TableLike,
+        output: Any = None,
+        target: Any = None,
+        init_score: ArrayLike | None = None,
     ) -> FloatArray:
         """Return the derivatives of the prediction of one class by the labels, (n, n_train).
 
@@ -129,7 +134,7 @@ class Jacobian(Question):
             return np.swapaxes(by_label, 0, 1)
         return np.asarray(by_label[0])
 
-    def by_sample_weight(self, X: Any, init_score: Any = None) -> FloatArray:
+    def by_sample_weight(self, X: TableLike, init_score: ArrayLike | None = None) -> FloatArray:
         """Return the derivatives of predictions by the sample weight of each training row.
 
         ``-weight * derivative`` is the first-order effect of leaving the row out, with the tree
@@ -156,7 +161,9 @@ class Jacobian(Question):
             return np.asarray(derivatives[0])
         return np.swapaxes(derivatives, 0, 1)
 
-    def sensitivity(self, X: Any, rows: Sequence[Any], init_score: Any = None) -> FloatArray:
+    def sensitivity(
+        self, X: TableLike, rows: Sequence[Any], init_score: ArrayLike | None = None
+    ) -> FloatArray:
         """Return how much each prediction moves per unit of the targets of some training rows.
 
         These are columns of K, ``explainer(X).weights[..., rows]`` without the other weights: they say
@@ -202,7 +209,7 @@ class Jacobian(Question):
             return weights[:, 0]
         return weights
 
-    def gradient_contributions(self, X: Any) -> FloatArray:
+    def gradient_contributions(self, X: TableLike) -> FloatArray:
         """Return what each training row contributes to the steps of the trees to each prediction.
 
         The contribution of row j to the prediction of x is the sum over trees t of

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from scipy.stats import t as student
 
 from axil import inputs
+from axil.aliases import ArrayLike, DataFrame, TableLike
 from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.attribution import Kind
 from axil.errors import InputError, UnsupportedQuestionError
@@ -84,12 +85,12 @@ class LabelIssues(Question):
 
     def find_label_issues(
         self,
-        out_of_fold: Any = "folds",
-        X_val: Any = None,
-        y_val: Any = None,
-        init_score: Any = None,
+        out_of_fold: ArrayLike | None = "folds",
+        X_val: TableLike | None = None,
+        y_val: ArrayLike | None = None,
+        init_score: ArrayLike | None = None,
         fdr: float | None = None,
-    ) -> Any:
+    ) -> DataFrame:
         """Return the training labels with their quality, the most suspicious first.
 
         No validation rows and no refit are needed. The table has a line per training row, and per
@@ -207,7 +208,7 @@ class Judged:
     basis: str  #: what it rests on, and how many labels look wrong
     lacking: str  #: what rows that nobody can judge do not have
 
-    def table(self, backend: str) -> Any:
+    def table(self, backend: str) -> DataFrame:
         """Return the frame, with a note: what it rests on, how many are suspect, how many rows are not judged."""
         columns = {
             name: self.columns[name][self.order] for name in sorted(self.columns, key=_place)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from axil import inputs
+from axil.aliases import ArrayLike, DataFrame, LabelsLike, TableLike
 from axil.arrays import FloatArray, IntArray
 from axil.attribution import notes
 from axil.errors import InputError, shown
@@ -36,13 +37,13 @@ class MinLabelChanges(Question):
 
     def min_label_changes(
         self,
-        X: Any,
-        threshold: Any,
+        X: TableLike,
+        threshold: ArrayLike,
         bounds: Any,
-        groups: Any = None,
+        groups: LabelsLike | None = None,
         listed: bool = False,
-        init_score: Any = None,
-    ) -> Any:
+        init_score: ArrayLike | None = None,
+    ) -> DataFrame:
         """Return the fewest training targets that must change to reach a threshold.
 
         Each target moves within its bounds. The table has the columns query, prediction, fewest

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from axil.aliases import ArrayLike, LabelsLike, PathLike, TableLike
 from axil.arrays import FloatArray
 from axil.attribution import Location
 from axil.errors import InputError, shown
@@ -22,16 +23,16 @@ class Pages(Question, page.Shown):
 
     def to_html(
         self,
-        X: Any,
-        path: Any = None,
+        X: TableLike,
+        path: PathLike | None = None,
         *,
-        groups: Any = None,
+        groups: LabelsLike | None = None,
         k: int = 50,
         columns: Sequence[Any] | None = None,
-        sigma: Any = None,
-        init_score: Any = None,
+        sigma: ArrayLike | None = None,
+        init_score: ArrayLike | None = None,
         map: Any = None,
-        y: Any = None,
+        y: ArrayLike | None = None,
         title: str | None = None,
         unit: str | None = None,
         target: str | None = None,

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
+from axil.aliases import DataFrame
 from axil.attribution import DERIVATIVES, Kind, Source
 from axil.errors import counted, warn
 from axil.inputs.copies import owned_rows
@@ -109,7 +110,7 @@ class Asked:
         parts: Iterator[tuple[QueryBatch, Any]],
         make: Callable[[QueryBatch, Any], dict[str, Any]],
         note: str,
-    ) -> Any:
+    ) -> DataFrame:
         """One frame of what ``make`` makes of each batch, with a note on its numbers."""
         made = [make(batch, found) for batch, found in parts]
         return tables.note(tables.concatenate(made, self.model.backend), note)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from axil import adapters, inputs
 from axil.adapters.pipeline import last_step, rewritten, writer
 from axil.adapters.searches import unwrapped
+from axil.aliases import ArrayLike
 from axil.arrays import FloatArray
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.inputs.copies import owned
@@ -82,7 +83,7 @@ class Refit(Question):
         drop: Sequence[Any] | None = None,
         add: Sequence[Any] | None = None,
         targets: Mapping[Any, Any] | None = None,
-        sample_weight: Any = None,
+        sample_weight: ArrayLike | None = None,
     ) -> Any:
         """Fit the leaves of the model again at its own splits, and return a new explainer, proven on the new data.
 

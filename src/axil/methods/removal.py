@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from axil import inputs
+from axil.aliases import ArrayLike, DataFrame, LabelsLike, TableLike
 from axil.arrays import FloatArray
 from axil.attribution import DELETIONS, FIRST_ORDER, Quantity, Source
 from axil.errors import ApproximationWarning, InputError, warn
@@ -36,16 +37,16 @@ class Removal(Question):
 
     def removal(
         self,
-        X: Any,
+        X: TableLike,
         k: int | None = None,
         *,
-        groups: Any = None,
+        groups: LabelsLike | None = None,
         method: str | None = None,
         by: str = "effect",
         same_sign: bool = False,
         greedy: bool = False,
-        init_score: Any = None,
-    ) -> Any:
+        init_score: ArrayLike | None = None,
+    ) -> DataFrame:
         """The change of each prediction on deleting training rows: each by itself, or all rows of a group at once.
 
         An array (n, n_train) or (n, K, n_train) of the effects of all rows. With ``k`` a frame of

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
+from axil.aliases import ArrayLike, DataFrame, LabelsLike, TableLike
 from axil.arrays import FloatArray, IntArray
 from axil.attribution import notes
 from axil.errors import ApproximationWarning, InputError, shown, warn
@@ -34,12 +35,12 @@ class Shapley(Question):
 
     def shapley(
         self,
-        X_val: Any,
-        y_val: Any,
+        X_val: TableLike,
+        y_val: ArrayLike,
         baseline: Any = "mean",
-        groups: Any = None,
-        init_score: Any = None,
-    ) -> Any:
+        groups: LabelsLike | None = None,
+        init_score: ArrayLike | None = None,
+    ) -> DataFrame:
         """The exact Shapley value of every training target for the error on validation rows.
 
         A coalition of training rows knows its targets, all others have a baseline, and its worth is

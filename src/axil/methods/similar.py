@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from axil import inputs
+from axil.aliases import ArrayLike, DataFrame, TableLike
 from axil.arrays import BoolArray, FloatArray
 from axil.attribution import Quantity
 from axil.attribution.leaf_matches import RULES
@@ -42,10 +43,10 @@ class Similar(Question):
 
     def similar(
         self,
-        X: Any,
+        X: TableLike,
         k: int = 10,
         columns: Sequence[Any] | None = None,
-        init_score: Any = None,
+        init_score: ArrayLike | None = None,
         *,
         by: str | None = None,
         tree_weights: str = "alike",
@@ -57,9 +58,9 @@ class Similar(Question):
         within: Any = None,
         asof: Any = None,
         suspects: Any = "keep",
-        out_of_fold: Any = None,
+        out_of_fold: ArrayLike | None = None,
         beside: Any = None,
-    ) -> Any:
+    ) -> DataFrame:
         """Comparables: the k training rows most like each query, their features beside the query's own.
 
         Of boosted trees these are the rows that share its leaf in most trees; of all other models

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from axil import inputs
+from axil.aliases import ArrayLike, DataFrame, TableLike
 from axil.attribution import DERIVATIVES, Kind, Quantity
 from axil.errors import InputError
 from axil.methods.question import Asked, Question
@@ -21,13 +22,13 @@ class Top(Question):
 
     def top(
         self,
-        X: Any,
+        X: TableLike,
         k: int = 10,
         by: str | None = None,
-        init_score: Any = None,
+        init_score: ArrayLike | None = None,
         *,
         per_class: bool = True,
-    ) -> Any:
+    ) -> DataFrame:
         """The table of `Explanation.top`, for any number of rows of X: never holds an (n, n_train) array.
 
         Parameters

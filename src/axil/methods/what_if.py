@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from axil import inputs
+from axil.aliases import ArrayLike, DataFrame, TableLike
 from axil.arrays import FloatArray
 from axil.errors import InputError
 from axil.methods.question import Question
@@ -16,7 +17,9 @@ from axil.output import tables
 class WhatIf(Question):
     """Provide `Explainer.what_if`."""
 
-    def what_if(self, X: Any, targets: Mapping[Any, Any], init_score: Any = None) -> Any:
+    def what_if(
+        self, X: TableLike, targets: Mapping[Any, Any], init_score: ArrayLike | None = None
+    ) -> DataFrame:
         """Predict X as if some training rows, by label, had other targets (of a classifier: other classes).
 
         The answer is exact with the tree structure fixed, and `refit` with the same ``targets``

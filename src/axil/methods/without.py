@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from axil.aliases import ArrayLike, DataFrame, TableLike
 from axil.arrays import FloatArray
 from axil.errors import SplitsWarning, warn
 from axil.methods.question import Question
@@ -20,7 +21,9 @@ MOST_SHARE = 0.1  # of the weight of a fit, above which its splits are not those
 class Without(Question):
     """The question, as a method of `Explainer`."""
 
-    def without(self, X: Any, rows: Sequence[Any], init_score: Any = None) -> Any:
+    def without(
+        self, X: TableLike, rows: Sequence[Any], init_score: ArrayLike | None = None
+    ) -> DataFrame:
         """The predictions, or scores, of X if these training rows, by label, were deleted, all of them at once.
 
         Exact with the structure held fixed: the rows are gone, and every leaf value is computed

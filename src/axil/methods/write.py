@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.aliases import ArrayLike, PathLike, TableLike
 from axil.errors import InputError, shown
 from axil.inputs import as_file, as_path
 from axil.inputs.codes import keys
@@ -23,7 +24,7 @@ CHUNK = (16, 1 << 16)  # queries and training rows of a chunk of a zarr array: 8
 class Write(Question):
     """The question, as a method of `Explainer`."""
 
-    def write(self, X: Any, path: Any, init_score: Any = None) -> None:
+    def write(self, X: TableLike, path: PathLike, init_score: ArrayLike | None = None) -> None:
         """Write the weights of all rows of X to a path that ends in .parquet or .zarr, batch by batch.
 
         Parquet has one line per query (and output): its label, prediction, intercept and weights as

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from axil import inputs
+from axil.aliases import ArrayLike, TableLike
 from axil.arrays import FloatArray, IntArray
 from axil.errors import InputError, shown
 from axil.methods.intervals.predictive import Predictive
@@ -49,7 +50,7 @@ class Reports(Question):
 
     def report(
         self,
-        X: Any,
+        X: TableLike,
         folder: Any,
         k: int = 5,
         columns: Sequence[Any] | None = None,
@@ -72,9 +73,9 @@ class Reports(Question):
         within: Any = None,
         asof: Any = None,
         suspects: Any = "mark",
-        out_of_fold: Any = None,
+        out_of_fold: ArrayLike | None = None,
         beside: Any = None,
-        init_score: Any = None,
+        init_score: ArrayLike | None = None,
     ) -> Written:
         """Write one small page per row of X in plain language, and an index with a search.
 

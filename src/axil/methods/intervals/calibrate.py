@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from axil import inputs
+from axil.aliases import ArrayLike, LabelsLike, TableLike
 from axil.arrays import FloatArray, IntArray
 from axil.attribution import WEIGHTS
 from axil.errors import InputError, UnsupportedQuestionError
@@ -45,11 +46,11 @@ class Calibrate(Question):
 
     def calibrate(
         self,
-        X_cal: Any = None,
-        y_cal: Any = None,
-        out_of_fold: Any = None,
-        init_score: Any = None,
-        groups: Any = None,
+        X_cal: TableLike | None = None,
+        y_cal: ArrayLike | None = None,
+        out_of_fold: ArrayLike | None = None,
+        init_score: ArrayLike | None = None,
+        groups: LabelsLike | None = None,
         method: str = "leaves",
     ) -> Predictive:
         """Prediction intervals and distributions, from rows held out, from out-of-fold predictions, or out of bag.

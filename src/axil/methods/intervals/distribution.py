@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from axil import inputs
+from axil.aliases import ArrayLike, DataFrame, LabelsLike, TableLike
 from axil.arrays import FloatArray, IntArray
 from axil.errors import InputError, shown
 from axil.machine.blocks import spans
@@ -45,12 +46,12 @@ class Distribution:
 
     def interval(
         self,
-        X: Any,
+        X: TableLike,
         coverage: float = 0.9,
         symmetric: bool = True,
-        init_score: Any = None,
-        groups: Any = None,
-    ) -> Any:
+        init_score: ArrayLike | None = None,
+        groups: LabelsLike | None = None,
+    ) -> DataFrame:
         """Prediction intervals: a frame with the columns query, prediction, lower, upper, scale, alarm.
 
         And output if there are several. Holds the target with probability ``coverage`` or a little more; see `Predictive`.
@@ -96,7 +97,13 @@ class Distribution:
         columns |= {name: values.ravel() for name, values in found.items()}
         return tables.note(tables.make(columns, self._model.backend), NOTE)
 
-    def quantiles(self, X: Any, q: Any, init_score: Any = None, groups: Any = None) -> FloatArray:
+    def quantiles(
+        self,
+        X: TableLike,
+        q: ArrayLike,
+        init_score: ArrayLike | None = None,
+        groups: LabelsLike | None = None,
+    ) -> FloatArray:
         """(n, Q), or (n, Q, K): the numbers that targets are at or below with these probabilities.
 
         Quantiles above one half are rounded up to the next calibration row, those below it down, so
@@ -142,7 +149,13 @@ class Distribution:
 
         return self._reduced(X, init_score, ends, len(wanted), "quantiles", groups)
 
-    def cdf(self, X: Any, y: Any, init_score: Any = None, groups: Any = None) -> FloatArray:
+    def cdf(
+        self,
+        X: TableLike,
+        y: ArrayLike,
+        init_score: ArrayLike | None = None,
+        groups: LabelsLike | None = None,
+    ) -> FloatArray:
         """(n,) or (n, K): the probability of a target at or below y, for each row; nearly uniform for true targets.
 
         Parameters
@@ -170,7 +183,9 @@ class Distribution:
 
         return self._reduced(queries, None, rank, groups=groups)
 
-    def std(self, X: Any, init_score: Any = None, groups: Any = None) -> FloatArray:
+    def std(
+        self, X: TableLike, init_score: ArrayLike | None = None, groups: LabelsLike | None = None
+    ) -> FloatArray:
         """(n,) or (n, K): the standard deviation of the predictive distribution of each row.
 
         Parameters
@@ -183,11 +198,11 @@ class Distribution:
             Labels of the rows of X, where `calibrate` was given labels; a column that it was given
             is read from X.
         """
-        return self._reduced(
-            X, init_score, lambda one, local, _: one._atoms(local).std(axis=1), groups=groups
-        )
+        return self._reduced(X, init_score, _deviations, groups=groups)
 
-    def predict(self, X: Any, return_std: bool = False, init_score: Any = None) -> Any:
+    def predict(
+        self, X: TableLike, return_std: bool = False, init_score: ArrayLike | None = None
+    ) -> Any:
         """(n,) or (n, K): the model's predictions; with ``return_std=True`` a pair, of these and `std`.
 
         So that what expects a regressor with standard deviations, such as conformity scores of
@@ -207,16 +222,16 @@ class Distribution:
         if self._model.outputs is None:
             made = made[:, 0]
         if inputs.as_flag(return_std, "return_std"):
-            return (made, self.std(queries))
+            return (made, self._reduced(queries, None, _deviations))
         return made
 
     def sample(
         self,
-        X: Any,
+        X: TableLike,
         n: int = 1,
         random_state: int | None = None,
-        init_score: Any = None,
-        groups: Any = None,
+        init_score: ArrayLike | None = None,
+        groups: LabelsLike | None = None,
     ) -> FloatArray:
         """(rows, n), or (rows, n, K): targets drawn from the predictive distribution of each row of X.
 
@@ -251,7 +266,13 @@ class Distribution:
 
         return self._reduced(X, init_score, drawn, n, "draws", groups)
 
-    def crps(self, X: Any, y: Any, init_score: Any = None, groups: Any = None) -> FloatArray:
+    def crps(
+        self,
+        X: TableLike,
+        y: ArrayLike,
+        init_score: ArrayLike | None = None,
+        groups: LabelsLike | None = None,
+    ) -> FloatArray:
         """(n,) or (n, K): the continuous ranked probability score of true targets; less is better, in the units of the targets.
 
         ``E|Y - y| - E|Y - Y'| / 2`` over the predictive distribution; for a single number it would be the absolute error.
@@ -480,3 +501,8 @@ def _as_probabilities(q: Any) -> FloatArray:
             f"q is {shown(q)}; expected numbers between 0 and 1, such as (0.05, 0.5, 0.95)."
         )
     return found
+
+
+def _deviations(distribution: Distribution, local: Local, rows: object) -> FloatArray:
+    """Return the standard deviation of the predictive distribution of each row, (n,) or (n, K)."""
+    return np.asarray(distribution._atoms(local).std(axis=1))

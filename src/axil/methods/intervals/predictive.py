@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from axil import inputs
+from axil.aliases import ArrayLike, LabelsLike, PathLike, TableLike
 from axil.errors import counted
 from axil.methods.intervals import why
 from axil.methods.intervals.distribution import Distribution
@@ -52,7 +53,7 @@ class Predictive(Distribution, page.Shown):
             rows += f" in {counted(len(self._groups.names), 'group')}"
         return f"<axil.Predictive: {rows}, {self.source}; errors nearby: {self.training_errors}>"
 
-    def why(self, X: Any, k: int = 10, init_score: Any = None) -> Any:
+    def why(self, X: TableLike, k: int = 10, init_score: ArrayLike | None = None) -> Any:
         """The training rows whose errors make each interval wide: the k largest parts of ``sum_j |k_j r_j|``.
 
         A frame with the columns query, rank, row, weight, error, share, and output if there are
@@ -74,13 +75,13 @@ class Predictive(Distribution, page.Shown):
 
     def to_html(
         self,
-        X: Any,
-        path: Any = None,
+        X: TableLike,
+        path: PathLike | None = None,
         *,
         coverage: float = 0.9,
-        groups: Any = None,
+        groups: LabelsLike | None = None,
         symmetric: bool = True,
-        init_score: Any = None,
+        init_score: ArrayLike | None = None,
         **options: Any,
     ) -> str | None:
         """The page of `Explainer.to_html`, with the interval of each prediction and the rows of `why` that make it wide.
