@@ -54,6 +54,7 @@ class DrawnAgain(Generic[T]):
         self._begin = begin
 
     def __getitem__(self, number: int) -> T:
+        """Return the item of this number."""
         if self._running is None or number < self._number:
             self._running = iter(self._begin())
             self._number = -1

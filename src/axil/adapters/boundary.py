@@ -41,6 +41,7 @@ class ReadsRows:
     library: str
 
     def __init_subclass__(cls, **options: Any) -> None:
+        """Wrap the methods of a subclass that hand rows to its library."""
         super().__init_subclass__(**options)
         for name in (*TAKES_ROWS, _THROUGH, *DERIVATIVES):
             method = vars(cls).get(name)
@@ -54,6 +55,7 @@ class Around(ReadsRows):
     _inside: Any
 
     def __getattr__(self, name: str) -> Any:
+        """Return a member of the adapter inside."""
         if name.startswith("_"):  # asked for before there is one inside, when this is copied
             raise AttributeError(name)
         return getattr(self._inside, name)

@@ -182,6 +182,7 @@ class Totals:
         return self.sums / self.weight
 
     def __add__(self, other: Totals) -> Totals:
+        """Return the sums over both parts of a data set."""
         return Totals(
             self.n_rows + other.n_rows,
             self.weight + other.weight,
@@ -230,6 +231,7 @@ class TrainingRows:
 
     @cached_property
     def totals(self) -> Totals:
+        """The sums over all rows."""
         return Totals.of(self.targets, self.weights, self.offsets)
 
 

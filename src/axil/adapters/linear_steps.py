@@ -56,10 +56,12 @@ class LinearSteps:
 
     @property
     def shape(self) -> tuple[int, int]:
+        """The numbers of coefficients, P, and of training rows, N."""
         return 1 + sum(tree.inverse.shape[0] for tree in self.trees), len(self.start)
 
     @property
     def T(self) -> TransposedSteps:
+        """The transposed map, from coefficients to training rows."""
         return TransposedSteps(self)
 
     def places(self) -> Iterator[tuple[LinearTree, slice]]:

@@ -34,10 +34,12 @@ class Coordinates:
     parts: tuple[Any, ...]
 
     def __getitem__(self, rows: slice) -> Coordinates:
+        """Return the coordinates of some of the rows."""
         return Coordinates(tuple(coordinates[rows] for coordinates in self.parts))
 
     @property
     def shape(self) -> tuple[int]:
+        """The number of rows, n."""
         return (int(self.parts[0].shape[0]),)
 
 

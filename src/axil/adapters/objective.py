@@ -55,7 +55,10 @@ class Objective:
     def loss(
         self, targets: FloatArray, weights: FloatArray | None, precision: Any, no_weights: Any
     ) -> Custom:
-        """The loss on rows with these targets (N, K) and weights; scores are given in this precision."""
+        """Return the loss of rows with targets (N, K) and weights (N,).
+
+        The user's function is called with scores in this precision.
+        """
         label = targets[:, 0] if targets.shape[1] == 1 else targets.argmax(axis=1)
         weight = no_weights if weights is None else weights.astype(np.float32)
         return Custom(
@@ -95,7 +98,10 @@ class Objective:
 
 
 def as_objective(given: Any, own: Any, native: bool) -> Objective | None:
-    """The objective that was given, else the model's own where that is a function; None: it has none."""
+    """Return the objective that the user passes, else that of the model where it is a function.
+
+    It is None where the objective is a name.
+    """
     if given is not None and not callable(given):
         raise InputError(
             f"objective is {shown(given)}; expected the function that the model was fitted with."

@@ -26,7 +26,7 @@ def require_rows(rows: TrainingRows, setting: str, value: str) -> None:
 def with_base(
     trees: BoostedFit, ranks: Ranks, rows: TrainingRows, start: float | None, slack: float
 ) -> BoostedFit:
-    """The trees after one of a single leaf, the percentile ``start`` of the targets, which may be off by ``slack``.
+    """Return the fit with its initial prediction, a percentile of the targets, as a first tree of one leaf.
 
     None: the fit starts from a constant, which stays the base, and the first tree counts for
     nothing.

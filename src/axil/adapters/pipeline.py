@@ -78,6 +78,7 @@ class PipelineAdapter(Around):
         return transformed
 
     def __getattr__(self, name: str) -> Any:
+        """Return a member of the last step's adapter; one that takes rows gets transformed rows."""
         attribute = super().__getattr__(name)
         if name in TAKES_ROWS:
             return partial(self.through, attribute)

@@ -69,6 +69,7 @@ class Routes:
 
     @property
     def n_trees(self) -> int:
+        """The number of trees."""
         return len(self.starts) - 1
 
     def assign(
@@ -131,6 +132,7 @@ class Ways:
 
     @property
     def n_trees(self) -> int:
+        """The number of trees."""
         return len(self._placed)
 
     def assign(

@@ -212,7 +212,7 @@ class RowsByCategory:
     def of(
         cls, combination: Combination, components: list[tuple[NDArray[Any], int]]
     ) -> RowsByCategory:
-        """Number combinations of codes; numbers that few rows have are assigned again."""
+        """Return the numbers of combinations of codes; numbers that few rows have are assigned again."""
         first_codes, size = components[0]
         numbers = first_codes.astype(np.uint32)
         limit = max(1 << 16, 2 * len(numbers))

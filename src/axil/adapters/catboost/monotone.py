@@ -19,13 +19,13 @@ from axil.structure import Chains
 
 
 def signs_of(settings: dict[str, Any]) -> dict[int, int]:
-    """The constraints of one fit that are not zero, by the number of the feature among those of numbers."""
+    """Return the constraints of one fit that are not zero, by the position among the numeric features."""
     stated = dict(settings.get("tree_learner_options", {}).get("monotone_constraints") or {})
     return {int(feature): int(sign) for feature, sign in stated.items() if int(sign) != 0}
 
 
 def chains(blob: ModelBlob, signs: dict[int, int]) -> Chains | None:
-    """The chains of all trees; None where no split is constrained."""
+    """Return the chains of all trees; None where no split is constrained."""
     of_splits = np.array(
         [signs.get(feature, 0) for feature in blob.split_features.tolist()], dtype=np.int64
     )
@@ -44,7 +44,9 @@ def chains(blob: ModelBlob, signs: dict[int, int]) -> Chains | None:
 
 
 def _tree(signs: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The leaves of a tree whose splits have these signs, in the order of their chains, and the length of each chain.
+    """Return the leaves of a tree in the order of their chains, and the length of each chain.
+
+    ``signs`` has the constraint of each split of the tree.
 
     The bits of a leaf's number are the outcomes of the splits.
     """

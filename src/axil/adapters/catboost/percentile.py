@@ -37,15 +37,16 @@ class CatBoostPercentile(Ranks):
 
     @property
     def follows_targets(self) -> bool:
+        """Whether the weights are those of MAPE, which follow the targets."""
         return self.by_size
 
     def even(self, counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], FloatArray]:
-        """The first row."""
+        """Return the first row that reaches the share."""
         reached = np.ceil(counts * self.alpha - EPSILON).astype(np.int64)
         return np.clip(reached, 1, counts) - 1, np.zeros(len(counts))
 
     def weighed(self, weights: FloatArray) -> tuple[int, int, float]:
-        """The first row."""
+        """Return the first row that reaches the share."""
         need = self.alpha * _total(weights) - EPSILON
         at = min(int(np.searchsorted(np.cumsum(weights), need, side="left")), len(weights) - 1)
         return at, at, 0.0
@@ -57,7 +58,7 @@ class CatBoostPercentile(Ranks):
         draw: NDArray[Any],
         is_base: bool = False,
     ) -> Picks:
-        """The rows picked, and on which side of them delta puts the value."""
+        """Return the picked rows, and on which side of them delta puts the value."""
         if self.weighs_leaves or is_base:
             weights = self.weights
         else:
@@ -115,7 +116,7 @@ def _total(weights: FloatArray) -> float:
 
 
 def rules(loss: dict[str, Any], weights: FloatArray | None) -> list[CatBoostPercentile]:
-    """The rule of each output, from the settings of the loss."""
+    """Return the rule of each output, from the settings of the loss."""
     name = str(loss["type"])
     given = dict(loss.get("params", {}))
     alphas = [float(alpha) for alpha in str(given.get("alpha", "0.5")).split(",")]

@@ -75,13 +75,14 @@ _LOSSES: dict[str, Callable[[ObjectiveSettings], Loss]] = {
 
 
 def name_of(model: LightGBMReading) -> str:
+    """Return the name of a model's objective; empty for a function of the user's."""
     if model.text.objective:
         return model.text.objective.split()[0]
     return ""
 
 
 def _by_class(setting: str, model: LightGBMReading) -> str:
-    """A weight of the rows of each of several classes."""
+    """Return a weight of the rows of each of several classes; empty where there is none."""
     settings = model.settings
     if name_of(model) != "multiclassova":
         return ""

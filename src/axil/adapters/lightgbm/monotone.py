@@ -60,10 +60,12 @@ class LeafLimits:
         self.stale = list(stale)
 
     def copy(self) -> LeafLimits:
+        """Return a copy whose lists can change."""
         low, high = self.sides
         return LeafLimits((list(low), list(high)), (self.stale[0], self.stale[1]))
 
     def add(self, side: int, node: int, stale: bool) -> None:
+        """Add a node that limits all thresholds from a side."""
         self.sides[side].append(Limit(0, LAST, node))
         self.stale[side] |= stale
 
@@ -132,7 +134,7 @@ class _Growing:
         return found
 
     def counted(self, split: int, side: int, child: int) -> list[int]:
-        """The nodes that limit a child (0: left, 1: right) of a split that is about to be made."""
+        """Return the nodes that limit a child (0: left, 1: right) of a split that is about to be made."""
         limits = self.limits[split][self.keys[split]].sides[side]
         at = self.thresholds[split]
         if self.keys[split] == ANY:
@@ -227,7 +229,7 @@ class _Growing:
             limits.stale = [False, False]
 
     def _limits_around(self, leaf: int, feature: int, side: int) -> list[Limit]:
-        """The leaves that limit a leaf, with the thresholds of a feature where they do."""
+        """Return the leaves that limit a leaf, with the thresholds of a feature where they do."""
         path: list[Path] = []
         found: list[Limit] = []
         first = 0
@@ -252,7 +254,10 @@ class _Growing:
     def _gather(
         self, top: Limit, feature: int, crossed: int, side: int, path: list[Path]
     ) -> list[Limit]:
-        """The leaves below a node; of two children that both touch, where one's values are smaller, only one counts."""
+        """Return the leaves below a node that touch a leaf.
+
+        Of two children that both touch, where one's values are smaller, only one counts.
+        """
         found: list[Limit] = []
         waiting = [top]
         while waiting:

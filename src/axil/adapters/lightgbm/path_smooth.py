@@ -79,7 +79,10 @@ class PathSmooth:
     def of(
         cls, rule: LightGBMRule, rates: FloatArray, nodes: Nodes, tolerance: float, rounding: float
     ) -> PathSmooth:
-        """The nodes as they stand once a base is taken out of their values; refuses what hides the counts."""
+        """Return the search for row counts, from nodes without the initial prediction.
+
+        Raise for settings that hide the counts.
+        """
         reading = rule.reading
         refuse(ESTIMATES, reading)
         if np.isnan(rates).any():
@@ -152,7 +155,7 @@ class PathSmooth:
         return self.rule.nodes
 
     def _rule(self, tree: int, n_leaves: int) -> NodeRule:
-        """The rule of one tree."""
+        """Return the rule of one tree."""
         first = int((self._nodes.starts[tree] + tree) // 2)  # a tree of L leaves has 2 L - 1 nodes
         return self.rule.tree(tree, slice(first, first + n_leaves))
 
@@ -186,7 +189,10 @@ class SmoothedNodes:
         return taken, told
 
     def _shown(self, node: int, above: float) -> tuple[float, float]:
-        """The rows that a node's value shows, below a parent of this value, and how far that may be off."""
+        """Return the number of rows that a node's value shows, and the error of that number.
+
+        ``above`` is the value of its parent.
+        """
         value = float(self.values[node])
         raw = float(self.raw[node])
         if np.isnan(value) or value == raw or above == raw:
@@ -199,7 +205,11 @@ class SmoothedNodes:
         return (0.0, np.inf)
 
     def _left(self, k: int, above: float) -> tuple[float, bool]:
-        """The rows to the left of a split of this value, and whether no other whole number agrees with its children's values."""
+        """Return the number of rows to the left of a split, and whether it is the only one.
+
+        It is the only one if no other whole number agrees with the values of the split's children.
+        ``above`` is the value of the split.
+        """
         rows = float(self.rows[k])
         expected = float(self.expected[k])
         (n, off), (other, other_off) = (

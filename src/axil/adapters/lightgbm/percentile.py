@@ -21,7 +21,7 @@ PERCENTILES = ("quantile", "regression_l1", "mape")  # objectives
 
 @dataclass(frozen=True)
 class Percentile(Ranks):
-    """The rule of LightGBM. Settings of sums (lambda_l1, lambda_l2, path_smooth) do not reach its leaf values."""
+    """LightGBM's rule of percentiles. lambda_l1, lambda_l2 and path_smooth do not change these values."""
 
     #: from 4.7 on; before, weighted percentiles were mixed by the weights of the rows one further
     #: up
@@ -46,9 +46,11 @@ class Percentile(Ranks):
 
     @property
     def follows_targets(self) -> bool:
+        """Whether the weights are those of MAPE, which follow the targets."""
         return self.by_size
 
     def with_targets(self, targets: FloatArray) -> Percentile:
+        """Return the rule for other targets, (N,)."""
         if self.by_size:
             return self.of_mape(targets, self.sample_weights, self.own_segment)
         return self
@@ -68,7 +70,10 @@ class Percentile(Ranks):
         return np.where(last, 0, counts - down - 1), np.where(last, 0.0, 1.0 - (place - (down - 1)))
 
     def weighed(self, weights: FloatArray) -> tuple[int, int, float]:
-        """A mix of the rows whose cumulated weights are around the share; one of them where the upper weighs less than one."""
+        """Return the rows whose cumulated weights are around the share, and how they are mixed.
+
+        Where the upper row weighs less than one, it is the lower row alone.
+        """
         n = len(weights)
         total = np.cumsum(weights)
         threshold = total[-1] * self.alpha
@@ -84,7 +89,7 @@ class Percentile(Ranks):
         return at - 1, at, float((threshold - total[lower]) / (total[upper] - total[lower]))
 
     def base(self, targets: FloatArray, picked: Picks) -> float:
-        """The mix of two targets in float32, of which their difference is rounded first."""
+        """Return the mix of two targets in float32. Their difference is rounded first."""
         lower, upper = targets[picked.rows[:, 0]].astype(np.float32)
         if self.weights is None:
             return float(np.float32(upper - np.float64(upper - lower) * picked.shares[0, 0]))
@@ -123,7 +128,7 @@ class Gradients:
         )
 
     def seen(self, residuals: FloatArray) -> IterationGradients:
-        """The gradients where these residuals (N, 1) are left."""
+        """Return the gradients at these residuals, (N, 1)."""
         if self.objective == "quantile":
             above = residuals.astype(np.float32) > 0
             alpha = np.float32(self.ranks.alpha)

@@ -43,7 +43,7 @@ class LightGBMRule:
 
     @classmethod
     def of(cls, reading: LightGBMReading) -> LightGBMRule:
-        """The rule of a model.
+        """Return the rule of a model.
 
         A leaf of weight W is off by up to lost / (W + lambda_l2) of the largest leaf value, twice
         that for path_smooth.

@@ -66,6 +66,7 @@ class TreeText:
 
     @property
     def n_leaves(self) -> int:
+        """The number of leaves."""
         return int(self.fields["num_leaves"])
 
     @property
@@ -75,12 +76,15 @@ class TreeText:
 
     @property
     def is_linear(self) -> bool:
+        """Whether leaves are linear functions of features."""
         return self.fields.get("is_linear", "0") != "0"
 
     def floats(self, key: str) -> FloatArray:
+        """Return the real numbers of a field."""
         return np.array(self.fields.get(key, "").split(), dtype=np.float64)
 
     def integers(self, key: str) -> NDArray[np.int64]:
+        """Return the whole numbers of a field."""
         return np.array(self.fields.get(key, "").split(), dtype=np.int64)
 
     def leaf_counts(self, n_rows: int) -> NDArray[np.int64]:
@@ -210,6 +214,7 @@ class ModelText:
 
     @property
     def n_features(self) -> int:
+        """The number of features."""
         return int(self.header.get("max_feature_idx", "-1")) + 1
 
     @property

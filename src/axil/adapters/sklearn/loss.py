@@ -32,7 +32,7 @@ class StageLoss(Loss):
     cancels = True
 
     def leaf_slopes(self, y: FloatArray, F: FloatArray) -> tuple[Any, Any]:
-        """g, and p (1 - p) of the probability that scikit-learn makes of g."""
+        """Return g, and p (1 - p) with the probability p that scikit-learn computes from g."""
         g = self.gradient(y, F)
         p = y + g
         return g, p * (1 - p)
@@ -43,7 +43,7 @@ class StageLogistic(StageLoss, Logistic):
     """Gradients of the logistic loss."""
 
     def gradient(self, y: FloatArray, F: FloatArray) -> FloatArray:
-        """p - y without a difference of numbers near one, as scikit-learn takes it."""
+        """Return p - y without a difference of numbers near one, as scikit-learn does."""
         odds = np.exp(-np.maximum(F, -37.0))
         return np.where(F > -37, ((1 - y) - y * odds) / (1 + odds), np.exp(np.minimum(F, 0.0)) - y)
 
@@ -53,7 +53,7 @@ class StageSoftmax(StageLoss, Softmax):
     """The exponentials of a softmax summed class after class."""
 
     def mean(self, F: FloatArray) -> FloatArray:
-        """p, with the exponentials summed class after class."""
+        """Return p, with the exponentials summed class after class."""
         shares: FloatArray = np.exp(F - F.max(axis=1, keepdims=True))
         total = np.zeros((len(F), 1))
         for k in range(F.shape[1]):

@@ -37,7 +37,7 @@ class SklearnPercentile(Ranks):
         return rank, place - rank
 
     def weighed(self, weights: FloatArray) -> tuple[int, int, float]:
-        """The first row that reaches the share, or its mean with the next one."""
+        """Return the first row that reaches the share, or its mean with the next one."""
         total = np.cumsum(weights)
         threshold = self.alpha * total[-1] or np.nextafter(0.0, 1.0)
         at = min(int(np.searchsorted(total, threshold, side="left")), len(weights) - 1)
@@ -52,7 +52,7 @@ class SklearnPercentile(Ranks):
         draw: NDArray[Any],
         is_base: bool = False,
     ) -> Picks:
-        """The rows picked."""
+        """Return the picked rows."""
         if self.weighs_leaves and not is_base and self.weights is None:
             own = replace(self, weights=np.ones(len(leaf)))
         else:
@@ -61,7 +61,7 @@ class SklearnPercentile(Ranks):
 
 
 def share_below(model: Any) -> float:
-    """The share of rows below the percentile of a boosted model, as the library computes it from its quantile."""
+    """Return the share of rows below a model's percentile, as scikit-learn computes it from its quantile."""
     if model.loss in ("absolute_error", "huber"):
         return 0.5
     return 100 * float(model.alpha if hasattr(model, "alpha") else model.quantile) / 100
@@ -86,7 +86,7 @@ class SklearnHuber(SklearnPercentile):
         draw: NDArray[Any],
         is_base: bool = False,
     ) -> Picks:
-        """The median of each leaf, the rows that are within delta of it, and what those beyond add."""
+        """Return the median of each leaf, the rows within delta of it, and the sum of those beyond."""
         found = super().picks(leaf, residuals, draw, is_base)
         if is_base:
             return found

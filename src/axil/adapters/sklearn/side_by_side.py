@@ -166,6 +166,7 @@ class OfSecond(Around):
         self._inside = inside
 
     def __getattr__(self, name: str) -> Any:
+        """Return a member of the adapter inside; its trees have one output."""
         attribute = super().__getattr__(name)
         if name == "trees":
             return partial(self._trees, attribute)

@@ -57,7 +57,7 @@ class AdditiveXGBoost(XGBoostAdapter):
             self.classes = np.arange(n_classes)
 
     def scores(self, X: Any, offsets: FloatArray | None = None) -> FloatArray:
-        """(n, K): with offsets for base_margin."""
+        """Return the raw scores, (n, K), with offsets for base_margin."""
         return self.predictions(X, offsets, output_margin=True)
 
     def trees(self, rows: TrainingRows) -> list[BoostedFit]:
@@ -169,7 +169,7 @@ class AdditiveXGBoost(XGBoostAdapter):
 
     @property
     def single_output_setting(self) -> str:
-        """The setting that belongs to one output."""
+        """Return the setting that keeps the model from being one of several outputs."""
         signs = self._rule.signs.any()
         return first_of(
             {
@@ -188,11 +188,14 @@ class AdditiveXGBoost(XGBoostAdapter):
         return self._objective.loss(weighted=rows.weights is not None)
 
     def _link(self, loss: Loss, base: FloatArray) -> FloatArray:
-        """(K,): the scores of base_score, which is kept as a mean, but for several classes."""
+        """Return the scores of base_score, (K,), which is kept as a mean, but for several classes."""
         return loss.kept_link(base)
 
     def _no_derivative(self, loss: Loss) -> str:
-        """Why there are no derivatives; XGBoost's other starts are one Newton step from 0 of all rows (src/objective)."""
+        """Return why there are no derivatives by the targets; empty: there are.
+
+        XGBoost's other initial predictions are one Newton step from 0 of all rows (src/objective).
+        """
         if loss.pooled:
             return "in every round its gradients are scaled by the residuals of all rows, which axil does not differentiate"
         if loss.name in OWN_START and self._model.base_estimated:
@@ -200,11 +203,12 @@ class AdditiveXGBoost(XGBoostAdapter):
         return ""
 
     def _rates_of_trees(self, l2: float) -> FloatArray:
-        """(T,): the rate of the settings; nan, for the replay to find, where a tree of three values and more does not show it.
+        """Return the learning rates, (T,): that of the settings where the trees show it.
 
-        So it is in schedules and in models that were loaded from a file, which does not keep the
-        rate. Two values have some rate for any targets: there the gain of a split, which XGBoost
-        keeps, says what it was.
+        It is nan, and the replay finds it, where a tree of three values or more shows another one:
+        with schedules, and in models that were loaded from a file, which does not keep the rate.
+        Two values have some rate for any targets. There the gain of a split, which XGBoost keeps,
+        shows the rate.
         """
         rate = self._stated_rate
         rates = np.full(self._n_trees, rate)
@@ -248,7 +252,9 @@ class AdditiveXGBoost(XGBoostAdapter):
 
     @property
     def _min_hessian(self) -> float:
-        """Below which weight XGBoost sets one class of a leaf for all to zero: min_child_weight (CalcWeight, src/tree/param.h).
+        """The hessian below which XGBoost sets one class of a shared leaf to zero: min_child_weight.
+
+        See CalcWeight, src/tree/param.h.
 
         Files lose it, but without reg_alpha nothing else leads to zeros. From XGBoost 3.4 on, which
         has smoothed losses, no value is set to zero; but 3.4 may have saved a model of an older
@@ -264,7 +270,7 @@ class AdditiveXGBoost(XGBoostAdapter):
         return np.inf
 
     def _leaf_factors(self, targets: FloatArray) -> FloatArray | None:
-        """scale_pos_weight, which weighs rows whose label is exactly 1."""
+        """Return the factors of scale_pos_weight, which weighs rows whose label is exactly 1, (N,)."""
         return label_factors((targets == 1).astype(float), self._objective.positive_factor)
 
 
@@ -285,7 +291,7 @@ class OwnObjectiveXGBoost(AdditiveXGBoost):
         return self._custom.loss(rows.targets, rows.weights, np.float32, np.zeros(0, np.float32))
 
     def _link(self, loss: Loss, base: FloatArray) -> FloatArray:
-        """The scores of base_score by the link of the objective that is named beside the function."""
+        """Return the scores of base_score by the link of the objective that is named beside the function."""
         return self._objective.link_beside_function(base)
 
     def causes(self, what: str) -> str:

@@ -55,9 +55,11 @@ class Tree:
     n_outputs: int
 
     def floats(self, key: str) -> FloatArray:
+        """Return the real numbers of a field, which XGBoost keeps in float32."""
         return np.array(self.fields.get(key, ()), dtype=np.float32).astype(np.float64)
 
     def integers(self, key: str) -> NDArray[np.int64]:
+        """Return the whole numbers of a field."""
         return np.array(self.fields.get(key, ()), dtype=np.int64)
 
     # -- nodes ------------------------------------------------------------------------------------
@@ -259,6 +261,7 @@ class ModelDocument:
 
     @property
     def n_outputs(self) -> int:
+        """The number of outputs."""
         return max(int(self.parameters.get("num_target", "1")), 1)
 
     @property
@@ -390,6 +393,7 @@ class XGBoostSettings:
 
     @classmethod
     def of(cls, booster: Any) -> XGBoostSettings:
+        """Return the settings of a booster."""
         return cls(json.loads(booster.save_config())["learner"])
 
     @property
@@ -446,4 +450,5 @@ class XGBoostSettings:
 
     @property
     def device(self) -> str:
+        """The device of the fit."""
         return self.text("device") or "cpu"

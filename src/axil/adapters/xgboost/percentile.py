@@ -33,7 +33,7 @@ class XGBoostPercentile(Ranks):
         return np.where(low, 0, np.where(high, counts - 1, rank)), share
 
     def weighed(self, weights: FloatArray) -> tuple[int, int, float]:
-        """The first row whose cumulated weight, all in float32, reaches the share."""
+        """Return the first row whose cumulated weight, all in float32, reaches the share."""
         total = np.cumsum(weights.astype(np.float32), dtype=np.float32)
         threshold = np.float32(np.float64(total[-1]) * self.alpha)
         at = min(int(np.searchsorted(total, threshold, side="left")), len(weights) - 1)
@@ -41,7 +41,7 @@ class XGBoostPercentile(Ranks):
 
 
 def alphas(objective: dict[str, Any], n_outputs: int) -> list[float]:
-    """The share below of each output, in float32, from the settings of the objective."""
+    """Return the share of rows below the percentile of each output, in float32."""
     given = json.loads(str(objective.get("quantile_loss_param", {}).get("quantile_alpha", "0.5")))
     found = np.asarray(given, dtype=np.float32).ravel().astype(np.float64)
     return [float(alpha) for alpha in np.broadcast_to(found, n_outputs)]

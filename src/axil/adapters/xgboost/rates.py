@@ -113,6 +113,7 @@ class TreeSettings:
     lambdas: FloatArray  #: (T,)
 
     def copy(self) -> TreeSettings:
+        """Return a copy whose arrays can change."""
         return TreeSettings(self.rates.copy(), self.lambdas.copy())
 
 

@@ -42,6 +42,7 @@ class XGBoostReading:
 
     @property
     def objective_settings(self) -> dict[str, Any]:
+        """The settings of the objective."""
         return dict(self.settings.learner.get("objective", {}))
 
     @property
@@ -51,6 +52,7 @@ class XGBoostReading:
 
     @property
     def objective(self) -> str:
+        """The name of the objective."""
         return str(self.objective_settings.get("name", ""))
 
 

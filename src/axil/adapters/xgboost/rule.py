@@ -32,6 +32,7 @@ class XGBoostRule:
 
     @classmethod
     def of(cls, settings: XGBoostSettings, n_features: int) -> XGBoostRule:
+        """Return the rule of a model with these settings."""
         signs = np.zeros(n_features, dtype=np.int8)
         given = settings.monotone_signs
         signs[: len(given)] = given
@@ -39,12 +40,13 @@ class XGBoostRule:
 
     @property
     def bends(self) -> bool:
+        """Whether leaf values are not S / (H + l2)."""
         return self.l1 > 0 or self.max_step < np.inf or bool(self.signs.any())
 
     def nodes(
         self, trees: Sequence[Tree], output: int, l2: Sequence[FloatArray], final: FloatArray
     ) -> Nodes:
-        """The nodes of the trees for one output.
+        """Return the nodes of the trees for one output.
 
         ``l2``: of each tree (L_t,), what is added to the weights of its leaves. ``final``: (T,) what its values count in the end.
         """

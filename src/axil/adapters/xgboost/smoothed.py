@@ -51,11 +51,11 @@ class SmoothedLoss(Squared):
         )
 
     def start_of(self, y: FloatArray, weights: FloatArray) -> FloatArray:
-        """(K,): the scores that a fit to targets (N, K) of rows of these weights starts from."""
+        """Return the initial scores, (K,), of a fit to targets (N, K) of rows with these weights."""
         return np.array([self._start(k, column, weights) for k, column in enumerate(y.T)])
 
     def kept_means(self, y: FloatArray, weights: FloatArray) -> FloatArray:
-        """The same: scores are predictions."""
+        """Return the initial scores, which are predictions."""
         return self.start_of(y, weights)
 
     def _slopes(self, y: FloatArray, F: FloatArray) -> Slopes:
