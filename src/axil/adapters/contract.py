@@ -181,16 +181,16 @@ class Totals:
         """(K,): the weighted means of the targets."""
         return self.sums / self.weight
 
-    def __add__(self, other: Totals) -> Totals:
+    def __add__(self, totals: Totals) -> Totals:
         """Return the sums over both parts of a data set."""
         return Totals(
-            self.n_rows + other.n_rows,
-            self.weight + other.weight,
-            min(self.lightest, other.lightest),
-            self.even and other.even,
-            self.sums + other.sums,
-            self.size + other.size,
-            max(self.largest, other.largest),
+            self.n_rows + totals.n_rows,
+            self.weight + totals.weight,
+            min(self.lightest, totals.lightest),
+            self.even and totals.even,
+            self.sums + totals.sums,
+            self.size + totals.size,
+            max(self.largest, totals.largest),
             self.weighted,
             self.offset,
         )
@@ -348,12 +348,12 @@ class Model(Protocol):
         """
         return None
 
-    def causes(self, what: str) -> str:
+    def causes(self, mismatch: str) -> str:
         """Return the most likely reasons for a disagreement in this library, one per line.
 
         Parameters
         ----------
-        what : {"counts", "weights", "values"}
+        mismatch : {"counts", "weights", "values"}
             What disagrees.
         """
 

@@ -38,7 +38,7 @@ def word_columns(frame: nw.DataFrame[Any]) -> list[str]:
     return [name for name, dtype in schema if isinstance(dtype, _WORDS) or dtype in _WORDS]
 
 
-def as_pandas(frame: nw.DataFrame[Any], objects: Collection[str], what: str) -> Any:
+def as_pandas(frame: nw.DataFrame[Any], objects: Collection[str], source: str) -> Any:
     """Return a pandas frame, which ``what`` needs.
 
     The columns named in ``objects`` stay as they are; others become numbers in float64, nulls nan.
@@ -49,7 +49,7 @@ def as_pandas(frame: nw.DataFrame[Any], objects: Collection[str], what: str) -> 
             columns[name] = np.array(frame[name].to_list(), dtype=object)
         else:
             columns[name] = frame[name].cast(nw.Float64).to_numpy()
-    return needed_pandas(what).DataFrame(columns)
+    return needed_pandas(source).DataFrame(columns)
 
 
 def floats(

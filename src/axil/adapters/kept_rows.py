@@ -40,8 +40,10 @@ def check_rows(model_rows: Any, rows: Any) -> None:
             "pass them, and their targets, in the order of the fit."
         )
     row, column = place
-    what = f"feature {column} of training row {row} (both from 0)"
-    raise ExactnessError(what, float(dense_rows[place]), float(dense_model_rows[place]), cause)
+    place_in_words = f"feature {column} of training row {row} (both from 0)"
+    raise ExactnessError(
+        place_in_words, float(dense_rows[place]), float(dense_model_rows[place]), cause
+    )
 
 
 def check_targets(model_targets: FloatArray, targets: FloatArray) -> None:
@@ -52,20 +54,20 @@ def check_targets(model_targets: FloatArray, targets: FloatArray) -> None:
         cause = "The model keeps the targets that it was fitted on, and these are others: pass those of the fit."
         if _are_permuted(targets, model_targets):
             cause = "The model keeps the same targets in another order: pass y_train in the order of X_train."
-        what = f"target of training row {row} (from 0)"
+        place_in_words = f"target of training row {row} (from 0)"
         target = float(targets[row, output])
-        raise ExactnessError(what, target, float(model_targets[row, output]), cause)
+        raise ExactnessError(place_in_words, target, float(model_targets[row, output]), cause)
 
 
 def _as_dense(rows: Any) -> NDArray[Any]:
     return np.asarray(rows.toarray() if sparse.issparse(rows) else rows)
 
 
-def _are_permuted(values: NDArray[Any], others: NDArray[Any]) -> bool:
+def _are_permuted(values: NDArray[Any], other_values: NDArray[Any]) -> bool:
     """Return whether every column has the same values in both, in any order."""
-    is_float = values.dtype.kind == "f" and others.dtype.kind == "f"
+    is_float = values.dtype.kind == "f" and other_values.dtype.kind == "f"
     return bool(
-        np.array_equal(np.sort(values, axis=0), np.sort(others, axis=0), equal_nan=is_float)
+        np.array_equal(np.sort(values, axis=0), np.sort(other_values, axis=0), equal_nan=is_float)
     )
 
 

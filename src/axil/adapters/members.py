@@ -170,7 +170,7 @@ class SumModel(Defaults):
             predictions = np.asarray(self._predict(self._rows(X)), dtype=np.float64)
         return predictions.reshape(X.shape[0], self.n_outputs)
 
-    def causes(self, what: str) -> str:
+    def causes(self, mismatch: str) -> str:
         """Return reasons for a disagreement of the sum, once every member agrees."""
         return "The models inside agree with these data, but not what they add up to: its settings or models were changed since."
 

@@ -79,16 +79,16 @@ class Objective:
             how = "labels, scores"
         try:
             if self.native:
-                found = self.function(scores, rows)
+                gradients_and_hessians = self.function(scores, rows)
             else:
                 names = list(signature(self.function).parameters)
                 if weight is not None and len(weight) and "sample_weight" in names:
-                    found = self.function(label, scores, sample_weight=weight)
+                    gradients_and_hessians = self.function(label, scores, sample_weight=weight)
                 elif len(names) > 2 and names[2] != "sample_weight":
-                    found = self.function(label, scores, weight)
+                    gradients_and_hessians = self.function(label, scores, weight)
                 else:
-                    found = self.function(label, scores)
-            g, h = found
+                    gradients_and_hessians = self.function(label, scores)
+            g, h = gradients_and_hessians
         except Exception as error:
             raise InputError(
                 f"objective, called as objective({how}), as {'a Booster' if self.native else 'an estimator'} does, raised "
@@ -97,19 +97,19 @@ class Objective:
         return g, h
 
 
-def as_objective(given: Any, own: Any, native: bool) -> Objective | None:
+def as_objective(passed: Any, stated: Any, native: bool) -> Objective | None:
     """Return the objective that the user passes, else that of the model where it is a function.
 
     It is None where the objective is a name.
     """
-    if given is not None and not callable(given):
+    if passed is not None and not callable(passed):
         raise InputError(
-            f"objective is {shown(given)}; expected the function that the model was fitted with."
+            f"objective is {shown(passed)}; expected the function that the model was fitted with."
         )
-    if given is not None:
-        function = given
-    elif callable(own):
-        function = own
+    if passed is not None:
+        function = passed
+    elif callable(stated):
+        function = stated
     else:
         function = None
     if function is None:

@@ -1,16 +1,23 @@
-"""Trees whose leaf values are percentiles of residuals: their base, the same percentile of the targets, as a tree of one leaf."""
+"""Trees whose leaf values are percentiles of residuals.
+
+Their initial prediction, the same percentile of the targets, becomes a first tree of one leaf.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from axil.adapters.boosted_fit import BoostedFit, InitialPrediction, Schedule
 from axil.adapters.contract import Coefficients, TrainingRows
+from axil.arrays import BoolArray, FloatArray
 from axil.errors import UnsupportedModelError
 from axil.structure import Ranks
+
+#: Returns why trees may disagree with the data, from those (T,) that agree.
+ExplainMismatch = Callable[[BoolArray], UnsupportedModelError | None]
 
 BY_RANK = "a leaf takes its value from rows by their rank among all rows of the leaf, which lie in several partitions"
 
@@ -23,70 +30,109 @@ def require_rows(rows: TrainingRows, setting: str, value: str) -> None:
         )
 
 
-def with_base(
-    trees: BoostedFit, ranks: Ranks, rows: TrainingRows, start: float | None, slack: float
+def with_initial_tree(
+    fit: BoostedFit, ranks: Ranks, rows: TrainingRows, percentile: float | None, slack: float
 ) -> BoostedFit:
     """Return the fit with its initial prediction, a percentile of the targets, as a first tree of one leaf.
 
-    None: the fit starts from a constant, which stays the base, and the first tree counts for
-    nothing.
+    Parameters
+    ----------
+    fit : BoostedFit
+        The trees of the model.
+    ranks : Ranks
+        The rule of the leaf values.
+    rows : TrainingRows
+        The training rows.
+    percentile : float or None
+        The percentile of the targets. None: the fit starts from a constant, which stays the initial
+        prediction, and the first tree counts for nothing.
+    slack : float
+        The rounding error of the percentile.
     """
-    c = trees.schedule.coefficients
-    size = len(trees.table.n_leaves)
-    if start is None:
-        rate = 0.0
-    else:
-        rate = 1.0
-    if c is not None:
-        omega = np.zeros((size + 2, size + 1))
-        omega[1:, 1:], omega[1:, 0] = c.omega, rate * c.beta
-        rate = float(omega[-1, 0])
-        c = Coefficients(
-            omega, np.zeros(size + 2) if start is not None else np.append(c.beta[0], c.beta)
-        )
-
-    def before(first: float, rest: Any) -> Any:
-        if rest is None:
-            return None
-        return np.concatenate([[first], np.broadcast_to(rest, len(trees.table.leaf_values))])
-
-    doubt = trees.explain_mismatch
+    table = fit.table
+    n_leaves = len(table.leaf_values)
+    share = 1.0
+    initial = InitialPrediction(np.zeros(1), is_first_tree=True)
+    if percentile is None:
+        share = 0.0
+        initial = replace(fit.initial, is_first_tree=True)
+    shares = _shares_with_first_tree(fit.schedule.coefficients, share, percentile is None)
+    if shares is not None:
+        share = float(shares.omega[-1, 0])
     n_rows = rows.totals.n_rows
     weight = rows.totals.weight
-    if trees.weights.held_out is not None:
-        n_rows -= int(trees.weights.held_out.sum())
-        weight = float(
-            n_rows if rows.weights is None else rows.weights[~trees.weights.held_out].sum()
-        )
+    held_out = fit.weights.held_out
+    if held_out is not None:
+        n_rows -= int(held_out.sum())
+        weight = float(n_rows)
+        if rows.weights is not None:
+            weight = float(rows.weights[~held_out].sum())
+
+    def before(first: float, values: FloatArray | float) -> FloatArray:
+        return np.concatenate([[first], np.broadcast_to(values, n_leaves)])
+
+    leaf_counts = None
+    if table.leaf_counts is not None:
+        leaf_counts = np.append(n_rows, table.leaf_counts)
+    leaf_weights = None
+    if table.leaf_weights is not None:
+        leaf_weights = before(weight, table.leaf_weights)
+    columns = None
+    if table.columns is not None:
+        columns = np.append(0, 1 + table.columns)
+    ancestors = None
+    if fit.leaf_rule.ancestors is not None:
+        ancestors = fit.leaf_rule.ancestors.after_a_leaf()
+    first_value = share * (percentile or 0.0)
     return replace(
-        trees,
+        fit,
         table=replace(
-            trees.table,
-            n_leaves=np.append(1, trees.table.n_leaves),
-            leaf_values=np.concatenate(
-                [[[0.0 if start is None else rate * start]], trees.table.leaf_values]
-            ),
-            leaf_counts=None
-            if trees.table.leaf_counts is None
-            else np.append(n_rows, trees.table.leaf_counts),
-            leaf_weights=before(weight, trees.table.leaf_weights),
-            printed_shift=before(0.0, trees.table.printed_shift),
-            value_slack=before(slack, trees.table.value_slack),
-            columns=None if trees.table.columns is None else np.append(0, 1 + trees.table.columns),
+            table,
+            n_leaves=np.append(1, table.n_leaves),
+            leaf_values=np.concatenate([[[first_value]], table.leaf_values]),
+            leaf_counts=leaf_counts,
+            leaf_weights=leaf_weights,
+            printed_shift=before(0.0, table.printed_shift),
+            value_slack=before(slack, table.value_slack),
+            columns=columns,
         ),
         leaf_rule=replace(
-            trees.leaf_rule,
-            l2=np.zeros(1 + len(trees.table.leaf_values)),
-            ranks=ranks,
-            ancestors=None
-            if trees.leaf_rule.ancestors is None
-            else trees.leaf_rule.ancestors.after_a_leaf(),
+            fit.leaf_rule, l2=np.zeros(1 + n_leaves), ranks=ranks, ancestors=ancestors
         ),
-        initial=InitialPrediction(
-            follows_targets=start is None and trees.initial.follows_targets,
-            values=trees.initial.values if start is None else np.zeros(1),
-            is_first_tree=True,
-        ),
-        schedule=Schedule.one_by_one(np.append(rate, trees.learning_rates), c),
-        explain_mismatch=None if doubt is None else lambda agree: doubt(agree[1:]),
+        initial=initial,
+        schedule=Schedule.one_by_one(np.append(share, fit.learning_rates), shares),
+        explain_mismatch=_of_later_trees(fit.explain_mismatch),
     )
+
+
+def _shares_with_first_tree(
+    shares: Coefficients | None, share: float, keeps_initial: bool
+) -> Coefficients | None:
+    """Return how the trees add up once the initial prediction is the first of them; None: plain boosting.
+
+    Parameters
+    ----------
+    shares : Coefficients or None
+        How the T trees of the model add up.
+    share : float
+        How often the first tree counts where the initial prediction counts once.
+    keeps_initial : bool
+        Whether there is an initial prediction beside the first tree.
+    """
+    if shares is None:
+        return None
+    n_trees = len(shares.omega) - 1
+    omega = np.zeros((n_trees + 2, n_trees + 1))
+    omega[1:, 1:] = shares.omega
+    omega[1:, 0] = share * shares.beta
+    beta = np.zeros(n_trees + 2)
+    if keeps_initial:
+        beta = np.append(shares.beta[0], shares.beta)
+    return Coefficients(omega, beta)
+
+
+def _of_later_trees(explain: ExplainMismatch | None) -> ExplainMismatch | None:
+    """Return the explanation of a mismatch for trees after a first one that the model does not have."""
+    if explain is None:
+        return None
+    return lambda agree: explain(agree[1:])

@@ -141,10 +141,10 @@ class AdditiveCatBoost(CatBoostAdapter):
         factors = [last.shrinkage(tree) for tree in range(1, n_trees)]
         return ExponentialShrinkage(np.array([*factors, 1.0]))
 
-    def causes(self, what: str) -> str:
+    def causes(self, mismatch: str) -> str:
         """Return the most likely reasons for a disagreement in "counts" or "values"."""
-        causes = with_class_weight_advice(self.class_weight, super().causes(what))
-        if what != "values" or not any(fit.backtracks for fit in self._fits):
+        causes = with_class_weight_advice(self.class_weight, super().causes(mismatch))
+        if mismatch != "values" or not any(fit.backtracks for fit in self._fits):
             return causes
         advice = "Backtracking shortened a step: fit with leaf_estimation_backtracking='No'."
         return f"{causes}\n{advice}"

@@ -262,20 +262,20 @@ class CatBoostAdapter(TreeModel):
     def _pool(self, X: TableLike) -> Any:
         return pool(X, self.feature_names, self._cat_features)
 
-    def causes(self, what: str) -> str:
+    def causes(self, mismatch: str) -> str:
         """Return the most likely reasons for a disagreement, one per line.
 
         Parameters
         ----------
-        what : str
+        mismatch : str
             What disagrees: "counts", "weights" or "values".
         """
         if self.encodings:
             lines = [_ORDER]
         else:
             lines = []
-        lines += {"counts": _COUNTS, "weights": _WEIGHTS}.get(what, _VALUES)
-        if self._reading.may_bundle and what in ("counts", "weights"):
+        lines += {"counts": _COUNTS, "weights": _WEIGHTS}.get(mismatch, _VALUES)
+        if self._reading.may_bundle and mismatch in ("counts", "weights"):
             lines.append(_BUNDLES)
         return "\n".join(lines)
 

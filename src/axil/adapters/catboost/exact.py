@@ -30,7 +30,7 @@ from axil.adapters.catboost.settings import (
     shrunk_further,
 )
 from axil.adapters.contract import TrainingRows
-from axil.adapters.percentiles import require_rows, with_base
+from axil.adapters.percentiles import require_rows, with_initial_tree
 from axil.arrays import FloatArray, LeafArray
 from axil.errors import InputError, UnsupportedModelError
 
@@ -186,7 +186,9 @@ class ExactCatBoost(CatBoostAdapter):
             )
             start = float(blob.bias[k] / factor)
             slack = 4 * ROUNDING * abs(start)
-            entries.append(with_base(entry, rule, rows, start if self._estimated else None, slack))
+            entries.append(
+                with_initial_tree(entry, rule, rows, start if self._estimated else None, slack)
+            )
         return entries
 
     def _shrunk_further(self, rows: TrainingRows, base: FloatArray) -> float:

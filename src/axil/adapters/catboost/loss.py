@@ -93,13 +93,13 @@ def _border(model: CatBoostReading) -> str:
         settings["loss_function"].get("params", {}).get("border")
         for settings in model.blob.settings
     )
-    found = [
+    borders = [
         border
         for border in (*named, *model.values("data_processing_options", "target_border"))
         if border
     ]
-    if found:
-        return str(found[0])
+    if borders:
+        return str(borders[0])
     return ""
 
 

@@ -34,8 +34,8 @@ def chains(blob: ModelBlob, signs: dict[int, int]) -> Chains | None:
     order = []
     sizes = []
     trees = [0]
-    for own in np.split(of_splits, np.cumsum(blob.depths)[:-1]):
-        leaves, lengths = _tree(own)
+    for tree_signs in np.split(of_splits, np.cumsum(blob.depths)[:-1]):
+        leaves, lengths = _tree(tree_signs)
         order.append(trees[-1] + leaves)
         sizes.append(lengths)
         trees.append(trees[-1] + len(leaves))

@@ -71,14 +71,14 @@ class CatBoostPercentile(Ranks):
             weights = (
                 ones / np.maximum(np.float32(1.0), np.abs(residuals.astype(np.float32)))
             ).astype(np.float64)
-        found = super(CatBoostPercentile, replace(self, weights=weights)).picks(
+        picked = super(CatBoostPercentile, replace(self, weights=weights)).picks(
             leaf, residuals, draw
         )
         if self.delta <= 0:
-            return found
+            return picked
         value = np.zeros(int(leaf.max()) + 1)
         n = int(leaf.max()) + 1
-        value[found.leaves] = residuals[found.rows[0]]
+        value[picked.leaves] = residuals[picked.rows[0]]
         if weights is None:
             w = np.ones(len(leaf))
         else:
@@ -90,12 +90,12 @@ class CatBoostPercentile(Ranks):
         ]  # the search ends above these values
         below = below | (equal & above)
         equal = equal & ~above
-        less, same, total = (
-            np.bincount(leaf, w * part, n)[found.leaves]
-            for part in (below, equal, np.ones(len(leaf)))
+        lower_weight, equal_weight, total = (
+            np.bincount(leaf, w * is_counted, n)[picked.leaves]
+            for is_counted in (below, equal, np.ones(len(leaf)))
         )
-        down = less + same * self.alpha >= total * self.alpha - EPSILON
-        return replace(found, shifts=np.where(down, -self.delta, self.delta))
+        down = lower_weight + equal_weight * self.alpha >= total * self.alpha - EPSILON
+        return replace(picked, shifts=np.where(down, -self.delta, self.delta))
 
     @staticmethod
     def _searched(
@@ -118,11 +118,11 @@ def _total(weights: FloatArray) -> float:
 def rules(loss: dict[str, Any], weights: FloatArray | None) -> list[CatBoostPercentile]:
     """Return the rule of each output, from the settings of the loss."""
     name = str(loss["type"])
-    given = dict(loss.get("params", {}))
-    alphas = [float(alpha) for alpha in str(given.get("alpha", "0.5")).split(",")]
+    settings = dict(loss.get("params", {}))
+    alphas = [float(alpha) for alpha in str(settings.get("alpha", "0.5")).split(",")]
     if name == "MAPE":
         return [CatBoostPercentile(0.5, weights, by_size=True)]
-    delta = float(given.get("delta", 1e-6))
+    delta = float(settings.get("delta", 1e-6))
     return [
         CatBoostPercentile(alpha, weights, False, delta, name == "MultiQuantile")
         for alpha in alphas

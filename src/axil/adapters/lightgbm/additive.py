@@ -254,9 +254,9 @@ class AdditiveLightGBM(LightGBMAdapter):
         unsplit = bool((self._n_leaves[: self.n_outputs] == 1).all())
         return unsplit or self._settings.flag("boost_from_average")
 
-    def causes(self, what: str) -> str:
+    def causes(self, mismatch: str) -> str:
         """Return the most likely reasons for a disagreement in "counts" or "values"."""
-        return with_class_weight_advice(self._stated_class_weight, super().causes(what))
+        return with_class_weight_advice(self._stated_class_weight, super().causes(mismatch))
 
     @property
     def single_output_setting(self) -> str:

@@ -171,9 +171,9 @@ class LightGBMAdapter(TreeModel):
             return predictions
         return _signed_roots(predictions)
 
-    def causes(self, what: str) -> str:
+    def causes(self, mismatch: str) -> str:
         """Return the most likely reason for a disagreement in "counts", "weights" or "values"."""
-        return cause(self._reading, what, self._rule.digits_lost)
+        return cause(self._reading, mismatch, self._rule.digits_lost)
 
     def _without_base(self, hidden: FloatArray) -> tuple[list[FloatArray], Nodes | None]:
         """Return the values of each tree's leaves, and the nodes, less the bases (T,) that LightGBM hides in them.

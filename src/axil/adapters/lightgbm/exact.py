@@ -16,7 +16,7 @@ from axil.adapters.lightgbm.path_smooth import PathSmooth
 from axil.adapters.lightgbm.percentile import Gradients
 from axil.adapters.lightgbm.rates import FIRST, hidden_rate, refitted_trees, stated_rates
 from axil.adapters.lightgbm.reading import LightGBMReading
-from axil.adapters.percentiles import require_rows, with_base
+from axil.adapters.percentiles import require_rows, with_initial_tree
 from axil.adapters.refusals import refusal
 from axil.arrays import FloatArray
 from axil.errors import UnsupportedModelError
@@ -113,7 +113,7 @@ class ExactLightGBM(LightGBMAdapter):
         if gradients is not None:
             trees = self._without_lone_steps(trees, coefficients)
             estimated_start = start if base.fixed is None else None
-            return [with_base(trees, gradients.ranks, rows, estimated_start, start_error)]
+            return [with_initial_tree(trees, gradients.ranks, rows, estimated_start, start_error)]
         if self._estimates(totals):
             return [self._smoothed(trees, rows, evidence)]
         return [trees]

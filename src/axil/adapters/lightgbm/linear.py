@@ -295,16 +295,16 @@ class LinearLightGBM(SmootherModel, ExactLightGBM):
         )
 
     def _compare(
-        self, what: str, numbers: NDArray[Any], stated: NDArray[Any], slack: float, tree: int
+        self, quantity: str, numbers: NDArray[Any], stated: NDArray[Any], slack: float, tree: int
     ) -> None:
         """Raise for the first leaf whose number is further than ``slack`` from the model's.
 
         Both are (L,).
         """
         for leaf in np.flatnonzero(~(np.abs(numbers - stated) <= slack))[:1]:
-            causes = self.causes({"count": "counts", "weight": "weights"}.get(what, "values"))
+            causes = self.causes({"count": "counts", "weight": "weights"}.get(quantity, "values"))
             raise ExactnessError(
-                what, float(numbers[leaf]), float(stated[leaf]), causes, tree, int(leaf)
+                quantity, float(numbers[leaf]), float(stated[leaf]), causes, tree, int(leaf)
             )
 
 

@@ -82,29 +82,29 @@ def all_rivals(
     trees: Sequence[TreeText], starts: Ids, signs: NDArray[np.int8], advanced: bool
 ) -> Ids:
     """(R, 3): those of all trees, whose nodes begin at ``starts`` and have these signs."""
-    found = [np.empty((0, 3), dtype=np.int64)]
+    rivals_of_trees = [np.empty((0, 3), dtype=np.int64)]
     for tree, start in zip(trees, starts):
         if tree.n_leaves > 1:
             numerical = (tree.integers("decision_type") & CATEGORICAL) == 0
-            own = signs[start : start + tree.n_leaves - 1].astype(np.int64)
+            tree_signs = signs[start : start + tree.n_leaves - 1].astype(np.int64)
             features = tree.integers("split_feature")
             thresholds = tree.floats("threshold")
-            grown = Grown(tree.children, features, thresholds, numerical, own)
-            found.append(np.add(rivals(grown, advanced), [start, 0, start]))
-    return np.concatenate(found)
+            grown = Grown(tree.children, features, thresholds, numerical, tree_signs)
+            rivals_of_trees.append(np.add(rivals(grown, advanced), [start, 0, start]))
+    return np.concatenate(rivals_of_trees)
 
 
 def rivals(tree: Grown, advanced: bool) -> Ids:
     """(R, 3): a node, 0 or 1, and a node that the first one's value must not be below (0) or above (1)."""
     growing = _Growing(tree, advanced)
-    found = []
+    rows = []
     for split, pair in enumerate(tree.children):
         for child, node in enumerate(pair):
             for side in (0, 1):
-                others = dict.fromkeys(growing.counted(split, side, child))
-                found += [(int(node), side, other) for other in others]
+                limiting_nodes = dict.fromkeys(growing.counted(split, side, child))
+                rows += [(int(node), side, limiting_node) for limiting_node in limiting_nodes]
         growing.split(split)
-    return np.array(found, dtype=np.int64).reshape(-1, 3)
+    return np.array(rows, dtype=np.int64).reshape(-1, 3)
 
 
 class _Growing:
@@ -127,11 +127,13 @@ class _Growing:
 
     def _keys_below(self) -> list[frozenset[int]]:
         """For each node, the features that it and its descendants are split on: limits of others are never asked for."""
-        found: list[frozenset[int]] = [frozenset()] * len(self.parent)
+        keys_below: list[frozenset[int]] = [frozenset()] * len(self.parent)
         for split in reversed(range(len(self.children))):
-            left, right = self.children[split]
-            found[split] = found[left] | found[right] | {self.keys[split]}
-        return found
+            left_child, right_child = self.children[split]
+            keys_below[split] = (
+                keys_below[left_child] | keys_below[right_child] | {self.keys[split]}
+            )
+        return keys_below
 
     def counted(self, split: int, side: int, child: int) -> list[int]:
         """Return the nodes that limit a child (0: left, 1: right) of a split that is about to be made."""
@@ -145,25 +147,25 @@ class _Growing:
 
     def split(self, split: int) -> None:
         """Make the split, which is a leaf still, and bring the limits of all leaves up to date."""
-        left, right = self.children[split]
-        self.parent[left] = self.parent[right] = split
+        left_child, right_child = self.children[split]
+        self.parent[left_child] = self.parent[right_child] = split
         self.made = split + 1
-        own = self.limits.pop(split)
-        for child in (left, right):
-            self.limits[child] = {key: own[key].copy() for key in self.below[child]}
+        split_limits = self.limits.pop(split)
+        for child in (left_child, right_child):
+            self.limits[child] = {key: split_limits[key].copy() for key in self.below[child]}
         below = self.below_monotone.pop(split) or self.signs[split] != 0
-        self.below_monotone[left] = self.below_monotone[right] = below
+        self.below_monotone[left_child] = self.below_monotone[right_child] = below
         if not below:
             return
         if self.signs[split]:
             if self.signs[split] > 0:
-                upper, lower = (left, right)
+                upper, lower = (left_child, right_child)
             else:
-                upper, lower = (right, left)
+                upper, lower = (right_child, left_child)
             self._limit(upper, 1, lower, stale=False)
             self._limit(lower, 0, upper, stale=False)
         touched = self._limit_across(split)
-        for leaf in (*dict.fromkeys(touched), left, right):
+        for leaf in (*dict.fromkeys(touched), left_child, right_child):
             self._look_again(leaf)
 
     def _limit(self, leaf: int, side: int, node: int, stale: bool) -> None:
@@ -192,14 +194,16 @@ class _Growing:
         touched: list[int] = []
         waiting = [(top, True, True)]
         while waiting:
-            node, left, right = waiting.pop()
+            node, touches_left, touches_right = waiting.pop()
             if node >= self.made:
-                for new, counts in zip(self.children[split], (left or not right, right)):
+                for new, counts in zip(
+                    self.children[split], (touches_left or not touches_right, touches_right)
+                ):
                     if counts:
                         self._limit(node, side, new, stale=True)
                 touched.append(node)
                 continue
-            below = [left, right], [left, right]
+            below = [touches_left, touches_right], [touches_left, touches_right]
             if (
                 self.numerical[node]
                 and self.numerical[split]
@@ -231,25 +235,25 @@ class _Growing:
     def _limits_around(self, leaf: int, feature: int, side: int) -> list[Limit]:
         """Return the leaves that limit a leaf, with the thresholds of a feature where they do."""
         path: list[Path] = []
-        found: list[Limit] = []
+        limits: list[Limit] = []
         first = 0
         stop = LAST
         node = leaf
         while (above := self.parent[node]) >= 0:
-            right = self.children[above][1] == node
+            is_right = self.children[above][1] == node
             if self.features[above] == feature and self.numerical[above]:
                 at = self.thresholds[above]
-                if right:
+                if is_right:
                     first, stop = (max(first, at), stop)
                 else:
                     first, stop = (first, min(stop, at + 1))
-            if self._says_more(path, above, right):
-                if self.signs[above] and int((self.signs[above] > 0) != right) == side:
-                    across = Limit(first, stop, self.children[above][not right])
-                    found += self._gather(across, feature, self.features[above], side, path)
-                path.append(Path(self.features[above], self.thresholds[above], right))
+            if self._says_more(path, above, is_right):
+                if self.signs[above] and int((self.signs[above] > 0) != is_right) == side:
+                    across = Limit(first, stop, self.children[above][not is_right])
+                    limits += self._gather(across, feature, self.features[above], side, path)
+                path.append(Path(self.features[above], self.thresholds[above], is_right))
             node = above
-        return found
+        return limits
 
     def _gather(
         self, top: Limit, feature: int, crossed: int, side: int, path: list[Path]
@@ -258,31 +262,33 @@ class _Growing:
 
         Of two children that both touch, where one's values are smaller, only one counts.
         """
-        found: list[Limit] = []
+        limits: list[Limit] = []
         waiting = [top]
         while waiting:
             first, stop, node = limit = waiting.pop()
             if node >= self.made:
-                found.append(limit)
+                limits.append(limit)
                 continue
-            same = self.features[node] == feature
+            has_feature = self.features[node] == feature
             sign = self.signs[node]
             at = self.thresholds[node]
-            both = sign == 0 or (same and crossed != feature)
+            both = sign == 0 or (has_feature and crossed != feature)
             only = int(
                 (sign > 0) != bool(side)
             )  # the child with the tighter values: 1 is the right one
-            ways, (left, right) = self._ways(node, path), self.children[node]
-            parts = Limit(first, stop, left), Limit(first, stop, right)
-            if same and self.numerical[node]:
-                parts = (
-                    Limit(first, min(stop, at + 1), left),
-                    Limit(max(first, at + 1), stop, right),
+            ways, (left_child, right_child) = self._ways(node, path), self.children[node]
+            child_limits = Limit(first, stop, left_child), Limit(first, stop, right_child)
+            if has_feature and self.numerical[node]:
+                child_limits = (
+                    Limit(first, min(stop, at + 1), left_child),
+                    Limit(max(first, at + 1), stop, right_child),
                 )
             waiting += [
-                parts[i] for i in (0, 1) if ways[i] and (both or only == i or not ways[not i])
+                child_limits[i]
+                for i in (0, 1)
+                if ways[i] and (both or only == i or not ways[not i])
             ]
-        return found
+        return limits
 
     def _says_more(self, path: list[Path], above: int, right: bool) -> bool:
         """Whether leaves across a split may touch; not across a second one on the same side of the same feature."""
@@ -293,13 +299,13 @@ class _Growing:
 
     def _ways(self, node: int, path: list[Path]) -> tuple[bool, bool]:
         """Whether leaves left and right of a split may touch what the path leads up from."""
-        left = right = True
+        left_touches = right_touches = True
         if self.numerical[node]:
             for feature, threshold, on_right in path:
                 if feature == self.features[node]:
-                    right &= on_right or self.thresholds[node] < threshold
-                    left &= not on_right or self.thresholds[node] > threshold
-        return left, right
+                    right_touches &= on_right or self.thresholds[node] < threshold
+                    left_touches &= not on_right or self.thresholds[node] > threshold
+        return left_touches, right_touches
 
 
 def _ranks(tree: Grown) -> list[int]:

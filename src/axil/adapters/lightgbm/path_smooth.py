@@ -97,8 +97,8 @@ class PathSmooth:
         )
         bins = max([reading.settings.number("max_bin"), *reading.text.category_counts.values()])
         l2 = rule.leaf_denominators()
-        own = NodeRule(l2, np.ones_like(l2), False, rule.l1, rule.max_step, nodes=nodes)
-        return cls(own, rule.smooth, counts, rates, tolerance, rounding, bins / 2 + 1)
+        node_rule = NodeRule(l2, np.ones_like(l2), False, rule.l1, rule.max_step, nodes=nodes)
+        return cls(node_rule, rule.smooth, counts, rates, tolerance, rounding, bins / 2 + 1)
 
     def own(
         self,
@@ -118,37 +118,39 @@ class PathSmooth:
         if len(sums) == 1 or not rate:
             return np.ones(len(nodes.leaf))
         hessians, (ends, leaves) = nodes.totals(weights), nodes.ends
-        said = nodes.values / rate
+        node_values = nodes.values / rate
         slack = np.broadcast_to(nodes.slack / rate, nodes.values.shape).copy()
-        said[ends] = values[leaves] / rate
-        largest = float(np.abs(said[ends]).max())
+        node_values[ends] = values[leaves] / rate
+        largest = float(np.abs(node_values[ends]).max())
         slack[ends] = self.rounding * largest + 4 * float(
             np.finfo(np.float64).eps * abs(hidden / rate)
         )
         counts = self.counts[self._nodes.starts[tree] : self._nodes.starts[tree + 1]]
         raw = rule.step(nodes.totals(sums), hessians + nodes.l2)
         close = self.tolerance * largest
-        smoothed = SmoothedNodes(nodes, self.smooth, counts, hessians, raw, said, slack, self.most)
+        smoothed = SmoothedNodes(
+            nodes, self.smooth, counts, hessians, raw, node_values, slack, self.most
+        )
 
-        def off(own: FloatArray) -> float:
-            made = replace(rule, nodes=replace(nodes, own=own)).leaf_values(sums, weights)
-            return float(np.abs(made[leaves] - said[ends]).max())
+        def error_of(shares: FloatArray) -> float:
+            replayed = replace(rule, nodes=replace(nodes, own=shares)).leaf_values(sums, weights)
+            return float(np.abs(replayed[leaves] - node_values[ends]).max())
 
-        likely, told = smoothed.likely()
-        found = smoothed.shares(likely)
-        if (apart := off(found)) > close and not self.lost:
-            together = smoothed.shares(smoothed.solved(likely))
-            if off(together) <= close:
+        left_counts, is_determined = smoothed.likely()
+        node_shares = smoothed.shares(left_counts)
+        if (error := error_of(node_shares)) > close and not self.lost:
+            together = smoothed.shares(smoothed.solved(left_counts))
+            if error_of(together) <= close:
                 return together
             self.lost.append(tree)  # other data, most likely: no further tree is worth the time
-        if not told and close < apart < UNTOLD * largest:  # too close for other data
+        if not is_determined and close < error < UNTOLD * largest:  # too close for other data
             raise UnsupportedModelError(
                 "path_smooth",
                 f"{self.smooth:g} with rows that weigh differently",
                 _UNEVEN + "and the values of its leaves do not tell which those were",
                 "Fit with a larger path_smooth or with none, or without sample_weight and GOSS.",
             )
-        return found
+        return node_shares
 
     @property
     def _nodes(self) -> Nodes:
@@ -175,36 +177,42 @@ class SmoothedNodes:
 
     def likely(self) -> tuple[FloatArray, bool]:
         """(S,): the rows to the left of each split, by the values of its two children; and whether these tell all of them."""
-        taken = np.empty(len(self.splits))
-        made = self.raw.copy()
-        told = True
+        left_counts = np.empty(len(self.splits))
+        replayed = self.raw.copy()
+        is_determined = True
         for k, split in enumerate(self.splits.tolist()):
-            above = float(made[split])
-            taken[k], alone = self._left(k, above)
-            told &= alone
+            parent_value = float(replayed[split])
+            left_counts[k], is_only_one = self._left(k, parent_value)
+            is_determined &= is_only_one
             for child, n in zip(
-                self.nodes.children[split].tolist(), (taken[k], self.rows[k] - taken[k])
+                self.nodes.children[split].tolist(), (left_counts[k], self.rows[k] - left_counts[k])
             ):
-                made[child] = (n * self.raw[child] + self.smooth * above) / (n + self.smooth)
-        return taken, told
+                replayed[child] = (n * self.raw[child] + self.smooth * parent_value) / (
+                    n + self.smooth
+                )
+        return left_counts, is_determined
 
-    def _shown(self, node: int, above: float) -> tuple[float, float]:
+    def _shown(self, node: int, parent_value: float) -> tuple[float, float]:
         """Return the number of rows that a node's value shows, and the error of that number.
 
         ``above`` is the value of its parent.
         """
         value = float(self.values[node])
         raw = float(self.raw[node])
-        if np.isnan(value) or value == raw or above == raw:
+        if np.isnan(value) or value == raw or parent_value == raw:
             return 0.0, np.inf
-        n = self.smooth * (above - value) / (value - raw)
-        off = float(self.slack[node]) * (n + self.smooth) ** 2 / (self.smooth * abs(above - raw))
+        count = self.smooth * (parent_value - value) / (value - raw)
+        error = (
+            float(self.slack[node])
+            * (count + self.smooth) ** 2
+            / (self.smooth * abs(parent_value - raw))
+        )
         # else it is not in proportion to the slack
-        if off < (n + self.smooth) / 4:
-            return (n, off)
+        if error < (count + self.smooth) / 4:
+            return (count, error)
         return (0.0, np.inf)
 
-    def _left(self, k: int, above: float) -> tuple[float, bool]:
+    def _left(self, k: int, parent_value: float) -> tuple[float, bool]:
         """Return the number of rows to the left of a split, and whether it is the only one.
 
         It is the only one if no other whole number agrees with the values of the split's children.
@@ -212,18 +220,22 @@ class SmoothedNodes:
         """
         rows = float(self.rows[k])
         expected = float(self.expected[k])
-        (n, off), (other, other_off) = (
-            self._shown(child, above) for child in self.nodes.children[self.splits[k]].tolist()
+        (left_count, left_error), (right_count, right_error) = (
+            self._shown(child, parent_value)
+            for child in self.nodes.children[self.splits[k]].tolist()
         )
-        if other_off < off:
-            n = rows - other
-            off = other_off
-        if off < SURE:
+        if right_error < left_error:
+            left_count = rows - right_count
+            left_error = right_error
+        if left_error < SURE:
             return min(
-                max(round(n if abs(n - expected) <= self.most else expected), 0.0), rows
+                max(
+                    round(left_count if abs(left_count - expected) <= self.most else expected), 0.0
+                ),
+                rows,
             ), True
-        first = np.ceil(max(0.0, expected - self.most, n - off))
-        last = np.floor(min(rows, expected + self.most, n + off))
+        first = np.ceil(max(0.0, expected - self.most, left_count - left_error))
+        last = np.floor(min(rows, expected + self.most, left_count + left_error))
         if first > last:
             nearest = round(expected)
         else:
@@ -247,41 +259,43 @@ class SmoothedNodes:
         share = self.weights[self.nodes.children[self.splits, 0]] / np.where(total > 0, total, 1.0)
         return np.asarray(self.rows * share)
 
-    def shares(self, taken: FloatArray) -> FloatArray:
+    def shares(self, left_counts: FloatArray) -> FloatArray:
         """(M,): the share of each node's raw value in its value, with these rows (S,) to the left of each split."""
         counts = self.counts.copy()
-        counts[self.nodes.children[self.splits]] = np.stack([taken, self.rows - taken], axis=1)
+        counts[self.nodes.children[self.splits]] = np.stack(
+            [left_counts, self.rows - left_counts], axis=1
+        )
         return np.asarray(counts / (counts + self.smooth))
 
-    def solved(self, taken: FloatArray) -> FloatArray:
+    def solved(self, left_counts: FloatArray) -> FloatArray:
         """(S,): the rows to the left of each split that fit the values of all nodes together.
 
         Newton steps from ``taken``. Numbers that the values tell are rounded, and the others, on
         which no value depends, are solved for again.
         """
         for _ in range(MOST_FITS):
-            free = np.ones(len(taken), dtype=np.bool_)
-            taken, spread = self._fit(taken, free)
+            free = np.ones(len(left_counts), dtype=np.bool_)
+            left_counts, spread = self._fit(left_counts, free)
             while (sure := free & (spread < ROUND)).any():
-                taken[sure], free[sure] = np.round(taken[sure]), False
-                taken, spread = self._fit(taken, free)
-            if self._misfit(taken) < ENOUGH * len(self.values):
+                left_counts[sure], free[sure] = np.round(left_counts[sure]), False
+                left_counts, spread = self._fit(left_counts, free)
+            if self._misfit(left_counts) < ENOUGH * len(self.values):
                 break
-        return taken
+        return left_counts
 
-    def _fit(self, taken: FloatArray, free: BoolArray) -> tuple[FloatArray, FloatArray]:
+    def _fit(self, left_counts: FloatArray, free: BoolArray) -> tuple[FloatArray, FloatArray]:
         """(S,): the rows to the left of each split, those that are free fitted to the values; and how far these may be off."""
         low = np.maximum(self.expected - self.most, 0.0)
         high = np.minimum(self.expected + self.most, self.rows)
-        strain = self._misfit(taken)
+        strain = self._misfit(left_counts)
         damping = 1.0
         for _ in range(MOST_STEPS if free.any() else 0):
-            step, _ = self._step(taken, free, damping)
-            tried = np.where(free, np.clip(taken + step, low, high), taken)
+            step, _ = self._step(left_counts, free, damping)
+            tried = np.where(free, np.clip(left_counts + step, low, high), left_counts)
             after = self._misfit(tried)
             if after < strain:
-                moved = float(np.abs(tried - taken).max())
-                taken = tried
+                moved = float(np.abs(tried - left_counts).max())
+                left_counts = tried
                 strain = after
                 damping = damping / 30
                 if moved < SURE:
@@ -290,23 +304,27 @@ class SmoothedNodes:
                 break
             else:
                 damping = max(damping, 1e-12) * 10
-        return taken, self._step(taken, free, 0.0)[1]
+        return left_counts, self._step(left_counts, free, 0.0)[1]
 
-    def _made(self, taken: FloatArray) -> FloatArray:
+    def _made(self, left_counts: FloatArray) -> FloatArray:
         """(M,): the values of all nodes."""
-        made = self.raw.copy()
-        for split, n, rows in zip(self.splits.tolist(), taken.tolist(), self.rows.tolist()):
-            for child, own in zip(self.nodes.children[split].tolist(), (n, rows - n)):
-                made[child] += self.smooth / (own + self.smooth) * (made[split] - made[child])
-        return made
+        replayed = self.raw.copy()
+        for split, n, rows in zip(self.splits.tolist(), left_counts.tolist(), self.rows.tolist()):
+            for child, child_count in zip(self.nodes.children[split].tolist(), (n, rows - n)):
+                replayed[child] += (
+                    self.smooth / (child_count + self.smooth) * (replayed[split] - replayed[child])
+                )
+        return replayed
 
-    def _misfit(self, taken: FloatArray) -> float:
+    def _misfit(self, left_counts: FloatArray) -> float:
         """How far the values are from the model's, in their slacks, and the numbers from those expected; squared."""
-        apart = (self.values - self._made(taken)) / self.slack
-        return float(np.nansum(apart[1:] ** 2) + (((taken - self.expected) / self.most) ** 2).sum())
+        apart = (self.values - self._made(left_counts)) / self.slack
+        return float(
+            np.nansum(apart[1:] ** 2) + (((left_counts - self.expected) / self.most) ** 2).sum()
+        )
 
     def _step(
-        self, taken: FloatArray, free: BoolArray, damping: float
+        self, left_counts: FloatArray, free: BoolArray, damping: float
     ) -> tuple[FloatArray, FloatArray]:
         """(S,) twice: one Newton step of all numbers together, and how far each may be off.
 
@@ -315,49 +333,49 @@ class SmoothedNodes:
         root down.
         """
         s = self.smooth
-        made = self._made(taken)
+        replayed = self._made(left_counts)
         precision = np.where(np.isnan(self.values), 0.0, 1.0 / self.slack**2)
-        best = np.where(np.isnan(self.values), 0.0, self.values - made)
+        best = np.where(np.isnan(self.values), 0.0, self.values - replayed)
         passed: list[list[tuple[float, float, float, float]]] = []
-        for k in range(len(taken) - 1, -1, -1):
+        for k in range(len(left_counts) - 1, -1, -1):
             split = int(self.splits[k])
             # weight, change with the parent's value, change with the rows to the left, what is left
             # over
             lines = []
             for child, n, side in zip(
                 self.nodes.children[split].tolist(),
-                (taken[k], self.rows[k] - taken[k]),
+                (left_counts[k], self.rows[k] - left_counts[k]),
                 (1.0, -1.0),
             ):
                 share = s / (n + s)
-                slope = side * share * (self.raw[child] - made[split]) / (n + s)
+                slope = side * share * (self.raw[child] - replayed[split]) / (n + s)
                 lines.append(
                     (float(precision[child]), float(share), float(slope), float(best[child]))
                 )
             if free[k]:
                 by_rows = sum(w * d * d for w, _, d, _ in lines)
                 prior = 1.0 / self.most**2
-                lines.append((prior, 0.0, 1.0, float(self.expected[k] - taken[k])))
+                lines.append((prior, 0.0, 1.0, float(self.expected[k] - left_counts[k])))
                 lines.append((damping * (by_rows + prior), 0.0, 1.0, 0.0))
                 total = sum(w * d * d for w, _, d, _ in lines)
                 pairs = [
                     (w * v / total, a * e - b * d, m * e - n * d)
                     for (w, a, d, m), (v, b, e, n) in combinations(lines, 2)
                 ]
-                found = sum(w * x * x for w, x, _ in pairs)
+                curvature = sum(w * x * x for w, x, _ in pairs)
                 pull = sum(w * x * y for w, x, y in pairs)
             else:
-                found = sum(w * a * a for w, a, _, _ in lines)
+                curvature = sum(w * a * a for w, a, _, _ in lines)
                 pull = sum(w * a * m for w, a, _, m in lines)
             passed.append(lines)
-            both = precision[split] + found
+            both = precision[split] + curvature
             if both > 0:
                 best[split] = (precision[split] * best[split] + pull) / both
                 precision[split] = both
-        step = np.zeros(len(taken))
-        spread = np.zeros(len(taken))
-        moved = np.zeros(len(made))
-        variance = np.zeros(len(made))
+        step = np.zeros(len(left_counts))
+        spread = np.zeros(len(left_counts))
+        moved = np.zeros(len(replayed))
+        variance = np.zeros(len(replayed))
         for k, lines in enumerate(reversed(passed)):
             split = int(self.splits[k])
             up = 0.0

@@ -120,11 +120,11 @@ class Gradients:
 
     def start(self, targets: FloatArray) -> tuple[float, float]:
         """Where the fit starts, the same percentile of the targets (N,), and how far float32 may leave it off."""
-        found = self.ranks.picks(
+        picked = self.ranks.picks(
             np.zeros(len(targets), dtype=np.int64), targets, np.ones(len(targets))
         )
-        return self.ranks.base(targets, found), 2.0**-22 * float(
-            np.abs(targets[found.rows[:, 0]]).max()
+        return self.ranks.base(targets, picked), 2.0**-22 * float(
+            np.abs(targets[picked.rows[:, 0]]).max()
         )
 
     def seen(self, residuals: FloatArray) -> IterationGradients:
@@ -155,4 +155,4 @@ def _handed_on(weights: FloatArray | None) -> FloatArray | None:
 def _version() -> tuple[int, ...]:
     import lightgbm
 
-    return tuple(int(part) for part in lightgbm.__version__.split(".")[:2])
+    return tuple(int(number) for number in lightgbm.__version__.split(".")[:2])

@@ -378,16 +378,16 @@ _PERCENTILES = (
 )
 
 
-def cause(model: LightGBMReading, what: str, digits_lost: bool) -> str:
+def cause(model: LightGBMReading, mismatch: str, digits_lost: bool) -> str:
     """Return the most likely reasons for a disagreement in "counts", "weights" or "values", one per line."""
     samples = model.bags or model.goss
-    if what == "counts":
+    if mismatch == "counts":
         reasons = [OTHER_ROWS, OTHER_COLUMNS]
         if samples:
             reasons = [_SAMPLED[0], *reasons, *_SAMPLED[1:]]
         if model.settings.flag("enable_bundle"):
             reasons.append(_BUNDLES)
-    elif what == "weights":
+    elif mismatch == "weights":
         reasons = [OTHER_WEIGHTS]
         if samples:
             reasons.extend(_SAMPLED)

@@ -122,12 +122,16 @@ class LightGBMRule:
         weights = [
             tree.floats("leaf_weight") if tree.n_leaves > 1 else alone for tree in self._trees
         ]
-        own = (
+        weight_slack = (
             EPSILON
             * np.abs(values)
             / np.maximum(np.concatenate(weights) + self.leaf_denominators(), EPSILON)
         )
-        return np.asarray(own + self.single_slack(values) if self.reading.adds_in_single else own)
+        return np.asarray(
+            weight_slack + self.single_slack(values)
+            if self.reading.adds_in_single
+            else weight_slack
+        )
 
     def single_slack(self, values: FloatArray) -> FloatArray:
         """(L,): how far leaf values are off where a GPU adds up histograms in float32.
@@ -204,8 +208,8 @@ class LightGBMRule:
         counts = nodes.totals(
             np.concatenate([tree.leaf_counts(1) for tree in self._trees]).astype(np.float64)
         )
-        own = (counts / self.smooth) / (counts / self.smooth + 1.0)
-        return replace(nodes, own=own, path_smooth=self.smooth)
+        shares_of_nodes = (counts / self.smooth) / (counts / self.smooth + 1.0)
+        return replace(nodes, own=shares_of_nodes, path_smooth=self.smooth)
 
 
 def _largest_range(trees: Sequence[TreeText]) -> float:

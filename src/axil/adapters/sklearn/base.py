@@ -138,15 +138,15 @@ class SklearnAdapter(Defaults):
     def _rows(self, X: Any) -> Any:
         return numbers(X, np.float32)
 
-    def causes(self, what: str) -> str:
+    def causes(self, mismatch: str) -> str:
         """Return the most likely reasons for a disagreement, one per line.
 
         Parameters
         ----------
-        what : str
+        mismatch : str
             What disagrees: "counts", "weights" or "values".
         """
-        return "\n".join(_CAUSES.get(what, _CAUSES["values"]))
+        return "\n".join(_CAUSES.get(mismatch, _CAUSES["values"]))
 
 
 _CAUSES = {

@@ -24,7 +24,7 @@ from axil.adapters.class_weights import with_class_weight_advice
 from axil.adapters.contract import Kind, Nodes, Rounding, TrainingRows, TreeModel
 from axil.adapters.feature_tests import FeatureTests
 from axil.adapters.frames import as_frame, as_pandas, word_columns
-from axil.adapters.percentiles import require_rows, with_base
+from axil.adapters.percentiles import require_rows, with_initial_tree
 from axil.adapters.refusals import Refusal, first_of, kind_of, refusal, refuse
 from axil.adapters.routes import Routes, SplitKind, Splits, make_routes
 from axil.adapters.searches import kinds_of
@@ -128,7 +128,7 @@ class GradientBoostingAdapter(StackAdapter):
         if getattr(self._model.init_, "strategy", "constant") == "constant":
             percentile = None
         ranks = self._huber(rows) if self._model.loss == "huber" else self._percentile(rows)
-        return [with_base(stages, ranks, rows, percentile, 0.0)]
+        return [with_initial_tree(stages, ranks, rows, percentile, 0.0)]
 
     def _percentile(self, rows: TrainingRows) -> SklearnPercentile:
         return SklearnPercentile(share_below(self._model), rows.weights, weighs_leaves=True)
@@ -297,9 +297,9 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
         scores = self._model._raw_predict(self._rows(X))
         return np.asarray(scores, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
 
-    def causes(self, what: str) -> str:
+    def causes(self, mismatch: str) -> str:
         """Return the most likely reasons for a disagreement in "counts", "weights" or "values"."""
-        return with_class_weight_advice(self.class_weight, super().causes(what))
+        return with_class_weight_advice(self.class_weight, super().causes(mismatch))
 
     def _digest(self) -> str:
         """Return a digest of the initial prediction and of all nodes."""
@@ -318,7 +318,7 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
             return [fit]
         require_rows(rows, "loss", self._model.loss)
         ranks = SklearnPercentile(share_below(self._model), rows.weights)
-        return [with_base(fit, ranks, rows, float(fit.initial.values[0]), 0.0)]
+        return [with_initial_tree(fit, ranks, rows, float(fit.initial.values[0]), 0.0)]
 
     def _histogram_fit(self, rows: TrainingRows) -> BoostedFit:
         """Return the trees as they are in the model.

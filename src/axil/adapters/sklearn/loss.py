@@ -100,8 +100,8 @@ EARLY_STOPPING = "early stopping, which holds out rows of its own for each outpu
 
 
 def _other_loss(model: Any) -> str:
-    known = isinstance(model.loss, str) and (model.loss in _LOSSES or model.loss in PERCENTILES)
-    if known:
+    is_known = isinstance(model.loss, str) and (model.loss in _LOSSES or model.loss in PERCENTILES)
+    if is_known:
         return ""
     return str(model.loss)
 

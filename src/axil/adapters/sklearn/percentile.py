@@ -54,10 +54,10 @@ class SklearnPercentile(Ranks):
     ) -> Picks:
         """Return the picked rows."""
         if self.weighs_leaves and not is_base and self.weights is None:
-            own = replace(self, weights=np.ones(len(leaf)))
+            rule = replace(self, weights=np.ones(len(leaf)))
         else:
-            own = self
-        return super(SklearnPercentile, own).picks(leaf, residuals, draw, is_base)
+            rule = self
+        return super(SklearnPercentile, rule).picks(leaf, residuals, draw, is_base)
 
 
 def share_below(model: Any) -> float:
@@ -87,20 +87,26 @@ class SklearnHuber(SklearnPercentile):
         is_base: bool = False,
     ) -> Picks:
         """Return the median of each leaf, the rows within delta of it, and the sum of those beyond."""
-        found = super().picks(leaf, residuals, draw, is_base)
+        medians = super().picks(leaf, residuals, draw, is_base)
         if is_base:
-            return found
+            return medians
         rows = np.flatnonzero(draw)
         sizes = np.sort(np.abs(residuals if self.sampled else residuals[rows]))
         delta = sizes[replace(self, alpha=self.quantile).weighed(np.ones(len(sizes)))[0]]
-        at = np.searchsorted(found.leaves, leaf[rows])
-        n = len(found.leaves)
-        apart = residuals[rows] - residuals[found.rows[0]][at]
+        at = np.searchsorted(medians.leaves, leaf[rows])
+        n = len(medians.leaves)
+        apart = residuals[rows] - residuals[medians.rows[0]][at]
         beyond = np.abs(apart) > delta
         counts = np.bincount(at, minlength=n)
         shares = np.stack([(1 + np.bincount(at[beyond], minlength=n)) / counts, np.zeros(n)])
-        free = ~beyond & (rows != found.rows[0][at])
+        free = ~beyond & (rows != medians.rows[0][at])
         constants = np.bincount(at[beyond], delta * np.sign(apart[beyond]), n) / counts
         return Picks(
-            found.leaves, found.rows[[0, 0]], shares, constants, rows[free], at[free], 1.0 / counts
+            medians.leaves,
+            medians.rows[[0, 0]],
+            shares,
+            constants,
+            rows[free],
+            at[free],
+            1.0 / counts,
         )

@@ -335,9 +335,9 @@ class SideBySide(Defaults, Adapter):
                 "settings, or rows held out, that differ from output to output"
             )
 
-    def causes(self, what: str) -> str:
+    def causes(self, mismatch: str) -> str:
         """Return the most likely reasons for a disagreement."""
-        return self._members[0].causes(what)
+        return self._members[0].causes(mismatch)
 
 
 def _belongs_to_one_output(fit: BoostedFit) -> str:

@@ -144,7 +144,7 @@ class SmootherAdapter(SklearnAdapter, SmootherModel):
         """Return the condition number of the matrix that the fit solves with."""
         return 1.0
 
-    def causes(self, what: str) -> str:
+    def causes(self, mismatch: str) -> str:
         """Return the most likely reasons for a disagreement.
 
         Whether it is the solver was checked before, as far as that can be told.

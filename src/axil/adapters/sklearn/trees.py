@@ -150,9 +150,9 @@ class TreeStack:
         number = np.empty(tree.node_count, dtype=np.int32)
         number[splits] = np.arange(len(splits))
         number[leaf_nodes] = ~np.arange(len(leaf_nodes))
-        left = number[tree.children_left[splits]]
-        right = number[tree.children_right[splits]]
-        return splits, np.stack([left, right], axis=1)
+        left_children = number[tree.children_left[splits]]
+        right_children = number[tree.children_right[splits]]
+        return splits, np.stack([left_children, right_children], axis=1)
 
     def ancestors(self) -> Ancestors:
         """Return the inner nodes of all trees, as parents of their leaves."""

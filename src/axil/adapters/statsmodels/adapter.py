@@ -161,7 +161,7 @@ class LeastSquaresAdapter(SmootherModel):
         refitted = type(self._model)(targets[:, 0], rows, **options).fit()
         return np.asarray(refitted.predict(rows)).reshape(-1, 1)
 
-    def causes(self, what: str) -> str:
+    def causes(self, mismatch: str) -> str:
         """Return the most likely reasons for a disagreement, one per line."""
         return (
             "These are not the rows or targets that the model was fitted on, or not in its order.\n"

@@ -229,26 +229,26 @@ class AdditiveXGBoost(XGBoostAdapter):
 
     def _shown_rate(self, tree: Tree, l2: float, most: float) -> float:
         """Return the rate that a tree of two values shows, else the stated one; nan where that is zero."""
-        shown = np.nan
+        rate_shown = np.nan
         has_alpha = self._settings.number("reg_alpha") > 0
         signs = self._settings.monotone_signs
         # which are in gains; with constraints, be they all 0, XGBoost takes gains from values,
         # without reg_alpha
         bends_gains = has_alpha and (most < np.inf or len(signs) > 0)
         if not (bends_gains or any(signs) or is_clipped(tree, most)):
-            shown = rate_of_gain(tree, l2)
+            rate_shown = rate_of_gain(tree, l2)
         # Any value is near some rate of few digits times max_delta_step, so there must be another
         # sign of a clip.
-        if np.isnan(shown):
+        if np.isnan(rate_shown):
             rate = self._stated_rate
         else:
-            rate = shown
+            rate = rate_shown
         reaches_limit = np.abs(tree.values).max() >= (1 - 1e-5) * rate * most
-        if reaches_limit or (np.isnan(shown) and is_clipped(tree, most)):
-            shown = rate_of_clip(tree, most)
-        if np.isnan(shown) and self._stated_rate > 0:
-            shown = self._stated_rate
-        return shown
+        if reaches_limit or (np.isnan(rate_shown) and is_clipped(tree, most)):
+            rate_shown = rate_of_clip(tree, most)
+        if np.isnan(rate_shown) and self._stated_rate > 0:
+            rate_shown = self._stated_rate
+        return rate_shown
 
     @property
     def _min_hessian(self) -> float:
@@ -294,13 +294,13 @@ class OwnObjectiveXGBoost(AdditiveXGBoost):
         """Return the scores of base_score by the link of the objective that is named beside the function."""
         return self._objective.link_beside_function(base)
 
-    def causes(self, what: str) -> str:
+    def causes(self, mismatch: str) -> str:
         """See `XGBoostAdapter.causes`; the function given comes first."""
         advice = (
             "The objective given is not the function of the fit; a fit with "
             f"objective={self._objective.name!r} itself takes none."
         )
-        return f"{advice}\n{super().causes(what)}"
+        return f"{advice}\n{super().causes(mismatch)}"
 
     def _no_derivative(self, loss: Loss) -> str:
         return "how the gradients of a user's own objective move with the targets is not known"

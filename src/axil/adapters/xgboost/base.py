@@ -176,9 +176,9 @@ class XGBoostAdapter(TreeModel):
         )
         return np.asarray(predictions, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
 
-    def causes(self, what: str) -> str:
+    def causes(self, mismatch: str) -> str:
         """Return the most likely reasons for a disagreement in "counts", "weights" or "values"."""
-        return causes(what, self._settings.number("subsample") < 1)
+        return causes(mismatch, self._settings.number("subsample") < 1)
 
     @property
     def _averages(self) -> bool:

@@ -89,15 +89,17 @@ class Tree:
     @cached_property
     def splits(self) -> NDArray[np.int64]:
         """(S,): the nodes with children that can be reached from the root, level by level."""
-        left = self.integers("left_children")
-        right = self.integers("right_children")
+        left_children = self.integers("left_children")
+        right_children = self.integers("right_children")
         level = np.zeros(1, dtype=np.int64)
         splits = [level[:0]]
-        is_reached = np.zeros(len(left), dtype=bool)
-        while len(level := level[left[level] != -1]):
+        is_reached = np.zeros(len(left_children), dtype=bool)
+        while len(level := level[left_children[level] != -1]):
             splits.append(level)
-            level = np.concatenate([left[level], right[level]])
-            are_nodes = len(right) == len(left) and bool(((level > 0) & (level < len(left))).all())
+            level = np.concatenate([left_children[level], right_children[level]])
+            are_nodes = len(right_children) == len(left_children) and bool(
+                ((level > 0) & (level < len(left_children))).all()
+            )
             if not are_nodes or is_reached[level].any() or len(np.unique(level)) < len(level):
                 raise InputError(_DAMAGED)
             is_reached[level] = True

@@ -17,7 +17,7 @@ from axil.adapters.contract import (
     Totals,
     TrainingRows,
 )
-from axil.adapters.percentiles import require_rows, with_base
+from axil.adapters.percentiles import require_rows, with_initial_tree
 from axil.adapters.xgboost.base import OpenedBooster, XGBoostAdapter
 from axil.adapters.xgboost.draws import DrawPlan, Subsample
 from axil.adapters.xgboost.percentile import PERCENTILES, XGBoostPercentile, alphas
@@ -189,7 +189,7 @@ class ExactXGBoost(XGBoostAdapter):
             estimated_start = start
         else:
             estimated_start = None
-        return with_base(entry, ranks, rows, estimated_start, 8 * ROUNDING * abs(start))
+        return with_initial_tree(entry, ranks, rows, estimated_start, 8 * ROUNDING * abs(start))
 
     def _explain_steps(
         self, places: IntArray

@@ -42,6 +42,6 @@ class XGBoostPercentile(Ranks):
 
 def alphas(objective: dict[str, Any], n_outputs: int) -> list[float]:
     """Return the share of rows below the percentile of each output, in float32."""
-    given = json.loads(str(objective.get("quantile_loss_param", {}).get("quantile_alpha", "0.5")))
-    found = np.asarray(given, dtype=np.float32).ravel().astype(np.float64)
-    return [float(alpha) for alpha in np.broadcast_to(found, n_outputs)]
+    stated = json.loads(str(objective.get("quantile_loss_param", {}).get("quantile_alpha", "0.5")))
+    shares = np.asarray(stated, dtype=np.float32).ravel().astype(np.float64)
+    return [float(alpha) for alpha in np.broadcast_to(shares, n_outputs)]

@@ -129,9 +129,9 @@ def confirmed(tree: Tree, rate: float, l2: float) -> bool:
     hessians = tree.node_hessians
     if hessians is None or not len(tree.splits):
         return False
-    splits, left, right = tree.last_splits.T
-    left_sums = tree.node_values[left] * (hessians[left] + l2)[:, None]
-    right_sums = tree.node_values[right] * (hessians[right] + l2)[:, None]
+    splits, left_nodes, right_nodes = tree.last_splits.T
+    left_sums = tree.node_values[left_nodes] * (hessians[left_nodes] + l2)[:, None]
+    right_sums = tree.node_values[right_nodes] * (hessians[right_nodes] + l2)[:, None]
     split_sums = rate * tree.base_weights[splits] * (hessians[splits] + l2)[:, None]
     noise = 4 * ROUNDING * (np.abs(left_sums) + np.abs(right_sums) + np.abs(split_sums)) + 1e-37
     errors = np.abs(left_sums + right_sums - split_sums)
@@ -149,9 +149,9 @@ def rate_of_steps(tree: Tree, l2: float) -> float:
     if hessians is None or tree.n_outputs > 1 or not len(tree.splits):
         return np.nan
     steps = tree.base_weights[:, 0] * (hessians + l2)
-    splits, left, right = tree.last_splits.T
-    sums_below = steps[left] + steps[right]
-    is_shown = np.abs(sums_below) > 0.01 * (np.abs(steps[left]) + np.abs(steps[right]))
+    splits, left_nodes, right_nodes = tree.last_splits.T
+    sums_below = steps[left_nodes] + steps[right_nodes]
+    is_shown = np.abs(sums_below) > 0.01 * (np.abs(steps[left_nodes]) + np.abs(steps[right_nodes]))
     if not is_shown.any() or not (steps[splits][is_shown] != 0).all():
         return np.nan
     rates = sums_below[is_shown] / steps[splits][is_shown]

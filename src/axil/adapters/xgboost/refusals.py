@@ -352,9 +352,9 @@ _VALUES = (
 )
 
 
-def causes(what: str, sampled: bool) -> str:
+def causes(mismatch: str, sampled: bool) -> str:
     """Return the most likely reasons for a disagreement in "counts", "weights" or "values", one per line."""
-    first, *rest = {"counts": _COUNTS, "weights": (OTHER_WEIGHTS,)}.get(what, _VALUES)
+    first, *rest = {"counts": _COUNTS, "weights": (OTHER_WEIGHTS,)}.get(mismatch, _VALUES)
     if sampled:
         reasons = [first, *_SAMPLED, *rest]
     else:

@@ -34,8 +34,8 @@ class XGBoostRule:
     def of(cls, settings: XGBoostSettings, n_features: int) -> XGBoostRule:
         """Return the rule of a model with these settings."""
         signs = np.zeros(n_features, dtype=np.int8)
-        given = settings.monotone_signs
-        signs[: len(given)] = given
+        stated_signs = settings.monotone_signs
+        signs[: len(stated_signs)] = stated_signs
         return cls(settings.number("reg_alpha"), settings.max_step or np.inf, signs)
 
     @property
@@ -92,5 +92,5 @@ class XGBoostRule:
         if nodes is not None:
             nodes = nodes.emptied(weights == 0)
         plain = NewtonRule(l2, np.ones_like(l2), False, self.l1, self.max_step)
-        own = with_nodes(plain, nodes)
-        return np.stack([own.leaf_values(column, weights) for column in sums.T], axis=1)
+        rule = with_nodes(plain, nodes)
+        return np.stack([rule.leaf_values(column, weights) for column in sums.T], axis=1)
