@@ -383,3 +383,27 @@ def test_drops_that_are_not_found_out_name_iterations_without_a_split() -> None:
         with pytest.raises(UnsupportedModelError) as caught:
             Explainer(model, data.X, data.y)
         assert (caught.value.setting, caught.value.value) == ("boosting", found)
+
+
+def test_several_orders_of_iterations_without_a_split_lead_to_the_same_scales() -> None:
+    """The first order that leads to them disagrees with the data, which are not to blame."""
+    rng = np.random.default_rng(11)
+    X = rng.normal(size=(120, 2)).round(1)
+    y = 100 + rng.normal(size=120)
+    model = lgb.LGBMRegressor(
+        boosting_type="dart",
+        n_estimators=15,
+        learning_rate=1.0,
+        num_leaves=30,
+        min_child_samples=1,
+        min_split_gain=5.0,
+        skip_drop=0.3,
+        xgboost_dart_mode=True,
+        extra_trees=True,
+        random_state=11,
+        verbose=-1,
+        n_jobs=1,
+    )
+    model.fit(X, y)
+    with pytest.raises(UnsupportedModelError, match="several orders of them lead"):
+        Explainer(model, X, y)

@@ -23,10 +23,13 @@ from axil.adapters.lightgbm.samplers import IterationGradients, SamplerState
 from axil.adapters.lightgbm.text import LightGBMSettings, parse
 from axil.adapters.refusals import not_fitted
 from axil.adapters.routes import Routes
-from axil.arrays import FloatArray, LeafArray
+from axil.arrays import BoolArray, FloatArray, LeafArray
 from axil.errors import InputError, UnsupportedModelError
 from axil.scale import IDENTITY, TargetScale
 from axil.structure import NewtonRule, with_nodes
+
+#: Orders of DART's iterations that are tried beyond the first that leads to the trees' scales.
+MOST_ORDERS = 100
 
 
 def booster_of(model: Any) -> Any:
@@ -101,6 +104,8 @@ class LightGBMAdapter(TreeModel):
         self._booster = booster
         self._reading = reading
         self._settings = reading.settings
+        #: whether several orders of DART's iterations lead to the scales of the trees
+        self._has_several_drops = False
         text = reading.text
         self._trees = text.trees
         self._n_leaves = np.array([tree.n_leaves for tree in text.trees], dtype=np.int64)
@@ -213,12 +218,25 @@ class LightGBMAdapter(TreeModel):
         printed = printed.reshape(n, self.n_outputs)
         has_split = (self._n_leaves > 1).reshape(printed.shape)  # others hold nothing but a base
         dart = self._settings.dart()
+        chosen: Coefficients | None = None
+        n_orders_left = MOST_ORDERS
         for stages in self._stages(rows):
+            if n_orders_left == 0:
+                break
             omega, beta = dart.run(stages, n)
+            if chosen is not None:
+                n_orders_left -= 1
             agrees = np.isclose(printed, omega[n][:, None], rtol=1e-5, atol=0)
             agrees[0] |= np.isclose(printed[0], beta[n], rtol=1e-5, atol=0)
-            if np.all(agrees | ~has_split) and agrees[0].all():
-                return Coefficients(omega, beta)
+            if not (np.all(agrees | ~has_split) and agrees[0].all()):
+                continue
+            if chosen is None:
+                chosen = Coefficients(omega, beta)
+            elif not (np.array_equal(omega, chosen.omega) and np.array_equal(beta, chosen.beta)):
+                self._has_several_drops = True
+                break
+        if chosen is not None:
+            return chosen
         n_attempts = int(self._settings.number("num_iterations"))
         if n_attempts > n:
             raise UnsupportedModelError(
@@ -235,6 +253,20 @@ class LightGBMAdapter(TreeModel):
             "the drops that drop_seed leads to are not those that the trees were scaled for, as "
             "where settings changed while it was trained, or it went on from another model",
             'Fit it in one go with constant settings, or with boosting="gbdt".',
+        )
+
+    def _explain_drops(self, _: BoolArray) -> UnsupportedModelError | None:
+        """Return why trees may disagree with the data: several orders lead to their scales."""
+        if not self._has_several_drops:
+            return None
+        n_attempts = int(self._settings.number("num_iterations"))
+        return UnsupportedModelError(
+            "boosting",
+            f"dart with {self._n_iterations} trees of {n_attempts} iterations",
+            "the model does not record which iterations found no split, several orders of them "
+            "lead to the scales of its trees, and the first of these disagrees with these data",
+            "Fit with fewer iterations or a smaller min_split_gain, so that all find a split; if "
+            "that changes nothing, see that rows, targets and weights are those of the fit.",
         )
 
     def _stages(self, rows: TrainingRows) -> Iterator[list[list[bool]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -18,7 +19,7 @@ from axil.adapters.lightgbm.rates import FIRST, hidden_rate, refitted_trees, sta
 from axil.adapters.lightgbm.reading import LightGBMReading
 from axil.adapters.percentiles import require_rows, with_initial_tree
 from axil.adapters.refusals import refusal
-from axil.arrays import FloatArray
+from axil.arrays import BoolArray, FloatArray
 from axil.errors import UnsupportedModelError
 from axil.structure import Cut
 
@@ -108,7 +109,7 @@ class ExactLightGBM(LightGBMAdapter):
             ),
             schedule=Schedule.one_by_one(rates, coefficients),
             sampler=self._sampler(evidence, totals.n_rows, gradients),
-            explain_mismatch=partial(refusal, FIRST) if guesses_rate else None,
+            explain_mismatch=self._explain_mismatch(guesses_rate),
         )
         if gradients is not None:
             trees = self._without_lone_steps(trees, coefficients)
@@ -117,6 +118,16 @@ class ExactLightGBM(LightGBMAdapter):
         if self._estimates(totals):
             return [self._smoothed(trees, rows, evidence)]
         return [trees]
+
+    def _explain_mismatch(
+        self, guesses_rate: bool
+    ) -> Callable[[BoolArray], UnsupportedModelError | None] | None:
+        """Return what explains trees that disagree with the data; None: nothing does."""
+        if guesses_rate:
+            return partial(refusal, FIRST)
+        if self._has_several_drops:
+            return self._explain_drops
+        return None
 
     def _without_lone_steps(
         self, trees: BoostedFit, coefficients: Coefficients | None
