@@ -1,8 +1,8 @@
-"""Forests: trees that do not see each other, kept as an inverted index from leaves to the rows that made them.
+"""Forests: trees that do not see each other, as an inverted index from leaves to their rows.
 
 A prediction is ``sum_t c_t v_t[leaf_t(x)]`` with ``v_t[l] = leaf_scale[l] * sum over rows j in l of
-w_j draw_j y_j``, so the weights of a query are the entries of the T leaves it meets, added up:
-their cost is the size of these leaves, not T * N.
+w_j count_j y_j``, so the weights of an explained row are the entries of the T leaves it meets,
+added up: their cost is the size of these leaves, not T * N.
 
 Without some rows a leaf may be empty. It then has the value of its nearest ancestor that still has
 rows (`inherited`): an inner node, which has a row of the index of its own.
@@ -38,37 +38,46 @@ FOREST_SECONDS = 5e-9  # per row, tree and column, or row and pair of trees
 
 
 def is_forest(structure: Structure) -> bool:
-    """Whether no tree sees another, nor a base or offsets: leaves hold means of the targets themselves, whatever these are."""
-    c = structure.coefficients
-    base = structure.initial
+    """Return whether no tree sees another, nor an initial prediction or offsets.
+
+    Leaves then hold means of the targets themselves, whatever these are.
+    """
+    coefficients = structure.coefficients
+    initial = structure.initial
     rule = structure.leaf_rule
     if rule is not None and (rule.newton.has_active_set or rule.newton.by_weight):
         return False  # without a row every leaf would change where l2 follows the weights
     if (
-        c is None
-        or base is None
+        coefficients is None
+        or initial is None
         or structure.offsets is not None
         or structure.linear_leaves.mixing
         or structure.linear_leaves.shift is not None
     ):
         return False
-    return (
-        structure.averages and not c.omega[:-1].any() and (not base.any() or not c.beta[:-1].any())
-    )
+    sees_initial = initial.any() and coefficients.beta[:-1].any()
+    return structure.averages and not coefficients.omega[:-1].any() and not sees_initial
 
 
 class Forest(TreeEngine):
-    """K of a forest as a product of two sparse matrices; 12 bytes for each row that each tree was fitted on."""
+    """K of a forest as a product of two sparse matrices.
+
+    It takes 12 bytes for each row that each tree was fitted on.
+
+    Parameters
+    ----------
+    structure : Structure
+    picked : sparse array of shape (L, N), optional
+        The shares of the rows that leaves without rows take their values from, if these are
+        percentiles.
+    """
 
     is_sparse = True
     moves_other_residuals = False
 
     def __init__(self, structure: Structure, picked: csr_array | None = None):
-        """Build the index.
-
-        ``picked`` (L, N): the shares of the rows that leaves without rows take their values from, where these are percentiles.
-        """
-        self.structure = s = structure
+        s = structure
+        self.structure = structure
         self.backend = host_backend(1)
         self.rows = self.backend.rows_of(s)
         self._final = np.repeat(s.final, s.n_leaves)
@@ -78,17 +87,14 @@ class Forest(TreeEngine):
         else:
             draws = s.sample_counts[:, None]
         data, rows, ends = leaf_rows(s.cells, s.starts, draws, s.row_weights, factors)
-        # else rows become as wide
         if len(data) <= np.iinfo(np.int32).max:
-            ends = ends.astype(np.int32)
+            ends = ends.astype(np.int32)  # else row numbers become as wide
         index = csr_array((data, rows, ends), shape=(s.total_leaves, s.n_rows))
         self._scale = s.linear_leaves.scale
-        self._node = np.arange(
-            s.total_leaves
-        )  # of the trees, that each row of the index has; -1: of a tree without rows
-        self._place: Ids | None = (
-            None  # the row of the index that each leaf has the value of; None: its own
-        )
+        # the node of the trees that each row of the index has; -1: a tree without rows
+        self._node = np.arange(s.total_leaves)
+        # the row of the index that each leaf has the value of; None: its own
+        self._place: Ids | None = None
         if picked is not None:
             index = csr_array(index + csr_array(picked * self._final[:, None]))
         elif s.leaf_rule is not None and s.leaf_rule.emptied is not None:
@@ -96,7 +102,7 @@ class Forest(TreeEngine):
         self._rows_of_leaves = index
 
     def _with_ancestors(self, index: csr_array, emptied: Ids) -> csr_array:
-        """Return the index with a row for each ancestor that leaves without rows have the value of."""
+        """Return the index with a row for each ancestor whose value leaves without rows have."""
         s = self.structure
         ancestors = ancestors_of(self.structure)
         weights = ancestors.totals(s.leaf_weights)
@@ -152,10 +158,12 @@ class Forest(TreeEngine):
     # -- the contract ------------------------------------------------------------------------------
 
     def weight_rows(self, queries: LeafArray | None, base: float = 1.0) -> Answer:
+        """Return the weights of explained rows and the constants of their predictions."""
         weights = csr_array(self._met(queries) @ self._rows_of_leaves)
         return KnownAnswer(weights, np.tile(base * self._constant, (weights.shape[0], 1)))
 
     def matvec(self, queries: LeafArray | None, v: FloatArray, base: float = 1.0) -> FloatArray:
+        """Return ``sum_j k_j(x) v_j``, (n, S), for vectors (N, S)."""
         s = self.structure
         table = np.asarray(self._rows_of_leaves @ v)
         if queries is not None:
@@ -169,54 +177,68 @@ class Forest(TreeEngine):
         )
         return out.reshape(s.n_rows, *table.shape[1:])
 
-    def rmatvec(self, queries: LeafArray | None, u: Any, base: float = 1.0) -> FloatArray:
+    def rmatvec(self, queries: LeafArray | None, u: FloatArray, base: float = 1.0) -> FloatArray:
+        """Return ``sum_x k_j(x) u_x``, (N, S), for vectors (n, S)."""
         return dense(self._rows_of_leaves.T @ (self._met(queries).T @ u))
 
-    def row_sum(self, queries: LeafArray | None, u: Any, base: float = 1.0) -> Answer:
-        counted = np.asarray(u.sum(axis=0)).ravel()
-        return KnownAnswer(self.rmatvec(queries, u).T, np.outer(counted, base * self._constant))
+    def row_sum(self, queries: LeafArray | None, u: FloatArray, base: float = 1.0) -> Answer:
+        """Return the weights of sums of predictions; see `Engine.row_sum`."""
+        base_counts = np.asarray(u.sum(axis=0)).ravel()
+        intercepts = np.outer(base_counts, base * self._constant)
+        return KnownAnswer(self.rmatvec(queries, u).T, intercepts)
 
     def predicted(self, queries: LeafArray | None, targets: FloatArray) -> FloatArray:
+        """Return the predictions of the fit to targets (N, K), (n, K)."""
         return self.matvec(queries, targets) + self._constant
 
     def leverage(self, available: int) -> FloatArray:
-        """A row meets no other leaves than its own: ``K[j, j] = sum_t`` of its entries there, and in trees without rows."""
+        """Return ``K[j, j]``, (N,): the sum of a row's entries in its own leaves.
+
+        Those in trees without rows count, too. A row meets no other leaves.
+        """
         n_leaves = self.structure.total_leaves
-        found = np.asarray(self._rows_of_leaves[:n_leaves].sum(axis=0)).ravel()
+        in_leaves = np.asarray(self._rows_of_leaves[:n_leaves].sum(axis=0)).ravel()
         lost = n_leaves + np.flatnonzero(self._node[n_leaves:] == NO_NODE)
-        return np.asarray(found + np.asarray(self._rows_of_leaves[lost].sum(axis=0)).ravel())
+        in_lost_trees = np.asarray(self._rows_of_leaves[lost].sum(axis=0)).ravel()
+        return np.asarray(in_leaves + in_lost_trees)
 
     def squares(self, available: int) -> float:
-        """Tree by tree over the pairs of leaves that share rows: O(T^2 N)."""
-        R = self._rows_of_leaves
+        """Return ``sum_ij K[i, j]^2``, tree by tree over pairs of leaves that share rows: O(T^2 N)."""
+        index = self._rows_of_leaves
         members = csr_array(self._train.T)
+        transposed = csr_array(index.T)
         total = 0.0
-        others = csr_array(R.T)
         for a, b in pairwise([*self.structure.starts, len(self._node)]):
-            total += float((members[a:b] @ self._train).multiply(R[a:b] @ others).sum())
+            shared = members[a:b] @ self._train
+            total += float(shared.multiply(index[a:b] @ transposed).sum())
         return total
 
     def costs(self, available: int) -> Seconds:
+        """Return the time of work on all training rows within ``available`` bytes."""
         column = FOREST_SECONDS * self.structure.n_rows * self.structure.n_trees
         return Seconds(column, column * self.structure.n_trees, column, column, np.inf)
 
     def removal(self, queries: LeafArray | None, targets: FloatArray) -> Sequence[RowEffects]:
-        """``-weight * (y_j - level[l] v[l])`` over the leaves l met; see `removal`."""
-        R = self._rows_of_leaves
+        """Return ``-weight * (y_j - level[l] v[l])`` over the leaves l met; see `removal`."""
+        index = self._rows_of_leaves
         level = removal.levels(self.structure)[0]
         level = np.append(level, np.ones(len(self._node) - len(level)))
         met = self._met(queries)
-        found = []
+        effects = []
         for y, values in zip(targets.T, self._leaf_values(targets).T):
-            at = np.repeat(level * values, np.diff(R.indptr))
-            effects = csr_array((R.data * (at - y[R.indices]), R.indices, R.indptr), shape=R.shape)
-            found.append(KnownEffects(csr_array(met @ effects)))
-        return found
+            level_values = np.repeat(level * values, np.diff(index.indptr))
+            data = index.data * (level_values - y[index.indices])
+            of_leaves = csr_array((data, index.indices, index.indptr), shape=index.shape)
+            effects.append(KnownEffects(csr_array(met @ of_leaves)))
+        return effects
 
     def deletion(
         self, queries: LeafArray | None, targets: FloatArray, available: int
     ) -> Sequence[RowEffects]:
-        """No tree sees another, so a row's deletion changes its own leaves alone: see `_changes`."""
+        """Return the exact changes without each row, which are those of its own leaves.
+
+        No tree sees another; see `_changes`.
+        """
         met = self._met(queries)
         leaves, rows, changes = self._changes(targets)
         shape = self._rows_of_leaves.shape
@@ -226,20 +248,27 @@ class Forest(TreeEngine):
         ]
 
     def left_out(self, targets: FloatArray, available: int) -> LeftOut:
-        """A row meets no other leaves than its own, so its prediction changes by the sum of what they do."""
-        s, (places, rows, found) = self.structure, self._changes(targets)
-        own = (places < s.total_leaves) | (self._node[places] == NO_NODE)
+        """Return each row's prediction without it: it changes by the sum of its leaves' changes."""
+        s = self.structure
+        places, rows, leaf_changes = self._changes(targets)
+        is_met = (places < s.total_leaves) | (self._node[places] == NO_NODE)
         changes = np.zeros((s.n_rows, targets.shape[1]))
-        np.add.at(changes, rows[own], found[own])
-        made = self.predicted(None, targets) + changes
-        return LeftOut(made, emptied=np.asarray(np.isnan(made).any(axis=1)))
+        np.add.at(changes, rows[is_met], leaf_changes[is_met])
+        predictions = self.predicted(None, targets) + changes
+        return LeftOut(predictions, emptied=np.asarray(np.isnan(predictions).any(axis=1)))
 
     def _changes(self, targets: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
-        """(entries,) twice the row of the index and the training row; (entries, K) the change of predictions without it.
+        """Return the changes of leaf values without each of their rows, times the tree's coefficient.
 
-        That is ``c_t (a' (S - w b y) - a S)``. Where no other row is left, the value is that of the
-        nearest ancestor with rows of the tree, or of all other rows where it has none; nan where
-        there is none.
+        They are ``c_t (a' (S - w b y) - a S)``. If no other row remains, the value is that of the
+        nearest ancestor with rows of the tree, or of all other rows if it has none; nan if there is
+        none.
+
+        Returns
+        -------
+        places, rows : arrays of shape (entries,)
+            The row of the index, and the training row.
+        changes : array of shape (entries, K)
         """
         s = self.structure
         rule = self.structure.newton_rule
@@ -265,7 +294,7 @@ class Forest(TreeEngine):
     def _values_beside(
         self, place: Ids, rows: Ids, sums: FloatArray, weights: FloatArray, targets: FloatArray
     ) -> FloatArray:
-        """Return the values (n, K) that rows of the index have without the last training row each of them is made of."""
+        """Return the values of rows of the index without their last training row, (n, K)."""
         s = self.structure
         ancestors = ancestors_of(self.structure)
         node = self._node[place]
@@ -274,19 +303,20 @@ class Forest(TreeEngine):
         above = np.full(len(node), NO_NODE)
         known = np.flatnonzero(node != NO_NODE)
         above[known] = ancestors.nearest_beside(node[known], filled)
-        found = np.empty((len(place), targets.shape[1]))
+        values = np.empty((len(place), targets.shape[1]))
 
         inner = np.flatnonzero(above != NO_NODE)
         left = ancestors.totals(weights[:n_leaves])[above[inner]] - weights[place[inner]]
         rest = ancestors.totals(sums[:n_leaves])[above[inner]] - sums[place[inner]]
-        found[inner] = rest / (left + l2_of(s, ancestors, above[inner]))[:, None]
+        values[inner] = rest / (left + l2_of(s, ancestors, above[inner]))[:, None]
 
         lost = np.flatnonzero(above == NO_NODE)
-        own = self._row_weights
-        others = remaining_weight(np.full(len(lost), self._total), own[rows[lost]])[:, None]
-        rest = own @ targets - own[rows[lost], None] * targets[rows[lost]]
-        found[lost] = np.divide(rest, others, out=np.full_like(rest, np.nan), where=others > 0)
-        return found
+        row_weights = self._row_weights
+        lost_weights = row_weights[rows[lost]]
+        others = remaining_weight(np.full(len(lost), self._total), lost_weights)[:, None]
+        rest = row_weights @ targets - lost_weights[:, None] * targets[rows[lost]]
+        values[lost] = np.divide(rest, others, out=np.full_like(rest, np.nan), where=others > 0)
+        return values
 
     @cached_property
     def _weights(self) -> FloatArray:
@@ -299,47 +329,53 @@ class Forest(TreeEngine):
         return np.append(s.leaf_weights, inner[s.total_leaves :])
 
     def _sums(self, values: FloatArray) -> FloatArray:
-        """(places, K): the sums of weight * draw * target that these values are made of."""
+        """Return the sums of row weight * sample count * target of these values, (places, K)."""
         scale = self._scale[:, None]
         return np.asarray(np.divide(values, scale, out=np.zeros_like(values), where=scale > 0))
 
     def _l2(self, rule: NewtonRule) -> FloatArray:
-        """(places,): what regularisation adds to the weight of each row of the index."""
+        """Return what regularisation adds to the weight of each row of the index, (places,)."""
         s = self.structure
-        inner = self._node[self.structure.total_leaves :]
-        found = np.zeros(len(inner))
-        found[inner != NO_NODE] = l2_of(s, ancestors_of(s), inner[inner != NO_NODE])
-        return np.append(rule.l2, found)
+        inner = self._node[s.total_leaves :]
+        inner_l2 = np.zeros(len(inner))
+        inner_l2[inner != NO_NODE] = l2_of(s, ancestors_of(s), inner[inner != NO_NODE])
+        return np.append(rule.l2, inner_l2)
 
     @property
     def _entries(self) -> tuple[IntArray, FloatArray]:
-        """(entries,) twice: the row of the index of each entry, and the weight of its training row: weight * draw."""
+        """The row of the index of each entry, and row weight * sample count, (entries,) each."""
         s = self.structure
-        R = self._rows_of_leaves
-        place = np.repeat(np.arange(len(self._node)), np.diff(R.indptr))
-        own = place < s.total_leaves
-        leaf = place[own]
-        rows = R.indices[own]
+        index = self._rows_of_leaves
+        place = np.repeat(np.arange(len(self._node)), np.diff(index.indptr))
+        is_leaf = place < s.total_leaves
+        leaf = place[is_leaf]
+        rows = index.indices[is_leaf]
         tree = np.searchsorted(s.starts, leaf, side="right") - 1
         weight = np.empty(len(place))
-        weight[own] = s.sample_counts[(s.cells[tree, rows] // s.n_leaves[tree]).astype(np.intp)]
+        weight[is_leaf] = s.sample_counts[(s.cells[tree, rows] // s.n_leaves[tree]).astype(np.intp)]
         if s.row_weights is not None:
-            weight[own] *= s.row_weights[rows]
-        weight[~own] = R.data[~own] / (self._scale * self._final)[place[~own]]
+            weight[is_leaf] *= s.row_weights[rows]
+        inner_scale = (self._scale * self._final)[place[~is_leaf]]
+        weight[~is_leaf] = index.data[~is_leaf] / inner_scale
         return place, weight
 
     def pushes(self, queries: LeafArray | None, targets: FloatArray) -> Sequence[RowEffects]:
-        """No tree sees another: the residuals are the targets, and the pushes weights times targets."""
+        """Return the contributions of training rows, which are weights times targets.
+
+        No tree sees another, so the residuals are the targets.
+        """
         weights = csr_array(self._met(queries) @ self._rows_of_leaves)
         return [KnownEffects(csr_array(weights.multiply(y))) for y in targets.T]
 
     def without(self, rows: IntArray, targets: FloatArray) -> Forest:
+        """Return the engine of the fit to targets (N, K) without these rows."""
         s = self.structure
         if not s.counts_by_leaf:
             return Forest(rescaled(lighter(s, rows, self.backend)))
         return _ranked(rule_of(s).without(s, rows, targets, self.backend), targets)
 
     def with_targets(self, targets: FloatArray) -> Forest:
+        """Return the engine of the fit to other targets (N, K)."""
         structure = rule_of(self.structure).with_targets(self.structure, targets, self.backend)
         if structure is self.structure:
             return self
@@ -375,35 +411,44 @@ class Forest(TreeEngine):
 
     @property
     def memory(self) -> Memory:
+        """The bytes that explained rows and `prepared` take."""
         s = self.structure
         return Memory(24 * s.n_trees * -(-s.n_rows * s.n_trees // s.total_leaves), 0)
 
     def out_of_bag(self, rows: IntArray) -> tuple[KnownAnswer, BoolArray]:
-        """The weights of training rows in the trees that were fitted without them, as if there were no others.
+        """Return the weights of training rows in the trees that were fitted without them.
 
-        And (n,) whether there is such a tree: if not, the row has no weights.
+        They are as if there were no other trees. The second value, (n,), says whether there is such
+        a tree: if not, the row has no weights.
         """
         s = self.structure
         met = self._train[rows]
         met.data = (s.sampled_counts(rows) == 0).T.ravel().astype(float)
-        held = np.asarray(met @ self._final)
-        share = np.divide(s.final.sum(), held, out=np.zeros_like(held), where=held != 0)
+        final = np.asarray(met @ self._final)
+        has_tree = final != 0
+        share = np.divide(s.final.sum(), final, out=np.zeros_like(final), where=has_tree)
         weights = csr_array(met @ self._rows_of_leaves).multiply(share[:, None]).tocsr()
-        return KnownAnswer(csr_array(weights), np.tile(self._constant, (len(rows), 1))), held != 0
+        constants = np.tile(self._constant, (len(rows), 1))
+        return KnownAnswer(csr_array(weights), constants), has_tree
 
     # -- the index ---------------------------------------------------------------------------------
 
     @property
     def _constant(self) -> FloatArray:
-        """(K,): what the base puts into every prediction."""
+        """(K,): what the initial prediction adds to every prediction."""
         s = self.structure
-        return np.asarray(s.beta[-1] * (np.zeros(1) if s.initial is None else s.initial))
+        if s.initial is None:
+            return np.zeros(1)
+        return np.asarray(s.beta[-1] * s.initial)
 
     def _leaf_values(self, targets: FloatArray) -> FloatArray:
-        """(places, K): the values of a fit to targets (N, K), before the trees' coefficients; 0 where these are."""
-        made = np.asarray(self._rows_of_leaves @ targets)
+        """Return the values of a fit to targets (N, K), (places, K), before the trees' coefficients.
+
+        0 if the coefficient is 0.
+        """
+        steps = np.asarray(self._rows_of_leaves @ targets)
         final = self._final[:, None]
-        return np.asarray(np.divide(made, final, out=np.zeros_like(made), where=final != 0))
+        return np.asarray(np.divide(steps, final, out=np.zeros_like(steps), where=final != 0))
 
     @cached_property
     def _train(self) -> csr_array:
@@ -411,19 +456,22 @@ class Forest(TreeEngine):
         return self._ones(self.structure.leaves().T)
 
     def _met(self, queries: LeafArray | None) -> csr_array:
-        """(n, places): one for each row of the index that an explained row meets."""
+        """Return ones for the rows of the index that each explained row meets, (n, places)."""
         if queries is None:
             return self._train
         return self._ones(own_leaves(self.structure, queries))
 
     def _ones(self, leaves: LeafArray) -> csr_array:
-        """(n, places): one at the row of the index of each of these leaves, (n, T)."""
-        s, (n, n_trees) = self.structure, leaves.shape
-        size = np.int32 if max(s.total_leaves, n * n_trees) < 1 << 31 else np.int64
-        met = leaves.astype(size, order="C") + s.starts[:-1].astype(size)
+        """Return ones at the row of the index of each of these leaves (n, T), (n, places)."""
+        s = self.structure
+        n, n_trees = leaves.shape
+        dtype: type[np.signedinteger[Any]] = np.int64
+        if max(s.total_leaves, n * n_trees) < 1 << 31:
+            dtype = np.int32
+        met = leaves.astype(dtype, order="C") + s.starts[:-1].astype(dtype)
         if self._place is not None:
-            met = self._place.astype(size)[met]
-        ends = np.arange(0, n * n_trees + 1, n_trees, dtype=size)
+            met = self._place.astype(dtype)[met]
+        ends = np.arange(0, n * n_trees + 1, n_trees, dtype=dtype)
         return csr_array((np.ones(n * n_trees), met.ravel(), ends), shape=(n, len(self._node)))
 
 

@@ -91,10 +91,12 @@ class Sum(Deletable):
 
     @property
     def is_sparse(self) -> bool:  # type: ignore[override]
+        """Whether most weights are known to be zero."""
         return all(term.engine.is_sparse for term in self.terms)
 
     @property
     def structure(self) -> Structure:  # type: ignore[override]
+        """The structure; there is no single one."""
         raise UnsupportedQuestionError(
             "save",
             "an explainer of several models is not saved",
@@ -103,9 +105,11 @@ class Sum(Deletable):
 
     @property
     def structures(self) -> Sequence[Structure]:
+        """The structures of all trees."""
         return [s for term in self.terms for s in term.engine.structures]
 
     def weight_rows(self, queries: Any, base: float = 1.0) -> Answer:
+        """Return the weights of explained rows and the constants of their predictions."""
         answers = [term.engine.weight_rows(term.own(queries), base) for term in self.terms]
         intercepts = self._intercepts(answers, 1.0)
         known = [answer.sparse() if self.is_sparse else None for answer in answers]
@@ -116,16 +120,19 @@ class Sum(Deletable):
         return self._added(answers, intercepts)
 
     def matvec(self, queries: Any, v: FloatArray, base: float = 1.0) -> FloatArray:
+        """Return ``sum_j k_j(x) v_j``, (n, S), for vectors (N, S)."""
         return _total(
             t.coefficient * t.engine.matvec(t.own(queries), t.taken(v), base) for t in self.terms
         )
 
     def rmatvec(self, queries: Any, u: FloatArray, base: float = 1.0) -> FloatArray:
+        """Return ``sum_x k_j(x) u_x``, (N, S), for vectors (n, S)."""
         return _total(
             t.spread(t.engine.rmatvec(t.own(queries), u, base).T, self.n_rows).T for t in self.terms
         )
 
     def row_sum(self, queries: Any, u: Any, base: float = 1.0) -> Answer:
+        """Return the weights of sums of predictions; see `Engine.row_sum`."""
         answers = [term.engine.row_sum(term.own(queries), u, base) for term in self.terms]
         return self._added(
             answers, self._intercepts(answers, np.asarray(u.sum(axis=0)).reshape(-1, 1))
@@ -143,6 +150,7 @@ class Sum(Deletable):
         return np.asarray(own + self.constant * counted)
 
     def predicted(self, queries: Any, targets: FloatArray) -> FloatArray:
+        """Return the predictions of the fit to targets (N, K), (n, K)."""
         each = (
             (t.coefficient, t.engine.predicted(t.own(queries), t.taken(targets)))
             for t in self.terms
@@ -172,6 +180,7 @@ class Sum(Deletable):
         return np.asarray(np.divide(self._whole, left, out=np.full_like(left, np.nan), where=some))
 
     def leverage(self, available: int) -> FloatArray:
+        """Return ``K[j, j]``, (N,)."""
         found = np.zeros(self.n_rows)
         for term in self.terms:
             if term.rows is None:
@@ -182,6 +191,7 @@ class Sum(Deletable):
         return found
 
     def squares(self, available: int) -> float:
+        """Return ``sum_ij K[i, j]^2``."""
         if len(self.terms) == 1 and self.terms[0].rows is None:
             return self.terms[0].coefficient ** 2 * self.terms[0].engine.squares(available)
         return sum_of_squares(rows_of_weights(self, self.n_rows))
@@ -197,6 +207,7 @@ class Sum(Deletable):
         )
 
     def costs(self, available: int) -> Seconds:
+        """Return the time of work on all training rows within ``available`` bytes."""
         found = [(term, term.engine.costs(available)) for term in self.terms]
         column = sum(costs.column for _, costs in found)
         leverage = sum(
@@ -219,6 +230,7 @@ class Sum(Deletable):
         return all(term.rows is None for term in self.terms)
 
     def removal(self, queries: Any, targets: FloatArray) -> Sequence[RowEffects]:
+        """Return the first-order effects of deleting training rows; see `Deletable.removal`."""
         if self.thinned:
             terms = self._saying(queries, targets)
         else:
@@ -325,6 +337,7 @@ class Sum(Deletable):
         return LeftOut(made, rest, emptied=emptied)
 
     def pushes(self, queries: Any, targets: FloatArray) -> Sequence[RowEffects]:
+        """Return the contributions of training rows; see `Deletable.pushes`."""
         return self._effects(
             self.terms,
             lambda term: term.engine.deletable("jacobian.gradient_contributions").pushes(
@@ -386,6 +399,7 @@ class Sum(Deletable):
         return self._of(left)
 
     def with_targets(self, targets: FloatArray) -> Sum:
+        """Return the engine of the fit to other targets (N, K)."""
         terms = [
             replace(term, engine=term.engine.with_targets(term.taken(targets)))
             for term in self.terms
@@ -394,11 +408,13 @@ class Sum(Deletable):
 
     @property
     def memory(self) -> Memory:
+        """The bytes that explained rows and `prepared` take."""
         each = [term.engine.memory for term in self.terms]
         per_query = max(part.per_query for part in each) + 2 * 8 * self.n_rows
         return Memory(per_query, sum(part.preparation for part in each))
 
     def prepared(self, n_queries: int | None = None, available: int | None = None) -> Sum:
+        """Return the engine with its parts prepared; see `Engine.prepared`."""
         if available is None:
             share = None
         else:
@@ -421,6 +437,7 @@ class Residual(Engine):
 
     @property
     def structure(self) -> Structure:  # type: ignore[override]
+        """The structure; there is no single one."""
         return self.first.structure  # refused in the same words
 
     def _parts(self, queries: Coordinates | None) -> tuple[Any, Any]:
@@ -429,10 +446,12 @@ class Residual(Engine):
         return (queries, queries.parts[1])
 
     def weight_rows(self, queries: Any, base: float = 1.0) -> Answer:
+        """Return the weights of explained rows and the constants of their predictions."""
         first, then = self._parts(queries)
         return self._both(self.first.weight_rows(first, base), self.then.weight_rows(then, base))
 
     def row_sum(self, queries: Any, u: Any, base: float = 1.0) -> Answer:
+        """Return the weights of sums of predictions; see `Engine.row_sum`."""
         first, then = self._parts(queries)
         return self._both(self.first.row_sum(first, u, base), self.then.row_sum(then, u, base))
 
@@ -446,37 +465,45 @@ class Residual(Engine):
         return KnownAnswer(total, before.intercepts + after.intercepts - left)
 
     def matvec(self, queries: Any, v: FloatArray, base: float = 1.0) -> FloatArray:
+        """Return ``sum_j k_j(x) v_j``, (n, S), for vectors (N, S)."""
         first, then = self._parts(queries)
         return self.first.matvec(first, v, base) + self.then.matvec(
             then, v - self.first.matvec(None, v), base
         )
 
     def rmatvec(self, queries: Any, u: FloatArray, base: float = 1.0) -> FloatArray:
+        """Return ``sum_x k_j(x) u_x``, (N, S), for vectors (n, S)."""
         first, then = self._parts(queries)
         after = self.then.rmatvec(then, u, base)
         return self.first.rmatvec(first, u, base) + after - self.first.rmatvec(None, after)
 
     def predicted(self, queries: Any, targets: FloatArray) -> FloatArray:
+        """Return the predictions of the fit to targets (N, K), (n, K)."""
         first, then = self._parts(queries)
         left = targets - self.first.predicted(None, targets)
         return self.first.predicted(first, targets) + self.then.predicted(then, left)
 
     def with_targets(self, targets: FloatArray) -> Residual:
+        """Return the engine of the fit to other targets (N, K)."""
         first = self.first.with_targets(targets)
         left = targets - first.predicted(None, targets)
         return replace(self, first=first, then=self.then.with_targets(left))
 
     def leverage(self, available: int) -> FloatArray:
+        """Return ``K[j, j]``, (N,)."""
         return diagonal(rows_of_weights(self, self.n_rows))
 
     def squares(self, available: int) -> float:
+        """Return ``sum_ij K[i, j]^2``."""
         return sum_of_squares(rows_of_weights(self, self.n_rows))
 
     def costs(self, available: int) -> Seconds:
+        """Return the time of work on all training rows within ``available`` bytes."""
         column = 2 * self.first.costs(available).column + self.then.costs(available).column
         return Seconds(self.n_rows * column, self.n_rows * column, column, np.inf, np.inf)
 
     def deletable(self, question: str) -> Deletable:
+        """Return the engine, or refuse the method; see `Engine.deletable`."""
         raise UnsupportedQuestionError(
             question,
             "the trees were fitted to what another model leaves over, and how both follow the weight of a row is not put "
@@ -491,6 +518,7 @@ class Residual(Engine):
 
     @property
     def memory(self) -> Memory:
+        """The bytes that explained rows and `prepared` take."""
         each = [self.first.memory, self.then.memory]
         return Memory(
             sum(part.per_query for part in each) + 2 * 8 * self.n_rows,
@@ -498,6 +526,7 @@ class Residual(Engine):
         )
 
     def prepared(self, n_queries: int | None = None, available: int | None = None) -> Residual:
+        """Return the engine with its parts prepared; see `Engine.prepared`."""
         if available is None:
             share = None
         else:

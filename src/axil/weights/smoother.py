@@ -19,6 +19,7 @@ from axil.structure import Structure
 from axil.weights.answers import Answer, KnownAnswer, KnownEffects, RowEffects, dense
 from axil.weights.engine import (
     Deletable,
+    ExplainedRows,
     Memory,
     Seconds,
     diagonal,
@@ -41,24 +42,27 @@ class Smoother(Deletable):
 
     @property
     def is_sparse(self) -> bool:  # type: ignore[override]
+        """Whether most weights are known to be zero."""
         return self.fitted.solution is None
 
     @property
     def structure(self) -> Structure:  # type: ignore[override]
+        """The structure; there is no single one."""
         raise UnsupportedQuestionError(
             "save",
             "an explainer of a linear smoother is not saved",
             "Keep the model and the data, and make it again.",
         )
 
-    def _features(self, queries: Any) -> Any:
-        """(n, p): the coordinates of the queries, those of the training rows for None."""
+    def _features(self, queries: ExplainedRows) -> Any:
+        """Return the coordinates of explained rows, (n, p); those of the training rows for None."""
         if queries is None:
             return self.fitted.training
         return queries
 
     @one_blas_thread()
-    def weight_rows(self, queries: Any, base: float = 1.0) -> Answer:
+    def weight_rows(self, queries: ExplainedRows, base: float = 1.0) -> Answer:
+        """Return the weights of explained rows and the constants of their predictions."""
         features = self._features(queries)
         intercepts = np.zeros((features.shape[0], self.n_outputs))
         if self.fitted.solution is None:
@@ -68,23 +72,32 @@ class Smoother(Deletable):
         return KnownAnswer(product(features, self.fitted.solution), intercepts)
 
     @one_blas_thread()
-    def matvec(self, queries: Any, v: FloatArray, base: float = 1.0) -> FloatArray:
+    def matvec(self, queries: ExplainedRows, v: FloatArray, base: float = 1.0) -> FloatArray:
+        """Return ``sum_j k_j(x) v_j``, (n, S), for vectors (N, S)."""
         solution = self.fitted.solution
-        return np.asarray(self._features(queries) @ (v if solution is None else solution @ v))
+        if solution is not None:
+            v = solution @ v
+        return np.asarray(self._features(queries) @ v)
 
     @one_blas_thread()
-    def rmatvec(self, queries: Any, u: Any, base: float = 1.0) -> FloatArray:
-        seen = self._features(queries).T @ u
+    def rmatvec(self, queries: ExplainedRows, u: FloatArray, base: float = 1.0) -> FloatArray:
+        """Return ``sum_x k_j(x) u_x``, (N, S), for vectors (n, S)."""
+        product_with_features = self._features(queries).T @ u
         solution = self.fitted.solution
-        return dense(seen if solution is None else solution.T @ dense(seen))
+        if solution is None:
+            return dense(product_with_features)
+        return dense(solution.T @ dense(product_with_features))
 
-    def row_sum(self, queries: Any, u: Any, base: float = 1.0) -> Answer:
+    def row_sum(self, queries: ExplainedRows, u: FloatArray, base: float = 1.0) -> Answer:
+        """Return the weights of sums of predictions; see `Engine.row_sum`."""
         return KnownAnswer(self.rmatvec(queries, u).T, np.zeros((u.shape[1], self.n_outputs)))
 
-    def predicted(self, queries: Any, targets: FloatArray) -> FloatArray:
+    def predicted(self, queries: ExplainedRows, targets: FloatArray) -> FloatArray:
+        """Return the predictions of the fit to targets (N, K), (n, K)."""
         return self.matvec(queries, targets)
 
     def leverage(self, available: int) -> FloatArray:
+        """Return ``K[j, j]``, (N,)."""
         s = self.fitted
         if s.solution is None:
             return np.asarray(s.training.diagonal())
@@ -94,6 +107,7 @@ class Smoother(Deletable):
 
     @one_blas_thread()
     def squares(self, available: int) -> float:
+        """Return ``sum_ij K[i, j]^2``."""
         s = self.fitted
         if s.solution is None:
             return float(s.training.multiply(s.training).sum())
@@ -102,10 +116,11 @@ class Smoother(Deletable):
         return float(np.vdot(s.training.T @ s.training, s.solution @ s.solution.T))
 
     def costs(self, available: int) -> Seconds:
+        """Return the time of work on all training rows within ``available`` bytes."""
         if isinstance(self.fitted.solution, LinearSteps):
             column = STEP_SECONDS * self.fitted.training.nnz
-            each = self.fitted.training.shape[0] * column
-            return Seconds(each, each, column, np.inf, np.inf)
+            all_rows = self.fitted.training.shape[0] * column
+            return Seconds(all_rows, all_rows, column, np.inf, np.inf)
         column = PRODUCT_SECONDS * float(math.prod(self.fitted.training.shape))
         if self.fitted.solution is None:
             columns = 1
@@ -114,13 +129,13 @@ class Smoother(Deletable):
         return Seconds(column, columns * column, column, columns * column, np.inf)
 
     def _solution(self, question: str) -> FloatArray:
-        """(p, N): the solution of weighted least squares; refused where it is of anything else."""
+        """Return the solution of weighted least squares, (p, N); refuse any other smoother."""
         if isinstance(self.fitted.solution, LinearSteps):
             raise UnsupportedQuestionError(
                 question,
                 "its leaves are regressions, each of which would be solved again without the row",
-                "Weights, what_if and influence work for it; refit without the row to see what it "
-                "does.",
+                "Weights, what_if and influence work for it; fit again without the row to see what "
+                "it does.",
             )
         if self.fitted.undeletable:
             raise UnsupportedQuestionError(
@@ -132,45 +147,63 @@ class Smoother(Deletable):
         if not self.fitted.weighs_squares or self.fitted.solution is None:
             raise UnsupportedQuestionError(
                 question,
-                "neighbours and Gaussian processes have no sample weights, so there is none to take away: without a row "
-                "others would take its place",
-                "Weights, what_if and influence work for it; refit without the row to see what it "
-                "does.",
+                "neighbours and Gaussian processes have no sample weights, so there is none to "
+                "take away: without a row others would take its place",
+                "Weights, what_if and influence work for it; fit again without the row to see what "
+                "it does.",
             )
         return self.fitted.solution
 
-    def removal(self, queries: Any, targets: FloatArray) -> Sequence[RowEffects]:
-        """Weighted least squares: ``d F(x) / d w_j = k_j(x) / w_j * residual_j``."""
+    def removal(self, queries: ExplainedRows, targets: FloatArray) -> Sequence[RowEffects]:
+        """Return the first-order effects of deleting rows, by weighted least squares.
+
+        ``d F(x) / d w_j = k_j(x) / w_j * residual_j``.
+        """
         self._solution("removal")
         residuals = targets - self.predicted(None, targets)
         weights = self.weight_rows(queries).dense()
         return [KnownEffects(-weights * column) for column in residuals.T]
 
-    def pushes(self, queries: Any, targets: FloatArray) -> Sequence[RowEffects]:
+    def pushes(self, queries: ExplainedRows, targets: FloatArray) -> Sequence[RowEffects]:
+        """Return the contributions of training rows; see `Deletable.pushes`."""
         raise UnsupportedQuestionError(
             "jacobian.gradient_contributions",
             "they are those of trees, and a linear smoother is fitted at once, not tree by tree",
             "Use the contributions of its explanation: weights times targets.",
         )
 
-    def deletion(self, queries: Any, targets: FloatArray, available: int) -> Sequence[RowEffects]:
-        """Weighted least squares: ``-k_j(x) residual_j / (1 - K[j, j])``; nan where K[j, j] is one."""
+    def deletion(
+        self, queries: ExplainedRows, targets: FloatArray, available: int
+    ) -> Sequence[RowEffects]:
+        """Return the exact changes without each row, by weighted least squares.
+
+        They are ``-k_j(x) residual_j / (1 - K[j, j])``, and nan if K[j, j] is one.
+        """
         self._solution("removal")
-        moves = self._residuals_alone(targets, available)
+        residuals = self._residuals_alone(targets, available)
         weights = self.weight_rows(queries).dense()
-        return [KnownEffects(-weights * column) for column in moves.T]
+        return [KnownEffects(-weights * column) for column in residuals.T]
 
     def left_out(self, targets: FloatArray, available: int) -> LeftOut:
-        """Weighted least squares: the residual without the row is ``residual_j / (1 - K[j, j])``."""
+        """Return each row's prediction by the fit without it, by weighted least squares.
+
+        Its residual without the row is ``residual_j / (1 - K[j, j])``.
+        """
         self._solution("diagnostics.leave_one_out")
         return LeftOut(targets - self._residuals_alone(targets, available))
 
     def _residuals_alone(self, targets: FloatArray, available: int) -> FloatArray:
-        """(N, K): the residual of each row in the fit without it; nan where nothing but the row determines its prediction."""
-        left = 1.0 - self.leverage(available)[:, None]
+        """Return the residual of each row in the fit without it, (N, K).
+
+        nan if only the row itself determines its prediction.
+        """
+        remaining = 1.0 - self.leverage(available)[:, None]
         residuals = targets - self.predicted(None, targets)
         alone = np.divide(
-            residuals, left, out=np.full_like(residuals, np.nan), where=left > LEAST_LEFT
+            residuals,
+            remaining,
+            out=np.full_like(residuals, np.nan),
+            where=remaining > LEAST_LEFT,
         )
         solution = self.fitted.solution
         has_factor = self._has_residual_factor()
@@ -195,8 +228,11 @@ class Smoother(Deletable):
         residual_rows[has_factor] = solution[rows[has_factor]]
         return np.asarray(residual_rows)
 
-    def around(self, queries: Any, values: FloatArray) -> FloatArray:
-        """By |weight| where weights are sparse; a dense smoother has no rows around a query, and one mean for all."""
+    def around(self, queries: ExplainedRows, values: FloatArray) -> FloatArray:
+        """Return the means of values by |weight|, (n, S).
+
+        A dense smoother has no rows around an explained row, so it has one mean for all.
+        """
         features = self._features(queries)
         if self.fitted.solution is None:
             return around_weights(features, values, own=queries is None)
@@ -204,15 +240,19 @@ class Smoother(Deletable):
 
     @one_blas_thread()
     def without(self, rows: IntArray, targets: FloatArray) -> Smoother:
-        """Weighted least squares: ``k'(x) = k(x) - k_S(x) (I - K_SS)^-1 (I - K)_S`` for a set S of rows."""
+        """Return the smoother without a set S of rows, by weighted least squares.
+
+        ``k'(x) = k(x) - k_S(x) (I - K_SS)^-1 (I - K)_S``.
+        """
         solution = self._solution("without")
-        own = self._residual_rows(rows, solution)
-        if not self._is_determined(own[:, rows], rows):
+        residual_rows = self._residual_rows(rows, solution)
+        of_rows = residual_rows[:, rows]
+        if not self._is_determined(of_rows, rows):
             raise InputError(
-                f"Nothing but the {len(rows)} rows named determines their own predictions, so there is no fit without them; "
-                "ask for a smaller set."
+                f"Nothing but the {len(rows)} rows named determines their own predictions, so "
+                "there is no fit without them; ask for a smaller set."
             )
-        changed = solution - solution[:, rows] @ np.linalg.solve(own[:, rows], own)
+        changed = solution - solution[:, rows] @ np.linalg.solve(of_rows, residual_rows)
         changed[:, rows] = 0.0
         factors = self.fitted.residual_factors
         if factors is not None:
@@ -235,6 +275,7 @@ class Smoother(Deletable):
 
     @property
     def memory(self) -> Memory:
+        """The bytes that explained rows and `prepared` take."""
         n_rows = int(self.fitted.training.shape[0])
         solution = self.fitted.solution
         if isinstance(solution, LinearSteps):  # a pass through the trees has some copies of both
