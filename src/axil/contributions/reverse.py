@@ -1,13 +1,12 @@
-"""Reverse mode through a boosting fit with its structure held fixed: derivatives by all targets or all row weights at once.
+"""Reverse mode through a boosting fit with the tree structure fixed.
 
-P holds how each query's output moves with the scores of the training rows; the rounds are run
-backwards. For a stage with leaf values v of G and H, and a query x whose output moves by ``seed``
-with its own score:
+It gives derivatives by all targets or all row weights at once. P holds how each query's output
+moves with the scores of the training rows; the rounds are run backwards. For a stage with leaf
+values v of G and H, and a query x whose output moves by ``seed`` with its own score:
 
-    a[l]  = sum of coefficients * (seed 1[l = leaf(x)] + sum over rows j in l of P_j)        how it moves with v[l]
-    by targets  += a w (v_G dg/dy + v_H dh/dy)
-    by weights  += a   (v_G g + v_H h)
-    P           += a w (v_G dg/dF + v_H dh/dF)
+    a[l]  = sum of coefficients * (seed 1[l = leaf(x)] + sum over rows j in l of P_j)        how it
+    moves with v[l] by targets  += a w (v_G dg/dy + v_H dh/dy) by weights  += a   (v_G g + v_H h) P
+    += a w (v_G dg/dF + v_H dh/dF)
 
 with v_G = dv/dG and v_H = dv/dH of the row's own leaf. Softmax scores of one row are coupled: there
 dg/dF is by the output's own probability p and P_m gains ``p_m (q_m - sum_k p_k q_k)``. What is left
@@ -29,7 +28,7 @@ from numpy.typing import NDArray
 
 from axil.arrays import FloatArray, LeafArray
 from axil.kernels import Rows
-from axil.machine.arrays import host
+from axil.machine.arrays import DeviceArray, host
 from axil.machine.blocks import row_blocks
 from axil.machine.progress import track
 from axil.replay.replayed_stages import ReplayedStages, Round
@@ -43,7 +42,7 @@ ALL = np.zeros(1, dtype=np.int64)
 
 
 class Reverse:
-    """Reverse mode for n queries and O outputs; the columns of every table are outputs times queries."""
+    """Reverse mode for n rows and O outputs. Tables have a column per output and row."""
 
     def __init__(
         self,
@@ -54,9 +53,18 @@ class Reverse:
         n_threads: int,
         base: float = 1.0,
     ):
-        """``rows``: the walked ones; ``queries`` (n, T): leaves; ``seeds`` (n, O, K): how output o moves with score m.
+        """Prepare the backward pass for rows to explain.
 
-        ``base``: how often the base counts in the scores of the queries.
+        Parameters
+        ----------
+        rows : Rows
+            The training rows that were walked through the fit.
+        queries : array of shape (n, T)
+            The leaves of the rows to explain.
+        seeds : array of shape (n, O, K)
+            How output o moves with score m.
+        base : float
+            How often the initial prediction counts in their scores.
         """
         self.walked = walked
         self.rows = rows
@@ -83,35 +91,45 @@ class Reverse:
 
     def by_targets(self) -> FloatArray:
         """(O, n, N): output o by column o of the targets, in O(T N) a query and output."""
-        each = {k: slice(k * self.n, (k + 1) * self.n) for k in range(self.n_outputs)}
-        return np.stack([part.T for part in self._by_columns(each)])
+        columns = {k: slice(k * self.n, (k + 1) * self.n) for k in range(self.n_outputs)}
+        return np.stack([derivatives.T for derivatives in self._by_columns(columns)])
 
     def by_columns(self, columns: Sequence[int]) -> FloatArray:
-        """(columns, n, N): a single output by these columns of the targets, in O(T N K) a query for all of them.
+        """Return the derivatives of a single output by these columns of the targets, (columns, n, N).
+
+        The cost is O(T N K) per explained row.
 
         Scores of classes are coupled by softmax, so the score of one class moves with the labels of
         all; each stage hands on what its own output's column asks.
         """
-        return np.stack(
-            [part.T for part in self._by_columns(dict.fromkeys(columns, slice(0, self.n)))]
-        )
+        places = dict.fromkeys(columns, slice(0, self.n))
+        return np.stack([derivatives.T for derivatives in self._by_columns(places)])
 
-    def _by_columns(self, wanted: dict[int, slice]) -> list[FloatArray]:
-        """For each of these columns of the targets (N, outputs times queries): those of this slice by the column."""
+    def _by_columns(self, columns: dict[int, slice]) -> list[FloatArray]:
+        """Return the derivatives by columns of the targets, (N, outputs times queries) each.
+
+        ``columns`` has, for each column of the targets, the slice of outputs times queries.
+        """
         w = self.walked
-        out = {k: self.xp.zeros((self.n_rows, own.stop - own.start)) for k, own in wanted.items()}
+        out = {}
+        for k, place in columns.items():
+            out[k] = self.xp.zeros((self.n_rows, place.stop - place.start))
 
-        def take(stage: int, slopes: Any) -> None:
+        def take(stage: int, slopes: Slopes) -> None:
             k = int(w.stage_output[stage])
             if k in out:
                 self._put(
-                    out[k], stage, slopes.g_by_target, slopes.h_by_target, self.weights, wanted[k]
+                    out[k], stage, slopes.g_by_target, slopes.h_by_target, self.weights, columns[k]
                 )
 
         start = self._run(take) @ w.start_slopes()  # (O * n, K): by the means
         counted = w.weights * w.start_factors
         share = counted / counted.sum()
-        return [host(part) + np.outer(share, start[wanted[k], k]) for k, part in out.items()]
+        derivatives = []
+        for k, through_rounds in out.items():
+            through_start = np.outer(share, start[columns[k], k])
+            derivatives.append(host(through_rounds) + through_start)
+        return derivatives
 
     def by_weights(self) -> FloatArray:
         """(O, n, N): output o by the row weights, in O(T N) a query and output for each score."""
@@ -130,269 +148,327 @@ class Reverse:
         out *= -self.weights[:, None]
         return self._by_row(out + w.weights.mean() * by_l2)
 
-    def _by_weights(self) -> tuple[Any, Any]:
-        """(N, O * n): the outputs by the row weights, and (O * n,) by the weight of any row through l2."""
-        w = self.walked
-        out, by_l2 = (
-            self.xp.zeros((*shape, self.n_outputs * self.n)) for shape in ((self.n_rows,), ())
-        )
+    def _by_weights(self) -> tuple[DeviceArray, DeviceArray]:
+        """Return the derivatives of the outputs by the row weights.
 
-        def take(stage: int, slopes: Any) -> None:
-            self._put(out, stage, slopes.g, slopes.h, None)
-            if w.fit.leaf_rule.l2_by_weight:
-                own = slice(w.starts[w.stage_tree[stage]], w.starts[w.stage_tree[stage] + 1])
-                # l2 is in proportion to the mean weight: with the weight of any row it grows by l2
-                # / (sum of weights)
-                growth = (
-                    np.where(np.isfinite(w.fit.leaf_rule.l2[own]), w.fit.leaf_rule.l2[own], 0.0)
-                    / w.weights.sum()
-                )
-                by_l2[:] += self.xp.asarray(growth * w.steps[stage].by_l2) @ self.a[stage]
+        Returns
+        -------
+        by_weights : array of shape (N, O * n)
+        by_l2 : array of shape (O * n,)
+            By the weight of any row through l2.
+        """
+        replayed = self.walked
+        fit = replayed.fit
+        by_weights = self.xp.zeros((self.n_rows, self.n_outputs * self.n))
+        by_l2 = self.xp.zeros(self.n_outputs * self.n)
 
-        start = self._run(take) @ w.start_slopes()
-        factors = w.start_factors
-        pull = factors[:, None] * (w.targets - w.means) / (w.weights @ factors)
-        if w.fit.weights.held_out is not None:
-            pull[w.fit.weights.held_out] = 0.0
-            out[self.xp.asarray(w.fit.weights.held_out)] = 0.0
-        out += self.xp.asarray(pull) @ self.xp.asarray(start.T)
-        return out, by_l2
+        def take(stage: int, slopes: Slopes) -> None:
+            self._put(by_weights, stage, slopes.g, slopes.h, None)
+            if fit.leaf_rule.l2_by_weight:
+                # l2 is in proportion to the mean weight: with the weight of any row it grows by
+                # l2 / (sum of weights).
+                tree = replayed.stage_tree[stage]
+                l2 = fit.leaf_rule.l2[replayed.starts[tree] : replayed.starts[tree + 1]]
+                growth = np.where(np.isfinite(l2), l2, 0.0) / replayed.weights.sum()
+                by_l2_of_leaf = self.xp.asarray(growth * replayed.steps[stage].by_l2)
+                by_l2[:] += by_l2_of_leaf @ self.a[stage]
 
-    def _by_row(self, of_rows: Any) -> FloatArray:
-        """(O, n, N), from (N, O * n) of the back end."""
+        by_means = self._run(take) @ replayed.start_slopes()
+        factors = replayed.start_factors
+        means_by_weights = factors[:, None] * (replayed.targets - replayed.means)
+        means_by_weights /= replayed.weights @ factors
+        held_out = fit.weights.held_out
+        if held_out is not None:
+            means_by_weights[held_out] = 0.0
+            by_weights[self.xp.asarray(held_out)] = 0.0
+        by_weights += self.xp.asarray(means_by_weights) @ self.xp.asarray(by_means.T)
+        return by_weights, by_l2
+
+    def _by_row(self, of_rows: DeviceArray) -> FloatArray:
+        """Return derivatives of shape (O, n, N), from (N, O * n) of the back end."""
         return np.ascontiguousarray(host(of_rows).T).reshape(self.n_outputs, self.n, self.n_rows)
 
-    def _run(self, take: Any) -> FloatArray:
-        """Run the rounds backwards, giving every stage to ``take``; (O * n, K): by the scores that the fit starts from."""
+    def _run(self, take: Callable[[int, Slopes], None]) -> FloatArray:
+        """Run the rounds backwards, giving every stage and its slopes to ``take``.
+
+        Returns
+        -------
+        array of shape (O * n, K)
+            The derivatives by the scores that the fit starts from.
+        """
         with row_blocks(self.n_rows, self.n_threads) as self.each:
             return self._backwards(take)
 
-    def _backwards(self, take: Any) -> FloatArray:
-        w = self.walked
-        by_base = np.zeros_like(self.seeds.T)
-        for one in track(w.rounds[::-1], "derivatives"):
-            self._gather(one)
-            if one.base:
-                by_base += one.base * self._by_all_scores()
-            for t, k, gain in w.gains(one):
-                self.score[:, k] -= self._numbers(
-                    partial(_looked_up, self.xp.asarray(gain), self.rows.cells[t])
-                )
-            # a tree that no score has anything of, as one without a split under DART, asks for
-            # nothing
-            one = replace(one, stages=tuple(stage for stage in one.stages if stage in self.a))
-            if not one.stages:
+    def _backwards(self, take: Callable[[int, Slopes], None]) -> FloatArray:
+        """Run the rounds backwards; see `_run`."""
+        replayed = self.walked
+        by_initial = np.zeros_like(self.seeds.T)
+        for step_round in track(replayed.rounds[::-1], "derivatives"):
+            self._gather(step_round)
+            if step_round.base:
+                by_initial += step_round.base * self._by_all_scores()
+            for tree, output, gain in replayed.gains(step_round):
+                gains_of_leaves = self.xp.asarray(gain)
+                of_rows = partial(_looked_up, gains_of_leaves, self.rows.cells[tree])
+                self.score[:, output] -= self._numbers(of_rows)
+            # A tree that has no part in any score, as one without a split under DART, moves
+            # nothing.
+            stages = tuple(stage for stage in step_round.stages if stage in self.a)
+            if not stages:
                 continue
-            if w.loss.joint:
-                slopes = self._joint_slopes(one)
+            step_round = replace(step_round, stages=stages)
+            if replayed.loss.joint:
+                slopes = self._joint_slopes(step_round)
             else:
                 slopes = self._slopes()
-            for stage in one.stages:
+            for stage in stages:
                 take(stage, slopes)
-            (self._pull_joint if w.loss.joint else self._pull)(one, slopes)
-            for stage in one.stages:
+            if replayed.loss.joint:
+                self._pull_joint(step_round)
+            else:
+                self._pull(step_round, slopes)
+            for stage in stages:
                 del self.a[stage]
-        return np.asarray(by_base + w.fit.schedule.shares_of_initial[0] * self._by_all_scores())
+        share = replayed.fit.schedule.shares_of_initial[0]
+        return np.asarray(by_initial + share * self._by_all_scores())
 
     def _by_all_scores(self) -> FloatArray:
-        """(O * n, K): how the outputs move with all scores of an output together, those of training rows and,
+        """Return how the outputs move with all scores of an output together, (O * n, K).
 
-        where they start from the base, of queries.
+        These are the scores of training rows and, where they start from the initial prediction, of
+        the rows to explain.
         """
-        rows = np.stack([host(part.sum(axis=0)) for part in self.P], axis=1)
-        return np.asarray(rows + self.base * self.seeds.T)
+        sums = np.stack([host(adjoints.sum(axis=0)) for adjoints in self.P], axis=1)
+        return np.asarray(sums + self.base * self.seeds.T)
 
-    def _gather(self, one: Round) -> None:
-        """Add to ``a`` what the scores after this round ask of the stages that changed them."""
-        w = self.walked
-        gathered: dict[tuple[int, int], Any] = {}  # steps of one tree have their sums in common
-        for stage, coefficient in one.changes:
-            t = int(w.stage_tree[stage])
-            k = int(w.stage_output[stage])
-            if (t, k) not in gathered:
-                sums = self.xp.empty((int(w.fit.table.n_leaves[t]), self.n_outputs * self.n))
-                self._sweep(t, self.P[k], NONE, sums, None, ALL)
-                self._asked(t, k, sums)
-                gathered[t, k] = sums
-            part = coefficient * gathered[t, k]
+    def _gather(self, step_round: Round) -> None:
+        """Add to ``a`` how the scores after this round move with the stages that changed them."""
+        replayed = self.walked
+        # Steps of one tree have their sums in common.
+        sums_of_terms: dict[tuple[int, int], DeviceArray] = {}
+        for stage, coefficient in step_round.changes:
+            tree = int(replayed.stage_tree[stage])
+            output = int(replayed.stage_output[stage])
+            if (tree, output) not in sums_of_terms:
+                n_leaves = int(replayed.fit.table.n_leaves[tree])
+                sums = self.xp.empty((n_leaves, self.n_outputs * self.n))
+                self._sweep(tree, self.P[output], NONE, sums, None, ALL)
+                self._add_seeds(tree, output, sums)
+                sums_of_terms[tree, output] = sums
+            gathered = coefficient * sums_of_terms[tree, output]
             if stage in self.a:
-                self.a[stage] = self.a[stage] + part
+                self.a[stage] = self.a[stage] + gathered
             else:
-                self.a[stage] = part
+                self.a[stage] = gathered
 
-    def _asked(self, t: int, k: int, sums: Any) -> None:
-        """Add what the queries' own scores ask of their leaves in tree t."""
-        at = (
-            self.xp.asarray(np.tile(self.queries[:, t], self.n_outputs)),
-            self.xp.arange(self.n_outputs * self.n),
-        )
-        sums[at] += self.xp.asarray(self.seeds[k])
+    def _add_seeds(self, tree: int, output: int, sums: DeviceArray) -> None:
+        """Add how outputs move with the values of their own leaves to sums (L_t, O * n)."""
+        leaves = self.xp.asarray(np.tile(self.queries[:, tree], self.n_outputs))
+        columns = self.xp.arange(self.n_outputs * self.n)
+        sums[leaves, columns] += self.xp.asarray(self.seeds[output])
 
-    def _pull(self, one: Round, slopes: Any) -> None:
-        """Add to P what the stages of this round ask of the scores before it."""
-        w = self.walked
-        if w.loss.coupled:
-            p = w.loss.mean(self.score)
-        else:
-            p = None
-        if p is None:
-            mixed = None
-        else:
-            mixed = self.xp.zeros_like(self.P[0])
-        for stage in one.stages:
-            k = int(w.stage_output[stage])
-            asked = stage, slopes.g_by_score, slopes.h_by_score, self.weights
-            if p is None or mixed is None:
-                self._put(self.P[k], *asked)
-            else:
-                for state in (mixed, self.P[k]):
-                    self._put(state, *asked, times=p[:, k])
-        if p is not None and mixed is not None:
-            for k, part in enumerate(self.P):
-                part -= p[:, k, None] * mixed
+    def _pull(self, step_round: Round, slopes: Slopes) -> None:
+        """Add to P how the stages of this round move with the scores before it."""
+        replayed = self.walked
+        if not replayed.loss.coupled:
+            for stage in step_round.stages:
+                adjoints = self.P[int(replayed.stage_output[stage])]
+                self._put(adjoints, stage, slopes.g_by_score, slopes.h_by_score, self.weights)
+            return
+        p = replayed.loss.mean(self.score)
+        mixed = self.xp.zeros_like(self.P[0])
+        for stage in step_round.stages:
+            output = int(replayed.stage_output[stage])
+            for state in (mixed, self.P[output]):
+                self._put(
+                    state,
+                    stage,
+                    slopes.g_by_score,
+                    slopes.h_by_score,
+                    self.weights,
+                    times=p[:, output],
+                )
+        for output, adjoints in enumerate(self.P):
+            adjoints -= p[:, output, None] * mixed
 
-    def _joint_slopes(self, one: Round) -> Any:
-        """Turn ``a`` into what it asks of the right sides of the leaves' systems; the slopes that go with that."""
-        w = self.walked
-        asked = self.xp.stack([self.a[stage] for stage in one.stages], axis=1)  # (L_t, K, O * n)
-        inverse = w.steps[one.stages[0]].inverse
+    def _joint_slopes(self, step_round: Round) -> Slopes:
+        """Turn ``a`` into derivatives by the systems' right sides, and return their slopes."""
+        replayed = self.walked
+        by_values = [self.a[stage] for stage in step_round.stages]
+        by_values_of_leaves = self.xp.stack(by_values, axis=1)  # (L_t, K, O * n)
+        inverse = replayed.steps[step_round.stages[0]].inverse
         assert inverse is not None
-        solved = self.xp.asarray(inverse) @ asked
-        for k, stage in enumerate(one.stages):
-            self.a[stage] = self.xp.ascontiguousarray(solved[:, k])
-        return w.loss.joint_slopes(self.y, self.score, self._solved(one))  # type: ignore[attr-defined]
+        solved = self.xp.asarray(inverse) @ by_values_of_leaves
+        for output, stage in enumerate(step_round.stages):
+            self.a[stage] = self.xp.ascontiguousarray(solved[:, output])
+        solved_of_rows = self._solved(step_round)
+        slopes: Slopes = replayed.loss.joint_slopes(self.y, self.score, solved_of_rows)  # type: ignore[attr-defined]
+        return slopes
 
-    def _solved(self, one: Round) -> Any:
-        """(N, K): the values of the rows' leaves that this round's systems were solved for."""
-        leaf = self.rows.cells[int(self.walked.stage_tree[one.stages[0]])]
-        values = [self.walked.steps[stage].solved for stage in one.stages]
-        return self.xp.stack(
-            [self.xp.asarray(value)[leaf] for value in values if value is not None], axis=1
-        )
+    def _solved(self, step_round: Round) -> DeviceArray:
+        """Return the values of the rows' leaves that a round's systems were solved for, (N, K)."""
+        leaves = self.rows.cells[int(self.walked.stage_tree[step_round.stages[0]])]
+        values = [self.walked.steps[stage].solved for stage in step_round.stages]
+        columns = [self.xp.asarray(value)[leaves] for value in values if value is not None]
+        return self.xp.stack(columns, axis=1)
 
-    def _pull_joint(self, one: Round, slopes: Any) -> None:
-        """`_pull` where H is whole: with u for ``a`` now, v the leaf's values and p the probabilities,
+    def _pull_joint(self, step_round: Round) -> None:
+        """Do what `_pull` does where H is whole.
 
-        P_m -= w p_m (q_m - sum_k p_k q_k),   q_k = u_k (1 + v_k - v'p) - v_k u'p.
+        With u for ``a`` now, v the leaf's values and p the probabilities,
+
+            P_m -= w p_m (q_m - sum_k p_k q_k),   q_k = u_k (1 + v_k - v'p) - v_k u'p.
         """
-        w = self.walked
-        t = int(w.stage_tree[one.stages[0]])
-        p = w.loss.mean(self.score)
-        v = self._solved(one)
-        rows = self.weights * self.xp.asarray(w.counted(t))
+        replayed = self.walked
+        tree = int(replayed.stage_tree[step_round.stages[0]])
+        p = replayed.loss.mean(self.score)
+        v = self._solved(step_round)
+        weights = self.weights * self.xp.asarray(replayed.counted(tree))
         vp = (p * v).sum(axis=1)
         up = self.xp.zeros_like(self.P[0])
         mixed = self.xp.zeros_like(self.P[0])
-        for k, stage in enumerate(one.stages):
-            self._apply(up, t, self.a[stage], p[:, k].copy())
-            self._apply(mixed, t, self.a[stage], p[:, k] * (1 + v[:, k] - vp))
+        for k, stage in enumerate(step_round.stages):
+            self._apply(up, tree, self.a[stage], p[:, k].copy())
+            self._apply(mixed, tree, self.a[stage], p[:, k] * (1 + v[:, k] - vp))
         mixed -= vp[:, None] * up
-        for k, stage in enumerate(one.stages):
-            own = rows * p[:, k]
-            self._apply(self.P[k], t, self.a[stage], -own * (1 + v[:, k] - vp))
-            self.P[k] += (own * v[:, k])[:, None] * up + own[:, None] * mixed
+        for k, stage in enumerate(step_round.stages):
+            wp = weights * p[:, k]
+            self._apply(self.P[k], tree, self.a[stage], -wp * (1 + v[:, k] - vp))
+            self.P[k] += (wp * v[:, k])[:, None] * up + wp[:, None] * mixed
 
     def _put(
         self,
-        state: Any,
+        state: DeviceArray,
         stage: int,
-        g: Any,
-        h: Any,
-        weights: Any,
+        g: DeviceArray | float,
+        h: DeviceArray | float,
+        weights: DeviceArray | None,
         columns: slice = slice(None),
-        times: Any = None,
+        times: DeviceArray | None = None,
     ) -> None:
-        """Add ``a w c (v_G g + v_H h)`` of every row to a state, g and h as slopes are; no weights for ones.
+        """Add ``a w c (v_G g + v_H h)`` of every row to a state.
 
-        ``columns``: of ``a``. ``times`` (N,): a factor of each row besides.
+        Parameters
+        ----------
+        state : array of shape (N, columns)
+        g, h : arrays of shape (N, K), or numbers that all rows share
+        weights : array of shape (N,) or None
+            None stands for ones.
+        columns : slice
+            Of ``a``.
+        times : array of shape (N,) or None
+            A factor of each row besides.
         """
-        w = self.walked
         xp = self.xp
-        t = int(self.walked.stage_tree[stage])
-        step = w.steps[stage]
-        asked = self.a[stage][:, columns]
+        tree = int(self.walked.stage_tree[stage])
+        step = self.walked.steps[stage]
+        by_values = self.a[stage][:, columns]
         if step.mix is None:
-            parts = [(xp.ascontiguousarray(asked), step.by_g, step.by_h)]
-        else:  # values move with the sums of other leaves: what is asked of them is asked of these
-            one = np.ones_like(step.value)
-            none = np.zeros_like(step.value)
-            parts = [
-                (xp.asarray(step.mix.by_g.T) @ asked, one, none),
-                (xp.asarray(step.mix.by_h.T) @ asked, none, one),
-            ]
-        for table, by_g, by_h in parts:
-            rows = self._rows_of(stage, g, h, weights, xp.asarray(by_g), xp.asarray(by_h))
-            self._apply(state, t, table, rows if times is None else rows * times)
-
-    def _rows_of(self, stage: int, g: Any, h: Any, weights: Any, by_g: Any, by_h: Any) -> Any:
-        """(N,): ``w c (v_G g + v_H h)`` of every row, from v_G and v_H of its leaf."""
-        w = self.walked
-        t = int(self.walked.stage_tree[stage])
-        k = int(self.walked.stage_output[stage])
-        leaf = self.rows.cells[t]
-        if w.drawn is None:
-            drawn = None
+            terms = [(xp.ascontiguousarray(by_values), step.by_g, step.by_h)]
         else:
-            drawn = self.xp.asarray(w.drawn[t])
+            # Values move with the sums of other leaves.
+            ones = np.ones_like(step.value)
+            zeros = np.zeros_like(step.value)
+            terms = [
+                (xp.asarray(step.mix.by_g.T) @ by_values, ones, zeros),
+                (xp.asarray(step.mix.by_h.T) @ by_values, zeros, ones),
+            ]
+        for table, by_g, by_h in terms:
+            of_rows = self._of_rows(stage, g, h, weights, xp.asarray(by_g), xp.asarray(by_h))
+            if times is not None:
+                of_rows = of_rows * times
+            self._apply(state, tree, table, of_rows)
 
-        def make(rows: slice) -> Any:
-            own = leaf[rows]
-            found = by_g[own] * _of(g, k, rows)
-            if np.ndim(h) or h:  # most second derivatives do not move with the targets
-                found += by_h[own] * _of(h, k, rows)
-            for each in (weights, self.factors, drawn):
-                if each is not None:
-                    found *= each[rows]
-            return found
+    def _of_rows(
+        self,
+        stage: int,
+        g: DeviceArray | float,
+        h: DeviceArray | float,
+        weights: DeviceArray | None,
+        by_g: DeviceArray,
+        by_h: DeviceArray,
+    ) -> DeviceArray:
+        """Return ``w c (v_G g + v_H h)`` of every row, (N,), from v_G and v_H of its leaf."""
+        replayed = self.walked
+        tree = int(replayed.stage_tree[stage])
+        output = int(replayed.stage_output[stage])
+        leaves = self.rows.cells[tree]
+        # Most hessians do not move with the targets.
+        has_h = bool(np.ndim(h) or h)
+        sample_counts = None
+        if replayed.drawn is not None:
+            sample_counts = self.xp.asarray(replayed.drawn[tree])
+        all_factors = (weights, self.factors, sample_counts)
+        factors = [factor for factor in all_factors if factor is not None]
 
-        return self._numbers(make)
+        def of_block(rows: slice) -> DeviceArray:
+            leaves_of_block = leaves[rows]
+            of_rows = by_g[leaves_of_block] * _column_of(g, output, rows)
+            if has_h:
+                of_rows += by_h[leaves_of_block] * _column_of(h, output, rows)
+            for factor in factors:
+                of_rows *= factor[rows]
+            return of_rows
+
+        return self._numbers(of_block)
 
     def _slopes(self) -> Slopes:
-        """The slopes of the loss at the scores reached."""
-        w = self.walked
+        """Return the slopes of the loss at the scores reached."""
+        replayed = self.walked
+        loss = replayed.loss
         if self.xp is not np:
-            if w.loss.anywhere:
-                return w.loss.slopes(self.y, self.score)
-            found = w.loss.slopes(w.targets, host(self.score))
-            return replace(
-                found,
-                **{name: self.xp.asarray(own) for name, own in vars(found).items() if np.ndim(own)},
-            )
-        kinds = w.loss.slopes(self.y[:1], self.score[:1])
-        made = {name: np.empty_like(self.y) for name, own in vars(kinds).items() if np.ndim(own)}
+            if loss.anywhere:
+                return loss.slopes(self.y, self.score)
+            on_host = loss.slopes(replayed.targets, host(self.score))
+            arrays = {name: slope for name, slope in vars(on_host).items() if np.ndim(slope)}
+            on_device = {name: self.xp.asarray(slope) for name, slope in arrays.items()}
+            return replace(on_host, **on_device)
+        of_first_row = loss.slopes(self.y[:1], self.score[:1])
+        arrays = {
+            name: np.empty_like(self.y)
+            for name, slope in vars(of_first_row).items()
+            if np.ndim(slope)
+        }
 
-        def put(rows: slice) -> None:
-            found = w.loss.slopes(self.y[rows], self.score[rows])
-            for name, whole in made.items():
-                whole[rows] = getattr(found, name)
+        def fill(rows: slice) -> None:
+            slopes = vars(loss.slopes(self.y[rows], self.score[rows]))
+            for name, of_all_rows in arrays.items():
+                of_all_rows[rows] = slopes[name]
 
-        self.each(put)
-        return replace(kinds, **made)
+        self.each(fill)
+        return replace(of_first_row, **arrays)
 
-    def _numbers(self, make: Callable[[slice], Any]) -> Any:
-        """(N,): one number for every row."""
+    def _numbers(self, of_block: Callable[[slice], DeviceArray]) -> DeviceArray:
+        """Return one number for every row, (N,), from a function of blocks of rows."""
         if self.xp is not np:
-            return make(slice(None))
-        out = np.empty(self.n_rows)
+            return of_block(slice(None))
+        numbers = np.empty(self.n_rows)
 
-        def put(rows: slice) -> None:
-            out[rows] = make(rows)
+        def fill(rows: slice) -> None:
+            numbers[rows] = of_block(rows)
 
-        self.each(put)
-        return out
+        self.each(fill)
+        return numbers
 
-    def _apply(self, state: Any, tree: int, table: Any, rows: Any) -> None:
-        """``state[j] += rows[j] * table[leaf of j]``."""
+    def _apply(self, state: DeviceArray, tree: int, table: DeviceArray, rows: DeviceArray) -> None:
+        """Compute ``state[j] += rows[j] * table[leaf of j]``."""
         self._sweep(tree, state, ALL, table, rows, NONE)
 
     def _sweep(
-        self, tree: int, state: Any, apply: Numbers, table: Any, rows: Any, gather: Numbers
+        self,
+        tree: int,
+        state: DeviceArray,
+        apply: Numbers,
+        table: DeviceArray,
+        rows: DeviceArray | None,
+        gather: Numbers,
     ) -> None:
+        """Apply a table to a state, or gather sums of it, for one tree; see `Rows.sweep`."""
         self.rows.tree(tree).sweep(state, apply, table, rows, gather, table, None)
 
 
 class Combined(Reverse):
-    """Reverse mode for one number that moves with the scores of n queries: J'u, over all outputs and columns of the targets."""
+    """Reverse mode for one number that moves with the scores of n rows: J'u, over all outputs."""
 
     def __init__(
         self,
@@ -403,29 +479,37 @@ class Combined(Reverse):
         n_threads: int,
         base: float = 1.0,
     ):
-        """``queries`` (n, T): leaves; ``slopes`` (n, K): how the number moves with each score."""
-        super().__init__(
-            walked, rows, queries[:1], slopes.sum(axis=0)[None, None, :], n_threads, base
-        )
+        """Prepare the backward pass.
+
+        Parameters
+        ----------
+        queries : array of shape (n, T)
+            The leaves of the rows to explain.
+        slopes : array of shape (n, K)
+            How the number moves with each score.
+        """
+        seeds = slopes.sum(axis=0)[None, None, :]
+        super().__init__(walked, rows, queries[:1], seeds, n_threads, base)
         self.queries = queries.astype(np.intp)
         self.slopes = slopes
 
     def by_targets(self) -> FloatArray:
-        """(N, K): by every column of the targets, in O(T N) for each score."""
-        return np.concatenate(
-            self._by_columns(dict.fromkeys(range(self.n_scores), slice(0, 1))), axis=1
-        )
+        """Return derivatives by every column of the targets, (N, K), in O(T N) for each score."""
+        columns = dict.fromkeys(range(self.n_scores), slice(0, 1))
+        return np.concatenate(self._by_columns(columns), axis=1)
 
-    def _asked(self, t: int, k: int, sums: Any) -> None:
-        sums[:, 0] += self.xp.asarray(np.bincount(self.queries[:, t], self.slopes[:, k], len(sums)))
-
-
-def _looked_up(table: Any, leaf: Any, rows: slice) -> Any:
-    return table[leaf[rows]]
+    def _add_seeds(self, tree: int, output: int, sums: DeviceArray) -> None:
+        slopes_of_leaves = np.bincount(self.queries[:, tree], self.slopes[:, output], len(sums))
+        sums[:, 0] += self.xp.asarray(slopes_of_leaves)
 
 
-def _of(slope: Any, k: int, rows: slice) -> Any:
-    """Some rows of column k of slopes (N, K), or the number that all share."""
-    if getattr(slope, "ndim", 0):
-        return slope[rows, k]
-    return slope
+def _looked_up(table: DeviceArray, leaves: DeviceArray, rows: slice) -> DeviceArray:
+    """Return the entries of the leaves of some rows."""
+    return table[leaves[rows]]
+
+
+def _column_of(slope: DeviceArray | float, output: int, rows: slice) -> DeviceArray | float:
+    """Return some rows of one column of slopes (N, K), or the number that all share."""
+    if isinstance(slope, float | int) or np.ndim(slope) == 0:
+        return slope
+    return slope[rows, output]

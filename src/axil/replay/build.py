@@ -209,16 +209,20 @@ def _verify_trees(adapter: Adapter, rows: TrainingRows, limits: Limits, check: b
         offsets = rows.offsets
         if offsets is not None:
             offsets = offsets[:, outputs]
-        replayed = replay(fit, walked, offsets, limits.budget, targets[:, outputs])
+        group_rows = replace(rows, targets=targets[:, outputs], offsets=offsets)
+        replayed = replay(fit, walked, offsets, limits.budget, group_rows.targets)
         engine = tree_engine(replayed.structure, limits)
         if check:
             row_weights = fit.weights.row_weights
-            extent = Extent.of(targets[:, outputs], row_weights, offsets, replayed.score)
+            extent = Extent.of(group_rows.targets, row_weights, offsets, replayed.score)
             leaf_error = check_leaves(adapter, fit, replayed, extent)
+            if fit.leaf_rule.ranks is not None:
+                predictions = engine.predicted(None, group_rows.targets)
+                _require_stable(adapter, extent, furthest(predictions, replayed.score).error)
             miss = _furthest_prediction(
-                adapter, fit, engine, rows, offsets, outputs, replayed.score, extent, limits
+                adapter, fit, engine, group_rows, outputs, replayed.score, limits.n_threads
             )
-            held = Held.of(replayed, engine, targets[:, outputs], fit.placement)
+            held = Held.of(replayed, engine, group_rows.targets, fit.placement)
             verifications.append(verified(adapter, fit, replayed, extent, leaf_error, miss, held))
         engines.append(engine)
     if not check:
@@ -231,31 +235,31 @@ def _furthest_prediction(
     fit: BoostedFit,
     engine: Engine,
     rows: TrainingRows,
-    offsets: FloatArray | None,
     outputs: slice,
     score: FloatArray,
-    extent: Extent,
-    limits: Limits,
+    n_threads: int,
 ) -> Miss:
     """Return where the weights' predictions of the training rows are furthest from the model's.
 
-    ``score`` (N, K), the sums of the model's leaf values, is overwritten.
+    Parameters
+    ----------
+    rows : TrainingRows
+        With the targets and offsets of these outputs.
+    score : array of shape (N, K)
+        The sums of the model's leaf values, which are overwritten.
     """
-    targets = _without_missing(adapter, rows.targets)[:, outputs]
-    predictions = engine.predicted(None, targets)
-    if fit.leaf_rule.ranks is not None:
-        _require_stable(adapter, extent, furthest(predictions, score).error)
+    predictions = engine.predicted(None, rows.targets)
     if rows.X is None:
         return furthest(predictions, score)
-    checked = checked_rows(len(targets))
+    checked = checked_rows(len(rows.targets))
     if fit.placement is None:
-        expected = with_predictions(adapter, rows.X, checked, offsets, score, outputs)
+        expected = with_predictions(adapter, rows.X, checked, rows.offsets, score, outputs)
         return furthest(predictions, expected)
     # Predictions of the same rows are made in other leaves.
     some_rows = inputs.take_rows(rows.X, checked)
-    leaves = adapter.coordinates(some_rows, limits.n_threads)
+    leaves = adapter.coordinates(some_rows, n_threads)
     model_predictions = adapter.predictions(some_rows)[:, outputs]
-    miss = furthest(engine.predicted(leaves, targets), model_predictions)
+    miss = furthest(engine.predicted(leaves, rows.targets), model_predictions)
     return worse(furthest(predictions, score), replace(miss, row=int(checked[miss.row])))
 
 
