@@ -26,6 +26,7 @@ PAGES = (
             "intervals",
             "recipes",
             "prices",
+            "adjustments",
             "credit",
             "claims",
             "label_checks",

