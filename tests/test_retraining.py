@@ -75,7 +75,7 @@ def test_the_table():
     np.testing.assert_allclose(table["lower"], np.quantile(found.predictions, 0.1, axis=0))
     assert (
         repr(found)
-        == "<axil.Stability: DecisionTreeRegressor, 40 refits to drawn rows, 5 predictions>"
+        == "<axil.Stability: DecisionTreeRegressor, 40 refits to sampled rows, 5 predictions>"
     )
 
 

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from axil import adapters
 from axil.adapters.bags import compact
 from axil.adapters.contract import Adapter, TrainingRows
-from axil.arrays import FloatArray, LeafArray
+from axil.aliases import ForeignModel, ForeignObject
+from axil.arrays import AnyArray, FloatArray, LeafArray
 from axil.attribution import Kind
 from axil.contributions.additive_model import AdditiveModel
 from axil.contributions.boosting import Boosting
@@ -53,7 +54,8 @@ def save(path: Any, model: SavedModel, key: bytes | None = None) -> None:
     """Write the file whole or not at all."""
     if model.verification is None:
         raise InputError(
-            "This explainer was made with verify=False, and only a verified one is saved. Make it with verify=True."
+            "This explainer was made with verify=False, and only a verified one is saved. Make it "
+            "with verify=True."
         )
     if isinstance(model, ExactModel):
         arrays, settings = _exact_contents(model)
@@ -69,15 +71,15 @@ def save(path: Any, model: SavedModel, key: bytes | None = None) -> None:
     archive.write(path, header, model.index, arrays, key)
 
 
-def _exact_contents(model: ExactModel) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Return the arrays and the settings of a model whose predictions are weighted sums of the targets."""
+def _exact_contents(model: ExactModel) -> tuple[dict[str, AnyArray], dict[str, Any]]:
+    """Return the arrays and the settings of a model with weights of its targets."""
     arrays = _row_arrays(_leaves_of(model), model.rows)
     if model.seen is not None and not model.scale.is_identity:
         arrays["shown"] = model.seen
     return arrays, {"inverse_func": _inverse_name(model), "prepared": model.is_prepared}
 
 
-def _additive_contents(model: AdditiveModel) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+def _additive_contents(model: AdditiveModel) -> tuple[dict[str, AnyArray], dict[str, Any]]:
     """Return the arrays and the settings of a model whose scores are sums of contributions."""
     boosting = model.boosting
     if boosting.verification is None:
@@ -92,9 +94,9 @@ def _additive_contents(model: AdditiveModel) -> tuple[dict[str, NDArray[Any]], d
     return _row_arrays(boosting.walked.leaves, boosting.rows), settings
 
 
-def _row_arrays(leaves: LeafArray, rows: TrainingRows) -> dict[str, NDArray[Any]]:
+def _row_arrays(leaves: LeafArray, rows: TrainingRows) -> dict[str, AnyArray]:
     """Return by name what the fit had of each training row."""
-    arrays: dict[str, NDArray[Any]] = {"leaves": leaves, "targets": rows.targets}
+    arrays: dict[str, AnyArray] = {"leaves": leaves, "targets": rows.targets}
     if rows.weights is not None:
         arrays["weights"] = rows.weights
     if rows.offsets is not None:
@@ -135,13 +137,15 @@ def _inverse_name(model: ExactModel) -> str | None:
 
 def load(
     file: Archive,
-    model: Any,
+    model: ForeignModel,
     limits: Limits,
     X_train: Any = None,
-    inverse_func: Any = None,
-    objective: Any = None,
+    inverse_func: ForeignObject = None,
+    objective: ForeignObject = None,
 ) -> Callable[[], SavedModel]:
-    """Check that the parts of a file fit each other and the model; return a function that verifies the model.
+    """Check the parts of a file, and return a function that verifies the model.
+
+    The parts must fit each other and the model.
 
     Parameters
     ----------
@@ -165,14 +169,15 @@ def load(
     adapter = adapters.find_by_gradients(model, objective)
     if adapter is None:
         raise InputError(
-            f"{file.path} was saved for boosted trees, and the model given is a {type(model).__module__}."
+            f"{file.path} was saved for boosted trees, and the model given is a "
+            f"{type(model).__module__}."
             f"{type(model).__qualname__}. Pass the model that it was saved for."
         )
     return _load_additive(file, adapter, limits, X_train)
 
 
-def _refuse_unused(file: Archive, inverse_func: Any, objective: Any) -> None:
-    """Raise for a kind that no file has, and for a function that explainers of this kind do not take."""
+def _refuse_unused(file: Archive, inverse_func: ForeignObject, objective: ForeignObject) -> None:
+    """Raise for an unknown kind, and for a function that explainers of this kind do not take."""
     if file.kind == Kind.EXACT.value:
         name = "objective"
         function = objective
@@ -188,7 +193,7 @@ def _refuse_unused(file: Archive, inverse_func: Any, objective: Any) -> None:
 
 
 def _load_exact(
-    file: Archive, adapter: Any, limits: Limits, X_train: Any, inverse_func: Any
+    file: Archive, adapter: Any, limits: Limits, X_train: Any, inverse_func: ForeignObject
 ) -> Callable[[], ExactModel]:
     """Return the verification of a model whose predictions are weighted sums of the targets."""
     shown = file.arrays.pop("shown", None)
@@ -304,7 +309,7 @@ def _training_rows(file: Archive, adapter: Any) -> TrainingRows:
     return TrainingRows(None, targets, weights, offsets, bags, leaves=frozen(leaves))
 
 
-def _checked_table(values: NDArray[Any], n_rows: int, missing: bool = False) -> FloatArray:
+def _checked_table(values: AnyArray, n_rows: int, missing: bool = False) -> FloatArray:
     """Return numbers (N, K), once they are finite, or nan where they may be ``missing``."""
     shape = values.shape
     if values.dtype != np.float64 or len(shape) != 2 or len(values) != n_rows or not values.size:
@@ -324,17 +329,22 @@ def _require_model(file: Archive, adapter: Any, n_outputs: int) -> None:
     """Raise unless the file was saved for this model."""
     if file.header.get("fingerprint") != adapter.fingerprint:
         raise InputError(
-            f"{file.path} was saved for another model than the {adapter.library} model given. Pass that model."
+            f"{file.path} was saved for another model than the {adapter.library} model given. Pass "
+            "that model."
         )
     if n_outputs != adapter.n_outputs:
         raise InputError(
-            f"{file.path} has {n_outputs} outputs; the {adapter.library} model has {adapter.n_outputs}. Pass the model that the "
+            f"{file.path} has {n_outputs} outputs; the {adapter.library} model has "
+            f"{adapter.n_outputs}. Pass the model that the "
             "explainer was made of."
         )
 
 
-def _scale_of(file: Archive, adapter: Any, inverse_func: Any) -> TargetScale:
-    """Return the scale of the fit: by the model's own inverse, the one given or the one that the file names."""
+def _scale_of(file: Archive, adapter: Any, inverse_func: ForeignObject) -> TargetScale:
+    """Return the scale of the fit.
+
+    Its inverse is the model's own, the one that the user passes, or the one that the file names.
+    """
     scale: TargetScale = adapter.scale
     if not scale.is_identity:
         if inverse_func is not None:
@@ -346,7 +356,8 @@ def _scale_of(file: Archive, adapter: Any, inverse_func: Any) -> TargetScale:
     if inverse_func is None and name is not None:
         if name not in INVERSES:
             raise InputError(
-                "This explainer was made with an inverse_func that no file can keep. Pass it again: "
+                "This explainer was made with an inverse_func that no file can keep. Pass it "
+                "again: "
                 "axil.load(path, model, inverse_func=...)."
             )
         inverse_func = INVERSES[name]
@@ -356,7 +367,7 @@ def _scale_of(file: Archive, adapter: Any, inverse_func: Any) -> TargetScale:
 
 
 def _fitted_targets(
-    scale: TargetScale, targets: FloatArray, shown: NDArray[Any] | None
+    scale: TargetScale, targets: FloatArray, shown: AnyArray | None
 ) -> FittedTargets:
     """Return the targets on the scale of the fit and as people read them."""
     if not scale.is_identity:
@@ -367,12 +378,15 @@ def _fitted_targets(
 
 
 def _with_stated_error(verification: Verification, header: dict[str, Any]) -> Verification:
-    """Return the verification with the errors of predictions that a file states, once these are errors of a proof."""
+    """Return the verification with the errors of predictions that a file states.
+
+    Raises if these are larger than a verification allows.
+    """
     stated = header.get("prediction_error")
     rounding = header.get("rounding_error")
     allowed = verification.tolerance + verification.rounding / verification.scale
     if type(stated) is not float or not 0 <= stated <= allowed:
-        raise ValueError(f"predictions that are {stated!r} apart, which is no proof")
+        raise ValueError(f"predictions that are {stated!r} apart, which no verification allows")
     if rounding is None:
         return replace(verification, max_error=stated)
     if type(rounding) is not float or not 0 <= rounding < np.inf:

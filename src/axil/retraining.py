@@ -6,19 +6,18 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters.estimators import clone, seeds_of
-from axil.aliases import ArrayLike, DataFrame, ForeignModel, TableLike
-from axil.arrays import FloatArray, IntArray
+from axil.aliases import ArrayLike, DataFrame, FeatureTable, ForeignModel, ForeignObject, TableLike
+from axil.arrays import AnyArray, FloatArray, IntArray
 from axil.errors import ApproximationWarning, InputError, counted, shown, warn
 from axil.inputs.copies import frozen
 from axil.machine.progress import track
 from axil.output import tables
 
 RefitMethod: TypeAlias = Literal["bootstrap", "seed"]
-METHODS: dict[RefitMethod, str] = {"bootstrap": "to drawn rows", "seed": "with other seeds"}
+METHODS: dict[RefitMethod, str] = {"bootstrap": "to sampled rows", "seed": "with other seeds"}
 MAX_SEED = 2**31 - 1
 
 
@@ -27,8 +26,8 @@ class Stability:
     """Predictions of real refits of one estimator; made by `axil.stability`."""
 
     predictions: FloatArray  #: (refits, n) or (refits, n, K); of classes probabilities
-    query_index: NDArray[Any]  #: (n,) the labels of the rows predicted
-    outputs: NDArray[Any] | None  #: (K,) classes, or numbers of the outputs; None for one output
+    query_index: AnyArray  #: (n,) the labels of the rows predicted
+    outputs: AnyArray | None  #: (K,) classes, or numbers of the outputs; None for one output
     method: RefitMethod
     estimator: str  #: the name of its class
     backend: str  #: the frame library that tables are made with
@@ -53,7 +52,7 @@ class Stability:
         return np.asarray(self.predictions.std(axis=0, ddof=1))
 
     def table(self, coverage: float = 0.9) -> DataFrame:
-        """Return the spread of each prediction, with a line per query, and output if there are several.
+        """Return the spread of each prediction, with a line per row, and per output if several.
 
         The columns are query, output, mean, std, lower and upper.
 
@@ -106,12 +105,13 @@ def stability(
     n : int, default 20
         The number of refits.
     method : "bootstrap" or "seed", default "bootstrap"
-        Refits to rows drawn with replacement, with other seeds where the estimator has any; or to
-        the same rows with other seeds alone, which moves only models that draw rows or features.
+        "bootstrap" fits to rows sampled with replacement, with other seeds where the estimator has
+        any. "seed" fits to the same rows with other seeds, which moves only models that sample
+        rows or features.
     sample_weight : array of shape (n_train,), optional
         The weights of the fit.
     random_state : int, default 0
-        The seed of the draws.
+        The seed of the samples.
 
     Returns
     -------
@@ -126,7 +126,7 @@ def stability(
     >>> model = LGBMRegressor(n_estimators=20, verbose=-1)
     >>> stability = axil.stability(model, X[:300], y[:300], X[300:303], 5)
     >>> stability
-    <axil.Stability: LGBMRegressor, 5 refits to drawn rows, 3 predictions>
+    <axil.Stability: LGBMRegressor, 5 refits to sampled rows, 3 predictions>
     >>> list(stability.table().columns)
     ['query', 'mean', 'std', 'lower', 'upper']
     """
@@ -172,7 +172,7 @@ def stability(
     predictions = np.stack(results)
     if method == "seed" and not np.ptp(predictions, axis=0).any():
         warn(
-            "All refits are the same: the seed changes nothing in this model. Rows drawn again do, "
+            "All refits are the same: the seed changes nothing in this model. Other rows do, "
             'with method="bootstrap".',
             ApproximationWarning,
         )
@@ -189,7 +189,7 @@ def stability(
     )
 
 
-def _check_estimator(estimator: Any) -> None:
+def _check_estimator(estimator: ForeignModel) -> None:
     """Refuse an object that cannot be fitted and copied."""
     methods = ("fit", "predict", "get_params")
     if not all(callable(getattr(estimator, method, None)) for method in methods):
@@ -199,21 +199,21 @@ def _check_estimator(estimator: Any) -> None:
         )
 
 
-def _with_shape(X: Any) -> Any:
+def _with_shape(X: FeatureTable) -> Any:
     """Return rows that can be taken by position."""
     if hasattr(X, "shape"):
         return X
     return np.asarray(X)
 
 
-def _targets_at(y: Any, rows: IntArray) -> Any:
+def _targets_at(y: ForeignObject, rows: IntArray) -> Any:
     """Return the targets of rows, in pandas where they are."""
     if hasattr(y, "iloc"):
         return y.iloc[rows]
     return inputs.as_array(y, "y")[rows]
 
 
-def _predictions(fitted: Any, X: Any, classes: NDArray[Any] | None) -> FloatArray:
+def _predictions(fitted: ForeignModel, X: FeatureTable, classes: AnyArray | None) -> FloatArray:
     """Return predictions, (n,) or (n, K): of classes probabilities, 0 for a class without rows."""
     if classes is None:
         return np.asarray(fitted.predict(X), dtype=np.float64)

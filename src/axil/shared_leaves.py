@@ -1,4 +1,8 @@
-"""Similarity: the share of trees in which two rows share a leaf. Novelty: how far a row is from those in its leaves."""
+"""Similarity and novelty of rows, by the leaves of any model of trees.
+
+Similarity is the share of trees in which two rows share a leaf. Novelty is how far a row lies
+outside the training rows in its leaves.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import adapters, inputs
-from axil.aliases import ArrayLike, Device, ForeignModel, TableLike
+from axil.aliases import ArrayLike, Device, FeatureTable, ForeignModel, ForeignObject, TableLike
 from axil.arrays import BoolArray, FloatArray
 from axil.errors import InputError, UnsupportedModelError, UnsupportedQuestionError
 from axil.inputs.columns import occurrences
@@ -95,8 +99,9 @@ def similarity(
     array of shape (n, m)
         The similarities; they are computed as sums over trees, divided by the sum of all weights.
     pair of arrays of shape (n, k)
-        With ``k``: similarities, the largest first, and the positions of the rows of ``other``; equal ones in the order of the
-        rows. Where fewer than k rows share a leaf at all, the last places have similarity 0 and position -1.
+        With ``k``: similarities, the largest first, and the positions of the rows of ``other``.
+        Equal ones are in the order of the rows. If fewer than k rows share a leaf at all, the last
+        places have similarity 0 and position -1.
 
     Examples
     --------
@@ -229,7 +234,7 @@ def novelty(
     return n_less_novel / max(len(held_out_novelties), 1)
 
 
-def _is_training_row(rows: Any, training_rows: Any) -> BoolArray:
+def _is_training_row(rows: FeatureTable, training_rows: Any) -> BoolArray:
     """Return which rows to leave out because they have the features of a training row, (n,)."""
     if not rows.shape[0] or not training_rows.shape[0]:
         return np.zeros(rows.shape[0], dtype=np.bool_)
@@ -241,7 +246,7 @@ def _is_training_row(rows: Any, training_rows: Any) -> BoolArray:
     return rows_of_the_fit(n_equal, twins, "held_out", "the same features", HARM)
 
 
-def _numeric_columns(table: Any) -> FloatArray:
+def _numeric_columns(table: FeatureTable) -> FloatArray:
     """Return the columns of numbers, (n, p); nan where a value is missing."""
     frame = inputs.as_frame(table)
     if frame is not None:
@@ -281,14 +286,14 @@ def _kernel_rows(leaves: Cells, dtype: np.dtype[Any], limits: Limits) -> Any:
     return backend_of(limits).rows(np.ascontiguousarray(leaves, dtype=dtype), starts)
 
 
-def _tree_weights(values: Any, n_trees: int) -> FloatArray:
+def _tree_weights(values: ForeignObject, n_trees: int) -> FloatArray:
     weights = inputs.as_vector(values, n_trees, "tree_weights", "trees")
     if (weights < 0).any() or not weights.any():
         raise InputError("tree_weights must not be below 0, nor all 0.")
     return weights
 
 
-def _leaf_reader(model: Any) -> Any:
+def _leaf_reader(model: ForeignModel) -> Any:
     """Return the adapter of any model of trees; no setting of the fit is refused."""
     readers: list[Callable[[Any], Any]] = [adapters.read_leaves, adapters.find]
     reason = "this model has no trees, so no rows share a leaf"
@@ -310,7 +315,7 @@ def _leaf_reader(model: Any) -> Any:
     raise UnsupportedQuestionError("similarity", reason, "Pass a model of trees.")
 
 
-def _leaves(reader: Any, X: Any, limits: Limits) -> Cells:
+def _leaves(reader: Any, X: FeatureTable, limits: Limits) -> Cells:
     """Return packed leaf numbers, (T, n).
 
     The library's own wide matrix is made block by block and never exists whole.
@@ -329,9 +334,9 @@ def _leaves(reader: Any, X: Any, limits: Limits) -> Cells:
 
 
 class MemberLeaves:
-    """The leaves of a model of several others, such as a vote over forests or pipelines, member after member."""
+    """The leaves of a model of several others, such as a vote over forests, member after member."""
 
-    def __init__(self, model: Any):
+    def __init__(self, model: ForeignModel):
         for member in model.members:
             if not hasattr(member.model, "leaves") and not hasattr(member.model, "members"):
                 reason = f"{member.name} has no trees, so no rows share a leaf of it"
@@ -350,7 +355,7 @@ class MemberLeaves:
             raise AttributeError(name)
         return getattr(self._model, name)
 
-    def coordinates(self, X: Any, n_threads: int = 1) -> NDArray[np.integer[Any]]:
+    def coordinates(self, X: FeatureTable, n_threads: int = 1) -> NDArray[np.integer[Any]]:
         """Return the leaves of rows in the trees of all members, (n, T)."""
         parts = zip(self._inside, self._model.rows_of(X))
         return np.hstack([member.coordinates(rows, n_threads) for member, rows in parts])

@@ -171,7 +171,7 @@ def test_refits(run, fails):
         check_names=False,
         rtol=1e-9,
     )
-    assert "3 refits to drawn rows, 3 predictions" in run(words)[1]
+    assert "3 refits to sampled rows, 3 predictions" in run(words)[1]
     fails(
         words.replace("estimator.joblib --trust", "lightgbm.txt"),
         "not the settings",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.aliases import FeatureTable, ForeignObject
 from axil.arrays import FloatArray, IntArray
 from axil.contributions.additive_model import AdditiveModel
 from axil.errors import InputError
@@ -50,22 +50,27 @@ class FittedClassifier:
         fit = self.walked.fit
         if not isinstance(fit.loss, (Logit, Softmax)):
             raise InputError(
-                f"The model was fitted to the loss {fit.loss.name!r}; expected log-loss or softmax, or squared error. For "
+                f"The model was fitted to the loss {fit.loss.name!r}; expected log-loss or "
+                "softmax, or squared error. For "
                 "other losses there are no baselines."
             )
         if fit.schedule.tree_shares is not None:
             raise InputError(
-                "The model was fitted with DART, which drops trees and puts them back smaller; the baselines are defined for "
+                "The model was fitted with DART, which drops trees and puts them back smaller; the "
+                "baselines are defined for "
                 "trees that are added one after the other. Ask axil.Explainer, which takes DART."
             )
         if fit.leaf_rule.coupling_rule is not None:
             raise InputError(
-                "The model was fitted with monotone constraints or path_smooth, which lead leaves by those of other rows; the "
-                "baselines are defined for leaves of their own rows. Ask axil.Explainer, which takes both."
+                "The model was fitted with monotone constraints or path_smooth, which lead leaves "
+                "by those of other rows; the "
+                "baselines are defined for leaves of their own rows. Ask axil.Explainer, which "
+                "takes both."
             )
         if not np.isin(self.walked.targets, (0.0, 1.0)).all():
             raise InputError(
-                "y_train holds shares; expected classes, 0 and 1 for a model that has no names for them."
+                "y_train holds shares; expected classes, 0 and 1 for a model that has no names for "
+                "them."
             )
         #: (stages,) what a step's leaf values are multiplied by at the end
         self.rates = np.zeros(len(self.walked.steps))
@@ -96,7 +101,7 @@ class FittedClassifier:
             return self.walked.weights
         return self.walked.weights * factors
 
-    def queries(self, X: Any, y: Any) -> ClassQueries:
+    def queries(self, X: FeatureTable, y: ForeignObject) -> ClassQueries:
         """Return checked rows; the sums of their leaves must be the model's scores."""
         batch = self.proven.queries(X)
         self.proven.verify_predictions(batch, None)

@@ -226,7 +226,8 @@ class LeafInfluence(TreeBaseline):
 def _refuse(setting: str, value: object, kind: str, instead: str) -> NoReturn:
     raise UnsupportedQuestionError(
         "LeafInfluence",
-        f"it takes the derivative of quotients S / (W + l2), leaf values {kind}, and this model has "
+        f"it takes the derivative of quotients S / (W + l2), leaf values {kind}, and this model "
+        "has "
         f"{setting}={value}",
         f"Use BoostIn, TREX or TreeSim, or {instead}.",
     )

@@ -6,15 +6,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil import inputs
-from axil.aliases import ArrayLike, DataFrame, ForeignModel, Series
-from axil.arrays import FloatArray
+from axil.aliases import ArrayLike, DataFrame, FeatureTable, ForeignModel, ForeignObject, Series
+from axil.arrays import AnyArray, FloatArray
 from axil.errors import ExactnessError, InputError, UnsupportedQuestionError
 from axil.explainer import Explainer
 from axil.explanation import Explanation
-from axil.forecasts.forecasters import FitRows, Probe, Reader, reader_of
+from axil.forecasts.forecasters import Probe, Reader, TargetRows, reader_of
 from axil.inputs.libraries import needed_pandas
 
 # Of the largest forecast: some libraries keep predictions in single precision.
@@ -193,7 +192,7 @@ class Forecast:
         ]
 
     @property
-    def row_dates(self) -> NDArray[Any]:
+    def row_dates(self) -> AnyArray:
         """Return the date of each training row, (N,)."""
         return self._rows.dates
 
@@ -269,7 +268,7 @@ class Forecast:
         columns = ["series", "date", "step", "feature", "value"]
         return needed_pandas("A forecast").DataFrame(lines, columns=columns)
 
-    def _group_labels(self, name: str) -> NDArray[Any]:
+    def _group_labels(self, name: str) -> AnyArray:
         """Return the year, month or series of each training row, (N,)."""
         if name == "series":
             return self._rows.series
@@ -299,7 +298,7 @@ class Forecast:
         return joined
 
 
-def _row_labels(rows: FitRows) -> NDArray[Any]:
+def _row_labels(rows: TargetRows) -> AnyArray:
     """Return the date of each training row, (N,); series and date where there are several series."""
     if len(np.unique(rows.series)) == 1:
         return rows.dates
@@ -307,7 +306,7 @@ def _row_labels(rows: FitRows) -> NDArray[Any]:
     return np.array(labels, dtype=object)
 
 
-def _date_text(date: Any) -> str:
+def _date_text(date: ForeignObject) -> str:
     """Return a date without the time of the day where that is midnight."""
     if isinstance(date, np.datetime64):
         text = str(date.astype("datetime64[s]"))
@@ -316,7 +315,7 @@ def _date_text(date: Any) -> str:
     return text.removesuffix("T00:00:00")
 
 
-def _numbers(rows: Any) -> FloatArray:
+def _numbers(rows: FeatureTable) -> FloatArray:
     """Return the rows of a step as numbers, for comparison."""
     if hasattr(rows, "to_numpy"):
         values = rows.to_numpy()

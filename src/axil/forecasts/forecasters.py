@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil.adapters import around
-from axil.arrays import FloatArray
+from axil.aliases import FeatureTable, ForeignModel, ForeignObject
+from axil.arrays import AnyArray, FloatArray
 from axil.errors import InputError, shown
 
 
@@ -21,13 +21,13 @@ class Probe:
     Its predictions are those of the fitted model, or given ones of shape (h, series).
     """
 
-    def __init__(self, model: Any, given_predictions: FloatArray | None = None):
+    def __init__(self, model: ForeignModel, given_predictions: FloatArray | None = None):
         self._model = model
         self._given_predictions = given_predictions
         self.rows: list[Any] = []  #: of each step
         self.predictions: list[FloatArray] = []  #: of each step, (series,)
 
-    def predict(self, X: Any, *arguments: Any, **options: Any) -> FloatArray:
+    def predict(self, X: FeatureTable, *arguments: Any, **options: Any) -> FloatArray:
         """Return the predictions of one step."""
         step = len(self.rows)
         self.rows.append(copy.deepcopy(X))
@@ -49,28 +49,28 @@ ADVICE = "Pass the model inside to axil.Explainer, with the rows that it was fit
 
 
 @dataclass(frozen=True, eq=False)
-class FitRows:
+class TargetRows:
     """The rows that a forecaster's model was fitted on."""
 
-    X: Any
+    X: FeatureTable
     y: FloatArray
-    series: NDArray[Any]  #: (N,)
-    dates: NDArray[Any]  #: (N,)
+    series: AnyArray  #: (N,)
+    dates: AnyArray  #: (N,)
 
 
 @dataclass(frozen=True, eq=False)
 class ForecasterRun:
     """The forecasts of one run of a forecaster."""
 
-    series: NDArray[Any]  #: (h, S)
-    dates: NDArray[Any]  #: (h, S)
+    series: AnyArray  #: (h, S)
+    dates: AnyArray  #: (h, S)
     values: FloatArray  #: (h, S)
 
 
 class Reader(ABC):
     """A forecaster, with the data that it was fitted on."""
 
-    def __init__(self, forecaster: Any, data: Any, exog: Any):
+    def __init__(self, forecaster: ForeignModel, data: ForeignObject, exog: ForeignObject):
         self._forecaster = forecaster
         self._data = data
         self._exog = exog
@@ -81,7 +81,7 @@ class Reader(ABC):
         """Return the fitted model."""
 
     @abstractmethod
-    def rows(self) -> FitRows:
+    def rows(self) -> TargetRows:
         """Return the rows that the model was fitted on."""
 
     @abstractmethod
@@ -92,7 +92,9 @@ class Reader(ABC):
 class MLForecastReader(Reader):
     """mlforecast.MLForecast: a frame with a column for the series, one for dates and one for targets."""
 
-    def __init__(self, forecaster: Any, data: Any, exog: Any, name: str | None):
+    def __init__(
+        self, forecaster: ForeignModel, data: ForeignObject, exog: ForeignObject, name: str | None
+    ):
         super().__init__(forecaster, data, exog)
         models = getattr(forecaster, "models_", None)
         if not models:
@@ -119,7 +121,7 @@ class MLForecastReader(Reader):
         """Return the fitted model."""
         return self._forecaster.models_[self._name]
 
-    def rows(self) -> FitRows:
+    def rows(self) -> TargetRows:
         """Return the rows that the model was fitted on."""
         ts = self._forecaster.ts
         static_features = None
@@ -134,7 +136,7 @@ class MLForecastReader(Reader):
             static_features=static_features,
         )
         X = frame[list(ts.features_order_)]
-        return FitRows(
+        return TargetRows(
             X=X.to_numpy() if ts.as_numpy else X,
             y=frame[ts.target_col].to_numpy().astype(np.float64),
             series=frame[ts.id_col].to_numpy(),
@@ -175,7 +177,7 @@ class RecursiveReader(Reader):
             )
         return self._forecaster.estimator
 
-    def rows(self) -> FitRows:
+    def rows(self) -> TargetRows:
         """Return the rows that the model was fitted on."""
         self._check_exog()
         exog = None
@@ -183,7 +185,7 @@ class RecursiveReader(Reader):
             exog = self._exog.loc[self._exog.index.isin(self._data.index)]
         forecaster = copy.deepcopy(self._forecaster)
         X, y = forecaster.create_train_X_y(y=self._data, exog=exog)
-        return FitRows(
+        return TargetRows(
             X=X,
             y=y.to_numpy().astype(np.float64),
             series=np.full(len(y), self._series_name, dtype=object),
@@ -259,7 +261,7 @@ class RecursiveReader(Reader):
 class MultiSeriesReader(RecursiveReader):
     """skforecast's ForecasterRecursiveMultiSeries: one model of several series."""
 
-    def __init__(self, forecaster: Any, data: Any, exog: Any):
+    def __init__(self, forecaster: ForeignModel, data: ForeignObject, exog: ForeignObject):
         super().__init__(forecaster, data, exog)
         if exog is not None:
             raise InputError(f"exog of a ForecasterRecursiveMultiSeries is not read. {ADVICE}")
@@ -269,7 +271,7 @@ class MultiSeriesReader(RecursiveReader):
                 f"does not read. {ADVICE}"
             )
 
-    def rows(self) -> FitRows:
+    def rows(self) -> TargetRows:
         """Return the rows that the model was fitted on."""
         names = np.array(self._forecaster.series_names_in_, dtype=object)
         X, y = copy.deepcopy(self._forecaster).create_train_X_y(series=self._data)
@@ -283,7 +285,7 @@ class MultiSeriesReader(RecursiveReader):
             codes = X[list(names)].to_numpy().argmax(axis=1)
         else:
             codes = X["_level_skforecast"].to_numpy().astype(np.intp)
-        return FitRows(
+        return TargetRows(
             X=X,
             y=y.to_numpy().astype(np.float64),
             series=names[codes],
@@ -308,7 +310,9 @@ RECURSIVE = {
 }
 
 
-def reader_of(forecaster: Any, data: Any, exog: Any, model: str | None) -> Reader:
+def reader_of(
+    forecaster: ForeignModel, data: ForeignObject, exog: ForeignObject, model: str | None
+) -> Reader:
     """Return the reader of a forecaster; raise for an object that axil does not know."""
     cls = type(forecaster)
     library = cls.__module__.split(".")[0]

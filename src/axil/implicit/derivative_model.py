@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from numpy.typing import NDArray
-
-from axil.arrays import FloatArray
+from axil.aliases import FeatureTable, ForeignObject
+from axil.arrays import AnyArray, FloatArray
 from axil.attribution import DERIVATIVES, Effects, Kind, Source
 from axil.attribution.block_effects import derived, mixed
 from axil.contributions.additive_model import by_columns
@@ -34,13 +32,14 @@ class DerivativeModel(InMemory):
         return frozen(self.adapter.targets)
 
     @property
-    def outputs(self) -> NDArray[Any] | None:
+    def outputs(self) -> AnyArray | None:
         return self.adapter.outputs
 
-    def queries(self, X: Any, init_score: Any = None) -> QueryBatch:
+    def queries(self, X: FeatureTable, init_score: ForeignObject = None) -> QueryBatch:
         if init_score is not None:
             raise InputError(
-                f"init_score is not taken here: a {self.adapter.library} model that is not boosted has no offsets. Leave it out."
+                f"init_score is not taken here: a {self.adapter.library} model that is not boosted "
+                "has no offsets. Leave it out."
             )
         return super().queries(as_rows(X))
 

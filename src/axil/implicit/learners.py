@@ -15,6 +15,7 @@ from axil.adapters.searches import unwrapped
 from axil.adapters.sklearn.adapter import require_fitted
 from axil.adapters.sklearn.base import SklearnAdapter, numbers
 from axil.adapters.sklearn.refusals import LBFGS, refuse_learners
+from axil.aliases import FeatureTable, ForeignModel
 from axil.arrays import AnyArray, FloatArray
 from axil.errors import InputError, shown
 from axil.implicit import row_losses
@@ -23,12 +24,12 @@ from axil.implicit.optimum import Implicit, Learner, Predictor, Training, check_
 from axil.implicit.readers import FitInputs
 
 
-def as_they_are(rows: Any) -> Any:
+def as_they_are(rows: FeatureTable) -> Any:
     """Return the rows themselves."""
     return rows
 
 
-def with_ones(rows: Any) -> Any:
+def with_ones(rows: FeatureTable) -> Any:
     """Return the rows, dense or sparse, with a last column of ones."""
     ones = np.ones((rows.shape[0], 1))
     if issparse(rows):
@@ -42,7 +43,7 @@ class Linear:
     Products cost N * K * q operations, and for sparse features as many as they have numbers.
     """
 
-    def __init__(self, coefficients: FloatArray, features: Callable[[Any], Any], X: Any):
+    def __init__(self, coefficients: FloatArray, features: Callable[[Any], Any], X: FeatureTable):
         self._coefficients = coefficients
         self._features = features
         self._training = features(X)
@@ -51,11 +52,11 @@ class Linear:
             3 * self._training.shape[0] * len(coefficients) + 2 * coefficients.size
         )
 
-    def scores(self, X: Any) -> FloatArray:
+    def scores(self, X: FeatureTable) -> FloatArray:
         """Return the scores of rows, (n, K)."""
         return np.asarray(self._features(X) @ self._coefficients.T)
 
-    def jacobian(self, X: Any) -> FloatArray:
+    def jacobian(self, X: FeatureTable) -> FloatArray:
         """Return the features, in the block of their score, (n, K, P)."""
         phi = self._features(X)
         if issparse(phi):
@@ -185,7 +186,7 @@ def _remedy(kind: str) -> str:
     return _TOLERANCE
 
 
-def _kind(model: Any) -> str | None:
+def _kind(model: ForeignModel) -> str | None:
     """Return the name of the class of scikit-learn that has a reader; None if there is none."""
     names = [
         kind.__name__ for kind in type(model).__mro__ if kind.__module__.startswith("sklearn.")
@@ -193,8 +194,8 @@ def _kind(model: Any) -> str | None:
     return next((name for name in names if name in READERS), None)
 
 
-def _unfinished(model: Any) -> str:
-    """Return a sentence that the solver of this model used up its iterations; empty where it stopped by itself."""
+def _unfinished(model: ForeignModel) -> str:
+    """Return a sentence if the solver of this model used up its iterations; else ""."""
     n_iter = getattr(model, "n_iter_", None)
     max_iter = getattr(model, "max_iter", None)
     if n_iter is None or max_iter is None or np.max(n_iter) < max_iter:
@@ -202,7 +203,7 @@ def _unfinished(model: Any) -> str:
     return f"The solver did not converge: it stopped after max_iter={max_iter} iterations."
 
 
-def _n_outputs(model: Any) -> int:
+def _n_outputs(model: ForeignModel) -> int:
     """Return the number of columns that the targets of the fit had."""
     if hasattr(model, "n_outputs_"):
         return int(model.n_outputs_)
@@ -211,7 +212,7 @@ def _n_outputs(model: Any) -> int:
     return len(model.coef_)
 
 
-def _prepare(may_be_sparse: bool, X: Any) -> Any:
+def _prepare(may_be_sparse: bool, X: FeatureTable) -> Any:
     """Return the user's rows as numbers; those of linear models may stay sparse."""
     rows = numbers(X, np.float64)
     if issparse(rows) and not may_be_sparse:
@@ -226,7 +227,9 @@ def _prepare(may_be_sparse: bool, X: Any) -> Any:
     return rows
 
 
-def _predict(model: Any, reading: LearnerFit, output: str, rows: Any) -> FloatArray:
+def _predict(
+    model: ForeignModel, reading: LearnerFit, output: str, rows: FeatureTable
+) -> FloatArray:
     """Return the model's own predictions, (n, K).
 
     If the model does not return scores, they are those of the learner, once their means are the
@@ -248,7 +251,9 @@ def _predict(model: Any, reading: LearnerFit, output: str, rows: Any) -> FloatAr
     return scores
 
 
-def _logistic(model: Any, rows: Any, targets: FloatArray, weights: FloatArray) -> LearnerFit:
+def _logistic(
+    model: ForeignModel, rows: FeatureTable, targets: FloatArray, weights: FloatArray
+) -> LearnerFit:
     """Read a logistic regression: C * sum_i w_i l_i + |coefficients|^2 / 2.
 
     The intercept has no penalty, except in liblinear.
@@ -287,7 +292,7 @@ def _logistic(model: Any, rows: Any, targets: FloatArray, weights: FloatArray) -
     return LearnerFit(learner, training, link)
 
 
-def _class_weights(model: Any, targets: FloatArray, weights: FloatArray) -> FloatArray:
+def _class_weights(model: ForeignModel, targets: FloatArray, weights: FloatArray) -> FloatArray:
     """Return the weight of each row's class, (N,); "balanced" weights stay fixed."""
     if model.class_weight is None:
         return np.ones(len(targets))
@@ -314,7 +319,7 @@ def _flat(penalty: FloatArray, n_classes: int) -> FloatArray:
 
 
 def _linear(
-    model: Any, rows: Any, l2: float | FloatArray, of_intercept: float = 0.0
+    model: ForeignModel, rows: FeatureTable, l2: float | FloatArray, of_intercept: float = 0.0
 ) -> tuple[Linear, FloatArray]:
     """Return the learner of a linear model and its penalties; l2 may differ by output."""
     coefficients = np.atleast_2d(np.asarray(model.coef_, dtype=float))
@@ -334,7 +339,9 @@ def _generalised(
     Multiplied by the weights' sum, the penalty grows with the weights.
     """
 
-    def reading(model: Any, rows: Any, targets: FloatArray, weights: FloatArray) -> LearnerFit:
+    def reading(
+        model: ForeignModel, rows: FeatureTable, targets: FloatArray, weights: FloatArray
+    ) -> LearnerFit:
         learner, penalty = _linear(model, rows, float(model.alpha))
         has_log_link = log_link(model)
         link = row_losses.identity_link
@@ -360,7 +367,9 @@ _NETWORK_LOSSES: dict[str, tuple[row_losses.Loss, row_losses.Link]] = {
 }
 
 
-def _network(model: Any, rows: Any, targets: FloatArray, weights: FloatArray) -> LearnerFit:
+def _network(
+    model: ForeignModel, rows: FeatureTable, targets: FloatArray, weights: FloatArray
+) -> LearnerFit:
     """Read a network: sum_i w_i l_i + alpha |weights|^2 / 2, without a penalty on biases."""
     layers = [np.asarray(layer, dtype=float) for layer in model.coefs_]
     biases = [np.asarray(layer, dtype=float) for layer in model.intercepts_]

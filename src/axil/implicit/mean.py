@@ -14,7 +14,6 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from axil import adapters, inputs
@@ -23,8 +22,8 @@ from axil.adapters.estimators import number_of_features
 from axil.adapters.members import Member
 from axil.adapters.pipeline import PipelineAdapter, last_step
 from axil.adapters.searches import unwrapped
-from axil.aliases import ForeignModel
-from axil.arrays import FloatArray, IntArray
+from axil.aliases import FeatureTable, ForeignModel, ForeignObject
+from axil.arrays import AnyArray, FloatArray, IntArray
 from axil.attribution import CONTRIBUTIONS, DERIVATIVES, WEIGHTS, Effects, Kind, Quantity, Source
 from axil.attribution.block_effects import BlockEffects, derived, mixed
 from axil.attribution.capabilities import MEAN_OF_CONTRIBUTIONS, MEAN_OF_DERIVATIVES, Refusal
@@ -78,7 +77,7 @@ class MeanAdapter(Defaults):
         """Return a column's name, which scikit-learn does not change."""
         return name
 
-    def rows_of(self, X: Any) -> list[Any]:
+    def rows_of(self, X: FeatureTable) -> list[Any]:
         """Return the rows of X as each of the members gets them."""
         if self._parts.read is not None:
             X = self._parts.read(X)
@@ -86,7 +85,7 @@ class MeanAdapter(Defaults):
             X if member.columns is None else X[:, member.columns] for member in self._parts.members
         ]
 
-    def predictions(self, X: Any) -> FloatArray:
+    def predictions(self, X: FeatureTable) -> FloatArray:
         """Return what is explained, (n, K), from the members' own predictions or scores."""
         totals = np.zeros((X.shape[0], self.n_outputs))
         for (member, member_model), rows in zip(self.members, self.rows_of(X)):
@@ -98,7 +97,7 @@ class MeanAdapter(Defaults):
                 totals[:, member.output] = _columns(member_predictions, 1)[:, 0]
         return totals
 
-    def whole_predictions(self, X: Any) -> FloatArray | None:
+    def whole_predictions(self, X: FeatureTable) -> FloatArray | None:
         """Return the same by the whole's own account, (n, K); None where it has none."""
         if not self._compares:
             return None
@@ -114,7 +113,7 @@ class MeanAdapter(Defaults):
             np.asarray(predictions, dtype=np.float64).reshape(X.shape[0], -1), self.n_outputs
         )
 
-    def mean_probabilities(self, X: Any) -> FloatArray:
+    def mean_probabilities(self, X: FeatureTable) -> FloatArray:
         """Return the probabilities that a calibrated model predicts, (n, K)."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -237,7 +236,7 @@ def _inputs_of(
     fit_inputs: FitInputs,
     parts: Any,
     member: Member,
-    X: Any,
+    X: FeatureTable,
     targets: FloatArray,
     weights: FloatArray | None,
 ) -> FitInputs:
@@ -278,7 +277,9 @@ def _inputs_of(
     )
 
 
-def _verified(mean_adapter: MeanAdapter, adapter: Any, X: Any, verify: bool) -> Verification | None:
+def _verified(
+    mean_adapter: MeanAdapter, adapter: Any, X: FeatureTable, verify: bool
+) -> Verification | None:
     """Return the findings of all members, once they add up to what the whole predicts."""
     if not verify:
         return None
@@ -307,14 +308,14 @@ class MeanModel(InMemory):
     parts: Any
 
     @property
-    def outputs(self) -> NDArray[Any] | None:
+    def outputs(self) -> AnyArray | None:
         if self.targets.shape[1] == 1:
             return None
         return (
             np.arange(self.targets.shape[1]) if self.parts.classes is None else self.parts.classes
         )
 
-    def queries(self, X: Any, init_score: Any = None) -> QueryBatch:
+    def queries(self, X: FeatureTable, init_score: ForeignObject = None) -> QueryBatch:
         if init_score is not None:
             raise InputError(
                 "init_score is not taken here: a model of several others has no offsets. Leave it "

@@ -1,11 +1,10 @@
-"""Scores of a fully connected network, with derivatives along directions carried forwards and backwards by hand."""
+"""Scores of a fully connected network, and their derivatives along directions."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from axil.aliases import FeatureTable
 from axil.arrays import FloatArray
 
 
@@ -28,14 +27,15 @@ def _slopes(activation: str, values: FloatArray) -> tuple[FloatArray, FloatArray
 
 
 class Network:
-    """Layers ``a_(l+1) = f(a_l W_l + b_l)``, the last one without f; parameters are all W, then all b, in a row.
+    """Layers ``a_(l+1) = f(a_l W_l + b_l)``, the last one without f.
 
+    Parameters are all W, then all b, in a row.
     A product with the Hessian is one pass forwards and one backwards over the N training rows for
     each direction.
     """
 
     def __init__(
-        self, weights: list[FloatArray], biases: list[FloatArray], activation: str, X: Any
+        self, weights: list[FloatArray], biases: list[FloatArray], activation: str, X: FeatureTable
     ):
         self._weights = weights
         self._biases = biases
@@ -45,7 +45,7 @@ class Network:
         width = sum(len(b) for b in biases)
         self.bytes_a_direction = 8 * (4 * len(X) * width + 2 * len(self.parameters))
 
-    def _forward(self, X: Any) -> list[FloatArray]:
+    def _forward(self, X: FeatureTable) -> list[FloatArray]:
         """Return the values of all layers, inputs first and scores last."""
         values = [X]
         for layer, (W, b) in enumerate(zip(self._weights, self._biases)):
@@ -67,11 +67,11 @@ class Network:
             return np.maximum(z, 0)
         return z
 
-    def scores(self, X: Any) -> FloatArray:
+    def scores(self, X: FeatureTable) -> FloatArray:
         """Return the scores of rows, (n, K)."""
         return self._forward(X)[-1]
 
-    def jacobian(self, X: Any) -> FloatArray:
+    def jacobian(self, X: FeatureTable) -> FloatArray:
         """Return the derivatives of the scores by the parameters, (n, K, P)."""
         values = self._forward(X)
         n, n_outputs = values[-1].shape

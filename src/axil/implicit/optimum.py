@@ -1,4 +1,7 @@
-"""Implicit differentiation of a smooth learner at its optimum: J = -G H^-1 C (paper, target-response Jacobian)."""
+"""Implicit differentiation of a smooth learner at its optimum: J = -G H^-1 C.
+
+The paper calls it the target-response Jacobian.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,11 @@ from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from axil.adapters.contract import Defaults, Kind
-from axil.arrays import FloatArray
+from axil.aliases import FeatureTable
+from axil.arrays import AnyArray, FloatArray
 from axil.errors import (
     ApproximationWarning,
     ExactnessError,
@@ -41,10 +44,10 @@ class Learner(Protocol):
     parameters: FloatArray  #: (P,)
     bytes_a_direction: int  #: that a push or a product takes for each of its directions
 
-    def scores(self, X: Any) -> FloatArray:
+    def scores(self, X: FeatureTable) -> FloatArray:
         """Return the scores of rows, (n, K)."""
 
-    def jacobian(self, X: Any) -> FloatArray:
+    def jacobian(self, X: FeatureTable) -> FloatArray:
         """Return the derivatives of the scores of rows by the parameters, (n, K, P)."""
 
     def push(self, directions: FloatArray) -> FloatArray:
@@ -92,7 +95,7 @@ class Predictor:
     prepare: Callable[[Any], Any]  #: from the user's rows to the learner's
     predict: Callable[[Any], FloatArray]  #: (n, K) from the learner's rows, by the model itself
     link: Link
-    outputs: NDArray[Any] | None
+    outputs: AnyArray | None
     remedy: str  #: what to do about a fit that did not converge
     #: in a sentence, that the model itself says that its fit did not converge; empty: it does not
     unfinished: str = ""
@@ -119,7 +122,7 @@ class Implicit(Defaults):
         predictor: Predictor,
         learner: Learner,
         training: Training,
-        X: Any,
+        X: FeatureTable,
         n_threads: int,
         budget: Budget,
         verify: bool,
@@ -147,7 +150,8 @@ class Implicit(Defaults):
         weighted = losses.gradient * w[:, None], losses.curvature * w[:, None, None]
         if not all(np.isfinite(array).all() for array in (*weighted, self._cross)):
             raise InputError(
-                "The training loss or its derivatives are not finite at the fitted parameters: most likely X_train or "
+                "The training loss or its derivatives are not finite at the fitted parameters: "
+                "most likely X_train or "
                 "y_train are not what the model was fitted on."
             )
         product = partial(_hessian_product, learner, training.penalty, weighted)
@@ -191,8 +195,10 @@ class Implicit(Defaults):
             raise UnsupportedModelError(
                 "Hessian",
                 "singular",
-                "the training loss is flat or bends down along some direction (collinear columns, more columns than rows, "
-                "classes that a plane separates), so its optimum and the derivative are not determined",
+                "the training loss is flat or bends down along some direction (collinear columns, "
+                "more columns than rows, "
+                "classes that a plane separates), so its optimum and the derivative are not "
+                "determined",
                 "Fit with a (larger) L2 penalty, or leave out redundant columns.",
             ) from None
 
@@ -205,15 +211,20 @@ class Implicit(Defaults):
         unfinished = self._predictor.unfinished
         remedy = self._predictor.remedy
         if not distance <= FAR:
-            where = "The model is far from a stationary point of its training loss, where no such derivative exists."
+            where = (
+                "The model is far from a stationary point of its training loss, where no such "
+                "derivative exists."
+            )
             if unfinished:
                 cause = (
-                    f"{unfinished} {where} {remedy} If a fit that has converged disagrees as well, these are not the rows, "
+                    f"{unfinished} {where} {remedy} If a fit that has converged disagrees as well, "
+                    "these are not the rows, "
                     "targets or weights that it was fitted on."
                 )
             else:
                 cause = (
-                    f"{where} Most likely these are not the rows, targets or weights that it was fitted on, or the fit "
+                    f"{where} Most likely these are not the rows, targets or weights that it was "
+                    "fitted on, or the fit "
                     f"stopped early. {remedy}"
                 )
             raise ExactnessError(
@@ -228,40 +239,47 @@ class Implicit(Defaults):
             else:
                 said = ""
             _warn(
-                f"{said}The model is not quite at a stationary point of its training loss: a Newton step moves scores by up to "
-                f"{distance:.1e} of their spread (gradient norm {details['gradient_norm']:.1e}), and derivatives are off by "
+                f"{said}The model is not quite at a stationary point of its training loss: a "
+                "Newton step moves scores by up to "
+                f"{distance:.1e} of their spread (gradient norm {details['gradient_norm']:.1e}), "
+                "and derivatives are off by "
                 f"about as much. {remedy}"
             )
 
     def _check_solver(self) -> None:
-        """Warn of damping, which may grow with the queries, and of systems that were not solved."""
+        """Warn of damping, which may grow from call to call, and of systems without a solution."""
         solver = self._solver
         if solver.damping > self._warned:
             self._warned = solver.damping
             _warn(
-                f"The Hessian of the training loss is not positive definite: {solver.damping:.2e} was added to its diagonal, "
-                f"and derivatives are those of a loss with so much more L2 penalty. {self._predictor.remedy}"
+                f"The Hessian of the training loss is not positive definite: {solver.damping:.2e} "
+                "was added to its diagonal, "
+                "and derivatives are those of a loss with so much more L2 penalty. "
+                f"{self._predictor.remedy}"
             )
         if solver.residual > RESIDUAL:
             _warn(
-                f"Conjugate gradients left a residual of {solver.residual:.1e}: the Hessian is too badly conditioned for "
+                f"Conjugate gradients left a residual of {solver.residual:.1e}: the Hessian is too "
+                "badly conditioned for "
                 "them, and derivatives are off by at least as much. Train with more weight decay."
             )
 
-    def predictions(self, X: Any) -> FloatArray:
+    def predictions(self, X: FeatureTable) -> FloatArray:
         """Return the model's own predictions, (n, K)."""
         rows = self._predictor.prepare(X)
         if rows.shape[0]:
             return self._predictor.predict(rows)
         return np.zeros((0, self.targets.shape[1]))
 
-    def target_derivatives(self, X: Any) -> FloatArray:
+    def target_derivatives(self, X: FeatureTable) -> FloatArray:
         """Return -s' C_k, of output k's prediction by column k of the targets, (K, n, N)."""
         return self._derivatives(
             X, lambda k, s, pushed: np.einsum("ijq,ij->qi", pushed, -self._cross[:, :, k])
         )
 
-    def crossed_derivatives(self, X: Any, output: int, columns: Sequence[int]) -> FloatArray:
+    def crossed_derivatives(
+        self, X: FeatureTable, output: int, columns: Sequence[int]
+    ) -> FloatArray:
         """Return the derivatives of one output's prediction by columns of the targets.
 
         The shape is (columns, n, N).
@@ -298,7 +316,7 @@ class Implicit(Defaults):
         self._check_solver()
         return np.asarray(np.einsum("ijk,ij->ik", self._cross, scores))
 
-    def weight_derivatives(self, X: Any) -> FloatArray:
+    def weight_derivatives(self, X: FeatureTable) -> FloatArray:
         """Return the derivatives of output k's prediction by the sample weights, (K, n, N).
 
         Class weights and penalties stay fixed.
@@ -315,7 +333,7 @@ class Implicit(Defaults):
         return self._derivatives(X, by_weights)
 
     def _derivatives(
-        self, X: Any, contract: Callable[[int, FloatArray, FloatArray], FloatArray]
+        self, X: FeatureTable, contract: Callable[[int, FloatArray, FloatArray], FloatArray]
     ) -> FloatArray:
         rows = self._predictor.prepare(X)
         n = rows.shape[0]

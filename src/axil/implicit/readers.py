@@ -1,4 +1,4 @@
-"""A fitted model and its training data as users give them, and the checks that models without exact weights share."""
+"""A fitted model and its training data as users pass them, and checks of these."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from axil import inputs
 from axil.adapters.pipeline import calibrates
-from axil.aliases import ScoreScale
+from axil.aliases import FeatureTable, ForeignModel, ForeignObject, ScoreScale
 from axil.errors import AxilError, ExactnessError, InputError
 from axil.machine.memory import Limits
 from axil.replay.mistakes import OTHER_ORDER
@@ -26,23 +26,23 @@ Read = TypeVar("Read")
 class FitInputs:
     """A fitted model and its training data, as the user gave them."""
 
-    model: Any
-    X: Any
-    y: Any
-    sample_weight: Any = None
-    init_score: Any = None
+    model: ForeignModel
+    X: FeatureTable
+    y: ForeignObject
+    sample_weight: ForeignObject = None
+    init_score: ForeignObject = None
     output: str = "raw"  #: of `OUTPUTS`: scores, or what a link makes of them
-    loss: Any = None  #: that a torch module was trained with
-    objective: Any = None  #: the user's own, of boosted trees
-    in_bag: Any = None  #: how often each tree drew each row, where that was recorded
+    loss: ForeignObject = None  #: that a torch module was trained with
+    objective: ForeignObject = None  #: the user's own, of boosted trees
+    in_bag: ForeignObject = None  #: how often each tree drew each row, where that was recorded
     _: KW_ONLY
-    inverse_func: Any = None  #: from transformed targets to their own units
-    index: Any = None  #: the labels of the rows
+    inverse_func: ForeignObject = None  #: from transformed targets to their own units
+    index: ForeignObject = None  #: the labels of the rows
     limits: Limits
     verify: bool = True  #: whether the model is proven on the data
 
 
-def as_rows(X: Any) -> Any:
+def as_rows(X: FeatureTable) -> Any:
     """Return X, as an array if it is one of another library, such as a tensor."""
     X = inputs.on_host(X, "X")
     if (
@@ -56,7 +56,7 @@ def as_rows(X: Any) -> Any:
     return X
 
 
-def copied(values: Any) -> Any:
+def copied(values: ForeignObject) -> Any:
     """Return a copy of targets, weights or offsets of any kind.
 
     An object that cannot be copied is no array, and is refused when it is read.
@@ -83,7 +83,10 @@ def in_order_of_labels(read: Callable[[FitInputs], Read], fit_inputs: FitInputs)
             read(replace(fit_inputs, y=fit_inputs.y.iloc[order]))
         except AxilError:
             raise error from None
-        cause = f"{OTHER_ORDER}: in the order of the labels they agree. Pass y_train.loc[X_train.index]."
+        cause = (
+            f"{OTHER_ORDER}: in the order of the labels they agree. Pass "
+            "y_train.loc[X_train.index]."
+        )
         raise error.because(cause) from None
 
 
@@ -91,8 +94,10 @@ def require_raw_output(fit_inputs: FitInputs) -> None:
     """Raise where derivatives of calibrated probabilities are asked for."""
     if fit_inputs.output != "raw" and calibrates(fit_inputs.model):
         raise InputError(
-            f"output is {fit_inputs.output!r}, and probabilities of this model are calibrated by a curve that derivatives do not "
-            "know. Leave it out, or pass the classifier inside: calibrated_classifiers_[0].estimator."
+            f"output is {fit_inputs.output!r}, and probabilities of this model are calibrated by a "
+            "curve that derivatives do not "
+            "know. Leave it out, or pass the classifier inside: "
+            "calibrated_classifiers_[0].estimator."
         )
 
 

@@ -44,7 +44,7 @@ class Separate:
 
 @dataclass(frozen=True)
 class MeanLink:
-    """Means of a loss as a function of its scores, with their derivatives; a copy is equal to the original."""
+    """Means of a loss as a function of its scores, with derivatives; copies are equal."""
 
     loss: losses.Loss
 

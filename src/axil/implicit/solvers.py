@@ -165,7 +165,7 @@ class ConjugateGradients:
             self._damp(solution)
 
     def _try(self, residual: FloatArray) -> FloatArray | float:
-        """Return the solution, or the curvature of a direction where that of the damped H is negative."""
+        """Return the solution, or the curvature of a direction along which H is not positive."""
         direction = residual.copy()
         solution = np.zeros_like(residual)
         norm = np.einsum("pm,pm->m", residual, residual)

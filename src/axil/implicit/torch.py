@@ -13,6 +13,7 @@ import numpy as np
 
 from axil import inputs
 from axil.adapters.sklearn.base import numbers
+from axil.aliases import FeatureTable, ForeignModel, ForeignObject
 from axil.arrays import FloatArray
 from axil.errors import InputError, UnsupportedModelError, shown
 from axil.implicit import row_losses
@@ -32,18 +33,22 @@ _KINKED = (
     *("TripletMarginLoss", "TripletMarginWithDistanceLoss", "CosineEmbeddingLoss"),
 )
 _COUPLED = ("BatchNorm", "SyncBatchNorm", "LazyBatchNorm", "InstanceNorm")
-_REMEDY = "Train on (full batches, a smaller rate, or torch.optim.LBFGS) until the gradient vanishes, with some weight decay."
+_REMEDY = (
+    "Train on (full batches, a smaller rate, or torch.optim.LBFGS) until the gradient vanishes, with "
+    "some weight decay."
+)
 
 
 @dataclass(frozen=True)
 class TrainingLoss:
     """The loss that a module was trained with, for ``Explainer(module, X, y, loss=...)``.
 
-    ``rows(outputs, targets)`` is asked for one row at a time, outputs and targets (1, K), and must be made of torch
-    functions that are differentiable twice; a torch.nn loss will do. Over the rows it is summed or averaged by their
-    weights, as ``reduction`` says ("sum", "mean"; None: as a torch.nn loss says itself, else "mean"). Then
-    ``weight_decay / 2 * |parameters|^2`` is added, as the optimisers of torch mean it; a mapping from parameter names to
-    numbers gives each its own, 0 where it names none.
+    axil calls ``rows(outputs, targets)`` for one row at a time, with outputs and targets (1, K). It
+    must consist of torch functions that are differentiable twice; a torch.nn loss will do. Losses
+    are summed or averaged by the weights of the rows, as ``reduction`` says ("sum" or "mean"; None
+    stands for that of a torch.nn loss, else "mean"). To this, axil adds
+    ``weight_decay / 2 * |parameters|^2``, as the optimisers of torch do. A mapping from parameter
+    names to numbers gives each its own weight decay, 0 for others.
     """
 
     rows: Callable[[Any, Any], Any]
@@ -135,19 +140,19 @@ class _AnyColumns:
         return name
 
 
-def _prepare(X: Any) -> FloatArray:
+def _prepare(X: FeatureTable) -> FloatArray:
     rows = numbers(_array(X), np.float64)
     return np.asarray(rows.toarray() if inputs.is_sparse(rows) else rows)
 
 
-def _array(values: Any) -> Any:
+def _array(values: ForeignObject) -> Any:
     """Return a tensor as an array, and everything else as it is."""
     if hasattr(values, "detach"):
         return values.detach().cpu().numpy()
     return values
 
 
-def _training_loss(loss: Any) -> TrainingLoss:
+def _training_loss(loss: ForeignObject) -> TrainingLoss:
     from torch import nn
 
     if loss is None:
@@ -162,7 +167,8 @@ def _training_loss(loss: Any) -> TrainingLoss:
     rows = training_loss.rows
     if not callable(rows):
         raise InputError(
-            f"loss is {shown(rows)}; expected a function of outputs and targets, such as torch.nn.MSELoss()."
+            f"loss is {shown(rows)}; expected a function of outputs and targets, such as "
+            "torch.nn.MSELoss()."
         )
     name = type(rows).__name__
     if name in _KINKED:
@@ -193,7 +199,7 @@ def _training_loss(loss: Any) -> TrainingLoss:
     )
 
 
-def _refuse_layers(model: Any) -> None:
+def _refuse_layers(model: ForeignModel) -> None:
     for layer in model.modules():
         name = type(layer).__name__
         noisy = "Dropout" in name and getattr(layer, "p", 0) > 0
@@ -217,7 +223,7 @@ def _refuse_layers(model: Any) -> None:
         )
 
 
-def _targets(y: Any, n_rows: int, n_outputs: int, loss: TrainingLoss) -> FloatArray:
+def _targets(y: ForeignObject, n_rows: int, n_outputs: int, loss: TrainingLoss) -> FloatArray:
     """Return targets (N, K); labels 0 .. K-1 become one-hot for a softmax."""
     if np.ndim(y) == 1 and n_outputs > 1 and loss.link == "softmax":
         return inputs.one_hot(y, n_rows, np.arange(n_outputs))
@@ -228,7 +234,7 @@ def _targets(y: Any, n_rows: int, n_outputs: int, loss: TrainingLoss) -> FloatAr
     return inputs.as_targets(y, n_rows, n_outputs, None)
 
 
-def _decay(model: Any, weight_decay: float | Mapping[str, float]) -> FloatArray:
+def _decay(model: ForeignModel, weight_decay: float | Mapping[str, float]) -> FloatArray:
     """Return the weight decay of each parameter, (P,)."""
     names = {
         name: parameter.numel()
@@ -240,14 +246,15 @@ def _decay(model: Any, weight_decay: float | Mapping[str, float]) -> FloatArray:
     unknown = [name for name in weight_decay if name not in names]
     if unknown or any(not value >= 0 for value in weight_decay.values()):
         raise InputError(
-            f"weight_decay is {weight_decay!r}; expected numbers from 0 up, for parameters among {', '.join(list(names)[:5])}."
+            f"weight_decay is {weight_decay!r}; expected numbers from 0 up, for parameters among "
+            f"{', '.join(list(names)[:5])}."
         )
     return np.concatenate(
         [np.full(size, float(weight_decay.get(name, 0.0))) for name, size in names.items()]
     )
 
 
-def _linked_outputs(model: Any, link: row_losses.Link, rows: FloatArray) -> FloatArray:
+def _linked_outputs(model: ForeignModel, link: row_losses.Link, rows: FloatArray) -> FloatArray:
     """Return the outputs of the module, through a link, (n, K).
 
     They are computed in evaluation mode and in the module's own precision.
@@ -268,11 +275,11 @@ def _linked_outputs(model: Any, link: row_losses.Link, rows: FloatArray) -> Floa
 def _differentiated(
     rows: Callable[[Any, Any], Any], scores: FloatArray, targets: FloatArray
 ) -> row_losses.RowLosses:
-    """Return the derivatives of the rows' losses by scores and targets, by automatic differentiation."""
+    """Return the derivatives of the rows' losses by scores and targets, by torch.func."""
     import torch
     from torch.func import grad, jacrev, vmap
 
-    def row_loss(score: Any, target: Any) -> Any:
+    def row_loss(score: ForeignObject, target: ForeignObject) -> Any:
         return rows(score[None], target[None]).sum()
 
     s = torch.tensor(scores)
@@ -283,6 +290,7 @@ def _differentiated(
         return row_losses.RowLosses(*(derivative.detach().numpy() for derivative in derivatives))
     except RuntimeError as error:
         raise InputError(
-            "The loss cannot be differentiated twice by torch.func; expected a function of one row's outputs and targets, "
+            "The loss cannot be differentiated twice by torch.func; expected a function of one "
+            "row's outputs and targets, "
             f"both (1, {scores.shape[1]}) in float64: {error}"
         ) from error

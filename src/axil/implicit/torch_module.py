@@ -1,4 +1,4 @@
-"""The outputs of a torch module as a function of its trained parameters, differentiated by torch.func."""
+"""The outputs of a torch module as a function of its parameters, differentiated by torch.func."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ from typing import Any
 
 import numpy as np
 
+from axil.aliases import FeatureTable, ForeignModel, ForeignObject
 from axil.arrays import FloatArray
 
 CHUNK_BYTES = 1 << 27  # of derivatives carried through the module at a time
 
 
 class TorchModule:
-    """Outputs of a module as a function of its trained parameters in a row; see `axil.implicit.optimum.Learner`."""
+    """Outputs of a module as a function of its trained parameters, which are in a row.
 
-    def __init__(self, model: Any, X: FloatArray):
+    See `axil.implicit.optimum.Learner`.
+    """
+
+    def __init__(self, model: ForeignModel, X: FloatArray):
         import torch
 
         module = copy.deepcopy(model).double().cpu().eval()
@@ -43,7 +47,7 @@ class TorchModule:
             len(X) * (self.n_outputs + _width(module)) + 2 * len(self.parameters)
         )
 
-    def _outputs(self, theta: Any, rows: Any) -> Any:
+    def _outputs(self, theta: ForeignObject, rows: FeatureTable) -> Any:
         """Return the outputs of rows with these parameters, (n, K)."""
         import torch
         from torch.func import functional_call
@@ -80,7 +84,7 @@ class TorchModule:
         """Return how the scores of the training rows move, (N, K, m), forwards along directions."""
         from torch.func import jvp
 
-        def along_direction(direction: Any) -> Any:
+        def along_direction(direction: ForeignObject) -> Any:
             return jvp(
                 lambda theta: self._outputs(theta, self._training), (self._theta,), (direction,)
             )[1]
@@ -109,12 +113,12 @@ class TorchModule:
         D = torch.as_tensor(curvature)
         start = torch.as_tensor(self.scores(self._training))
 
-        def loss(theta: Any) -> Any:
+        def loss(theta: ForeignObject) -> Any:
             outputs = self._outputs(theta, self._training)
             moved = outputs - start
             return (g * outputs).sum() + torch.einsum("nj,njk,nk->", moved, D, moved) / 2
 
-        def along_direction(direction: Any) -> Any:
+        def along_direction(direction: ForeignObject) -> Any:
             return jvp(grad(loss), (self._theta,), (direction,))[1]
 
         return np.asarray(self._map(along_direction, directions).T)
@@ -132,6 +136,6 @@ class TorchModule:
         return max(1, CHUNK_BYTES // self.bytes_a_direction)
 
 
-def _width(module: Any) -> int:
+def _width(module: ForeignModel) -> int:
     """Return roughly how many numbers a row has in the layers: the outputs of linear layers."""
     return sum(int(parameter.shape[0]) for parameter in module.parameters() if parameter.ndim > 1)

@@ -49,7 +49,8 @@ def copy_of(cells: Cells) -> Copy:
     free = free_bytes()
     if needed > free:
         raise InputError(
-            f"The leaf numbers of {cells.shape[1]} rows in {len(cells)} trees, sorted and as they are, take {in_words(needed)} "
+            f"The leaf numbers of {cells.shape[1]} rows in {len(cells)} trees, sorted and as they "
+            f"are, take {in_words(needed)} "
             f'on the GPU, where {in_words(free)} are free. Use device="cpu".'
         )
     cells_copy = Copy(cp.asarray(cells), Cache())
@@ -76,7 +77,7 @@ class SomeTrees:
 
 
 class KeptCells(Rows):
-    """The cells on the device, and, once sums over them are asked for, the rows of each tree sorted by cell."""
+    """The cells on the device, with the rows of each tree sorted by cell once sums need them."""
 
     xp = cp
     swept = 256

@@ -84,7 +84,7 @@ def expect_cells(cells: DeviceArray, starts: DeviceArray) -> None:
 def expect_places(
     values: DeviceArray, rows: DeviceArray, columns: int, scale: DeviceArray, n_rows: int
 ) -> None:
-    """Refuse places for the largest entries that do not fit the columns, or name rows beyond those that there are."""
+    """Refuse places for the largest entries that do not fit the columns, or name unknown rows."""
     _expect_largest(values, rows, columns)
     expect_weights("scale", scale, n_rows)
     if rows.size and rows.max() >= n_rows:
@@ -103,7 +103,7 @@ def _expect_largest(values: DeviceArray, rows: DeviceArray, columns: int) -> Non
 def expect_block(
     block: DeviceArray, first: int, scale: DeviceArray, values: DeviceArray, rows: DeviceArray
 ) -> None:
-    """Refuse a block of rows, of any layout, places for its largest entries, or a scale that do not fit together."""
+    """Refuse a block, places for its largest entries and a scale that do not fit together."""
     if block.dtype != np.float64 or block.ndim != 2:
         raise TypeError(f"block is {_kind(block)}, expected float64 in 2 dimensions")
     n, columns = block.shape

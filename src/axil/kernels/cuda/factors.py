@@ -1,4 +1,4 @@
-"""Factors of rows in every place of a fit: the walk through its rounds that makes them, and their sums by cell and group."""
+"""Factors of rows in every place of a fit: the walk through its rounds, and sums by group."""
 
 from __future__ import annotations
 

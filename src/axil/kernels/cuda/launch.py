@@ -1,4 +1,7 @@
-"""Compiling and starting the kernels: for one type of cells at a time, at first use; CuPy keeps what was compiled."""
+"""Compile and start the kernels, for one type of cells at a time, at first use.
+
+CuPy stores what was compiled.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,8 @@ def within_memory() -> Iterator[None]:
         cp.get_default_memory_pool().free_all_blocks()
         free, total = cp.cuda.Device().mem_info
         raise InputError(
-            f"The GPU's memory is exhausted: {in_words(free)} of {in_words(total)} are free, too little for this request. "
+            f"The GPU's memory is exhausted: {in_words(free)} of {in_words(total)} are free, too "
+            "little for this request. "
             'Ask for fewer rows at a time, set memory_limit, or use device="cpu".'
         ) from error
 
