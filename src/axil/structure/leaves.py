@@ -1,4 +1,4 @@
-"""LeafFit: leaves of trees that were fitted again at the same splits, as a library writes them into its model."""
+"""LeafFit: leaves of trees that were fitted again at the same splits, as a library writes them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class LeafFit:
         return np.concatenate([[0], np.cumsum(self.n_leaves)]).astype(np.int64)
 
     def begins(self, t: int) -> int | None:
-        """The output that tree t is the first tree of; None where it is not the first."""
+        """Return the output whose first tree is t, or None."""
         if self.outputs is None:
             if t == 0:
                 return 0
@@ -75,9 +75,17 @@ class LeafFit:
     def nodes(
         self, t: int, children: NDArray[np.integer[Any]], leaves: NDArray[np.integer[Any]]
     ) -> NodeFit:
-        """All M nodes of tree t: children (M, 2), negative at leaves, which ``leaves`` (L_t,) names in their order.
+        """Return all M nodes of tree t.
 
         A node has a larger number than its parent, and nodes of the rule are numbered likewise.
+
+        Parameters
+        ----------
+        t : int
+        children : array of shape (M, 2)
+            The children of each node, negative at leaves.
+        leaves : array of shape (L_t,)
+            The nodes that are leaves, in the order of the leaves.
         """
         own = slice(int(self.starts[t]), int(self.starts[t + 1]))
         if self.hessians is None:
@@ -149,7 +157,7 @@ class NodeFit:
     sizes: NDArray[np.int64]  #: (M,) the number of leaves below each node
 
     def positive(self, of_nodes: FloatArray) -> FloatArray:
-        """Return these numbers of nodes (M,), which are sums over leaves, with `NEGLIGIBLE` for each leaf where they are zero.
+        """Return sums over the leaves of nodes, (M,), with `NEGLIGIBLE` per leaf instead of zero.
 
         Libraries divide by them for Shapley values, so a leaf that has lost all its rows needs some
         weight.

@@ -52,7 +52,10 @@ class Nodes(Transferable):
                 value.setflags(write=False)
 
     def check(self, n_leaves: NDArray[np.int64]) -> None:
-        """Refuse nodes that do not form trees of these numbers of leaves, (T,): readers follow children unchecked."""
+        """Raise ValueError unless the nodes form trees of these numbers of leaves, (T,).
+
+        Readers follow children unchecked.
+        """
         sizes, m, n_trees = 2 * n_leaves - 1, len(self.leaf), len(n_leaves)
         shapes = {
             "starts": (n_trees + 1,),
@@ -105,7 +108,7 @@ class Nodes(Transferable):
             self._check_rivals(tree)
 
     def _check_rivals(self, tree: Ids) -> None:
-        """Refuse rivals that are not there, or were not made before the node that they limit."""
+        """Raise ValueError unless rivals exist and were made before the node that they limit."""
         rows = self.rivals
         assert rows is not None
         if rows.ndim != 2 or rows.shape[1] != 3 or rows.dtype.kind != "i":
@@ -179,7 +182,7 @@ class Nodes(Transferable):
         return at, self.leaf[at]
 
     def totals(self, of_leaves: FloatArray) -> FloatArray:
-        """(M,): the sums, over the leaves below each node, of what is given of the leaves, (L,)."""
+        """Return the sums of numbers of leaves (L,) over the leaves below each node, (M,)."""
         at, leaves = self.ends
         found = np.zeros(len(self.leaf))
         found[at] = of_leaves[leaves]
@@ -189,7 +192,7 @@ class Nodes(Transferable):
         return found
 
     def inside(self) -> FloatArray:
-        """(M, L): 1 for the leaves below each node, and for a leaf itself."""
+        """Return 1 for the leaves below each node, and for a leaf itself, (M, L)."""
         at, leaves = self.ends
         found = np.zeros((len(self.leaf), len(leaves)))
         found[at, leaves] = 1.0
@@ -227,7 +230,10 @@ class Nodes(Transferable):
         return replace(self, own=own)
 
     def _left_rows(self, splits: Ids, rows: FloatArray, weights: FloatArray) -> FloatArray:
-        """Return the rows of the left child of each split by its share of the split's weight, rounded on the right side."""
+        """Return the rows of the left child of each split by its share of the split's weight.
+
+        The rows of the right child are rounded.
+        """
         totals = self.totals(weights)
         whole = totals[splits]
         right = np.divide(
@@ -237,7 +243,7 @@ class Nodes(Transferable):
         return np.asarray(all_rows - np.floor(all_rows * right + 0.5))
 
     def emptied(self, leaves: BoolArray) -> Nodes:
-        """The nodes where these leaves, (L,), have no row any more: a node without rows is no bound of others."""
+        """Return the nodes once these leaves, (L,), have no rows: such nodes bound no others."""
         if not leaves.any() or (self.signs is None and self.rivals is None):
             return self
         gone = self.totals((~leaves).astype(np.float64)) == 0
@@ -252,7 +258,7 @@ class Nodes(Transferable):
         )
 
     def tree(self, t: int) -> Nodes:
-        """The nodes of one tree, its leaves numbered from 0."""
+        """Return the nodes of one tree, its leaves numbered from 0."""
         first, last = self.starts[t : t + 2]
         children = self.children[first:last]
         leaf = self.leaf[first:last]

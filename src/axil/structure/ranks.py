@@ -36,13 +36,13 @@ class Picks:
     free_shares: FloatArray | None = None  #: (n,) of each such row
 
     def value(self, residuals: FloatArray) -> float:
-        """The percentile of the first leaf."""
+        """Return the percentile of the first leaf."""
         return float(self.values(residuals)[0]) + (
             0.0 if self.shifts is None else float(self.shifts[0])
         )
 
     def values(self, residuals: FloatArray) -> FloatArray:
-        """(n,): what these rows with their shares make of residuals (N,), shifts apart."""
+        """Return the percentiles of residuals (N,) by these rows and shares, (n,), without shifts."""
         found = np.asarray((self.shares * residuals[self.rows]).sum(axis=0))
         if self.free is None or self.free_at is None or self.free_shares is None:
             return found
@@ -51,7 +51,11 @@ class Picks:
         )
 
     def codes(self, n_rows: int) -> NDArray[np.uint8]:
-        """(N,): 1 for the lower row of a leaf, also where it is the upper one too, 2 for the upper, 3 for free ones, else 0."""
+        """Return the code of each row, (N,).
+
+        It is 1 for the lower row of a leaf, also if that is the upper one too, 2 for the upper row,
+        3 for free rows, and 0 for all others.
+        """
         found = np.zeros(n_rows, dtype=np.uint8)
         for code in (1, 0):
             found[self.rows[code]] = code + 1
@@ -80,11 +84,17 @@ class Ranks(Transferable, ABC):
 
     @abstractmethod
     def even(self, counts: Positions) -> tuple[Positions, FloatArray]:
-        """(n,) twice: the lower rank from 0 and the share of the next one, for leaves of these numbers of rows from 1 up."""
+        """Return the lower rank from 0 and the share of the next rank, (n,) each.
+
+        ``counts`` (n,) are the numbers of rows in the leaves, from 1 up.
+        """
 
     @abstractmethod
     def weighed(self, weights: FloatArray) -> tuple[int, int, float]:
-        """Lower and upper rank from 0 and the share of the upper one, for a leaf whose rows have these weights by rank."""
+        """Return the lower and the upper rank from 0, and the share of the upper one.
+
+        ``weights`` are those of the rows of one leaf, in the order of their ranks.
+        """
 
     def picks(
         self,
@@ -93,7 +103,15 @@ class Ranks(Transferable, ABC):
         draw: NDArray[Any],
         is_base: bool = False,
     ) -> Picks:
-        """The rows picked for the leaves (N,) of one tree, or the base, from residuals (N,) of rows drawn so often, (N,)."""
+        """Return the rows picked for the leaves of one tree, or for the initial prediction.
+
+        Parameters
+        ----------
+        leaf, residuals, draw : arrays of shape (N,)
+            The leaf and the residual of each row, and how often it was sampled.
+        is_base : bool
+            Whether the tree stands for the initial prediction.
+        """
         rows = np.flatnonzero(draw)
         weights = self.weights
         if self.by_draws and not (draw[rows] == 1).all():
@@ -132,7 +150,7 @@ class Ranks(Transferable, ABC):
         return replace(self, weights=self.weights[rows])
 
     def base(self, targets: FloatArray, picked: Picks) -> float:
-        """The percentile of all targets (N,) from the rows picked for it, as the library rounds it."""
+        """Return the percentile of all targets (N,) from its picked rows, as the library rounds it."""
         return picked.value(targets)
 
     def values(
@@ -142,7 +160,7 @@ class Ranks(Transferable, ABC):
         draw: NDArray[Any],
         n_leaves: int,
     ) -> FloatArray:
-        """(n_leaves,): the percentiles; 0 where a leaf has no rows."""
+        """Return the percentiles, (n_leaves,); 0 for a leaf without rows."""
         found = self.picks(leaf, residuals, draw)
         out = np.zeros(n_leaves)
         out[found.leaves] = found.values(residuals)
@@ -151,7 +169,7 @@ class Ranks(Transferable, ABC):
 
 @dataclass(frozen=True)
 class RankedFit(Transferable):
-    """The rule of a fit by percentiles, and the rows that its trees were fitted on: all that ranks follow from."""
+    """The rule of a fit by percentiles, and the rows that each of its trees sampled."""
 
     rule: Ranks  #: with the weights of all N rows
     based: bool  #: whether the first tree is the base, the percentile of all targets
@@ -163,14 +181,21 @@ class RankedFit(Transferable):
     single: bool = False
 
     def less(self, rows: IntArray, n_rows: int) -> RankedFit:
-        """This fit without some more of its N rows."""
+        """Return the fit without some more of its N rows."""
         left = np.zeros(n_rows, dtype=np.bool_)
         left[slice(None) if self.rows is None else self.rows] = True
         left[rows] = False
         return replace(self, rows=np.flatnonzero(left))
 
     def picks(self, t: int, leaf: NDArray[np.integer[Any]], residuals: FloatArray) -> Picks:
-        """The rows that the leaves (N,) of tree t take their values from, where these residuals (N,) are left before it."""
+        """Return the rows that the leaves of tree t take their values from.
+
+        Parameters
+        ----------
+        t : int
+        leaf, residuals : arrays of shape (N,)
+            The leaf of each row, and its residual before the tree.
+        """
         draw = self._draw(t, len(leaf))
         is_base = self.based and t == 0
         if self.single:
@@ -184,7 +209,7 @@ class RankedFit(Transferable):
         )
 
     def last(self, leaves: NDArray[np.integer[Any]]) -> BoolArray:
-        """(T, N): whether a row counts in a tree, and no other row of its leaf, (T, N), does."""
+        """Return whether a row is the only one that counts in its leaf, (T, N)."""
         found = np.zeros(leaves.shape, dtype=np.bool_)
         for t, leaf in enumerate(leaves):
             rows = self.counted(t, len(leaf))
@@ -192,12 +217,12 @@ class RankedFit(Transferable):
         return found
 
     def counted(self, t: int, n_rows: int) -> IntArray:
-        """The rows that count in tree t."""
+        """Return the rows that count in tree t."""
         drawn = self._draw(t, n_rows) > 0
         if self.rows is None:
             return np.flatnonzero(drawn)
         return self.rows[drawn[self.rows]]
 
     def _draw(self, t: int, n_rows: int) -> NDArray[Any]:
-        """(N,): how often each row was drawn for tree t."""
+        """Return how often each row was sampled for tree t, (N,)."""
         return np.ones(n_rows, dtype=np.uint8) if self.drawn is None else self.drawn[t]

@@ -1,4 +1,4 @@
-"""Structure: leaf membership, contributions, rates and base of a fitted ensemble."""
+"""Structure: leaf membership, sample counts and affine leaf values of a fitted ensemble."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from axil.structure.rule_state import RuleState
 
 
 def cell_dtype(most_cells: int) -> type[np.unsignedinteger[Any]]:
-    """The smallest unsigned type that numbers this many cells from 0."""
+    """Return the smallest unsigned type that numbers this many cells from 0."""
     for dtype in (np.uint8, np.uint16):
         if most_cells - 1 <= np.iinfo(dtype).max:
             return dtype
@@ -27,14 +27,17 @@ def cell_dtype(most_cells: int) -> type[np.unsignedinteger[Any]]:
 
 
 def output_groups(n_sets: int) -> list[slice]:
-    """The outputs that each set of trees serves: all of them where there is one set, else each its own."""
+    """Return the outputs of each set of trees: all of them for one set, else one for each."""
     if n_sets == 1:
         return [slice(None)]
     return [slice(k, k + 1) for k in range(n_sets)]
 
 
 def all_n_leaves(sets: Sequence[Any]) -> NDArray[np.int64]:
-    """(T,): the numbers of leaves of all trees, from ``n_leaves`` and ``columns`` of each set of trees, of whatever output."""
+    """Return the numbers of leaves of all trees, (T,).
+
+    They come from ``n_leaves`` and ``columns`` of the trees of each output.
+    """
     if sets[0].columns is None:
         return np.asarray(sets[0].n_leaves)
     n_leaves = np.zeros(
@@ -60,7 +63,7 @@ class Coefficients:
 
 @dataclass(frozen=True)
 class Structure(Transferable):
-    """Leaf membership, contributions, rates and base of T trees over N training rows.
+    """Leaf membership, sample counts and affine leaf values of T trees over N training rows.
 
     Row j counts ``row_weights[j] * draw * scale[l]`` in the value of its leaf l of tree t, draw
     being how often it was drawn for the tree, or its share where the leaf's value is a percentile,
@@ -115,7 +118,7 @@ class Structure(Transferable):
                 value.setflags(write=False)
 
     def _check_cells(self) -> None:
-        """Refuse cells that do not fit the leaves: the kernels index one with the other unchecked. No sum can overflow then."""
+        """Raise ValueError unless cells fit the leaves; kernels index one with the other unchecked."""
         expect("n_leaves", self.n_leaves, np.int64, (len(self.n_leaves),))
         by_leaf = (int(self.n_leaves.sum()),) if self.sample_counts.ndim == 2 else ()
         expect("sample_counts", self.sample_counts, np.float64, (len(self.sample_counts), *by_leaf))
@@ -144,7 +147,7 @@ class Structure(Transferable):
             raise ValueError("a cell number beyond the cells of its tree")
 
     def _check(self) -> None:
-        """Refuse all other arrays that do not fit."""
+        """Raise ValueError unless all other arrays fit."""
         trees = (self.n_trees,)
         leaves = (self.total_leaves,)
         rows = (self.n_rows,)
@@ -258,12 +261,14 @@ class Structure(Transferable):
 
     @property
     def final(self) -> FloatArray:
-        """(T,): what each tree's values are multiplied by in a prediction."""
+        """(T,): the factor of each tree's values in a prediction."""
         return self.learning_rates if self.coefficients is None else self.coefficients.omega[-1]
 
     @property
     def averages(self) -> bool:
-        """Whether predictions are means over trees that do not see each other: forests, and one round of parallel trees.
+        """Whether predictions are means over trees that do not see each other.
+
+        Such are forests, and one round of parallel trees.
 
         Trees of DART that all others were dropped for do not see each other either, but their
         shares do not add up to one.
@@ -279,7 +284,7 @@ class Structure(Transferable):
         return bool(c.beta[0] == c.beta[-1] and self.final[-1] == 1.0)
 
     def leaves(self, rows: slice = slice(None)) -> NDArray[np.unsignedinteger[Any]]:
-        """(T, N): the leaf of each training row in each tree; or (T, rows), of some."""
+        """Return the leaf of each training row in each tree, (T, rows)."""
         cells = self.cells[:, rows]
         if len(self.sample_counts) == 1:
             return cells
@@ -322,7 +327,7 @@ class Structure(Transferable):
         return np.asarray(self.starts[t] + leaves.astype(np.intp))
 
     def row_counts(self, rows: Any = slice(None)) -> FloatArray:
-        """(T, rows): how often each row counts in each tree."""
+        """Return how often each row counts in each tree, (T, rows)."""
         level, leaf = np.divmod(
             self.cells[:, rows], self.n_leaves[:, None].astype(self.cells.dtype)
         )
@@ -332,13 +337,13 @@ class Structure(Transferable):
         return self.sample_counts[level]
 
     def tree_counts(self, t: int) -> FloatArray:
-        """(D, L_t), or (D, 1) where all leaves of tree t have the same: how often rows count."""
+        """Return how often rows count in tree t, (D, L_t); (D, 1) if its leaves do not differ."""
         if self.counts_by_leaf:
             return self.sample_counts[:, self.starts[t] : self.starts[t + 1]]
         return self.sample_counts[:, None]
 
     def to_cells(self, t: int, of_leaves: Any, drawn: bool) -> Any:
-        """Tree t's table by leaves, (L_t, S), as one by cells, times the draws where ``drawn``."""
+        """Return tree t's table by leaves, (L_t, S), by cells; times sample counts if ``drawn``."""
         levels = len(self.sample_counts)
         if levels == 1:
             return of_leaves
@@ -348,7 +353,7 @@ class Structure(Transferable):
         )
 
     def by_cells(self, of_leaves: Any, drawn: bool) -> Any:
-        """A table of all trees by leaves, (L, S), as one by cells, times the draws where ``drawn``."""
+        """Return a table of all trees by leaves, (L, S), by cells; see `to_cells`."""
         if len(self.sample_counts) == 1:
             return of_leaves
         return np.concatenate(
@@ -359,7 +364,7 @@ class Structure(Transferable):
         )
 
     def to_leaves(self, t: int, of_cells: Any, drawn: bool) -> Any:
-        """The transpose of `to_cells`: sums over the cells of each leaf of tree t."""
+        """Return sums over the cells of each leaf of tree t: the transpose of `to_cells`."""
         if len(self.sample_counts) == 1:
             return of_cells
         by_draw = of_cells.reshape(
@@ -372,7 +377,7 @@ class Structure(Transferable):
         return np.tensordot(like(self.sample_counts, by_draw), by_draw, 1)
 
     def by_leaves(self, of_cells: Any, drawn: bool) -> Any:
-        """The transpose of `by_cells`: sums over the cells of each leaf of all trees."""
+        """Return sums over the cells of each leaf of all trees: the transpose of `by_cells`."""
         if len(self.sample_counts) == 1:
             return of_cells
         return np.concatenate(

@@ -48,23 +48,26 @@ class Term:
     training: Any = None  #: coordinates of all N rows, where its own are others
 
     def own(self, queries: Coordinates | None) -> Any:
-        """The coordinates of queries for this model; None: its training rows, if they are all."""
+        """Return the coordinates of explained rows for this model; None: its training rows."""
         if queries is None:
             return self.training
         return queries.parts[self.member]
 
     def taken(self, values: FloatArray) -> FloatArray:
-        """(n_own, S): of values (N, S) those of its own rows."""
+        """Return the values of the model's own rows, (n_own, S), of values (N, S)."""
         if self.rows is None:
             return values
         return values[self.rows]
 
     def gathered(self, effects: RowEffects, n_rows: int) -> FloatArray:
-        """(n, n_own): effects of its own rows."""
+        """Return effects of the model's own rows as one array, (n, n_own)."""
         return gathered(effects, n_rows if self.rows is None else len(self.rows))
 
     def spread(self, weights: Any, n_rows: int) -> Any:
-        """(n, N): weights (n, n_own) of its own rows, dense or sparse, as weights of all; times the coefficient."""
+        """Return weights (n, n_own) of the model's own rows as weights of all rows, (n, N).
+
+        They are dense or sparse, and multiplied by the coefficient.
+        """
         if self.rows is None:
             return self.coefficient * weights
         n_own = len(self.rows)
@@ -145,7 +148,7 @@ class Sum(Deletable):
         )
 
     def _intercepts(self, answers: Sequence[Answer], counted: Any) -> FloatArray:
-        """The intercepts of the models' answers, and the constant as often as it is counted."""
+        """Return the intercepts of the models' answers with the constant, as often as it counts."""
         own = np.sum([t.coefficient * a.intercepts for t, a in zip(self.terms, answers)], axis=0)
         return np.asarray(own + self.constant * counted)
 
@@ -160,7 +163,10 @@ class Sum(Deletable):
         )
 
     def _mean(self, each: Iterator[tuple[float, FloatArray]]) -> FloatArray:
-        """The sum of coefficients times predictions; models that have none, nan, leave their share to the others."""
+        """Return the sum of coefficients times predictions.
+
+        A model without a prediction, nan, leaves its share to the others.
+        """
         total = np.zeros(1)
         left = np.zeros(1)
         for coefficient, made in each:
@@ -175,7 +181,10 @@ class Sum(Deletable):
         return sum(term.coefficient for term in self.terms)
 
     def _ratio(self, left: Any) -> FloatArray:
-        """The factor that turns a sum over models whose coefficients are left into a mean of all; nan where none is left."""
+        """Return the factor from a sum over the remaining models to a mean of all.
+
+        ``left`` is the sum of their coefficients. nan if no model remains.
+        """
         some = np.abs(left) > ROUNDING * abs(self._whole)
         return np.asarray(np.divide(self._whole, left, out=np.full_like(left, np.nan), where=some))
 
@@ -197,7 +206,7 @@ class Sum(Deletable):
         return sum_of_squares(rows_of_weights(self, self.n_rows))
 
     def approximate_matvec(self, v: FloatArray) -> tuple[FloatArray, FloatArray] | None:
-        """The sum of those of models fitted to all rows."""
+        """Return the sum over the models fitted to all rows."""
         known = [(t, t.engine.approximate_matvec(v)) for t in self.terms if t.rows is None]
         found = [(t.coefficient, *like) for t, like in known if like is not None]
         if not found:
@@ -243,7 +252,7 @@ class Sum(Deletable):
         )
 
     def _saying(self, queries: Any, targets: FloatArray) -> Sequence[Term]:
-        """The terms of the mean of the models that still say something of all these queries."""
+        """Return the terms of the models that still predict all of these rows."""
         made = [
             term.engine.predicted(term.own(queries), term.taken(targets)) for term in self.terms
         ]
@@ -253,7 +262,7 @@ class Sum(Deletable):
         return self.terms
 
     def _of(self, terms: Sequence[Term]) -> Sum:
-        """The mean of these models alone."""
+        """Return the mean of these models alone."""
         ratio = self._whole / sum(term.coefficient for term in terms)
         return replace(
             self,
@@ -262,7 +271,11 @@ class Sum(Deletable):
         )
 
     def deletion(self, queries: Any, targets: FloatArray, available: int) -> Sequence[RowEffects]:
-        """A row is deleted from every model by itself, so that changes add up; copies of a row in one model do not."""
+        """Return the exact changes without each row.
+
+        A row is deleted from every model by itself, so that changes add up. Those of copies of a
+        row in one model do not.
+        """
         before = self.predicted(queries, targets)
         if self._all_rows:
             return self._deletion(queries, targets, before, available // len(self.terms))
@@ -279,7 +292,7 @@ class Sum(Deletable):
     def _deletion(
         self, queries: Any, targets: FloatArray, before: FloatArray, available: int
     ) -> Sequence[RowEffects]:
-        """The changes of models fitted to all rows, added up."""
+        """Return the sum of the changes of models fitted to all rows."""
         asked = [
             (t, t.engine.deletable("removal").deletion(t.own(queries), targets, available))
             for t in self.terms
@@ -348,7 +361,7 @@ class Sum(Deletable):
     def _effects(
         self, terms: Sequence[Term], ask: Callable[[Term], Sequence[RowEffects]]
     ) -> list[RowEffects]:
-        """The effects in these models on each output, added up."""
+        """Return the sums of the effects in these models, for each output."""
         asked = [(term, ask(term)) for term in terms]
         found: list[RowEffects] = []
         for output in range(len(asked[0][1])):
@@ -378,7 +391,7 @@ class Sum(Deletable):
         return _total(size / sum(sizes) * means(term) for size, term in zip(sizes, self.terms))
 
     def without(self, rows: IntArray, targets: FloatArray) -> Sum:
-        """The mean of the models without these rows; one that has no row left is not in it."""
+        """Return the mean of the models without these rows; a model without any row is not in it."""
         left: list[Term] = []
         for term in self.terms:
             if term.rows is None:
@@ -513,7 +526,7 @@ class Residual(Engine):
         )
 
     def around(self, queries: Any, values: FloatArray) -> FloatArray:
-        """The second model's answer: it was fitted last, to what the first leaves over."""
+        """Return the second model's answer: it was fitted last, to what the first leaves over."""
         return self.then.around(self._parts(queries)[1], values)
 
     @property
@@ -546,7 +559,7 @@ def _drops(engine: Engine) -> bool:
 
 
 def _total(parts: Iterator[Any]) -> FloatArray:
-    """The sum of arrays, of which never more than two are held."""
+    """Return the sum of arrays, of which never more than two are held."""
     total = np.array(next(parts))
     for part in parts:
         total += part
