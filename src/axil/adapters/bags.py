@@ -1,4 +1,4 @@
-"""Draws: those that the user recorded, and those that are made again from the beginning."""
+"""Samples: those that the user recorded, and those that are made again from the beginning."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def compact(bags: FloatArray) -> NDArray[Any]:
-    """Return draw counts (N, T) in one byte each where they are whole numbers that fit, else as they are."""
+    """Return sample counts (N, T), in one byte each where they are whole numbers that fit."""
     with np.errstate(invalid="ignore"):
         small = bags.astype(np.uint8)
     if np.array_equal(small, bags):
@@ -25,7 +25,7 @@ def compact(bags: FloatArray) -> NDArray[Any]:
 
 
 class RecordedBags:
-    """The columns of a table (N, T) of draw counts or multiplicities."""
+    """The columns of a table (N, T) of sample counts or multiplicities."""
 
     name = "in_bag="
     needs_gradients = False
@@ -36,15 +36,15 @@ class RecordedBags:
                 f"in_bag has {bags.shape[1]} columns; expected one for each of the {n_trees} trees."
             )
         self.bags = bags
-        self.dtype = compact(bags).dtype.type  #: that holds the draws
+        self.dtype = compact(bags).dtype.type  #: that holds the sampled rows
 
     def draw(self, trees: range, leaves: LeafArray, gradients: RowGradients | None) -> NDArray[Any]:
-        """Return how often each row was drawn for each of these trees, (len(trees), N)."""
+        """Return how often each row was sampled for each of these trees, (len(trees), N)."""
         return self.bags[:, trees.start : trees.stop].T
 
 
 class DrawnAgain(Generic[T]):
-    """Items of a sequence that is drawn in order: one that came before the last begins the sequence anew."""
+    """Items of a sequence that is made in order; an earlier item begins the sequence anew."""
 
     _running: Iterator[T] | None = None
     _number = -1
@@ -64,5 +64,5 @@ class DrawnAgain(Generic[T]):
         return self._item
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return everything but the running draws, which cannot be copied."""
+        """Return everything but the running samples, which cannot be copied."""
         return {"_begin": self._begin}

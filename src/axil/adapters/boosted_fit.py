@@ -58,7 +58,7 @@ class Sampler(Protocol):
     def draw(
         self, trees: range, leaves: NDArray[np.integer[Any]], gradients: RowGradients | None
     ) -> NDArray[Any]:
-        """Return how often, or with what factor, each row was drawn for these trees of one round.
+        """Return how often, or with what factor, each row was sampled for these trees of one round.
 
         Parameters
         ----------
@@ -72,7 +72,7 @@ class Sampler(Protocol):
         Returns
         -------
         array of shape (len(trees), N)
-            0 stands for a row that is out of bag.
+            0 stands for a row that is not sampled.
         """
 
 

@@ -242,7 +242,7 @@ class FittedSmoother:
     training: Any  #: (N, p) features of the training rows
     solution: (
         FloatArray | LinearSteps | None
-    )  #: (p, N); None: the features of a query are its weights, sparse (n, N)
+    )  #: (p, N); None: the features of an explained row are its weights, sparse (n, N)
     weighs_squares: bool = (
         False  #: whether sample weights multiply the squared errors that the solution minimises
     )

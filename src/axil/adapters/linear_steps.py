@@ -2,7 +2,7 @@
 
 A prediction is ``features(x) @ steps @ targets``. Tree t has P_t coefficients ``c_t = A_t (y -
 F_t)``, made of what the trees before it leave over, and F_t+1 = F_t + B_t c_t. So coefficients
-follow from targets tree after tree, and the weights of a query from its features in the opposite
+follow from targets tree after tree, and the weights of an explained row from its features in the opposite
 order. Either takes O(N p) multiplications per tree and column, for N rows and p features per leaf.
 """
 
@@ -25,7 +25,7 @@ class LinearTree:
 
     features: Any  #: B, sparse (N, P): what the fit multiplied the coefficients by
     leaf: LeafArray  #: (N,)
-    weights: FloatArray  #: (N,) weight * draw
+    weights: FloatArray  #: (N,) weight * sample
     complete: BoolArray  #: (N,) rows that take part in the regression of their leaf
     values: NDArray[np.int64]  #: (L,) which coefficients are the leaves' values
     inverse: Any  #: sparse (P, P): from sums over the rows to coefficients, the rate included

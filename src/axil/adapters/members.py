@@ -29,7 +29,7 @@ class KnownColumns(Protocol):
 
 @dataclass(frozen=True)
 class Coordinates:
-    """Coordinates of n queries for each of several models."""
+    """Coordinates of n explained rows for each of several models."""
 
     parts: tuple[Any, ...]
 
@@ -52,9 +52,9 @@ class Member:
     coefficient: float = 1.0  #: what its predictions are multiplied by
     output: int | None = None  #: the one output that it predicts; None: all
     columns: IntArray | None = None  #: the features that it looks at; None: all
-    #: the rows of its fit, in their order, repeated as they were drawn; None: all
+    #: the rows of its fit, in their order, repeated as they were sampled; None: all
     rows: IntArray | None = None
-    #: (N,) how often each row was drawn, where its fit took that for weights
+    #: (N,) how often each row was sampled, where its fit took that for weights
     draws: IntArray | None = None
     weighted: bool = True  #: whether its fit was given the sample weights
 

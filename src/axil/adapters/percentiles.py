@@ -59,14 +59,7 @@ def with_initial_tree(
     shares = _shares_with_first_tree(fit.schedule.coefficients, share, percentile is None)
     if shares is not None:
         share = float(shares.omega[-1, 0])
-    n_rows = rows.totals.n_rows
-    weight = rows.totals.weight
-    held_out = fit.weights.held_out
-    if held_out is not None:
-        n_rows -= int(held_out.sum())
-        weight = float(n_rows)
-        if rows.weights is not None:
-            weight = float(rows.weights[~held_out].sum())
+    n_rows, weight = _rows_in_fit(rows, fit.weights.held_out)
 
     def before(first: float, values: FloatArray | float) -> FloatArray:
         return np.concatenate([[first], np.broadcast_to(values, n_leaves)])
@@ -103,6 +96,16 @@ def with_initial_tree(
         schedule=Schedule.one_by_one(np.append(share, fit.learning_rates), shares),
         explain_mismatch=_of_later_trees(fit.explain_mismatch),
     )
+
+
+def _rows_in_fit(rows: TrainingRows, held_out: BoolArray | None) -> tuple[int, float]:
+    """Return the number and the weight of the rows that took part in the fit."""
+    if held_out is None:
+        return rows.totals.n_rows, rows.totals.weight
+    n_rows = rows.totals.n_rows - int(held_out.sum())
+    if rows.weights is None:
+        return n_rows, float(n_rows)
+    return n_rows, float(rows.weights[~held_out].sum())
 
 
 def _shares_with_first_tree(

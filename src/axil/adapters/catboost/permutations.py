@@ -1,4 +1,4 @@
-"""The order of the training rows in CatBoost's averaging fold, drawn again from random_seed.
+"""The order of the training rows in CatBoost's averaging fold, sampled again from random_seed.
 
 One generator serves the whole fit: two 32-bit PCG streams side by side, the first in the high word
 (util/random/fast.h). CatBoost shuffles the rows before anything else. It then shuffles the learning
@@ -112,7 +112,7 @@ class AveragingFold:
 
     @classmethod
     def of(cls, n_rows: int, settings: dict[str, Any], numbers: bool = False) -> AveragingFold:
-        """Return the fold that a fit with these settings draws; ``has_time`` keeps the order.
+        """Return the fold that a fit with these settings samples; ``has_time`` keeps the order.
 
         Parameters
         ----------

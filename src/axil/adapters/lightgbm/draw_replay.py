@@ -13,7 +13,7 @@ from axil.adapters.lightgbm.samplers import Bagging, Goss, IterationGradients, S
 from axil.arrays import FloatArray, LeafArray
 from axil.structure import NewtonRule, Ranks
 
-DrawArray = NDArray[np.bool_ | np.float32]  #: whether, or with what factor, rows are drawn
+DrawArray = NDArray[np.bool_ | np.float32]  #: whether, or with what factor, rows are sampled
 
 MOST_STEPS = 20_000  # trees looked at in search of attempts that found no split
 MANY_ROWS = 100_000  # from here on, leaf counts do not agree by coincidence
@@ -22,7 +22,7 @@ CLOSE_WEIGHTS = (
 )
 CLOSE_VALUES = 1e-5  # of the largest leaf value of a tree
 
-# How leaves agree with draws.
+# How leaves agree with samples.
 OTHER_COUNTS = 0
 SAME_COUNTS = 1
 SAME_VALUES = 2
@@ -30,7 +30,7 @@ SAME_VALUES = 2
 
 @dataclass(frozen=True)
 class LeafEvidence:
-    """Records of the model about its T trees, L leaves in all, by which draws are confirmed."""
+    """Records of the model about its T trees, L leaves in all, by which samples are confirmed."""
 
     starts: NDArray[np.int64]  #: (T + 1,)
     counts: NDArray[np.int64]  #: (L,)
@@ -68,7 +68,7 @@ class LeafEvidence:
         gradients: IterationGradients | None,
         output: int = 0,
     ) -> int:
-        """Compare a tree with the leaves that draws lead to.
+        """Compare a tree with the leaves that samples lead to.
 
         Parameters
         ----------
@@ -77,7 +77,7 @@ class LeafEvidence:
         leaf : array of shape (N,)
             The leaf that each row falls into.
         drawn : array of shape (N,)
-            Whether, or with what factor, each row is drawn.
+            Whether, or with what factor, each row is sampled.
         gradients : IterationGradients or None
             Those of all rows; None: counts alone are compared.
         output : int
@@ -95,7 +95,7 @@ class LeafEvidence:
         return SAME_COUNTS
 
     def _has_counts(self, tree: int, leaf: LeafArray, drawn: DrawArray) -> bool:
-        """Return whether the leaves of a tree have as many drawn rows as the model records."""
+        """Return whether the leaves of a tree have as many sampled rows as the model records."""
         counts = self.counts[self.leaves_of(tree)]
         rows = np.flatnonzero(drawn)
         if len(rows) != counts.sum():
@@ -110,7 +110,7 @@ class LeafEvidence:
         gradients: IterationGradients,
         output: int,
     ) -> bool:
-        """Return whether drawn rows lead to the weights and values of a tree, as far as it shows them."""
+        """Return whether sampled rows lead to the weights and values that a tree shows."""
         leaves = self.leaves_of(tree)
         n_leaves = len(self.counts[leaves])
         if self.leaf_weights is not None:
@@ -137,7 +137,7 @@ class LeafEvidence:
         """Return whether leaf values before the rate, (L_t,), lead to those of a tree."""
         values = self.tree_values(tree)
         rate = self.rates[tree]
-        if np.isnan(rate):  # any draw then agrees with a tree of one value that is not zero
+        if np.isnan(rate):  # any sample then agrees with a tree of one value that is not zero
             rate = (steps @ values) / ((steps @ steps) or 1.0)
         errors = np.abs(values - rate * steps)
         return bool(errors.max() <= CLOSE_VALUES * np.abs(values).max())
@@ -145,7 +145,7 @@ class LeafEvidence:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """Draws that an iteration may have had."""
+    """Samples that an iteration may have had."""
 
     drawn: DrawArray
     states: tuple[SamplerState, ...]  #: of the sampler after them
@@ -153,11 +153,11 @@ class _Candidate:
 
 
 class DrawReplay:
-    """Which rows each tree was fitted on: the draws that a sampler makes, and where they go on from.
+    """Which rows each tree was fitted on: the sampled rows that a sampler makes, and where they go on from.
 
     Between two trees the fit may have tried others that found no split, and have begun again
     (continued training; GOSS also where the rate changes): what agrees with the model's leaves is
-    taken, and where nothing does, the plain next draw.
+    taken, and where nothing does, the plain next sample.
 
     Parameters
     ----------
@@ -199,11 +199,11 @@ class DrawReplay:
 
     def _begin(self) -> None:
         self._states = self._starts  # several, as long as the data do not show which is right
-        self._failures_left = self._n_failures  # below 0: the draws were lost
+        self._failures_left = self._n_failures  # below 0: the sampled rows were lost
 
     def draw(self, trees: range, leaves: LeafArray, gradients: RowGradients | None) -> DrawArray:
-        """Return with what factor each row was drawn for the trees of one iteration, which share their rows."""
-        assert gradients is not None  # GOSS draws by them, and the evidence of leaves needs them
+        """Return the factor of each row, (N,), in the trees of one iteration, which share their rows."""
+        assert gradients is not None  # GOSS samples by them, and the evidence of leaves needs them
         if gradients.hessians is None:
             iteration_gradients = self._gradients_at(gradients.negative)
         else:
@@ -214,7 +214,7 @@ class DrawReplay:
     def draw_iteration(
         self, trees: range, leaves: LeafArray, gradients: IterationGradients
     ) -> DrawArray:
-        """Return with what factor each row was drawn for these trees, (N,).
+        """Return with what factor each row was sampled for these trees, (N,).
 
         ``leaves`` are (trees, N).
         """
@@ -241,14 +241,17 @@ class DrawReplay:
         self._states = best.states
         if best_agreement > OTHER_COUNTS:
             self._failures_left -= best.n_failures
-        else:  # once lost, the draws go on but are not searched
+        else:  # once lost, the sampled rows go on but are not searched
             self._failures_left = -1
         return best.drawn
 
     def _draw_without_split(
         self, tree: int, n_rows: int, gradients: IterationGradients
     ) -> DrawArray:
-        """Return the draws of an iteration without a split: a forest keeps its trees, boosting only the first."""
+        """Return the sampled rows of an iteration without a split.
+
+        A forest keeps its trees, boosting only the first.
+        """
         every_row = np.ones(n_rows, dtype=np.bool_)
         if tree > 0 and not self._forest:
             return every_row
@@ -264,7 +267,7 @@ class DrawReplay:
     def _candidates(
         self, tree: int, full: bool, n_rows: int, gradients: IterationGradients
     ) -> Iterator[_Candidate]:
-        """Return draws for one iteration, the most likely first."""
+        """Return samples for one iteration, the most likely first."""
         is_searched = self._failures_left >= 0
         states = [*self._states]
         if is_searched and tree > 0:
@@ -285,7 +288,7 @@ class DrawReplay:
             if all(after is state for after, state in zip(next_states, states)):
                 if not is_searched:
                     return
-                # a draw may by chance hold all rows, as that of GOSS does where few gradients are
+                # a sample may by chance hold all rows, as that of GOSS does where few gradients are
                 # small
                 next_states = []
                 for state in states:
@@ -311,7 +314,7 @@ def histories(
 ) -> Iterator[list[bool]]:
     """Return possible outcomes of the attempts at trees, all n_failures that left none included: whether each found a split.
 
-    Bags, if there are any, must agree with the counts of the leaves (N, T); failures late in the
+    Samples, if there are any, must agree with the counts of the leaves (N, T); failures late in the
     training come first.
     """
     n_trees = leaves.shape[1]

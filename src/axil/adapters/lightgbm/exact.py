@@ -73,7 +73,7 @@ class ExactLightGBM(LightGBMAdapter):
             rates = coefficients.omega[-1].copy()
         if hides_rate:
             rates[0] = hidden_rate(values[0], rates[1:], self._settings)
-        # Weights are for draws, which are not replayed on several machines.
+        # Weights are for samples, which are not replayed on several machines.
         weights = rows.weights if rows.at_hand else None
         evidence = self._evidence(totals.n_rows, weights)
         evidence = replace(evidence, values=np.concatenate(values), rates=rates)
@@ -265,8 +265,8 @@ class ExactLightGBM(LightGBMAdapter):
     ) -> None:
         """Fill in how many rows the trees of a forest had that found no split, which LightGBM does not record.
 
-        The rows are those of ``given_bags`` (N, T) where there are some. Otherwise they are drawn
-        as LightGBM draws them.
+        The rows are those of ``given_bags`` (N, T) where there are some. Otherwise they are sampled
+        as LightGBM samples them.
         """
         lone_trees = np.flatnonzero(self._n_leaves[1:] == 1) + 1
         state = self._settings.bagging(n_rows)

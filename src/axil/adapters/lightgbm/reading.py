@@ -151,7 +151,7 @@ class LightGBMReading:
 
     @property
     def bags(self) -> bool:
-        """Whether each tree has rows drawn at random.
+        """Whether each tree has rows sampled at random.
 
         The fractions of positive and negative rows are for classes only.
         """
@@ -160,7 +160,7 @@ class LightGBMReading:
 
     @property
     def _bags_by_class(self) -> bool:
-        """Whether rows of two classes are drawn with a fraction for each."""
+        """Whether rows of two classes are sampled with a fraction for each."""
         names = ("pos_bagging_fraction", "neg_bagging_fraction")
         has_fractions = any(float(self.settings.text(name) or 1) < 1 for name in names)
         has_two_classes = self.text.objective.startswith("binary")
@@ -168,7 +168,7 @@ class LightGBMReading:
 
     @property
     def goss(self) -> bool:
-        """Whether rows are drawn by their gradients.
+        """Whether rows are sampled by their gradients.
 
         Before 4.2 the text does not say, but trees of fewer rows do.
         """

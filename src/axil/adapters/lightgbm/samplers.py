@@ -1,6 +1,6 @@
-"""LightGBM's samplers of rows and DART's drops of trees, from parameters to draws.
+"""LightGBM's samplers of rows and DART's drops of trees, from parameters to samples.
 
-All of them draw from the generator x <- 214013 x + 2531011 mod 2^32, of which a draw is u = ((x >>
+All of them sample from the generator x <- 214013 x + 2531011 mod 2^32, of which a sample is u = ((x >>
 16) & 0x7FFF) / 32768 (include/LightGBM/utils/random.h). Samplers of rows keep one generator for
 each block of 1024 rows, seeded bagging_seed + block.
 """
@@ -41,7 +41,7 @@ def streams(seed: int, n_rows: int) -> Words:
 
 
 def _uniforms(words: Words) -> FloatArray:
-    """Return the draws from 0 up to 1 that generators in these states show."""
+    """Return the sampled rows from 0 up to 1 that generators in these states show."""
     return np.asarray(((words & LOW) >> np.uint32(16)) / 32768.0)
 
 
@@ -87,7 +87,7 @@ class IterationGradients:
 
 @dataclass(frozen=True)
 class Bagging:
-    """Each row is in the bag iff u < bagging_fraction, drawn again every bagging_freq trees (src/boosting/bagging.hpp).
+    """Each row is in the sample iff u < bagging_fraction, sampled again every bagging_freq trees (src/boosting/bagging.hpp).
 
     Positive and negative rows may have fractions of their own.
     """
@@ -102,12 +102,12 @@ class Bagging:
     def attempt(
         self, full: bool, gradients: IterationGradients | None
     ) -> tuple[BoolArray, Bagging]:
-        """Return the rows (N,) that one more attempt at the trees of an iteration draws, and the state after it.
+        """Return the rows (N,) that one more attempt at the trees of an iteration samples, and the state after it.
 
         ``full``: they were fitted on all rows. An attempt that finds no split leaves no tree, but
-        its draws are gone.
+        its samples are gone.
         """
-        # A bag that by chance holds all rows is kept for good.
+        # A sample that by chance holds all rows is kept for good.
         if self.bag is not None and (self.iteration % self.frequency or self.bag.all()):
             return self.bag, self
         words = self.generators[:, None] * FACTORS
@@ -128,8 +128,8 @@ class Bagging:
 class Goss:
     """The rows of largest |gradient * hessian|, and some of the others with a factor (src/boosting/goss.hpp).
 
-    Several outputs have one draw, by the sum over them. Each thread does this for its part of the
-    rows, all in float32. The first int(1 / learning_rate) iterations, which have all rows, draw
+    Several outputs have one sample, by the sum over them. Each thread does this for its part of the
+    rows, all in float32. The first int(1 / learning_rate) iterations, which have all rows, sample
     nothing.
     """
 
@@ -141,7 +141,7 @@ class Goss:
     def attempt(
         self, full: bool, gradients: IterationGradients | None
     ) -> tuple[FloatSingles, Goss]:
-        """Return the factor of each row, (N,), 0 where it is not drawn, and the state after it.
+        """Return the factor of each row, (N,), 0 where it is not sampled, and the state after it.
 
         See `Bagging.attempt`.
         """
@@ -166,7 +166,7 @@ class Goss:
         return self
 
     def _words(self, is_small: BoolArray) -> tuple[Words, Words]:
-        """Return the words of rows (N,), of which small ones draw one each, and the generators after that."""
+        """Return the words of rows (N,), of which small ones sample one each, and the generators after that."""
         blocks = np.zeros((len(self.generators), BLOCK), dtype=np.bool_)
         blocks.ravel()[: len(is_small)] = is_small
         steps = np.cumsum(blocks, axis=1)
@@ -179,7 +179,7 @@ class Goss:
     def _draw_small(self, is_large: FloatSingles, words: Words) -> FloatSingles:
         """Return the factors of the rows of one thread, (n,): 1 for large rows, and of the others 0 or more.
 
-        A row is drawn with probability n_needed / n_left, which depends on those drawn before it:
+        A row is sampled with probability n_needed / n_left, which depends on those sampled before it:
         chunks of rows are settled by iteration, each of which is right for at least one row more.
         """
         n_rows = len(is_large)
@@ -356,7 +356,7 @@ class _Drops:
             share = 1 / (n_dropped + 1)
             shrinkage = n_dropped / (n_dropped + 1)
             factor = share * -n_dropped
-        # One after the other, since draws are compared with these to the last digit.
+        # One after the other, since samples are compared with these to the last digit.
         for tree in self._dropped:
             self._total -= self._weights[tree] * share
         self._weights[self._dropped] *= shrinkage
@@ -365,7 +365,7 @@ class _Drops:
         return factor
 
     def _draw(self, n: int) -> FloatArray:
-        """Return n draws, one after the other."""
+        """Return n samples, one after the other."""
         draws = [np.zeros(0)]
         while n > 0:
             words = FACTORS[:n] * self._word + TERMS[:n]

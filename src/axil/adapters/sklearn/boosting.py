@@ -117,7 +117,7 @@ class GradientBoostingAdapter(StackAdapter):
     def trees(self, rows: TrainingRows) -> list[BoostedFit]:
         """Return the trees as one entry.
 
-        Rows that early stopping held out, and the rows of each stage, are drawn again.
+        Rows that early stopping held out, and the rows of each stage, are sampled again.
         """
         require_no_offsets(rows)
         stages = self._stages(rows)
@@ -323,7 +323,7 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
     def _histogram_fit(self, rows: TrainingRows) -> BoostedFit:
         """Return the trees as they are in the model.
 
-        Rows that early stopping held out are drawn again from the model's seed.
+        Rows that early stopping held out are sampled again from the model's seed.
         """
         require_no_offsets(rows)
         self._require_weights_of_fit(rows)

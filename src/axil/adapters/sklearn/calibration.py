@@ -138,7 +138,7 @@ def folds_of(model: Any, X: Any, codes: IntArray) -> list[IntArray]:
     Parameters
     ----------
     model : CalibratedClassifierCV
-        A fitted ensemble whose ``cv`` draws nothing at random, or from a seed.
+        A fitted ensemble whose ``cv`` samples nothing at random, or from a seed.
     X : table of N rows
         The training rows.
     codes : array of shape (N,)

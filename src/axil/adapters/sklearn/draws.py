@@ -1,7 +1,7 @@
 """The rows that scikit-learn fitted each tree on.
 
 Early stopping holds rows out, the stages of gradient boosting take subsamples, and forests and
-bagging draw bags. All are drawn again from the seeds of the model.
+bagging choose the samples. All are sampled again from the seeds of the model.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from axil.kernels.cpu import bootstrapped
 
 Indices = NDArray[np.integer[Any]]
 
-#: RAND_R_MAX, the bound of the number that each tree's splitter draws (sklearn/tree/_utils.pyx).
+#: RAND_R_MAX, the bound of the number that each tree's splitter samples (sklearn/tree/_utils.pyx).
 LARGEST_TREE_SEED = 2**31 - 1
 
 
@@ -58,8 +58,8 @@ def training_rows(
 class StageSampler:
     """The subsample of each stage of gradient boosting, which its trees share.
 
-    Of n rows int(subsample * n) are drawn, at least one: with u uniform, row i is in iff
-    u_i * (n - i) is less than the number still to be drawn (_random_sample_mask,
+    Of n rows int(subsample * n) are sampled, at least one: with u uniform, row i is in iff
+    u_i * (n - i) is less than the number still to be sampled (_random_sample_mask,
     sklearn/ensemble/_gradient_boosting.pyx). One stream serves all stages, and each tree takes one
     more number from it. The rows are those that early stopping left, in its order.
     """
@@ -107,23 +107,23 @@ class StageSampler:
 
 
 class BootstrapSampler:
-    """The bags of forests and bagging: how often each row was drawn, times the weight of its class.
+    """The samples of forests and bagging: how often each row was sampled, times the weight of its class.
 
     Parameters
     ----------
     name : str
-        What was drawn, for messages.
+        What was sampled, for messages.
     n_rows : int
         The number of training rows, N.
     bags : callable
-        Starts the rows drawn tree after tree from the beginning, each time it is called.
+        Starts the rows sampled tree after tree from the beginning, each time it is called.
     factor : callable, optional
         From a tree's rows to the weights (N,) of "balanced_subsample" classes.
     seeds : list of int, optional
-        The seed of each tree. The core draws the rows from it, if it draws those of the first tree
+        The seed of each tree. The core samples the rows from it, if it samples those of the first tree
         as the library does.
     n_drawn : int
-        How many rows the core draws.
+        How many rows the core samples.
     """
 
     needs_gradients = False
@@ -154,11 +154,11 @@ class BootstrapSampler:
     def draw(
         self, trees: range, leaves: NDArray[Any], gradients: RowGradients | None
     ) -> NDArray[Any]:
-        """Return how often each row is in the bag of each of these trees, (len(trees), N)."""
+        """Return how often each row is in the sample of each of these trees, (len(trees), N)."""
         return np.stack([self.bag(tree) for tree in trees])
 
     def bag(self, tree: int) -> NDArray[Any]:
-        """Return how often each row is in a tree's bag, (N,)."""
+        """Return how often each row is in a tree's sample, (N,)."""
         if self._seeds is not None:
             return bootstrapped(self._seeds[tree], self._n_rows, self._n_drawn)
         rows = self._bags[tree]
@@ -178,7 +178,7 @@ def bags(model: Any) -> Iterator[Indices]:
 
 
 def with_bags(model: Any, members: list[Any]) -> Any:
-    """Return the model in a state from which its bags can be drawn again."""
+    """Return the model in a state from which its samples can be sampled again."""
     if not hasattr(model, "_sample_weight"):  # pickled before the version that keeps it
         model = copy.copy(model)
         model._sample_weight = None

@@ -90,9 +90,9 @@ def is_dropped(estimator: Any) -> bool:
 
 
 def bagging_members(model: Any) -> list[Member]:
-    """Return the members of a bagging model with the rows and columns that were drawn for them."""
+    """Return the members of a bagging model with the rows and columns that were sampled for them."""
     counts_as_weights = _takes_weights(model.estimators_[0])
-    # From 1.8 on weights decide which rows are drawn, and nothing else.
+    # From 1.8 on weights decide which rows are sampled, and nothing else.
     is_drawn_by_weight = hasattr(model, "_sample_weight")
     all_features = np.arange(model.n_features_in_)
     rows_drawn = bags(with_bags(model, model.estimators_))

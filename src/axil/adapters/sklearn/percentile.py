@@ -76,7 +76,9 @@ class SklearnHuber(SklearnPercentile):
     """
 
     quantile: float = 0.9  #: of the sizes of residuals
-    sampled: bool = False  #: whether the rows of a stage were drawn; delta is then that of all rows
+    sampled: bool = (
+        False  #: whether the rows of a stage were sampled; delta is then that of all rows
+    )
     spreads = True
 
     def picks(

@@ -287,7 +287,7 @@ STAGES: tuple[Refusal[Any], ...] = (
     UNKNOWN_SPLIT,
 )
 
-#: Of GradientBoostingRegressor, unless the user recorded the draws.
+#: Of GradientBoostingRegressor, unless the user recorded the sampled rows.
 DRAWS: tuple[Refusal[Any], ...] = (
     Refusal(
         "random_state",

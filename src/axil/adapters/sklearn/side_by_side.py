@@ -382,7 +382,7 @@ def _are_alike(first: BoostedFit, fit: BoostedFit) -> bool:
 
 
 class MemberSampler:
-    """The samplers of several members, each of which draws for its own trees."""
+    """The samplers of several members, each of which samples for its own trees."""
 
     def __init__(self, samplers: list[Sampler], ends: NDArray[np.int64]):
         self._samplers = samplers
@@ -394,7 +394,7 @@ class MemberSampler:
     def draw(
         self, trees: range, leaves: NDArray[np.integer[Any]], gradients: RowGradients | None
     ) -> NDArray[Any]:
-        """Return how often each row was drawn for these trees of one member, (len(trees), N)."""
+        """Return how often each row was sampled for these trees of one member, (len(trees), N)."""
         member = int(np.searchsorted(self._ends, trees.start, side="right"))
         if member == 0:
             first = 0

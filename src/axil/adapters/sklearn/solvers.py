@@ -19,7 +19,7 @@ from axil.adapters.refusals import Refusal
 from axil.arrays import FloatArray
 from axil.errors import UnsupportedModelError
 
-RUNS = 8  # of a solver that draws rows without a seed
+RUNS = 8  # of a solver that samples rows without a seed
 SAME_ESTIMATE = 1e-6  # relative: of precisions that the same fit estimates on the same data
 ITERATIVE_SOLVERS = ("sag", "saga", "sparse_cg", "lsqr")
 

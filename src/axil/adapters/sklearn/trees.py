@@ -278,7 +278,7 @@ class ForestAdapter(StackAdapter):
             features = None
         super().__init__(model, self._members, features)
         self._is_sampled = self._is_bagging or (not is_tree and bool(model.bootstrap))
-        # From scikit-learn 1.9 on forests (1.8 on bagging) draw rows with probabilities in
+        # From scikit-learn 1.9 on forests (1.8 on bagging) sample rows with probabilities in
         # proportion to their weights, which then do not enter the leaves. Such models keep the
         # weights.
         self.weights_drawn = self._is_sampled and hasattr(model, "_sample_weight")
@@ -365,7 +365,7 @@ class ForestAdapter(StackAdapter):
         """Return the number of rows of each leaf, (L,), as far as the model records it.
 
         Trees do not count rows of weight zero, and bagging may have counted a row as often as it
-        was drawn.
+        was sampled.
         """
         if row_weights is None:
             all_positive = rows.totals.lightest > 0
@@ -412,7 +412,7 @@ class ForestAdapter(StackAdapter):
         return self._shares_in_bags()
 
     def _shares_in_bags(self) -> FloatArray:
-        """Return shares of classes, (L, K), where some bag has no row of some class."""
+        """Return shares of classes, (L, K), where some sample has no row of some class."""
         shares = np.zeros((int(self._stack.n_leaves.sum()), self.n_outputs))
         start = 0
         for member in self._members:
@@ -426,7 +426,7 @@ class ForestAdapter(StackAdapter):
     def weighs_classes(self) -> bool:  # type: ignore[override]
         """Return whether class_weight counts in the leaves.
 
-        Weights by which rows were drawn are fixed together with the draws.
+        Weights by which rows were sampled are fixed together with the sampled rows.
         """
         return self._class_weight is not None
 
@@ -447,7 +447,7 @@ class ForestAdapter(StackAdapter):
 
     @property
     def _balances_bags(self) -> bool:
-        """Return whether each tree balances the classes of its own bag."""
+        """Return whether each tree balances the classes of its own sample."""
         is_forest = self._is_sampled and not self._is_bagging
         return is_forest and self._class_weight == "balanced_subsample"
 
@@ -462,7 +462,7 @@ class ForestAdapter(StackAdapter):
         return np.asarray(self._model._sample_weight, dtype=np.float64)
 
     def _row_weights(self, rows: TrainingRows) -> FloatArray | None:
-        """Return what rows count in the leaves, (N,), times how often they are drawn.
+        """Return what rows count in the leaves, (N,), times how often they are sampled.
 
         None stands for their sample weights.
         """
@@ -539,7 +539,7 @@ class ForestAdapter(StackAdapter):
         return self._class_weights(rows)
 
     def _sampler(self, rows: TrainingRows) -> BootstrapSampler:
-        """Return the sampler that draws the bags of the fit again."""
+        """Return the sampler that repeats the samples of the fit."""
         from sklearn.utils.class_weight import compute_sample_weight
 
         def balanced(bag: Indices) -> FloatArray:

@@ -45,7 +45,7 @@ from axil.arrays import FloatArray
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 from axil.inputs.copies import owned
 
-SAME_CHANCE = 1e-9  # relative difference of a row's chances to be drawn
+SAME_CHANCE = 1e-9  # relative difference of a row's chances to be sampled
 #: The ``widest`` of an init: float32 times the condition numbers of common tables.
 WIDEST_INIT = 1e-3
 
@@ -86,7 +86,7 @@ def _stacking(model: Any, inside: Read) -> SumModel:
     """Return the adapter of members whose predictions a linear last model combines.
 
     Its coefficients stay fixed, as splits do. They were fitted to predictions of folds that cannot
-    be drawn again, so they are read and not verified.
+    be sampled again, so they are read and not verified.
     """
     last = unwrapped(model.final_estimator_)
     coefficients = np.asarray(getattr(last, "coef_", np.zeros((0, 0))), dtype=np.float64)
@@ -133,11 +133,11 @@ class BaggingModel(SumModel):
     """Bagging, which from scikit-learn 1.8 on stores the sample weights."""
 
     stored_weights: FloatArray | None = None  #: (N,)
-    #: whether rows were drawn in proportion to their weights, which have no other use then
+    #: whether rows were sampled in proportion to their weights, which have no other use then
     draws_by_weight = False
 
     def check_kept(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> None:
-        """Raise unless the weights are those that the rows were drawn by.
+        """Raise unless the weights are those that the rows were sampled by.
 
         Nothing else would show it.
         """
@@ -165,7 +165,7 @@ class BaggingModel(SumModel):
 
 
 def _bagging(model: Any, inside: Read) -> SumModel:
-    """Return the adapter of the mean of models fitted to rows and columns that were drawn."""
+    """Return the adapter of the mean of models fitted to rows and columns that were sampled."""
     columns = SklearnAdapter(model)  # type: ignore[abstract]  # its columns alone are meant
     classes = _classes_of(model)
     if classes is not None and not hasattr(model.estimators_[0], "predict_proba"):
@@ -193,7 +193,7 @@ def _bagging(model: Any, inside: Read) -> SumModel:
         predict = protected.predict_proba
     whole = BaggingModel(predict, members, columns, classes, read=bagged_numbers)
     whole.fitted_rows = int(model._n_samples)
-    # From 1.8 on weights decide what is drawn, and nothing else.
+    # From 1.8 on weights decide what is sampled, and nothing else.
     whole.draws_by_weight = hasattr(model, "_sample_weight")
     weights = getattr(model, "_sample_weight", None)
     if weights is not None:

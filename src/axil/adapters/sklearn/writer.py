@@ -75,11 +75,11 @@ def _put_forest(model: Any, fit: LeafFit) -> None:
     for t, member in enumerate(members):
         _put(member.tree_, fit, t, sizes=sizes)
     if hasattr(model, "_n_samples"):
-        # Where each bag was as large as the data, it stays so.
+        # Where each sample was as large as the data, it stays so.
         if getattr(model, "_max_samples", None) == model._n_samples:
             model._max_samples = fit.n_rows
         model._n_samples = fit.n_rows
-    if hasattr(model, "_sample_weight"):  # from 1.9 on, also where no rows were drawn by them
+    if hasattr(model, "_sample_weight"):  # from 1.9 on, also where no rows were sampled by them
         model._sample_weight = fit.row_weights
 
 

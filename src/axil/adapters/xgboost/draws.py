@@ -1,8 +1,8 @@
 """Which rows each tree of an XGBoost model was fitted on, and which trees DART dropped, from the settings alone.
 
-XGBoost draws from one std::mt19937 (src/common/random.h), seeded with ``seed`` when training starts
+XGBoost samples from one std::mt19937 (src/common/random.h), seeded with ``seed`` when training starts
 and, with ``seed_per_iteration``, with ``127 * seed + iteration`` before each iteration
-(src/learner.cc). An iteration draws, in order:
+(src/learner.cc). An iteration samples, in order:
 
 - DART: which trees to drop (src/gbm/gbtree.cc), from XGBoost 3.3 on not before there is a tree;
 - hist, approx: one word s for each tree (approx: for all parallel trees together), from which row i has
@@ -14,9 +14,9 @@ and, with ``seed_per_iteration``, with ``127 * seed + iteration`` before each it
 
 Columns take words from the same stream (src/common/random.h). Up to XGBoost 3.2 a sampler of
 columns takes one: before the rows of the first iteration, and with exact after the rows of every
-tree. From 3.3 on each draw of columns takes one: `ColumnDraws`.
+tree. From 3.3 on each sample of columns takes one: `ColumnDraws`.
 
-A row is drawn iff u < subsample, where u is std::generate_canonical of x or of the two words; on a
+A row is sampled iff u < subsample, where u is std::generate_canonical of x or of the two words; on a
 GPU iff u = (x - 1) / 2^31 <= subsample, or x / 2^64, in float32.
 """
 
@@ -35,7 +35,7 @@ from axil.arrays import BoolArray, FloatArray, IntArray, LeafArray
 
 FloatSingles = NDArray[np.float32]
 Words = NDArray[np.uint64]
-Draw = int | BoolArray | None  #: of one tree: a word, whether each row was drawn, or all rows
+Draw = int | BoolArray | None  #: of one tree: a word, whether each row was sampled, or all rows
 
 _MULTIPLIER = 16807
 _BITS = 63
@@ -114,7 +114,7 @@ class XGBoostDart:
 
 
 def _draw_below(stream: Stream, n: int) -> int:
-    """Return what std::uniform_int_distribution draws from the numbers below n.
+    """Return what std::uniform_int_distribution samples from the numbers below n.
 
     It is that of libstdc++ since GCC 11.
     """
@@ -125,7 +125,7 @@ def _draw_below(stream: Stream, n: int) -> int:
 
 
 def _draw_by_weight(stream: Stream, weights: FloatSingles) -> int:
-    """Return what std::discrete_distribution draws; a single choice takes no word."""
+    """Return what std::discrete_distribution samples; a single choice takes no word."""
     if len(weights) < 2:
         return 0
     chances = weights.astype(np.float64)
@@ -136,18 +136,20 @@ def _draw_by_weight(stream: Stream, weights: FloatSingles) -> int:
 
 @dataclass(frozen=True)
 class ColumnDraws:
-    """Draws of columns, as XGBoost has them from 3.3 on: for each tree, for each level and for each node that may be split."""
+    """Samples of columns from XGBoost 3.3 on: per tree, per level and per node that may be split."""
 
     by_tree: bool  #: colsample_bytree < 1
     by_level: bool
     by_node: bool
-    levels: tuple[int, ...] = ()  #: how many each tree of the model has, where levels or nodes draw
+    levels: tuple[
+        int, ...
+    ] = ()  #: how many each tree of the model has, where levels or nodes sample
     nodes: tuple[int, ...] = ()
 
     def words(self, tree: int, levels_before: int = 0) -> int:
         """Return how many words a tree took while it was grown.
 
-        ``levels_before`` levels had been drawn for the trees beside it.
+        ``levels_before`` levels had been sampled for the trees beside it.
         """
         n_words = 0
         if self.by_level:
@@ -159,7 +161,7 @@ class ColumnDraws:
 
 @dataclass(frozen=True)
 class DrawPlan:
-    """How a model was trained, as far as it decides what is drawn when."""
+    """How a model was trained, as far as it decides what is sampled when."""
 
     updater: str  #: grow_quantile_histmaker, grow_histmaker or grow_colmaker
     subsample: float
@@ -170,17 +172,17 @@ class DrawPlan:
     n_groups: int  #: an iteration has n_parallel trees for each
     dart: XGBoostDart | None = None
     gpu: bool = False
-    philox: bool = False  #: whether the GPU draws by Philox
+    philox: bool = False  #: whether the GPU samples by Philox
     columns: ColumnDraws | None = None  #: None up to XGBoost 3.2
 
     @property
     def is_exact(self) -> bool:
-        """Whether rows are drawn as by tree_method="exact" on a CPU."""
+        """Whether rows are sampled as by tree_method="exact" on a CPU."""
         return self.updater == _EXACT and not self.gpu
 
     @property
     def is_approx(self) -> bool:
-        """Whether rows are drawn as by tree_method="approx" on a CPU."""
+        """Whether rows are sampled as by tree_method="approx" on a CPU."""
         return self.updater == _APPROX and not self.gpu
 
     @property
@@ -202,7 +204,7 @@ class DrawPlan:
 
 @dataclass(frozen=True)
 class Iteration:
-    """Draws of one iteration."""
+    """Samples of one iteration."""
 
     #: of each earlier tree, as this iteration's trees see it; 0 where it was dropped
     factors: FloatSingles
@@ -211,7 +213,7 @@ class Iteration:
 
 
 def iterations(plan: DrawPlan) -> Iterator[Iteration]:
-    """Return the draws, iteration after iteration, without end."""
+    """Return the sampled rows, iteration after iteration, without end."""
     stream = Stream(plan.seed)
     weights = np.zeros(0, dtype=np.float32)
     number = 0
@@ -236,7 +238,7 @@ def iterations(plan: DrawPlan) -> Iterator[Iteration]:
 
 
 def _draws(plan: DrawPlan, stream: Stream, first: int) -> list[Draw]:
-    """Return the draws for one group's parallel trees, of which the first has this number."""
+    """Return the samples for one group's parallel trees. The first has this number."""
     if plan.is_approx:
         return _draws_of_approx(plan, stream, first)
     draws: list[Draw] = []
@@ -255,7 +257,10 @@ def _draws(plan: DrawPlan, stream: Stream, first: int) -> list[Draw]:
 
 
 def _draws_of_approx(plan: DrawPlan, stream: Stream, first: int) -> list[Draw]:
-    """Return the draws of approx: parallel trees share rows, columns of the tree and of levels (src/tree/updater_approx.cc)."""
+    """Return the samples of approx (src/tree/updater_approx.cc).
+
+    Parallel trees share rows, and the columns of the tree and of its levels.
+    """
     if plan.columns is not None:
         stream.words(plan.columns.by_tree)
     if plan.samples:
@@ -277,7 +282,7 @@ def powers(n: int) -> Words:
 
 
 def bag(word: int, subsample: float, powers: Words) -> BoolArray:
-    """Return which rows hist and approx draw from a word, (n,): those with (x - 1) / 2^63 < subsample.
+    """Return which rows hist and approx sample from a word, (n,): those with (x - 1) / 2^63 < subsample.
 
     x - 1 is rounded to a double before it is compared; the limit of those integers that round to
     less than subsample * 2^63 lies half the distance to the next smaller double below it.
@@ -302,16 +307,16 @@ def gpu_powers(n: int) -> Words:
 
 
 def gpu_bag(word: int, subsample: float, powers: Words) -> BoolArray:
-    """Return which rows a GPU draws from a word, (n,); all in float32, as there."""
+    """Return which rows a GPU samples from a word, (n,); all in float32, as there."""
     x = powers * np.uint64(word % int(_GPU_MODULUS) or 1) % _GPU_MODULUS
     u = (x - np.uint64(1)).astype(np.float32) / np.float32(2.0**31)
     return np.asarray(u <= np.float32(subsample))
 
 
 def philox_bag(word: int, subsample: float, n: int) -> BoolArray:
-    """Return which rows a GPU draws by Philox, (n,).
+    """Return which rows a GPU samples by Philox, (n,).
 
-    NumPy's is the same, but counts before it draws.
+    NumPy's is the same, but counts before it samples.
     """
     x = np.random.Philox(key=word, counter=2**256 - 1).random_raw(n)
     return np.asarray(x.astype(np.float32) / np.float32(2.0**64) <= np.float32(subsample))
@@ -331,11 +336,11 @@ class Subsample:
         self._powers: Words | None = None
 
     def draw(self, trees: range, leaves: LeafArray, gradients: RowGradients | None) -> BoolArray:
-        """Return whether each row was drawn for each of these trees, (len(trees), N)."""
+        """Return whether each row was sampled for each of these trees, (len(trees), N)."""
         return np.stack([self.bag(tree) for tree in trees])
 
     def bag(self, tree: int) -> BoolArray:
-        """Return whether each row was drawn for a tree, (N,).
+        """Return whether each row was sampled for a tree, (N,).
 
         The cost is N, and for "exact" N for each tree passed over.
         """

@@ -1,4 +1,4 @@
-"""From an XGBoost model's settings to the draws of its fit."""
+"""From an XGBoost model's settings to the sampled rows of its fit."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from axil.adapters.xgboost.draws import (
 from axil.arrays import BoolArray, FloatArray
 from axil.errors import UnsupportedModelError
 
-COMPARED_TREES = 4  # whose weights show where rows were drawn
+COMPARED_TREES = 4  # whose weights show where rows were sampled
 
 
 def plan_of(model: ModelDocument, settings: XGBoostSettings, n_rows: int) -> DrawPlan:
-    """Return everything that determines the draws, where the settings say on which device it was.
+    """Return everything that determines the sampled rows, where the settings say on which device it was.
 
-    Draws are those of the XGBoost that is installed, unless DART's weights say that an older one
+    Samples are those of the XGBoost that is installed, unless DART's weights say that an older one
     trained the model.
     """
     plans = _plans(model, settings, n_rows)
@@ -36,7 +36,7 @@ def plan_of(model: ModelDocument, settings: XGBoostSettings, n_rows: int) -> Dra
 def plan_of_draws(
     model: ModelDocument, settings: XGBoostSettings, n_rows: int, weights: FloatArray | None
 ) -> DrawPlan:
-    """Return everything that determines the draws, where the first trees say by which version and on which device it was.
+    """Return everything that determines the sampled rows, where the first trees say by which version and on which device it was.
 
     A machine without a GPU reads "cpu" from every model. The root of a tree of squared error has
     the weight of its rows.
@@ -59,7 +59,10 @@ def plan_of_draws(
 
 
 def _plans(model: ModelDocument, settings: XGBoostSettings, n_rows: int) -> list[DrawPlan]:
-    """Return the draws that each version of XGBoost would make, the installed one first: a file may come from another."""
+    """Return the samples of each version of XGBoost, the installed one first.
+
+    A file may come from another version.
+    """
     dart = XGBoostDart(
         rate_drop=settings.number("rate_drop"),
         skip_drop=settings.number("skip_drop"),
@@ -90,7 +93,7 @@ def _plans(model: ModelDocument, settings: XGBoostSettings, n_rows: int) -> list
 
 
 def columns_of(trees: Sequence[Tree], settings: XGBoostSettings) -> ColumnDraws:
-    """Return the draws of columns from XGBoost 3.3 on.
+    """Return the sampled rows of columns from XGBoost 3.3 on.
 
     One is for each node that may have children.
     """
@@ -139,7 +142,7 @@ def _plans_of_devices(plan: DrawPlan) -> list[DrawPlan]:
 
 
 def _leads_to_drop_weights(plan: DrawPlan, model: ModelDocument) -> bool:
-    """Return whether DART's weights of all trees come out of these draws; without DART they do."""
+    """Return whether these samples lead to DART's weights of all trees; without DART they do."""
     if plan.dart is None or model.weight_drop is None:
         return True
     last = next(islice(iterations(plan), int(model.iterations[-1]), None))
@@ -152,7 +155,7 @@ def _are_close(weights: FloatSingles, expected: FloatArray) -> bool:
 
 
 def _leads_to_first_trees(plan: DrawPlan, model: ModelDocument, weights: FloatArray | None) -> bool:
-    """Return whether the first trees have the weights that these draws give them."""
+    """Return whether the first trees have the weights that these samples give them."""
     sampler = Subsample(plan, np.arange(len(model.trees)))
     for t, tree in enumerate(model.trees[:COMPARED_TREES]):
         if tree.node_hessians is None:
