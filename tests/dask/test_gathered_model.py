@@ -160,3 +160,20 @@ def test_models_whose_rows_cannot_be_deleted(settings):
     else:
         numbers = ("before", "after", "change")
         same_table(explainer.what_if(QUERIES, targets), whole.what_if(QUERIES, targets), numbers)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "suspects", ["mark", "drop", ("drop", ["patient 5", "patient 17"]), ["patient 17"]]
+)
+def test_comparables_with_suspects(pair, suspects):
+    numbers = ("weight", "contribution", "target", "share", "prediction")
+    tables = [explainer.similar(QUERIES, 4, suspects=suspects) for explainer in pair]
+    same_table(*tables, numbers)
+    allowed = np.arange(len(X)) % 2 > 0
+    masks = (partitioned(allowed), allowed)
+    tables = [
+        explainer.similar(QUERIES, 4, suspects=suspects, among=mask)
+        for explainer, mask in zip(pair, masks)
+    ]
+    same_table(*tables, numbers)

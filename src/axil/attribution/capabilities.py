@@ -204,10 +204,6 @@ _PARTITIONS: dict[str, Refusal] = {
         "calibration rows among the training rows would take their features and leverages out of the partitions",
         "Pass rows that the model was not fitted on, or use training rows in memory.",
     ),
-    "similar(suspects=rows)": (
-        "the training rows are in partitions",
-        "Say among= with a column that tells them apart.",
-    ),
 }
 
 _BY_KIND = {Kind.EXACT: _EXACT, Kind.ADDITIVE: _WITHOUT_WEIGHTS, Kind.DERIVATIVE: _DERIVATIVE}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import dask
@@ -183,6 +184,9 @@ class PartitionedModel(VerifiedModel):
         masks_by_row = no_column
         keys = no_column
         values = no_column
+        dropped = no_column
+        if rules.dropped is not None:
+            dropped = [rules.dropped[a:b] for a, b in pairwise(self.shards.starts)]
         if rules.is_by_query:
             masks_by_row = self._masks_by_row(known, rules)
         elif rules.among is not None:
@@ -201,7 +205,7 @@ class PartitionedModel(VerifiedModel):
                 dtype = np.dtype(object)
             choice = replace(choice, ranges=rules.ranges(known, dtype))
             values = self.cut(column, "within")
-        columns = zip(range(len(no_column)), masks, masks_by_row, keys, values)
+        columns = zip(range(len(no_column)), masks, dropped, masks_by_row, keys, values)
         return choice, self.shards.each(allowed_rows, origin, [list(rows) for rows in columns])
 
     def _distinct_column(self, distinct: Any) -> Collection:
@@ -296,10 +300,10 @@ def allowed_rows(shard: PartitionRows, origin: Any, columns: list[Any]) -> Allow
     origin : tuple or None
         What the values are measured from, as `measured` takes it.
     columns : list
-        The number of the partition, then its mask, the masks of each explained row, its labels and
-        its values as the user gave them; None where there are none.
+        The number of the partition, then its mask, which rows are dropped, the masks of each
+        explained row, its labels and its values as the user gave them; None where there are none.
     """
-    number, mask, masks_by_row, keys, values = columns
+    number, mask, dropped, masks_by_row, keys, values = columns
     n_rows = len(shard.index)
     with named(number):
         for row_mask in masks_by_row or ():
@@ -307,8 +311,13 @@ def allowed_rows(shard: PartitionRows, origin: Any, columns: list[Any]) -> Allow
         for name, column in (("among", mask), ("distinct", keys), ("within", values)):
             refuse_other_order(shard, column, name)
         among = None
-        if mask is not None:
-            among = np.flatnonzero(inputs.as_mask(mask, n_rows, "among"))
+        if mask is not None or dropped is not None:
+            is_allowed = np.ones(n_rows, dtype=np.bool_)
+            if mask is not None:
+                is_allowed &= inputs.as_mask(mask, n_rows, "among")
+            if dropped is not None:
+                is_allowed &= ~dropped
+            among = np.flatnonzero(is_allowed)
         bits = None
         if masks_by_row is not None:
             bits = packed(

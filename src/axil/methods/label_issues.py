@@ -185,6 +185,7 @@ class LabelIssues(Question):
 def suspects(model: Any, out_of_fold: Any = "folds") -> BoolArray:
     """Return whether the target of each training row looks wrong, in some output; (N,)."""
     model.capabilities.require("find_label_issues")
+    model = model.for_method("find_label_issues")
     marks: BoolArray = (
         judged(model, out_of_fold).columns["is_label_issue"].reshape(model.shape[0], -1).any(axis=1)
     )

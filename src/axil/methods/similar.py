@@ -279,9 +279,8 @@ def _own_suspects(model: Any, rows: Any) -> BoolArray | None:
     """Return which training rows the user names, (N,); None where there are none."""
     if rows is None:
         return None
-    model.capabilities.require("similar(suspects=rows)")
     marks = np.zeros(model.shape[0], dtype=bool)
-    positions = inputs.named_rows(rows, model.index, "suspects")
+    positions = inputs.named_rows(rows, model.gathered[1], "suspects")
     marks[positions] = True
     return marks
 
