@@ -212,8 +212,8 @@ REFUSED = {
     ("boosting", "dask"): PARTS,
     ("forest", "dask"): PARTS
     | {"similar(tree_weights=)", "calibrate", "diagnostics.leave_one_out_curve"},
-    ("two classes", "dask"): WEIGHTED | PARTS | ACCOUNT,
-    ("three classes", "dask"): WEIGHTED | PARTS | ACCOUNT,
+    ("two classes", "dask"): WEIGHTED | PARTS | ACCOUNT - {"find_label_issues"},
+    ("three classes", "dask"): WEIGHTED | PARTS | ACCOUNT - {"find_label_issues"},
     ("counts", "dask"): WEIGHTED | PARTS | ACCOUNT,
 }
 

@@ -221,7 +221,6 @@ _BY_BOTH = {
                 "what_if",
                 "jacobian.sensitivity",
                 "jacobian.matrix",
-                "find_label_issues",
             ),
             ELSEWHERE,
             IN_MEMORY,

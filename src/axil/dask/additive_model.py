@@ -19,6 +19,7 @@ from axil.adapters.boosted_fit import BoostedFit
 from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.attribution import CONTRIBUTIONS, Attribution, Effects, Kind, Source
 from axil.attribution.block_effects import BlockEffects, NoEffects
+from axil.attribution.capabilities import Refusal
 from axil.attribution.leaf_matches import SharedLeaves, TreeWeights, count_rows
 from axil.contributions.contributions import (
     CHANGED,
@@ -28,6 +29,7 @@ from axil.contributions.contributions import (
     sizes_of,
 )
 from axil.dask.cluster import Delayed, HeldRows, PartitionRows, literal, task
+from axil.dask.gathered_contributions import GatheredAdditiveModel
 from axil.dask.model import PartitionedModel
 from axil.dask.training_rows import ObservedRows, Place, SharedFit
 from axil.machine.memory import Budget, Limits
@@ -101,6 +103,23 @@ class PartitionedAdditiveModel(PartitionedModel):
             )
         n_rows = self.shards.total(leaf_row_counts, walked.starts)
         return TreeWeights([Contributions(walked, self.limits).spreads(n_rows)])
+
+    def own_refusals(self) -> dict[str, Refusal]:
+        """Return the methods that this model refuses because of its own fit."""
+        refusals = super().own_refusals()
+        if self.classes is None:
+            refusals["find_label_issues"] = (
+                "labels that are counts or amounts are checked by fits without folds of the rows, "
+                "which other losses than squared error do not have over partitions",
+                "Use training rows in memory.",
+            )
+        return refusals
+
+    def for_method(self, method: str) -> Any:
+        """Return the model that answers a method: with numbers for all rows in this process, or this one."""
+        if method == "find_label_issues":
+            return GatheredAdditiveModel(self)
+        return self
 
     def most_asked(self) -> int:
         """Return how many explained rows are sent to the workers at a time."""

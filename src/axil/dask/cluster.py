@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
+from itertools import pairwise
 from math import isnan
 from operator import add
 from typing import Any, TypeAlias
@@ -234,6 +235,10 @@ class PartitionShards:
     def starts(self) -> NDArray[np.int64]:
         """The number of the first row of each shard, and of all rows."""
         return np.cumsum([0, *self.sizes])
+
+    def cut(self, vectors: FloatArray) -> list[FloatArray]:
+        """Return the vectors of the rows of each shard, from those of all rows, (N, S)."""
+        return [vectors[first:last] for first, last in pairwise(self.starts)]
 
     def _tasks(
         self, work: Callable[..., Any], shared: Any, columns: Sequence[Any] | None

@@ -21,7 +21,6 @@ from axil.dask.cluster import (
     Cluster,
     Collection,
     Delayed,
-    PartitionShards,
     literal,
     named,
     task,
@@ -257,17 +256,6 @@ class PartitionedExactModel(PartitionedModel):
         return self.shards.each(residuals_of, shared, allowed)
 
     # -- rows and columns --------------------------------------------------------------------------
-
-    @property
-    def filled_shards(self) -> PartitionShards:
-        """The partitions that have rows."""
-        rows = self.training_rows
-        filled = [number for number, size in enumerate(rows.sizes) if size]
-        return PartitionShards(
-            self.cluster,
-            [rows.partitions[number] for number in filled],
-            [rows.sizes[number] for number in filled],
-        )
 
     def positions(self, rows: Any) -> list[list[int]]:
         """Return the positions in each partition of some rows.

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import reduce
-from itertools import pairwise
 from operator import add
 from typing import TYPE_CHECKING, Any, cast
 
@@ -22,7 +21,6 @@ from numpy.typing import NDArray
 from axil.adapters.contract import TrainingRows
 from axil.arrays import FloatArray, IntArray, LeafArray
 from axil.attribution import Capabilities, Source
-from axil.dask.cluster import PartitionShards
 from axil.dask.deletions import ErrorSums, PartitionLeftOut
 from axil.dask.exact_rows import ExactPartition
 from axil.dask.fits import (
@@ -110,7 +108,7 @@ class PartitionedTrees:
         shards = self.model.filled_shards
         columns = None
         if vectors is not None:
-            columns = cut_rows(vectors, shards)
+            columns = shards.cut(vectors)
         return np.concatenate(shards.collected(work, shared, columns))
 
     def _sums(self, vectors: FloatArray, with_offsets: bool) -> RowSums:
@@ -118,7 +116,7 @@ class PartitionedTrees:
         shards = self.model.filled_shards
         with_cooccurrences = needs_walk(self.structure)
         request = SumsRequest(self.entry, with_cooccurrences, self.model.n_threads, with_offsets)
-        sums: RowSums = shards.total(sums_of_vectors, request, cut_rows(vectors, shards))
+        sums: RowSums = shards.total(sums_of_vectors, request, shards.cut(vectors))
         return sums
 
     # -- fits --------------------------------------------------------------------------------------
@@ -134,7 +132,7 @@ class PartitionedTrees:
         if not needs_walk(fit.structure):
             return moved
         shards = self.model.filled_shards
-        columns = cut_rows(targets, shards)
+        columns = shards.cut(targets)
         return replace(moved, sums=shards.total(residual_sums, (self.entry, moved), columns))
 
     def _is_as_given(self, targets: FloatArray) -> bool:
@@ -225,7 +223,7 @@ class PartitionedTrees:
         assert queries is None
         shards = self.model.filled_shards
         shared = self.entry, self.model.n_threads
-        sums = shards.total(sums_around, shared, cut_rows(values, shards))
+        sums = shards.total(sums_around, shared, shards.cut(values))
         return self._gathered(means_around, (*shared, sums), values)
 
     # -- refits without rows -----------------------------------------------------------------------
@@ -258,11 +256,6 @@ class PartitionedTrees:
     ) -> PartitionedTrees:
         """Return this engine, whose leaf matrix is there."""
         return self
-
-
-def cut_rows(vectors: FloatArray, shards: PartitionShards) -> list[FloatArray]:
-    """Return the vectors of the rows of each partition, from those of all rows, (N, S)."""
-    return [vectors[first:last] for first, last in pairwise(shards.starts)]
 
 
 def joined_left_out(results: list[PartitionLeftOut]) -> LeftOut:
@@ -520,6 +513,10 @@ class GatheredModel(ExactModel):
     def coded(self, labels: Any, what: str = "groups") -> Sequence[Any]:
         """Return each row's group number and the names of the groups."""
         return [self.origin.gathered_groups(labels, what)]
+
+    def ordered_values(self, values: Any, name: str) -> Any:
+        """Return a user's values of all training rows, from a collection in their order."""
+        return self.origin.gathered_values(values, name)
 
     def folds(self, given: Any) -> FloatArray:
         """Return the user's out-of-fold predictions of all training rows, (N, K)."""

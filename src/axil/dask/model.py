@@ -71,6 +71,17 @@ class PartitionedModel(VerifiedModel):
         return PartitionShards(self.cluster, rows.partitions, rows.sizes)
 
     @property
+    def filled_shards(self) -> PartitionShards:
+        """The partitions that have rows."""
+        rows = self.training_rows
+        filled = [number for number, size in enumerate(rows.sizes) if size]
+        return PartitionShards(
+            self.cluster,
+            [rows.partitions[number] for number in filled],
+            [rows.sizes[number] for number in filled],
+        )
+
+    @property
     def targets(self) -> Collection:
         """(N, K): a Dask array of the targets as given, in the partitions of the collection."""
         return self._column("targets", (self.shape[1],), np.float64)
@@ -148,6 +159,12 @@ class PartitionedModel(VerifiedModel):
     def cut(self, values: Collection, name: str) -> list[Delayed]:
         """Return the partitions of a collection, which must be those of the training rows."""
         return partitions(values, name, self.layout)
+
+    def gathered_values(self, values: Collection, name: str) -> NDArray[Any]:
+        """Return a user's values of all training rows in this process, in the order of the rows."""
+        numbered = [[number, name, column] for number, column in enumerate(self.cut(values, name))]
+        parts = self.shards.collected(ordered_values, None, numbered)
+        return np.concatenate([values_here for values_here in parts if len(values_here)])
 
     def coded(self, labels: Any, what: str = "groups") -> Sequence[Delayed]:
         """Return each row's group number and the names of the groups, partition by partition."""
@@ -283,6 +300,19 @@ def refuse_other_order(shard: PartitionRows, values: Any, name: str) -> None:
     """Refuse values of a partition's rows that are labelled in another order."""
     labelled = pd.Series(np.zeros(len(shard.index)), index=shard.index)
     inputs.refuse_other_order(labelled, values, name, instead="Sort it like X_train.")
+
+
+def ordered_values(shard: PartitionRows, _: None, numbered: list[Any]) -> NDArray[Any]:
+    """Return a user's values of these rows, from the partition's number, their name and them."""
+    number, name, values = numbered
+    with named(number):
+        refuse_other_order(shard, values, name)
+        array = np.asarray(values)
+        if len(array) != len(shard.index):
+            raise InputError(
+                f"{name} has {len(array)} rows and X {len(shard.index)}; expected the same rows."
+            )
+        return array
 
 
 def coded_rows(shard: PartitionRows, name: str, labels: Any) -> tuple[IntArray, NDArray[Any]]:

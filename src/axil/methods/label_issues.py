@@ -30,7 +30,7 @@ from scipy.stats import t as student
 from axil import inputs
 from axil.aliases import ArrayLike, DataFrame, TableLike
 from axil.arrays import BoolArray, FloatArray, IntArray
-from axil.attribution import Kind
+from axil.attribution import Kind, Location
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.methods.class_labels import ClassLabels, as_probabilities, both_classes
 from axil.methods.influence import error_gradient, gains, validation
@@ -269,6 +269,8 @@ def around_rows(model: Any, values: FloatArray) -> FloatArray:
         return np.asarray(
             np.mean([engine.around(None, values) for engine in model.engines], axis=0)
         )
+    if model.location is Location.PARTITIONS:
+        return model.around(values)  # type: ignore[no-any-return]
     walked = model.boosting.contributions.walked
     n_leaves = np.diff(walked.starts)
     ones = np.ones(int(walked.starts[-1]))
@@ -308,8 +310,8 @@ def _classes(
             probabilities = own_probabilities
         basis = BY_NEIGHBOURS
     else:
-        inputs.refuse_other_order(model.features, out_of_fold, "out_of_fold")
-        probabilities = as_probabilities(out_of_fold, *labels.shape)
+        given_probabilities = model.ordered_values(out_of_fold, "out_of_fold")
+        probabilities = as_probabilities(given_probabilities, *labels.shape)
         found = ClassLabels.of_probabilities(labels, probabilities, own_probabilities)
         basis = BY_PROBABILITY
     columns = found.columns(model.index, names, probabilities)

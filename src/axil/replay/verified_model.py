@@ -459,6 +459,11 @@ class VerifiedModel(ABC):
         found, source = compute(self, folds, method)
         return [found], source
 
+    def ordered_values(self, values: Any, name: str) -> Any:
+        """Return a user's values of all training rows; refuse labels in another order."""
+        inputs.refuse_other_order(self.features, values, name)
+        return values
+
     def folds(self, given: Any) -> Any:
         """(N, K): out-of-fold predictions of the training rows that the user gives, on the scale of the fit."""
         inputs.refuse_other_order(self.features, given, "out_of_fold")
