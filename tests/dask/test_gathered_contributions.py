@@ -46,9 +46,9 @@ def numbers_of(table):
 
 
 def test_label_issues_are_those_of_one_machine(pair):
-    found, expected = (explainer.find_label_issues() for explainer in pair)
-    same_table(found, expected, numbers_of(expected))
-    assert found.attrs == expected.attrs
+    over_dask, expected = (explainer.find_label_issues() for explainer in pair)
+    same_table(over_dask, expected, numbers_of(expected))
+    assert over_dask.attrs == expected.attrs
 
 
 def test_probabilities_of_ones_own(pair):
@@ -56,8 +56,8 @@ def test_probabilities_of_ones_own(pair):
     n_classes = len(np.unique(whole.find_label_issues()["given_label"]))
     probabilities = np.random.default_rng(0).dirichlet(np.ones(n_classes), len(X))
     expected = whole.find_label_issues(out_of_fold=probabilities)
-    found = explainer.find_label_issues(out_of_fold=partitioned(probabilities))
-    same_table(found, expected, numbers_of(expected))
+    over_dask = explainer.find_label_issues(out_of_fold=partitioned(probabilities))
+    same_table(over_dask, expected, numbers_of(expected))
 
 
 def test_comparables_without_suspects(pair):

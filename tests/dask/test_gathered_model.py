@@ -58,9 +58,10 @@ def pair(request):
 
 
 def validation(explainer):
-    n_outputs = 1 if explainer.outputs is None else len(explainer.outputs)
-    y = np.asarray(Y if n_outputs == 1 else TWO_OUTPUTS)[VALIDATION]
-    return X.iloc[VALIDATION], y + 7.0
+    targets = TWO_OUTPUTS
+    if explainer.outputs is None:
+        targets = Y.to_numpy()
+    return X.iloc[VALIDATION], targets[VALIDATION] + 7.0
 
 
 METHODS = {
@@ -91,7 +92,9 @@ METHODS = {
 
 
 def changed(explainer):
-    return 300.0 if explainer.outputs is None else (300.0, -10.0)
+    if explainer.outputs is None:
+        return 300.0
+    return 300.0, -10.0
 
 
 @pytest.mark.filterwarnings("ignore")

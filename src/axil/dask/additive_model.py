@@ -1,4 +1,4 @@
-"""Scores as sums of what training rows in partitions put into them: the model, and the work on one partition.
+"""Scores as sums of what training rows in partitions put into them.
 
 Given the model's own leaf values, a row's scores before every tree depend on that row alone. So
 each partition is walked by itself, and the sums of gradients that made each leaf value are sums
@@ -28,7 +28,7 @@ from axil.contributions.contributions import (
     check_sums,
     sizes_of,
 )
-from axil.dask.cluster import Delayed, HeldRows, PartitionRows, literal, task
+from axil.dask.cluster import Delayed, Features, HeldRows, PartitionRows, literal, task
 from axil.dask.gathered_contributions import GatheredAdditiveModel
 from axil.dask.model import PartitionedModel
 from axil.dask.training_rows import ObservedRows, Place, SharedFit
@@ -78,7 +78,7 @@ class PartitionedAdditiveModel(PartitionedModel):
         return self.walked.fit.table.n_leaves, [slice(None)]
 
     @property
-    def scored(self) -> Any:
+    def scored(self) -> object:
         """The name of the second of two classes, of which scores are."""
         names = self.classes
         if names is None or self.outputs is not None:
@@ -115,8 +115,8 @@ class PartitionedAdditiveModel(PartitionedModel):
             )
         return refusals
 
-    def for_method(self, method: str) -> Any:
-        """Return the model that answers a method: with numbers for all rows in this process, or this one."""
+    def for_method(self, method: str) -> PartitionedAdditiveModel | GatheredAdditiveModel:  # type: ignore[override]
+        """Return the model that answers a method: this one, or one with numbers for all rows."""
         if method == "find_label_issues":
             return GatheredAdditiveModel(self)
         return self
@@ -147,7 +147,7 @@ class PartitionedAdditiveModel(PartitionedModel):
     def verify_predictions(
         self, batch: QueryBatch | Combination, predictions: FloatArray | None
     ) -> None:
-        """Raise unless leaf values add up to the model's scores, and contributions to leaf values."""
+        """Raise unless leaf values add up to scores, and contributions to leaf values."""
         if not self.verify or not len(batch):
             return
         fit = self.walked.fit
@@ -321,9 +321,9 @@ class GradientSums(RowTotals):
 
 
 def walk_partition(
-    X: Any, observed: ObservedRows, in_bag: None, place: Place, shared: SharedFit
+    X: Features, observed: ObservedRows, in_bag: None, place: Place, shared: SharedFit
 ) -> tuple[AdditivePartition, GradientSums]:
-    """Assign the rows to their leaves and walk them through the fit; n * T leaf numbers are kept."""
+    """Assign the rows to their leaves and walk them through the fit; n T leaf numbers are kept."""
     (fit,) = shared.fits
     (weights,) = place.row_weights
     (held_out,) = place.held_out
@@ -346,7 +346,7 @@ def walk_partition(
     return rows, GradientSums.of(rows, fit, in_fit, miss)
 
 
-def _furthest_score(X: Any, rows: AdditivePartition, shared: SharedFit) -> Miss:
+def _furthest_score(X: Features, rows: AdditivePartition, shared: SharedFit) -> Miss:
     """Return where sums of leaf values are furthest from the library's scores, of some rows."""
     n_rows = len(rows.index)
     checked = np.arange(0, n_rows, max(1, -(-n_rows // shared.n_checked)))

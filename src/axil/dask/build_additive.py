@@ -1,8 +1,8 @@
-"""From a boosted model of any loss and partitioned training rows to contributions, verified as in memory.
+"""From a boosted model of any loss and partitioned training rows to a verified model.
 
 Targets, weights and offsets come to this process, 8 bytes each per row, as the model is read with
-them. Features and leaves stay on the workers. One pass over the rows sums the gradients that made each
-leaf value.
+them. Features and leaves stay on the workers. One pass over the rows sums the gradients that
+made each leaf value.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class AdditiveBuilder(Builder):
     walk_partition = staticmethod(walk_partition)
 
     def read(self, observed: list[Delayed]) -> tuple[list[BoostedFit], list[int]]:
-        """Return the fit that the gathered targets lead to, with the weight of each row in leaf values."""
+        """Return the fit that the gathered targets lead to, with the weights of all rows in leaves."""
         sizes: list[int] = self.cluster.collect([task(len, rows.targets) for rows in observed])
         n_rows = sum(sizes)
         require_rows(n_rows, True)
@@ -76,7 +76,7 @@ class AdditiveBuilder(Builder):
         return None
 
     def settled(self, walked: WalkedPartitions) -> PartitionedAdditiveModel:
-        """Return the model of the sums of gradients of all partitions, once these lead to the leaf values."""
+        """Return the model, once the sums of gradients of all partitions lead to its leaf values."""
         (fit,) = walked.fits
         sums: GradientSums = self.cluster.total(walked.evidence)
         if self.verify:
@@ -112,7 +112,10 @@ class AdditiveBuilder(Builder):
         )
 
     def _stages(self, fit: BoostedFit, sums: GradientSums) -> ReplayedStages:
-        """Return the walk of all rows from their sums: one row per leaf stands for all that are in it, tree by tree."""
+        """Return the walk of all rows from their sums, tree by tree.
+
+        One row per leaf stands for all rows that are in it.
+        """
         width = int(fit.table.n_leaves.max())
         n_outputs = len(fit.initial.values)
         leaves = np.minimum(np.arange(width), fit.table.n_leaves[:, None] - 1).astype(
@@ -166,7 +169,7 @@ def _refuse(fit: BoostedFit) -> None:
 
 
 def _unsummed_settings(fit: BoostedFit) -> Iterator[tuple[str, str, str]]:
-    """Yield each setting of the fit that is not summed over partitions: its name, value and the reason."""
+    """Yield the name, value and reason of each setting that is not summed over partitions."""
     if fit.sampler is not None:
         reason = "on a cluster each machine samples its own rows, in an order that no model records"
         yield "row sampling", fit.sampler.name, reason
@@ -220,7 +223,10 @@ def _leaf_sizes(stages: ReplayedStages, sums: GradientSums, limits: Limits) -> F
 def _rounds(
     fit: BoostedFit, sums: GradientSums, width: int, n_outputs: int
 ) -> list[tuple[FloatArray, FloatArray]]:
-    """Return G and H (width, K) of each iteration: row i stands for leaf i of the iteration's tree of that output."""
+    """Return G and H of each iteration, (width, K).
+
+    Row i stands for leaf i of the iteration's tree of that output.
+    """
     starts = fit.table.starts
     rounds = []
     for iteration in np.unique(fit.schedule.rounds):

@@ -46,7 +46,7 @@ class ExactBuilder(Builder):
         return cast(PartitionedExactModel, super().build())
 
     def read(self, observed: list[Delayed]) -> tuple[list[BoostedFit], list[int]]:
-        """Return the fits that the totals of the targets lead to, and the sizes of the partitions."""
+        """Return the fits that the totals of the targets lead to, and the partitions' sizes."""
         totals: list[Totals] = self.cluster.collect([rows.totals for rows in observed])
         self.totals = reduce(add, totals)
         _check_totals(self.adapter, self.totals)
@@ -163,7 +163,8 @@ def _require_trees(model: Model) -> None:
         raise UnsupportedModelError(
             "model",
             f"a linear smoother of {model.library}",
-            "its weights are a product of matrices of all training rows, which partitions do not add up to",
+            "its weights are a product of matrices of all training rows, which partitions do not "
+            "add up to",
             "Use training rows in memory.",
         )
     if hasattr(model, "members"):
@@ -177,7 +178,8 @@ def _require_trees(model: Model) -> None:
         raise UnsupportedModelError(
             "targets",
             "that may be missing",
-            "partitions are replayed with one weight per row, and such a row counts in some outputs alone",
+            "partitions are replayed with one weight per row, and such a row counts in some "
+            "outputs alone",
             "Use training rows in memory.",
         )
 
@@ -213,7 +215,8 @@ def _require_leaf_matrix(fitted: list[BoostedFit], budget: Budget) -> None:
         else:
             needed += 0
     instead = (
-        "On several machines weights are computed in the leaf matrix only, 8 bytes for each pair of leaves and as much again "
-        "while it is built. Raise memory_limit, fit fewer or smaller trees, or use training rows in memory, which can do without."
+        "On several machines weights are computed in the leaf matrix only, 8 bytes for each pair "
+        "of leaves and as much again while it is built. Raise memory_limit, fit fewer or smaller "
+        "trees, or use training rows in memory, which can do without."
     )
     budget.require(needed, "The leaf matrix", instead)

@@ -1,4 +1,4 @@
-"""Dask collections as aligned partitions, and the work on them: by a client's workers, or in this process."""
+"""Dask collections as aligned partitions, and the work on them by workers or in this process."""
 
 from __future__ import annotations
 
@@ -27,6 +27,10 @@ from axil.structure import Transferable
 Collection: TypeAlias = Any  #: a Dask DataFrame, Series or Array
 Delayed: TypeAlias = Any  #: a value that Dask computes, or has computed, on a worker
 Client: TypeAlias = Any  #: a `distributed.Client`
+Features: TypeAlias = Any  #: a table of features, of any library
+UserValues: TypeAlias = Any  #: values of training rows, of any library of arrays or tables
+Result: TypeAlias = Any  #: whatever the work on a partition returns
+Shared: TypeAlias = Any  #: an argument of the work on every partition, delayed or not
 Layout: TypeAlias = tuple[float, ...]  #: the number of rows of each partition; nan: not known yet
 
 CLIENT_METHODS = ("persist", "compute", "gather")
@@ -111,7 +115,7 @@ def named(number: int) -> Iterator[None]:
 
 
 class Cluster:
-    """The place of the work: the workers of a client, or without one Dask's scheduler in this process.
+    """The place of the work: the workers of a client, or Dask's scheduler in this process.
 
     Whatever is kept on the workers is the result of tasks that lead back to the user's collections
     and to arguments that the scheduler has. So Dask computes again what a worker that dies had.
@@ -135,7 +139,7 @@ class Cluster:
             return list(dask.persist(*values))
 
     def share(self, value: object) -> Delayed:
-        """Return one value for all tasks, sent once; a task makes it, so it is made again if lost."""
+        """Return one value for all tasks, sent once; a task makes it, and again if it is lost."""
         return self.hold([delayed(pickle.loads)(pickle.dumps(value))])[0]
 
     def collect(self, values: list[Delayed]) -> list[Any]:
@@ -146,7 +150,7 @@ class Cluster:
         return list(self._client.gather(self._client.compute(values)))
 
     def iterate(self, values: list[Delayed]) -> Iterator[Any]:
-        """Yield the computed values in this process, in order; none is kept after it was yielded."""
+        """Yield the computed values in this process, in order; none is kept afterwards."""
         if self._client is None:
             yield from self.collect(values)
             return
@@ -154,8 +158,8 @@ class Cluster:
         while futures:
             yield futures.pop().result()
 
-    def total(self, values: list[Delayed]) -> Any:
-        """Return the sum of the values, added on the workers in their order and in a fixed shape."""
+    def total(self, values: list[Delayed]) -> Result:
+        """Return the sum of the values, added on the workers in a fixed order and shape."""
         return self.collect([delayed_sum(values)])[0]
 
 
@@ -182,7 +186,7 @@ def delayed_sum(values: list[Delayed]) -> Delayed:
     return values[0]
 
 
-def _sum(values: list[Any]) -> Any:
+def _sum(values: list[Result]) -> Result:
     """Return the sum, from the first to the last."""
     return reduce(add, values)
 
@@ -192,7 +196,7 @@ def literal(value: object) -> Delayed:
     return delayed(value, traverse=False)
 
 
-def task(function: Callable[..., Any], *arguments: Any) -> Delayed:
+def task(function: Callable[..., Any], *arguments: Shared) -> Delayed:
     """Return a delayed call."""
     return delayed(function)(*arguments)
 
@@ -241,7 +245,7 @@ class PartitionShards:
         return [vectors[first:last] for first, last in pairwise(self.starts)]
 
     def _tasks(
-        self, work: Callable[..., Any], shared: Any, columns: Sequence[Any] | None
+        self, work: Callable[..., Any], shared: Shared, columns: Sequence[Any] | None
     ) -> list[Delayed]:
         """Return a call for each shard, which share one argument."""
         argument = shared
@@ -255,10 +259,10 @@ class PartitionShards:
     def total(
         self,
         work: Callable[..., Any],
-        shared: Any,
+        shared: Shared,
         columns: Sequence[Any] | None = None,
         here: bool = False,
-    ) -> Any:
+    ) -> Result:
         """Return the sum of ``work(shard, shared, column)`` over the shards.
 
         It is added on the workers; with ``here``, for results that are large, in this process.
@@ -269,13 +273,13 @@ class PartitionShards:
         return self.cluster.total(tasks)
 
     def each(
-        self, work: Callable[..., Any], shared: Any, columns: Sequence[Any] | None = None
+        self, work: Callable[..., Any], shared: Shared, columns: Sequence[Any] | None = None
     ) -> Sequence[Delayed]:
         """Return the results of ``work(shard, shared, column)``, which stay on the workers."""
         return self.cluster.hold(self._tasks(work, shared, columns))
 
     def collected(
-        self, work: Callable[..., Any], shared: Any = None, columns: Sequence[Any] | None = None
+        self, work: Callable[..., Any], shared: Shared = None, columns: Sequence[Any] | None = None
     ) -> list[Any]:
         """Return the results of ``work(shard, shared, column)``, in this process."""
         return self.cluster.collect(self._tasks(work, shared, columns))

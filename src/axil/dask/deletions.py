@@ -1,9 +1,9 @@
 """Deletions over partitions: refits without sets of rows, and without each single row.
 
-A refit without a set of rows follows from sums over the rows that remain. The refits without each row
-by itself follow from the formulas of `axil.weights.deletion`. They need the fit of all rows and the
-responses of leaf values to leaf sums, (L, L), which every partition shares; everything else is a
-row's own. `Refits` keeps what is made once for a model. The functions below it do the work on one
+A refit without a set of rows follows from sums over the rows that remain. The refits without each
+row by itself follow from the formulas of `axil.weights.deletion`. They need the fit of all rows and
+the responses of leaf values to leaf sums, (L, L), which every partition shares; everything else is
+a row's own. `Refits` keeps what is made once for a model. The functions below it do the work on one
 partition.
 """
 
@@ -113,7 +113,7 @@ class Planned(Transferable):
 
 @dataclass(frozen=True)
 class ErrorSums(RowTotals):
-    """Sums of squared errors after numbers of trees, of rows with a prediction without themselves."""
+    """Sums of squared errors after numbers of trees, of rows with a leave-one-out prediction."""
 
     trees: IntArray = field(metadata={"both": lambda trees, _: trees})  #: (S,)
     left_out: FloatArray  #: (S, K) of each row in the refit without it
@@ -159,7 +159,7 @@ class Refits:
     def _sums(
         self, entry: int, dropped: Sequence[Delayed] | None = None, with_cooccurrences: bool = False
     ) -> RowSums:
-        """Return the sums over all partitions without the rows at some positions in each of them."""
+        """Return the sums over all partitions, without the rows at some positions in each."""
         request = SumsRequest(entry, with_cooccurrences, self.model.n_threads)
         sums: RowSums = self.model.shards.total(row_sums, request, dropped)
         return sums
@@ -211,7 +211,7 @@ class Refits:
             raise UnsupportedQuestionError(method, reason, IN_MEMORY)
 
     def unknown_reason(self) -> str:
-        """Return why refits without rows follow from more than sums over partitions; "": they do not."""
+        """Return why sums over partitions do not suffice for refits without rows; "": they do."""
         for trees in self.model.training_rows.entries:
             rule = rule_of(trees.structure)
             if rule.clips_residuals:
@@ -237,8 +237,8 @@ class Refits:
         )
 
     def left_out_predictions(self) -> list[Delayed]:
-        """Return the predictions (n, K) of the rows of each partition by the refits without them."""
-        self.refuse_unknown("diagnostics.leave_one_out")
+        """Return the leave-one-out predictions (n, K) of the rows of each partition."""
+        self.refuse_unknown("leave_one_out")
         plans, responses = self.plans(True)
         n_threads = self.model.n_threads
         return [
@@ -295,7 +295,7 @@ class Refits:
     def _refits(
         self, entry: int, plan: DeletionPlan, responses: Delayed, together: Delayed, sums: RowSums
     ) -> dict[int, Fit]:
-        """Return the refits without rows that the formula does not hold for, by their number among all.
+        """Return the refits without rows that the formula does not hold for, by row number.
 
         See `InLeafMatrix.by_replay`. ``together`` (L, L) are the co-occurrences of leaves over all
         rows.
@@ -354,8 +354,8 @@ class Refits:
             )
         self.model.budget.require(
             8 * 8 * n_changing * structure.total_leaves,
-            f"The refits without {n_changing:,} training rows, which may change a pattern (L1, clips, "
-            "bounds),",
+            f"The refits without {n_changing:,} training rows, which may change the active set "
+            "(L1, clips, bounds),",
             "Ask without(X, rows) for some rows, use training rows in memory, or raise "
             "memory_limit.",
         )
@@ -365,7 +365,7 @@ class Refits:
 
 
 def row_weights_of(partition: ExactPartition, entry: int) -> FloatArray:
-    """Return the different row weights of these rows, sorted, the least and the largest among them."""
+    """Return the different weights of these rows, sorted, with the least and the largest."""
     structure = partition.structures[entry]
     if structure.row_weights is None:
         return np.ones(min(structure.n_rows, 1))

@@ -21,6 +21,7 @@ from axil.dask.cluster import (
     Cluster,
     Collection,
     Delayed,
+    UserValues,
     literal,
     named,
     task,
@@ -79,7 +80,7 @@ def in_leaf_matrix(
     entry: int,
     n_threads: int,
 ) -> BoostedTrees:
-    """Return the trees in the leaf matrix: O(T^2 N) on the workers, 8 L^2 bytes from each of them."""
+    """Return the trees in the leaf matrix: O(T^2 N) on the workers, 8 L^2 bytes from each."""
     if trees.leaf_matrix is not None:
         return trees
     if is_forest(trees.structure):
@@ -166,13 +167,13 @@ class PartitionedExactModel(PartitionedModel):
             refusals["what_if"] = (
                 "with other targets other residuals are cut off (Huber's loss), which is not found "
                 "out over partitions",
-                "Multiply weights by the changes of the targets, which holds fixed what is cut off: "
-                "explainer(X).weights.",
+                "Multiply explainer(X).weights by the changes of the targets, which holds fixed what "
+                "is cut off.",
             )
         return refusals
 
     def for_method(self, method: str) -> VerifiedModel:
-        """Return the model that answers a method: with numbers for all rows in this process, or this one."""
+        """Return the model that answers a method: this one, or one with numbers for all rows."""
         if method in GATHERED_METHODS:
             return self.kept.get("gathered model", lambda: GatheredModel.of(self))
         return self
@@ -184,7 +185,7 @@ class PartitionedExactModel(PartitionedModel):
         n_leaves = sum(trees.structure.total_leaves for trees in self.training_rows.entries)
         return max(1, SENT_BYTES // (8 * n_leaves))
 
-    def asked(self, batch: QueryBatch | Combination, source: Source) -> Any:
+    def asked(self, batch: QueryBatch | Combination, source: Source) -> AdjointBatch | Delayed:
         """Return the adjoints of a batch, from the leaf matrix alone, for the workers."""
         phi = []
         beta = []
@@ -223,7 +224,7 @@ class PartitionedExactModel(PartitionedModel):
         return task(Planned, literal(adjoint_batch), *plans)
 
     def predicted(self, queries: QueryBatch) -> FloatArray:
-        """Return the predictions of the fit, (n, K), offsets included, which must be the model's."""
+        """Return the predictions of the fit, (n, K), offsets included; they must be the model's."""
         predictions = self.refits.predicted(self.refits.fits(), queries)
         check_answer(self.verification, predictions, queries.labels, lambda: queries.predictions)
         return predictions
@@ -257,7 +258,7 @@ class PartitionedExactModel(PartitionedModel):
 
     # -- rows and columns --------------------------------------------------------------------------
 
-    def positions(self, rows: Any) -> list[list[int]]:
+    def positions(self, rows: UserValues) -> list[list[int]]:
         """Return the positions in each partition of some rows.
 
         Labels name them, or truth values of X_train mark them.
@@ -287,7 +288,7 @@ class PartitionedExactModel(PartitionedModel):
         return self.cut(values, "out_of_fold")
 
     def gathered_table(self, values: Collection, name: str) -> FloatArray:
-        """Return a number of all training rows and outputs in this process, (N, K), from a collection."""
+        """Return a user's number for every training row and output, (N, K), in this process."""
         numbered = [[number, name, column] for number, column in enumerate(self.cut(values, name))]
         return np.concatenate(self.shards.collected(table_of, None, numbered))
 
@@ -331,7 +332,7 @@ class PartitionedExactModel(PartitionedModel):
             spreads.append(tree_spreads(n_rows, leaf_effects, structure.starts))
         return TreeWeights(spreads)
 
-    def without(self, queries: QueryBatch, rows: Any) -> WithoutRows:
+    def without(self, queries: QueryBatch, rows: Sequence[Delayed]) -> WithoutRows:
         """Return predictions of the fit, and of the refit without some rows."""
         self.refits.refuse_unknown("without")
         before = self.predicted(queries)
@@ -363,9 +364,9 @@ class PartitionedExactModel(PartitionedModel):
     # -- errors of the training rows ---------------------------------------------------------------
 
     def training_errors(
-        self, folds: list[Delayed] | None, compute: Any, method: str
+        self, folds: list[Delayed] | None, compute: object, method: str
     ) -> tuple[Sequence[Delayed], str]:
-        """Return errors of predictions that did not see their rows, by partition, and where they are from."""
+        """Return errors of predictions that did not see their rows, and where these are from."""
         shards = self.shards
         if folds is not None:
             numbered = [[number, "out_of_fold", column] for number, column in enumerate(folds)]
@@ -376,12 +377,12 @@ class PartitionedExactModel(PartitionedModel):
         if method == "leaves" and self.structures is not None:
             return shards.each(residuals, (self.refits.fits(), self.n_threads)), "fit"
         errors = shards.each(errors_of, None, self.refits.left_out_predictions())
-        known: Known = shards.total(known_of, None, errors)
-        if known.complete <= known.rows / 2:
+        known_errors: Known = shards.total(known_of, None, errors)
+        if known_errors.complete <= known_errors.rows / 2:
             raise UnsupportedQuestionError(
                 "calibrate",
-                "most training rows are alone in one of their leaves, so that no refit without them "
-                "says how large errors are",
+                "most training rows are alone in one of their leaves, so that no refit without "
+                "them says how large errors are",
                 "Pass out_of_fold=, predictions of the training rows by your own "
                 "cross-validation, or use rows in memory.",
             )
@@ -422,7 +423,7 @@ def labelled_rows(partition: ExactPartition, labels: NDArray[Any], _: None) -> I
 
 
 def marked_rows(partition: ExactPartition, _: None, numbered: list[Any]) -> IntArray:
-    """Return the positions of the rows that truth values mark, from the partition's number and them."""
+    """Return the positions of the rows that truth values mark; ``numbered``: see `table_of`."""
     number, mask = numbered
     with named(number):
         return np.flatnonzero(inputs.as_mask(mask, len(partition.index), "rows"))
@@ -447,7 +448,10 @@ def residuals_of(
 
 
 def table_of(partition: ExactPartition, _: None, numbered: list[Any]) -> FloatArray:
-    """Return a user's numbers of these rows, (n, K), from the partition's number, their name and them."""
+    """Return a user's numbers of these rows, (n, K).
+
+    ``numbered`` has the number of the partition, the name of the argument, and the numbers.
+    """
     number, name, values = numbered
     n_rows, n_outputs = partition.targets.shape
     with named(number):

@@ -16,7 +16,7 @@ from axil.attribution import Attribution, Effects, Quantity
 from axil.attribution.block_effects import NoEffects
 from axil.attribution.leaf_matches import SharedLeaves, leaf_rows
 from axil.attribution.weight_effects import WeightEffects
-from axil.dask.cluster import HeldRows, PartitionRows, named
+from axil.dask.cluster import Features, HeldRows, PartitionRows, UserValues, named
 from axil.dask.training_rows import ObservedRows, Place, SharedFit
 from axil.kernels.choose import host_backend
 from axil.machine.memory import Budget, Limits
@@ -52,7 +52,8 @@ class HeldExactRows(HeldRows):
 class ExactPartition(PartitionRows, Attribution["AdjointBatch | DeletionQueries"]):
     """The kept part of n training rows: their leaves, targets and labels.
 
-    ``structures``, one for each entry of the fitted trees, are of these rows alone: so are their leaf weights and scales.
+    ``structures``, one for each entry of the fitted trees, are of these rows alone. So are their
+    leaf weights and scales.
     """
 
     structures: list[Structure]
@@ -75,14 +76,17 @@ class ExactPartition(PartitionRows, Attribution["AdjointBatch | DeletionQueries"
         return [np.ascontiguousarray(s.leaves()[:, rows]) for s in self.structures]
 
     def contribution_effects(self, query_batch: AdjointBatch | DeletionQueries) -> Effects:
+        """Return what these rows put into the steps of the trees."""
         return self._deletions(query_batch, Quantity.CONTRIBUTION)
 
     def deletion_effects(
         self, query_batch: AdjointBatch | DeletionQueries, available: int
     ) -> Effects:
+        """Return the exact changes of predictions on deleting each row."""
         return self._deletions(query_batch, Quantity.DELETION)
 
     def first_order_effects(self, query_batch: AdjointBatch | DeletionQueries) -> Effects:
+        """Return these changes to first order."""
         return self._deletions(query_batch, Quantity.FIRST_ORDER)
 
     def _deletions(
@@ -93,6 +97,7 @@ class ExactPartition(PartitionRows, Attribution["AdjointBatch | DeletionQueries"
         return query_batch.effects(self, quantity)
 
     def weight_effects(self, query_batch: AdjointBatch | DeletionQueries) -> Effects:
+        """Return the weights of these rows in predictions."""
         batch = query_batch
         assert isinstance(batch, AdjointBatch)
         if not len(self.index):
@@ -124,23 +129,26 @@ class ExactPartition(PartitionRows, Attribution["AdjointBatch | DeletionQueries"
 
 
 class DeletionQueries(Protocol):
-    """QueryBatch that bring along what the effects of deletions are computed from."""
+    """Explained rows that bring along what the effects of deletions are computed from."""
 
     def effects(self, partition: ExactPartition, quantity: Quantity) -> Effects:
-        """Return the effects of the rows of a partition: `DELETION`, `FIRST_ORDER` or `CONTRIBUTION`."""
+        """Return the effects of a partition's rows: `DELETION`, `FIRST_ORDER` or `CONTRIBUTION`."""
 
 
 @dataclass(frozen=True)
 class AdjointBatch(Transferable):
-    """Adjoints of n queries, the same for every training row; lists have one for each entry of the fitted trees."""
+    """Adjoints of n explained rows, the same for every training row.
+
+    Lists have one member for each entry of the fitted trees.
+    """
 
     phi: list[FloatArray]  #: (L, n)
     beta: list[FloatArray]  #: (n,)
     intercepts: list[FloatArray]  #: (n, K) what no target makes, offsets apart
     totals: list[float]  #: the weight of all training rows
     leaves: list[NDArray[Any]]  #: (n, T)
-    offsets: FloatArray  #: (n, K) of the queries
-    first: int  #: the position of the first query in the whole request
+    offsets: FloatArray  #: (n, K) of the explained rows
+    first: int  #: the position of the first row in the whole request
     n_threads: int
 
 
@@ -191,16 +199,16 @@ class LeafSums(RowTotals):
 
 @dataclass(frozen=True)
 class Evidence(Transferable):
-    """The numbers that the proof needs and queries do not."""
+    """The numbers that the verification needs, and later requests do not."""
 
     sums: list[LeafSums]
     scores: list[FloatArray]  #: (n, K) the model's predictions, the library's own for some rows
 
 
 def replay_partition(
-    X: Any, observed: ObservedRows, in_bag: Any, place: Place, shared: SharedFit
+    X: Features, observed: ObservedRows, in_bag: UserValues, place: Place, shared: SharedFit
 ) -> tuple[ExactPartition, Evidence]:
-    """Assign the rows to their leaves and walk them through the fit; cost as on one machine, n * T cell numbers kept."""
+    """Assign the rows to their leaves and walk them through the fit; n T cell numbers are kept."""
     X, labels = place.read(X, observed, shared.adapter)
     n_rows = len(observed.targets)
     with named(place.number):
@@ -264,7 +272,10 @@ def furthest_row(
     leaf_values_and_base: tuple[FloatArray, FloatArray],
     n_threads: int,
 ) -> Miss | None:
-    """Return where sums of leaf values (L, K) and a base (K,) are furthest from the model's predictions; None: no rows."""
+    """Return where predictions by leaf values are furthest from the model's; None: no rows.
+
+    ``leaf_values_and_base`` are leaf values (L, K) and the initial prediction (K,).
+    """
     score = evidence.scores[entry]
     if not len(score):
         return None

@@ -117,7 +117,7 @@ def row_sums(
 def sums_of_vectors(
     partition: ExactPartition, request: SumsRequest, vectors: FloatArray
 ) -> RowSums:
-    """Return sums over the rows of a partition with vectors (n, S) in the place of their targets."""
+    """Return sums over the rows of a partition, with vectors (n, S) in place of their targets."""
     return row_sums(partition, request, None, vectors)
 
 
@@ -189,7 +189,7 @@ class Fit(Transferable):
     def on(
         self, partition: ExactPartition, entry: int, targets: FloatArray | None = None
     ) -> FittedValues:
-        """Return this fit with a partition's rows in it, and their targets unless others are given."""
+        """Return this fit with a partition's rows in it, and their targets or others."""
         rows = partition.structures[entry]
         s = replace(
             self.structure,
@@ -348,7 +348,7 @@ def residuals(
 def predictions_of(
     partition: ExactPartition, shared: tuple[list[Fit], int], rows: IntArray
 ) -> FloatArray:
-    """Return predictions of rows at these positions, (rows, K), offsets included; see `residuals`."""
+    """Return predictions of rows by position, (rows, K), offsets included; see `residuals`."""
     return np.asarray((partition.targets - residuals(partition, shared))[rows])
 
 
@@ -360,7 +360,7 @@ def leaf_row_counts(partition: ExactPartition, entry: int, _: None = None) -> In
 
 @dataclass(frozen=True, eq=False)
 class FitTreeWeights(TreeWeights):
-    """The weight of each tree for each row, by what the tree did to the row's error in these fits."""
+    """The weight of each tree for each row, by what the tree did to the row's error."""
 
     fits: list[Fit] = field(default_factory=list)
 

@@ -1,4 +1,4 @@
-"""Label checks of classifiers over partitions: numbers of all training rows are gathered in this process.
+"""Label checks of classifiers over partitions: numbers of all training rows are gathered.
 
 A label check takes each row's score, what the row itself put into it, and the classes of the other
 rows in its leaves. The first two follow from a row's own leaves and the sums of all rows, and the
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from axil.adapters.contract import OffsetRule
 from axil.arrays import FloatArray
 from axil.attribution import Capabilities, Kind, Location
+from axil.dask.cluster import Collection
 from axil.kernels.choose import host_backend
 from axil.replay.replayed_stages import ReplayedStages, leaf_scores
 from axil.structure import LinearLeaves, Structure
@@ -61,7 +62,7 @@ class GatheredBoosting:
 
     @property
     def fitted(self) -> FloatArray:
-        """The scores of the training rows, (N, K); offsets may stand in for the initial prediction."""
+        """The scores of the training rows, (N, K), with their offsets."""
         origin = self.origin
         scores = np.concatenate(origin.filled_shards.collected(final_scores, origin.walked))
         if origin.starts_elsewhere and origin.adapter.offset_rule is not OffsetRule.ADDED:
@@ -117,7 +118,7 @@ class GatheredAdditiveModel:
         """The name of the library of tables."""
         return self.origin.backend
 
-    def ordered_values(self, values: Any, name: str) -> Any:
+    def ordered_values(self, values: Collection, name: str) -> NDArray[Any]:
         """Return a user's values of all training rows, from a collection in their order."""
         return self.origin.gathered_values(values, name)
 

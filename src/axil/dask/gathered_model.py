@@ -1,4 +1,4 @@
-"""Methods that need a number for every training row: numbers are gathered in this process, rows stay on the workers.
+"""Methods that need a number for every training row, while the rows stay on the workers.
 
 Leverages, label checks, influence and changed targets have a number for every training row in
 their answer, or in their argument. `GatheredModel` has these numbers, 8 bytes each, in this
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from axil.adapters.contract import TrainingRows
 from axil.arrays import FloatArray, IntArray, LeafArray
 from axil.attribution import Capabilities, Source
+from axil.dask.cluster import Collection, Features, Shared, UserValues
 from axil.dask.deletions import ErrorSums, PartitionLeftOut
 from axil.dask.exact_rows import ExactPartition
 from axil.dask.fits import (
@@ -61,7 +62,7 @@ BLOCK_ENTRIES = 1 << 20  # of trees by rows that are looked up at a time
 
 @dataclass(frozen=True, eq=False)
 class PartitionedTrees:
-    """The engine of one entry of the fitted trees: an `axil.weights.engine.Deletable` over partitions.
+    """The engine of one entry of the fitted trees: a `Deletable` over partitions.
 
     Vectors over the training rows are arrays in this process.
     """
@@ -104,7 +105,7 @@ class PartitionedTrees:
     def _gathered(
         self, work: Callable[..., FloatArray], shared: object, vectors: FloatArray | None = None
     ) -> FloatArray:
-        """Return the results of ``work(partition, shared, vectors of its rows)`` of all rows, in order."""
+        """Return the results of ``work(partition, shared, vectors)`` of all rows, in order."""
         shards = self.model.filled_shards
         columns = None
         if vectors is not None:
@@ -142,7 +143,7 @@ class PartitionedTrees:
         return np.array_equal(targets, all_targets[:, outputs])
 
     def predicted(self, queries: LeafArray | None, targets: FloatArray) -> FloatArray:
-        """Return predictions of the fit to targets (N, K), (n, K), without the offsets of the rows."""
+        """Return predictions of the fit to targets (N, K), (n, K), without offsets."""
         assert queries is not None  # for the training rows see `GatheredModel.fitted`
         fit = self.fit(targets)
         return fit.predictions(np.ascontiguousarray(own_leaves(fit.structure, queries)))
@@ -155,7 +156,10 @@ class PartitionedTrees:
         return replace(self, known_fit=Fit.of(self._leaf_matrix, sums))
 
     def matvec(self, queries: LeafArray | None, v: FloatArray, base: float = 1.0) -> FloatArray:
-        """Return the linear map of vectors (N, S), without its constants, (n, S); of all rows: None."""
+        """Return the linear map of vectors (N, S), without its constants, (n, S).
+
+        None stands for the leaves of all training rows.
+        """
         s = self.structure
         sums = self._sums(v, with_offsets=False)
         start = np.zeros(v.shape[1])
@@ -205,7 +209,7 @@ class PartitionedTrees:
         return hat_matrix.squares_of(self._leaf_matrix, grams)
 
     def approximate_matvec(self, v: FloatArray) -> tuple[FloatArray, FloatArray] | None:
-        """Return the product with a matrix that is close to the map, (N, S), and its diagonal, (N,)."""
+        """Return the product with a matrix close to the map, (N, S), and its diagonal, (N,)."""
         if is_forest(self.structure):
             return None
         sums = self._sums(v, with_offsets=False).started
@@ -219,7 +223,7 @@ class PartitionedTrees:
         return QUICK
 
     def around(self, queries: LeafArray | None, values: FloatArray) -> FloatArray:
-        """Return the means of values (N, S) over the other rows in each training row's leaves, (N, S)."""
+        """Return the means of values (N, S) over the other rows in each row's leaves, (N, S)."""
         assert queries is None
         shards = self.model.filled_shards
         shared = self.entry, self.model.n_threads
@@ -420,7 +424,7 @@ class GatheredModel(ExactModel):
         """The methods that the model in partitions answers."""
         return self.origin.capabilities
 
-    def queries(self, X: Any, init_score: Any = None) -> QueryBatch:
+    def queries(self, X: Features, init_score: UserValues = None) -> QueryBatch:
         """Return the rows of X and their offsets, checked."""
         return self.origin.queries(X, init_score)
 
@@ -430,7 +434,7 @@ class GatheredModel(ExactModel):
         """Yield batches that are small enough to be sent to the workers."""
         return self.origin.batches(queries, size, what, even_empty)
 
-    def asked(self, batch: QueryBatch, source: Source) -> Any:
+    def asked(self, batch: QueryBatch, source: Source) -> Shared:
         """Return what the workers need to know of a batch."""
         return self.origin.asked(batch, source)
 
@@ -461,7 +465,9 @@ class GatheredModel(ExactModel):
 
     def _row_weights(self) -> FloatArray:
         rows = self.origin.training_rows.partitions
-        return np.concatenate(self.origin.cluster.collect([part.row_weights for part in rows]))
+        return np.concatenate(
+            self.origin.cluster.collect([partition.row_weights for partition in rows])
+        )
 
     @property
     def are_forests(self) -> bool:
@@ -499,25 +505,25 @@ class GatheredModel(ExactModel):
         return np.concatenate([fit.structure.beta[-1] * fit.base for fit in fits])
 
     def own_predictions_without(self, sets_of_rows: Sequence[IntArray]) -> Iterator[FloatArray]:
-        """Yield the predictions (rows, K) of each set of training rows by the refit without them."""
+        """Yield the predictions (rows, K) of each set of rows by the refit without them."""
         for rows in sets_of_rows:
             positions = self.origin.positions_by_partition(rows)
             yield self.origin.refits.own_predictions_without(positions)
 
     # -- columns -----------------------------------------------------------------------------------
 
-    def column_names(self, rows: Any) -> list[str]:
+    def column_names(self, rows: Features) -> list[str]:
         """Return the names of the features."""
         return self.origin.column_names(rows)
 
-    def coded(self, labels: Any, what: str = "groups") -> Sequence[Any]:
+    def coded(self, labels: Collection, what: str = "groups") -> Sequence[Any]:
         """Return each row's group number and the names of the groups."""
         return [self.origin.gathered_groups(labels, what)]
 
-    def ordered_values(self, values: Any, name: str) -> Any:
+    def ordered_values(self, values: Collection, name: str) -> NDArray[Any]:
         """Return a user's values of all training rows, from a collection in their order."""
         return self.origin.gathered_values(values, name)
 
-    def folds(self, given: Any) -> FloatArray:
+    def folds(self, given: Collection) -> FloatArray:
         """Return the user's out-of-fold predictions of all training rows, (N, K)."""
         return self.origin.gathered_table(given, "out_of_fold")

@@ -1,4 +1,4 @@
-"""Verified models whose training rows lie in the partitions of Dask collections; each partition is a shard."""
+"""Verified models whose training rows lie in the partitions of Dask collections."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import dask
 import dask.array as da
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from numpy.typing import NDArray
 
@@ -21,17 +22,20 @@ from axil.dask.cluster import (
     Cluster,
     Collection,
     Delayed,
+    Features,
     HeldRows,
     Layout,
     PartitionRows,
     PartitionShards,
+    UserValues,
     named,
     partitions,
     task,
 )
 from axil.errors import InputError
 from axil.machine.memory import Limits
-from axil.output.rules import measured, said_by
+from axil.output.rules import Rules, measured, said_by
+from axil.output.shown_columns import Columns
 from axil.reductions.choice import Allowed, Choice, packed
 from axil.replay.queries import Offsets, QueryBatch
 from axil.replay.recover import assign_leaves
@@ -88,10 +92,10 @@ class PartitionedModel(VerifiedModel):
 
     @property
     def index(self) -> Collection:
-        """(N,): a Dask array of the labels of the training rows, in the partitions of the collection."""
+        """(N,): a Dask array of the labels of the training rows, in these partitions."""
         return self._column("index", (), self.training_rows.label_dtype)
 
-    def _column(self, name: str, shape: tuple[int, ...], dtype: Any) -> Collection:
+    def _column(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Collection:
         """Return an attribute of all partitions as one Dask array."""
         rows = self.training_rows
         columns = [
@@ -119,12 +123,12 @@ class PartitionedModel(VerifiedModel):
         return None
 
     def share_of(self, rows: Sequence[Sequence[int]]) -> float:
-        """Return the share of some rows in the number of all; their weights stay in the partitions."""
+        """Return the share of some rows in the number of all: weights stay in the partitions."""
         return sum(map(len, rows)) / max(self.shape[0], 1)
 
     # -- explained rows ----------------------------------------------------------------------------
 
-    def queries(self, X: Any, init_score: Any = None) -> QueryBatch:
+    def queries(self, X: Features, init_score: UserValues = None) -> QueryBatch:
         """Return the rows of X and their offsets, checked."""
         if dask.is_dask_collection(X):
             raise InputError(
@@ -152,7 +156,7 @@ class PartitionedModel(VerifiedModel):
 
     # -- columns -----------------------------------------------------------------------------------
 
-    def column_names(self, rows: Any) -> list[str]:
+    def column_names(self, rows: Features) -> list[str]:
         """Return the names of the features."""
         return inputs.column_names((rows,), self.adapter.feature_names, rows.shape[1])
 
@@ -166,14 +170,16 @@ class PartitionedModel(VerifiedModel):
         parts = self.shards.collected(ordered_values, None, numbered)
         return np.concatenate([values_here for values_here in parts if len(values_here)])
 
-    def coded(self, labels: Any, what: str = "groups") -> Sequence[Delayed]:
+    def coded(self, labels: Collection | str, what: str = "groups") -> Sequence[Delayed]:
         """Return each row's group number and the names of the groups, partition by partition."""
         if isinstance(labels, str):
             labels = self._feature(labels, what)
         return self.shards.each(coded_rows, what, self.cut(labels, what))
 
-    def gathered_groups(self, labels: Any, what: str = "groups") -> tuple[IntArray, NDArray[Any]]:
-        """Return the group number of each training row and the names of the groups, in this process."""
+    def gathered_groups(
+        self, labels: Collection | str, what: str = "groups"
+    ) -> tuple[IntArray, NDArray[Any]]:
+        """Return the group number of each training row and the groups' names, in this process."""
         pairs = self.cluster.collect(list(self.coded(labels, what)))
         row_names = np.concatenate([names[codes] for codes, names in pairs if len(codes)])
         return inputs.group_codes(row_names, len(row_names), what)
@@ -191,8 +197,8 @@ class PartitionedModel(VerifiedModel):
         place = inputs.chosen_columns(column, names, name)[0]
         return self.features.iloc[:, place]
 
-    def choice(self, known: Any, k: Any, rules: Any) -> tuple[Any, Sequence[Delayed]]:
-        """Return how rows are chosen to be listed, and which of each partition may be; see `similar`."""
+    def choice(self, known: Columns, k: int, rules: Rules) -> tuple[Choice, Sequence[Delayed]]:
+        """Return how rows are chosen, and which of each partition may be listed; see `similar`."""
         choice = Choice(
             inputs.as_count(k, "k"), distinct=rules.distinct is not None, n_threads=self.n_threads
         )
@@ -225,19 +231,21 @@ class PartitionedModel(VerifiedModel):
         columns = zip(range(len(no_column)), masks, dropped, masks_by_row, keys, values)
         return choice, self.shards.each(allowed_rows, origin, [list(rows) for rows in columns])
 
-    def _distinct_column(self, distinct: Any) -> Collection:
+    def _distinct_column(self, distinct: Collection | str | int) -> Collection:
         if isinstance(distinct, str) or inputs.is_whole(distinct):
             return self._feature(distinct, "distinct")
         return distinct
 
-    def _masks_by_row(self, known: Any, rules: Any) -> list[Any]:
+    def _masks_by_row(self, known: Columns, rules: Rules) -> list[list[Delayed]]:
         """Return for each partition its part of the mask of each explained row."""
         masks = [self._masks(rules.among, row) for row in known.each_query()]
         if masks:
             return [list(masks_here) for masks_here in zip(*masks)]
         return [[] for _ in self.training_rows.sizes]
 
-    def _masks(self, among: Any, *row: Any) -> list[Delayed]:
+    def _masks(
+        self, among: Collection | Callable[..., Collection], *row: Features
+    ) -> list[Delayed]:
         """Return the partitions of a mask of the rows that may be listed.
 
         It is a collection, or a function of the training rows.
@@ -246,12 +254,12 @@ class PartitionedModel(VerifiedModel):
             among = said_by(among, self.features, *row, rows="the Dask collection X_train")
         return self.cut(among, "among")
 
-    def features_of(self, known: Any) -> Callable[[IntArray, list[int]], list[Any]]:
+    def features_of(self, known: Columns) -> Callable[[IntArray, list[int]], list[Any]]:
         """Return a function that looks up columns of training rows by position."""
         return self._features
 
     def _features(self, positions: NDArray[np.int64], columns: list[int]) -> list[NDArray[Any]]:
-        """Return columns, by position, of rows by their positions among all, from the user's collection."""
+        """Return columns of training rows from the user's collection, both by position."""
         rows, inverse = np.unique(positions, return_inverse=True)
         rows_by_partition = list(by_partition(rows, self.shards.starts))
         tasks = [
@@ -272,7 +280,7 @@ class PartitionedModel(VerifiedModel):
     @property
     @abstractmethod
     def trees(self) -> tuple[NDArray[np.int64], list[Any]]:
-        """The number of leaves of each of the model's trees, (T,), and which trees each entry has."""
+        """The number of leaves of each tree, (T,), and which trees each entry has."""
 
     def _checked_columns(
         self, number: int, recomputed: RecomputedRows, columns: list[int]
@@ -296,7 +304,7 @@ class PartitionedModel(VerifiedModel):
 # -- the work on one partition ---------------------------------------------------------------------
 
 
-def refuse_other_order(shard: PartitionRows, values: Any, name: str) -> None:
+def refuse_other_order(shard: PartitionRows, values: UserValues, name: str) -> None:
     """Refuse values of a partition's rows that are labelled in another order."""
     labelled = pd.Series(np.zeros(len(shard.index)), index=shard.index)
     inputs.refuse_other_order(labelled, values, name, instead="Sort it like X_train.")
@@ -315,7 +323,9 @@ def ordered_values(shard: PartitionRows, _: None, numbered: list[Any]) -> NDArra
         return array
 
 
-def coded_rows(shard: PartitionRows, name: str, labels: Any) -> tuple[IntArray, NDArray[Any]]:
+def coded_rows(
+    shard: PartitionRows, name: str, labels: UserValues
+) -> tuple[IntArray, NDArray[Any]]:
     """Return each row's group number and the names of the groups."""
     refuse_other_order(shard, labels, name)
     return inputs.group_codes(labels, len(shard.index), name)
@@ -366,14 +376,14 @@ def allowed_rows(shard: PartitionRows, origin: Any, columns: list[Any]) -> Allow
 
 @dataclass(frozen=True)
 class RecomputedRows:
-    """Rows of a partition as its collection has them now, and their leaves when they were replayed."""
+    """Rows of a partition as its collection has them now, and the leaves of their replay."""
 
     X: Any  #: (n, features)
     labels: NDArray[Any]  #: (n,) when they were replayed
     leaves: list[NDArray[Any]]  #: (T, n) for each entry of the fitted trees
 
 
-def recomputed_rows(X: Any, partition: Any, rows: IntArray) -> RecomputedRows:
+def recomputed_rows(X: Features, partition: Delayed, rows: IntArray) -> RecomputedRows:
     """Return some rows of a partition, by position."""
     if X.shape[0] != len(partition.index):
         raise InputError(

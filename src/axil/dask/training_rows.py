@@ -1,4 +1,4 @@
-"""The user's training rows as partitions: how they are read, and what travels to the workers with them."""
+"""The user's training rows as partitions: how they are read, and what travels with them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,19 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters.boosted_fit import BoostedFit
-from axil.adapters.contract import LeafTotals, Totals, TrainingRows
+from axil.adapters.contract import LeafTotals, Model, Totals, TrainingRows
 from axil.arrays import BoolArray, FloatArray
-from axil.dask.cluster import Cluster, Collection, Delayed, layout, named, partitions, task
+from axil.dask.cluster import (
+    Cluster,
+    Collection,
+    Delayed,
+    Features,
+    UserValues,
+    layout,
+    named,
+    partitions,
+    task,
+)
 from axil.errors import InputError, UnsupportedModelError
 from axil.inputs.copies import frozen, owned
 from axil.inputs.label_classes import LabelClasses
@@ -23,7 +33,7 @@ from axil.replay.walk import round_to
 
 @dataclass(frozen=True)
 class TargetFormat:
-    """How a library reads targets: as outputs or classes, in the floating-point types that it keeps."""
+    """How a library reads targets: as outputs or classes, in the types that it keeps."""
 
     n_outputs: int
     classes: NDArray[Any] | LabelClasses | None
@@ -48,9 +58,13 @@ class ObservedRows:
 
 
 def observe(
-    number: int, y: Any, weights: Any, offsets: Any, target_format: TargetFormat
+    number: int,
+    y: UserValues,
+    weights: UserValues,
+    offsets: UserValues,
+    target_format: TargetFormat,
 ) -> ObservedRows:
-    """Check and round the targets, weights and offsets of a partition; 8 bytes per row and number."""
+    """Check and round the targets, weights and offsets of a partition."""
     n_outputs = target_format.n_outputs
     with named(number):
         n_rows = len(y)
@@ -117,7 +131,7 @@ class Collections:
 
 
 class PartitionedRows(TrainingRows):
-    """Training rows of which only the totals are in this process and, after the walk, leaf totals."""
+    """Training rows of which only totals, and after the walk leaf totals, are in this process."""
 
     def __init__(self, totals: Totals, leaf_totals: list[LeafTotals] | None = None):
         """Keep the totals; `leaf_totals` is None before the walk."""
@@ -170,7 +184,9 @@ class Place:
     row_weights: list[FloatArray | None]
     held_out: list[BoolArray | None]
 
-    def read(self, X: Any, observed: ObservedRows, adapter: Any) -> tuple[Any, NDArray[Any]]:
+    def read(
+        self, X: Features, observed: ObservedRows, adapter: Model
+    ) -> tuple[Features, NDArray[Any]]:
         """Return the checked features of the partition's rows, and their labels.
 
         Rows without labels have their positions among all rows.

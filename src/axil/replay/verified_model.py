@@ -459,7 +459,7 @@ class VerifiedModel(ABC):
         found, source = compute(self, folds, method)
         return [found], source
 
-    def ordered_values(self, values: Any, name: str) -> Any:
+    def ordered_values(self, values: object, name: str) -> object:
         """Return a user's values of all training rows; refuse labels in another order."""
         inputs.refuse_other_order(self.features, values, name)
         return values
