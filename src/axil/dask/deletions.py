@@ -238,7 +238,7 @@ class Refits:
 
     def left_out_predictions(self) -> list[Delayed]:
         """Return the leave-one-out predictions (n, K) of the rows of each partition."""
-        self.refuse_unknown("leave_one_out")
+        self.refuse_unknown("diagnostics.leave_one_out")
         plans, responses = self.plans(True)
         n_threads = self.model.n_threads
         return [
