@@ -31,6 +31,7 @@ def seconds(explainer, homes, comparables):
 
 
 def main():
+    """Measure, and write the results."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(N_ROWS, N_FEATURES))
     y = X[:, 0] * X[:, 1] + np.sin(3 * X[:, 2]) + X[:, 3] + rng.normal(0, 0.3, N_ROWS)
