@@ -90,8 +90,10 @@ def replay(fit, leaves, queries, y):
     rates = np.nan_to_num(
         fit.learning_rates, nan=XGB["learning_rate"]
     )  # which files of XGBoost do not state
-    base = start(y.mean(axis=0)) if fit.base is None else fit.base
-    F, Q = base + np.zeros_like(y), base + np.zeros((len(queries), y.shape[1]))
+    initial = fit.initial.constants
+    if initial is None:
+        initial = start(y.mean(axis=0))
+    F, Q = initial + np.zeros_like(y), initial + np.zeros((len(queries), y.shape[1]))
     starts = fit.starts
     for trees in fit.schedule.trees_of_rounds:
         g, h = derivatives(y, F)

@@ -126,7 +126,7 @@ KINDS = {
     ),
     **dict.fromkeys(("labels", "groups", "distinct", "index"), "labels"),
     "among": "mask",
-    **dict.fromkeys(("within", "beside"), "object"),
+    **dict.fromkeys(("within", "beside", "comparables", "feature_groups"), "object"),
     **dict.fromkeys(("k", "batch_size", "n_threads", "most", "seed", "n", "random_state"), "count"),
     **dict.fromkeys(
         (

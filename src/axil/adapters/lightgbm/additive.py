@@ -23,7 +23,7 @@ from axil.adapters.class_weights import WEIGHS_CLASSES, label_factors, with_clas
 from axil.adapters.contract import Coefficients, Kind, Nodes, TrainingRows
 from axil.adapters.lightgbm.base import LightGBMAdapter
 from axil.adapters.lightgbm.draw_replay import DrawReplay, LeafEvidence
-from axil.adapters.lightgbm.loss import EPSILON, OF_CLASSES, ObjectiveSettings, name_of
+from axil.adapters.lightgbm.loss import EPSILON, OF_CLASSES, LightGBMObjective, name_of
 from axil.adapters.lightgbm.path_smooth import PathSmooth
 from axil.adapters.lightgbm.rates import stated_rates
 from axil.adapters.lightgbm.reading import LightGBMReading
@@ -77,7 +77,7 @@ class AdditiveLightGBM(LightGBMAdapter):
             )
         # The drops of DART once the rows are known; other targets leave them as they are.
         self._dropped: Coefficients | None = None
-        self._objective = ObjectiveSettings.of(reading)
+        self._objective = LightGBMObjective.of(reading)
         self.n_outputs = self._objective.n_outputs
         self._stated_class_weight = estimator.class_weight
         self.class_weight = estimator.class_weight

@@ -24,7 +24,7 @@ OF_CLASSES = ("multiclass", "multiclassova")
 
 
 @dataclass(frozen=True)
-class ObjectiveSettings:
+class LightGBMObjective:
     """The objective that a model was fitted with, and its settings."""
 
     name: str  #: "custom" where it is a function of the user's
@@ -33,7 +33,7 @@ class ObjectiveSettings:
     n_outputs: int
 
     @classmethod
-    def of(cls, reading: LightGBMReading) -> ObjectiveSettings:
+    def of(cls, reading: LightGBMReading) -> LightGBMObjective:
         """Return what a model states."""
         name, *options = (reading.text.objective or "custom").split()
         pairs = (option.split(":", 1) for option in options if ":" in option)
@@ -54,7 +54,7 @@ class ObjectiveSettings:
         return _LOSSES[self.name](self)
 
 
-_LOSSES: dict[str, Callable[[ObjectiveSettings], Loss]] = {
+_LOSSES: dict[str, Callable[[LightGBMObjective], Loss]] = {
     "regression": lambda objective: Squared(),
     "cross_entropy": lambda objective: Logistic(near=EPSILON),
     **dict.fromkeys(

@@ -24,7 +24,7 @@ from axil.adapters.xgboost.loss import (
     FROM_ZERO,
     OWN_START,
     UNESTIMATED,
-    ObjectiveSettings,
+    XGBoostObjective,
 )
 from axil.adapters.xgboost.plan import plan_of
 from axil.adapters.xgboost.rates import (
@@ -50,7 +50,7 @@ class AdditiveXGBoost(XGBoostAdapter):
 
     def __init__(self, opened_booster: OpenedBooster):
         super().__init__(opened_booster)
-        self._objective = ObjectiveSettings(self._reading, self._model)
+        self._objective = XGBoostObjective(self._reading, self._model)
         n_classes = int(self._model.parameters.get("num_class", "0"))
         if self._objective.name in CLASSES:
             self.n_outputs = n_classes

@@ -25,7 +25,7 @@ OWN_START = *FROM_STEP, "custom"
 
 
 @dataclass(frozen=True)
-class ObjectiveSettings:
+class XGBoostObjective:
     """The objective that a model was fitted with, and its settings."""
 
     reading: XGBoostReading
@@ -80,7 +80,7 @@ class ObjectiveSettings:
         return self.model.parameters["base_score"].startswith("[")
 
 
-_LOSSES: dict[str, Callable[[ObjectiveSettings], Loss]] = {
+_LOSSES: dict[str, Callable[[XGBoostObjective], Loss]] = {
     **dict.fromkeys(
         SQUARED_ERROR,
         lambda objective: Squared(single=True, newton_start=objective.positive_factor != 1),
@@ -113,7 +113,7 @@ _LOSSES: dict[str, Callable[[ObjectiveSettings], Loss]] = {
     "reg:squaredlogerror": lambda objective: SquaredLog(single=True),
 }
 #: losses of XGBoost 3.4 and later, by the model and whether the rows of its fit have weights
-_SMOOTHED: dict[str, Callable[[ObjectiveSettings, bool], Loss]] = {
+_SMOOTHED: dict[str, Callable[[XGBoostObjective, bool], Loss]] = {
     "reg:absoluteerror": lambda objective, weighted: SmoothedAbsoluteError(
         single=True, weighted=weighted
     ),
