@@ -149,6 +149,10 @@ def test_wrong_data_of_sampled_models_are_noticed(library, name):
         w is not None and "Forest" not in name and "Bagging" not in name
     ):  # which draw by the weights' proportions
         wrong.append((case.X, y, 1.01 * w, margin))
+    right = Explainer(case.model, case.X, y, sample_weight=w, init_score=margin)
+    active_set = right.verification.held
+    if active_set is not None and active_set.clipped == active_set.n_leaves:
+        pytest.skip("before 3.1 XGBoost finds no split here, and every leaf is at its largest step")
     for X, targets, weights, offsets in wrong:
         with pytest.raises(AxilError):
             Explainer(case.model, X, targets, sample_weight=weights, init_score=offsets)
