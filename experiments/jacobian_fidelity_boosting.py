@@ -94,21 +94,21 @@ def replay(fit, leaves, queries, y):
     if initial is None:
         initial = start(y.mean(axis=0))
     F, Q = initial + np.zeros_like(y), initial + np.zeros((len(queries), y.shape[1]))
-    starts = fit.starts
+    starts = fit.table.starts
     for trees in fit.schedule.trees_of_rounds:
         g, h = derivatives(y, F)
         for s in trees:
-            k, n, leaf = fit.schedule.outputs[s], fit.n_leaves[s], leaves[:, s]
+            k, n, leaf = fit.schedule.outputs[s], fit.table.n_leaves[s], leaves[:, s]
             G, H = (
                 np.bincount(leaf, g[:, k], n),
                 getattr(fit.loss, "factor", 1.0) * np.bincount(leaf, h[:, k], n),
             )
             v = (
                 -np.sign(G)
-                * np.maximum(np.abs(G) - fit.l1, 0)
-                / (H + fit.l2[starts[s] : starts[s + 1]])
+                * np.maximum(np.abs(G) - fit.leaf_rule.l1, 0)
+                / (H + fit.leaf_rule.l2[starts[s] : starts[s + 1]])
             )
-            v = np.clip(v, -fit.max_step, fit.max_step)
+            v = np.clip(v, -fit.leaf_rule.max_step, fit.leaf_rule.max_step)
             F[:, k] += rates[s] * v[leaf]
             Q[:, k] += rates[s] * v[queries[:, s]]
     return Q
@@ -211,7 +211,7 @@ def measure(model, X, y, n_rows, rng):
             results["refit"].append((delta[k] * predicted, (again - before)[:, k]))
     row = {
         "rows": len(y),
-        "trees": len(fit.n_leaves),
+        "trees": len(fit.table.n_leaves),
         "replay error": f"{np.abs(replayed - before).max():.1e}",
     }
     for name, pairs in results.items():
