@@ -7,7 +7,7 @@ FOLDER has boston.csv (as for the paper's tables), housing.csv (California's dis
 AmesHousing.csv (sales in Ames, as De Cock published them); those that are not there are left out. Three splits, four fifths to
 fit, at most 4,000 rows, and at most 500 of the rest to ask about. Text is numbered in alphabetical order.
 
-Five rows per prediction: the largest positive weights, `similar(X, 5, by="weights", sign="for")`; the most shared leaves,
+Five rows per prediction: the largest positive weights, `similar(X, 5, by="weight", sign="for")`; the most shared leaves,
 `LeafMatch`; five at random. Errors are root mean squares of price less estimate, over that of the model's own prediction, which
 is in percent of the mean price. Estimates are means of five: of prices as they are, or as the model adjusts them to the query,
 y_j + F(x) - F(x_j). "weighted": by their weights. "all adjusted": the mean of all training rows by their weights. Random rows
@@ -71,7 +71,7 @@ def fitted(kind: str, X: pd.DataFrame, y: np.ndarray, seed: int) -> axil.Explain
 
 def by_weight(explainer: axil.Explainer, X: pd.DataFrame) -> tuple[dict[str, np.ndarray], float]:
     """(n,) estimates of the prices of X from `similar`, by name, and the share of the weight that the rows listed hold."""
-    found = explainer.similar(X, K, [], by="weights", adjust=True, sign="for")
+    found = explainer.similar(X, K, [], by="weight", adjust=True, sign="for")
     footer, query = pd.DataFrame(found.attrs["comparables"]), found["query"]
     weights = found["weight"] / found.groupby("query", sort=False)["weight"].transform("sum")
     made = {"model": footer["prediction"].to_numpy(), "all adjusted": footer["mean"].to_numpy()}

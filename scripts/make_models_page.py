@@ -29,7 +29,7 @@ commonest cases.
 error allowed, relative to the largest prediction, is 1e-9; it is 1e-6 for libraries that keep targets or residuals in
 single precision, and slightly more for XGBoost with hundreds of trees.
 
-The tables list what is not exact. `axil.Explainer` also takes models that [pushes](classifiers.md) or
+The tables list what is not exact. `axil.Explainer` also takes models that [contributions](classifiers.md) or
 [derivatives](derivatives.md) explain. It refuses the rest, and the error says why and what to do. Settings that are
 not linear in the targets break one of two [conditions](theory.md#where-exact-weights-end). Those not replayed are linear,
 but the model does not record what a replay needs.
@@ -132,7 +132,7 @@ VALUES = {
 OWN = "a function of your own"
 OTHER = "any other"
 ANSWERS = (
-    "explained by pushes",
+    "explained by contributions",
     "explained by derivatives",
     "not linear in the targets",
     "not replayed",

@@ -104,7 +104,7 @@ QUESTIONS = {
         X_NEW, method="first-order"
     ),
     "removal(k=)": lambda e, place, y, path: e.removal(X_NEW, 3),
-    "removal(by='pushes')": lambda e, place, y, path: e.removal(X_NEW, 3, by="pushes"),
+    "removal(by='contribution')": lambda e, place, y, path: e.removal(X_NEW, 3, by="contribution"),
     "removal(same_sign=True)": lambda e, place, y, path: e.removal(X_NEW, 3, same_sign=True),
     "removal(greedy=True)": lambda e, place, y, path: e.removal(X_NEW, 2, greedy=True),
     "removal(groups=)": lambda e, place, y, path: e.removal(X_NEW, groups=labels(place, GROUPS)),
@@ -200,7 +200,7 @@ REFUSED = {
     ("ridge", "memory"): LINEAR
     | {
         "similar(tree_weights=)",
-        "removal(by='pushes')",
+        "removal(by='contribution')",
         "jacobian.gradient_contributions",
         "diagnostics.leave_one_out_curve",
         "save",

@@ -7,8 +7,8 @@ the new rows,
                   + sum over kept rows of k_mid (y' - y) + (k_mid - k_old)(y - c)  +  base
 
 and F_new - F_mid is what the new splits did. The base is the change of intercepts and of sums of
-weights times c: none where weights sum to one. Pushes, which are parts of a score whatever the
-targets are, are subtracted row by row.
+weights times c: none where weights sum to one. Contributions, which are parts of a score whatever
+the targets are, are subtracted row by row.
 """
 
 from __future__ import annotations
@@ -74,7 +74,9 @@ class Comparison:
     new: Explainer
     X: Any
     _first_columns: dict[str, Any]  # of the table: query, before, after and change
-    _weights: dict[str, FloatArray]  # "before" and "after", (n, K or 1, M) each; empty of pushes
+    _weights: dict[
+        str, FloatArray
+    ]  # "before" and "after", (n, K or 1, M) each; empty of contributions
 
     def __repr__(self) -> str:
         kept, changed, added, removed = np.bincount(self.rows.status, minlength=4).tolist()
@@ -116,8 +118,9 @@ class Comparison:
         """Return the k training rows that did most to each prediction, with the splits fixed.
 
         The columns are query, output if there are several, rank, row, status ("kept", "changed",
-        "added" or "removed"), target before and after, weight before and after (not of pushes), and
-        effect. The effects of all rows sum to the parts of the table that are of rows.
+        "added" or "removed"), target before and after, weight before and after (not of
+        contributions), and effect. The effects of all rows sum to the parts of the table that are
+        of rows.
 
         Parameters
         ----------

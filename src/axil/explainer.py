@@ -79,7 +79,8 @@ class Explainer(
 
     - "exact": weights. A prediction is ``weights @ targets + intercept``: boosting with squared error, trees, forests,
       neighbours, linear smoothers.
-    - "additive": pushes. A score is the base plus what each row's own gradients put into it: boosted classifiers, and boosting
+    - "additive": contributions. A score is the initial prediction plus what the gradients of each
+      row add to it: boosted classifiers, and boosting
       with other losses. ``weights`` are derivatives, computed when asked for.
     - "derivative": derivatives of predictions by targets, for small changes: logistic regression, networks and other smooth
       learners. They do not add up to the prediction.
@@ -125,7 +126,7 @@ class Explainer(
         "exact".
     output : "raw" or "probability", default "raw"
         For models of the other kinds, what derivatives are of: scores (log-odds, logarithms of
-        means), or probabilities and means. Pushes are always of scores.
+        means), or probabilities and means. Contributions are always of scores.
     loss : function or axil.implicit.torch.TrainingLoss, optional
         For a torch module: the loss of one row, or that with the weight decay of the training.
     objective : function, optional
@@ -145,8 +146,8 @@ class Explainer(
     verify : bool, default True
         Prove that model and data belong together. Without it no answer is compared with the model.
     device : "cpu", "cuda" or "auto", default "cpu"
-        Where weights, pushes and derivatives of boosted trees are computed: on the cores; on an
-        NVIDIA GPU through CuPy, whose first use on a machine compiles for some six seconds; or,
+        Where weights, contributions and derivatives of boosted trees are computed: on the cores; on
+        an NVIDIA GPU through CuPy, whose first use on a machine compiles for some six seconds; or,
         with "auto", where set-up and ten explanations cost less.
     client : distributed.Client, optional
         For training rows in Dask collections: the client that their work goes to; by default what
@@ -282,14 +283,18 @@ class Explainer(
 
     @property
     def kind(self) -> str:
-        """ "exact" (targets times weights make the prediction), "additive" (pushes make the score) or "derivative"."""
+        """Return "exact", "additive" or "derivative".
+
+        Weights times targets make the prediction of exact models, contributions add up to the score of
+        additive ones, and derivatives say how predictions move with small changes of targets.
+        """
         return str(self._model.kind.value)
 
     def __repr__(self) -> str:
         model = self._model
         kind = {
             "exact": "",
-            "additive": "pushes that add up to the score, ",
+            "additive": "contributions that add up to the score, ",
             "derivative": "derivative, ",
         }
         error = getattr(model.verification, "error", None)
@@ -451,7 +456,7 @@ def load(
     objective : function, optional
         Your own objective, where the explainer was made with one; see `Explainer`.
     device : "cpu", "cuda" or "auto", default "cpu"
-        Where weights, pushes and derivatives of boosted trees are computed; see `Explainer`.
+        Where weights, contributions and derivatives of boosted trees are computed; see `Explainer`.
     key : bytes, optional
         The secret that the file was signed with. A file that is signed with another one, or not
         signed, is refused. So is a signed file without its key.

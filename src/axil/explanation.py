@@ -38,11 +38,11 @@ class Explanation(Arrays):
     "contribution (log)" has not, and factor is what the row multiplies the prediction by.
 
     Of boosted classifiers, and of other losses than squared error, ``kind`` is "additive": no exact
-    weights exist, predictions are raw scores. ``contributions`` are pushes, what each row's own
+    weights exist, predictions are raw scores. ``contributions`` are what each row's own
     gradients put into the score, and with the ``intercepts`` they sum to it exactly, whatever the
     target. ``weights`` are then derivatives of the score by the targets, good for small changes
     only and computed when they are first asked for. All tables, plots and measures are of the
-    pushes.
+    contributions.
     """
 
     def __iter__(self) -> Iterator[Explanation]:
@@ -55,7 +55,7 @@ class Explanation(Arrays):
     def __repr__(self) -> str:
         kind = {
             "exact": "exact",
-            "additive": "pushes that add up to the score",
+            "additive": "contributions that add up to the score",
             "derivative": "derivative",
         }[self.kind]
         if self.outputs is None:
@@ -215,7 +215,9 @@ class Explanation(Arrays):
         return page.preview(self._sums, repr(self).strip("<>"))
 
     def to_frame(self) -> Any:
-        """The weights, or of an additive explanation the pushes, as a frame: one row per query, one column per training row.
+        """Return the weights, or the contributions of an additive explanation, as a table.
+
+        It has one row per explained row and one column per training row.
 
         Where outputs have weights of their own there is a row for each query and output. pandas
         keeps the labels as index and columns; other libraries get the columns "query" and "output",

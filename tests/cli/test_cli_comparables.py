@@ -131,7 +131,7 @@ def test_rows_before_a_date_and_suspects(run):
         ("--suspects mark", {"suspects": "mark"}),
         ("--by leaves --sign for", {"by": "leaves", "sign": "for"}),
         ("--by leaves --tree-weights error", {"by": "leaves", "tree_weights": "error"}),
-        ("--by weights --sign for", {"by": "weights", "sign": "for"}),
+        ("--by weight --sign for", {"by": "weight", "sign": "for"}),
         ("--suspects drop", {"suspects": "drop"}),
     ):
         code, _, _ = run(f"similar {SIMILAR} --out found.csv --columns bmi {words}")

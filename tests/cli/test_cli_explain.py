@@ -230,7 +230,7 @@ def test_pushes_of_a_classifier_add_up_on_the_screen_too(run):
         assert abs(1 / (1 + np.exp(-own["prediction"].iloc[0])) - own["probability"].iloc[0]) < 1e-9
     code, out, _ = run(f"check dear.txt {more}")
     assert code == 0
-    assert "pushes that add up to the score, proven on labels.csv" in out
+    assert "contributions that add up to the score, proven on labels.csv" in out
     code, out, _ = run(f"without dear.txt {more} --query query.csv --rows 3 --format csv")
     assert code == 0
     expected = axil.Explainer(model, X, Y > 140).without(QUERY[FEATURES], [3])

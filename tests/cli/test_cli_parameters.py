@@ -123,7 +123,7 @@ def test_the_title_says_which_rows_are_listed(run):
     words = f"lightgbm.txt {PLAIN} --query query.csv"
     assert "10 training rows that share most leaves with each" in run(f"similar {words}")[1]
     assert "1 training row that shares most leaves with each" in run(f"similar {words} --top 1")[1]
-    assert "of largest weight in each" in run(f"similar {words} --by weights")[1]
+    assert "of largest weight in each" in run(f"similar {words} --by weight")[1]
 
 
 def test_intervals_within_groups(run, explainer):

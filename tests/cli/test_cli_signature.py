@@ -104,7 +104,7 @@ def test_a_command_is_its_question(run, explainer, words):
 NO_COMMAND = {
     "adjustments": "a table of features for each comparable, for programs",
     "iter": "explain reads and writes batch by batch",
-    "gradient_contributions": "an array of all training rows: explain --by contribution and removal --by pushes list "
+    "gradient_contributions": "an array of all training rows: explain --by contribution and removal --by contribution list "
     "its largest numbers",
     "derivatives": "an array of all training rows and classes, for programs",
     "by_sample_weight": "an array of all training rows, for programs",

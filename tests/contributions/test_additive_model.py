@@ -182,7 +182,7 @@ def test_what_has_no_deletions_is_refused_by_name():
     with pytest.raises(axil.InputError, match="row 999"):
         explainer.without(X_NEW, ["row 999"])
     with pytest.raises(axil.InputError, match="method"):
-        explainer.removal(X_NEW, 3, by="pushes", method="exact")
+        explainer.removal(X_NEW, 3, by="contribution", method="exact")
     with pytest.raises(axil.InputError, match="exact"):
         explainer.removal(X_NEW, method="some")
     custom = MODELS["lightgbm custom"]().fit()

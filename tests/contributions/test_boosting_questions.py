@@ -231,18 +231,18 @@ def test_influence_where_there_is_none():
 def test_removal_sets_are_the_largest_pushes_of_one_sign(name):
     explainer = explainer_of(name)
     pushes = explainer.jacobian.gradient_contributions(X_NEW).reshape(len(X_NEW), -1, N)
-    frame = explainer.removal(X_NEW, 4, by="pushes", same_sign=True)
+    frame = explainer.removal(X_NEW, 4, by="contribution", same_sign=True)
     for i, of_query in enumerate(pushes):
         for k, own in enumerate(of_query):
             lines = frame[
                 (frame["query"] == i) & (frame["output"] == k if "output" in frame else True)
             ]
             sides = [np.sort(np.maximum(sign * own, 0))[::-1][:4].sum() for sign in (1, -1)]
-            assert np.isclose(np.abs(lines["push"].sum()), max(sides))
+            assert np.isclose(np.abs(lines["contribution"].sum()), max(sides))
             assert np.allclose(
-                own[[list(LABELS).index(row) for row in lines["row"]]], lines["push"]
+                own[[list(LABELS).index(row) for row in lines["row"]]], lines["contribution"]
             )
-    assert len(explainer.removal(X_NEW[:0], 4, by="pushes", same_sign=True)) == 0
+    assert len(explainer.removal(X_NEW[:0], 4, by="contribution", same_sign=True)) == 0
 
 
 ONE = [name for name in CASES if case_of(name).targets.shape[1] == 1]

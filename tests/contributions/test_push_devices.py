@@ -121,8 +121,8 @@ def test_the_same_answers_from_a_device(name, device, monkeypatch):
     groups = np.arange(N) % 3
     sums = [one.group(X_NEW, groups)["contribution"] for one in (cpu, gpu)]
     np.testing.assert_allclose(sums[1], sums[0], **CLOSE)
-    sets = [one.removal(X_NEW, 3, by="pushes", same_sign=True) for one in (cpu, gpu)]
-    np.testing.assert_allclose(sets[1]["push"], sets[0]["push"], **CLOSE)
+    sets = [one.removal(X_NEW, 3, by="contribution", same_sign=True) for one in (cpu, gpu)]
+    np.testing.assert_allclose(sets[1]["contribution"], sets[0]["contribution"], **CLOSE)
     if verified_model(cpu).boosting.loss.meaning:
         tables = [one.find_label_issues().sort_values("row") for one in (cpu, gpu)]
         np.testing.assert_allclose(*(one.select_dtypes("number") for one in tables), **CLOSE)

@@ -51,7 +51,7 @@ def test_one_output(binary):
         explanation.concentration(),
     )
     for frame in (*frames, explanation.to_frame()):
-        assert "pushes" in frame.attrs["axil"]
+        assert "contributions" in frame.attrs["axil"]
         assert "weight" not in frame
     for frame in (binary.top(X.head(2), by="weight"), explanation.top(by="weight")):
         assert "derivative" in frame.attrs["axil"]

@@ -144,7 +144,7 @@ def test_streamed_questions():
     )
     assert sum(len(part) for part in explainer.iter(X_NEW, batch_size=2)) == len(X_NEW)
     assert len(explainer.top(X_NEW[:0])) == 0
-    assert "120 training rows, pushes" in repr(explainer)
+    assert "120 training rows, contributions" in repr(explainer)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ OF_WEIGHTS = {
     "similar, adjusted": lambda e: e.similar(A[:4], 3, adjust=True),
     "removal": lambda e: e.removal(A[:4], k=3),
     "removal of one sign": lambda e: e.removal(A[:4], k=3, same_sign=True),
-    "removal by pushes": lambda e: e.removal(A[:4], k=3, by="pushes"),
+    "removal by pushes": lambda e: e.removal(A[:4], k=3, by="contribution"),
     "removal of groups": lambda e: e.removal(A[:4], groups=chunked(np.arange(N) % 2)),
     "without": lambda e: e.without(A[:4], [7, 30_000]),
     "intervals": lambda e: e.calibrate(A[:50] + 0.1, A[:50].sum(axis=1)).interval(A[:4], 0.8),

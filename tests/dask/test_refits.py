@@ -146,8 +146,8 @@ def test_a_group_without_which_no_weight_is_left():
 
 def test_sets_by_pushes_and_greedy_ones(pair):
     explainer, _ = pair
-    found, expected = (one.removal(QUERIES, k=4, same_sign=True, by="pushes") for one in pair)
-    same_table(found, expected, ("push",))
+    found, expected = (one.removal(QUERIES, k=4, same_sign=True, by="contribution") for one in pair)
+    same_table(found, expected, ("contribution",))
     found, expected = (
         one.removal(QUERIES, k=4, same_sign=True, method="first-order") for one in pair
     )

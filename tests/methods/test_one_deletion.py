@@ -409,7 +409,7 @@ def test_balanced_trees_refuse_deletions_of_single_rows(name, tmp_path):
     loaded = axil.load(tmp_path / "explainer.npz", explainer.model)
     after = explainer.without(TABLE[:3], GONE)["after"]
     np.testing.assert_allclose(loaded.without(TABLE[:3], GONE)["after"], after, rtol=0, atol=1e-12)
-    assert np.isfinite(explainer.removal(TABLE[:3], k=2, by="pushes")["push"]).all()
+    assert np.isfinite(explainer.removal(TABLE[:3], k=2, by="contribution")["contribution"]).all()
     if name == "bootstrap" and DRAWS_BY_WEIGHT:  # the weights are in the draws alone
         assert len(explainer.diagnostics.leave_one_out()) == 3 * N
         return

@@ -316,13 +316,13 @@ def test_sets_by_pushes_are_the_largest_of_one_sign(library, name, monkeypatch):
         rtol=0,
         atol=1e-12 * np.abs(steps).max(),
     )
-    frame = explainer.removal(case.X_new, k=3, same_sign=True, by="pushes")
+    frame = explainer.removal(case.X_new, k=3, same_sign=True, by="contribution")
     assert list(frame.columns) == [
         "query",
         *(["output"] if steps.ndim == 3 else []),
         "rank",
         "row",
-        "push",
+        "contribution",
     ]
     assert frame.attrs["axil"] == notes.NOTE
     keys = ["query"] if steps.ndim == 2 else ["output", "query"]
@@ -334,8 +334,8 @@ def test_sets_by_pushes_are_the_largest_of_one_sign(library, name, monkeypatch):
             else steps[query, list(explainer.outputs).index(output[0])]
         )
         expected = max(np.sort(values)[-3:].clip(0).sum(), -np.sort(values)[:3].clip(None, 0).sum())
-        np.testing.assert_allclose(np.abs(own["push"]).sum(), expected, rtol=1e-9)
-        np.testing.assert_allclose(own["push"], values[own["row"]], rtol=1e-9)
+        np.testing.assert_allclose(np.abs(own["contribution"]).sum(), expected, rtol=1e-9)
+        np.testing.assert_allclose(own["contribution"], values[own["row"]], rtol=1e-9)
 
 
 def test_pushes_that_do_not_exist_are_refused():
@@ -343,10 +343,10 @@ def test_pushes_that_do_not_exist_are_refused():
     with pytest.raises(axil.UnsupportedQuestionError, match="not tree by tree"):
         explainer.jacobian.gradient_contributions(case.X_new)
     case, explainer = case_of("lightgbm", "bagging"), explainer_of("lightgbm", "bagging")
-    with pytest.raises(InputError, match='expected "effect" or "pushes"'):
+    with pytest.raises(InputError, match='expected "effect" or "contribution"'):
         explainer.removal(case.X_new, k=2, same_sign=True, by="weight")
-    with pytest.raises(InputError, match='by="pushes" has none: leave them out'):
-        explainer.removal(case.X_new, k=2, same_sign=True, greedy=True, by="pushes")
+    with pytest.raises(InputError, match='by="contribution" has none: leave them out'):
+        explainer.removal(case.X_new, k=2, same_sign=True, greedy=True, by="contribution")
     assert explainer.jacobian.gradient_contributions(case.X_new[:0]).shape == (0, len(case.y))
 
 

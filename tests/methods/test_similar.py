@@ -118,7 +118,7 @@ def expected(weights, k, among=None, labels=None, positive=False):
 
 
 def test_adjusted_targets_and_the_footer(explainer):
-    found = explainer.similar(NEW, 5, adjust=True, by="weights")
+    found = explainer.similar(NEW, 5, adjust=True, by="weight")
     weights, targets, predictions = dense(explainer, NEW)
     fitted = dense(explainer, X)[2]
     residuals, inverse = targets - fitted, explainer.scale.inverse
@@ -149,7 +149,7 @@ def test_adjusted_targets_and_the_footer(explainer):
             assert line["age (difference)"] == int(X["age"].iloc[j]) - int(
                 NEW["age"].iloc[i]
             )  # of unsigned numbers
-    plain = explainer.similar(NEW, 5, by="weights")
+    plain = explainer.similar(NEW, 5, by="weight")
     pd.testing.assert_frame_equal(found[plain.columns], plain)
 
 
@@ -175,7 +175,7 @@ def test_the_rows_listed(explainer, monkeypatch, positive, kept, labels):
         NEW,
         9,
         [],
-        by="weights",
+        by="weight",
         among=among,
         distinct=labels,
         sign="for" if positive else "any",
@@ -215,14 +215,14 @@ def test_all_that_allows_the_same_rows(boosting):
 
 
 def test_fewer_rows_than_asked_for(boosting):
-    assert len(boosting.similar(NEW, 50, distinct="year", by="weights")) == Q * X["year"].nunique()
-    assert len(boosting.similar(NEW, 50, among=np.arange(N) < 3, by="weights")) == Q * 3
+    assert len(boosting.similar(NEW, 50, distinct="year", by="weight")) == Q * X["year"].nunique()
+    assert len(boosting.similar(NEW, 50, among=np.arange(N) < 3, by="weight")) == Q * 3
     assert len(boosting.similar(NEW.head(0), 5, adjust=True, sign="for", distinct=OWNER)) == 0
 
 
 def test_rows_without_a_label_stand_for_themselves(boosting):
     labels = np.where(np.arange(N) < 60, None, "one")
-    found = boosting.similar(NEW.head(1), N, distinct=labels, by="weights")
+    found = boosting.similar(NEW.head(1), N, distinct=labels, by="weight")
     assert len(found) == 61
 
 
@@ -391,7 +391,7 @@ def test_rows_within_a_distance_in_time(monkeypatch, name, given, distance):
     near, weights = within_by_definition(distance), dense(explainer, NEW)[0]
     for more in ({}, {"distinct": "owner", "among": (X["year"] >= 2019).to_numpy(), "sign": "for"}):
         found = explainer.similar(
-            NEW, 9, [], by="weights", within=("sold", given), beside=BESIDE, **more
+            NEW, 9, [], by="weight", within=("sold", given), beside=BESIDE, **more
         )
         rows = [
             (NEW.index[i], rank + 1, X.index[j])
@@ -411,7 +411,7 @@ def test_rows_within_a_distance_in_time(monkeypatch, name, given, distance):
 
 
 def test_rows_within_a_distance_of_numbers(boosting):
-    found = boosting.similar(NEW, N, ["area"], by="weights", within=("area", 12.5))
+    found = boosting.similar(NEW, N, ["area"], by="weight", within=("area", 12.5))
     gap = abs(found["area (row)"] - found["area (query)"])
     wanted = abs(X["area"].to_numpy() - NEW["area"].to_numpy()[:, None]) <= 12.5
     assert len(found) == wanted.sum()
@@ -450,7 +450,7 @@ def test_rows_before_a_date(monkeypatch, name):
             (("sold", "1Y"), [one - year for one in dates]),
         ):
             found = explainer.similar(
-                NEW, 9, ["sold"], by="weights", asof=asof, within=within, beside=(sales, homes)
+                NEW, 9, ["sold"], by="weight", asof=asof, within=within, beside=(sales, homes)
             )
             near = [
                 ((sold < date) & (sold >= first)).to_numpy() for date, first in zip(dates, least)
@@ -508,7 +508,7 @@ def test_a_function_of_rows_and_query(monkeypatch, name):
     beside = BESIDE[0], BESIDE[1].assign(least=5)
     near = within_by_definition(pd.DateOffset(years=2))
     for more, also in (({}, True), ({"within": ("sold", "2Y")}, near)):
-        found = explainer.similar(NEW, 9, [], by="weights", among=alike, beside=beside, **more)
+        found = explainer.similar(NEW, 9, [], by="weight", among=alike, beside=beside, **more)
         rows = [
             X.index[j]
             for i, mask in enumerate(own & also)
@@ -647,7 +647,7 @@ def test_pushes_are_chosen_from_and_not_adjusted():
         match=r"similar\(adjust=True\) has no answer here: .*not a weighted sum",
     ):
         pushes.similar(NEW, 3, adjust=True)
-    found = pushes.similar(NEW, 3, by="pushes", sign="for", among=X["year"] > 2020)
+    found = pushes.similar(NEW, 3, by="contribution", sign="for", among=X["year"] > 2020)
     scores = pd.Series(pushes(NEW).predictions, NEW.index)[found["query"]].to_numpy()
     assert (found["contribution"] * scores > 0).all()
     assert (found["year (row)"] > 2020).all()
@@ -668,7 +668,7 @@ def test_comparables_in_every_kind_of_table():
     }
     for kind, convert in kinds.items():
         explainer = axil.Explainer(case.model, convert(train), case.y)
-        frame = explainer.similar(convert(new), 4, by="weights")
+        frame = explainer.similar(convert(new), 4, by="weight")
         assert isinstance(
             frame, {"polars": pl.DataFrame, "pyarrow": pa.Table}.get(kind, pd.DataFrame)
         )
@@ -712,7 +712,7 @@ def test_comparables_of_several_outputs_and_text():
         piped.similar(case.X_new, 0)
 
 
-NUMBERS = {"exact": "weights", "additive": "pushes", "derivative": "derivatives"}
+NUMBERS = {"exact": "weight", "additive": "contribution", "derivative": "derivative"}
 
 
 def test_comparables_of_every_kind_and_place(any_explainer, batches):
@@ -809,14 +809,14 @@ def test_rows_that_speak_for_two_classes_and_against():
         found = explainer.similar(NEW, 3, ["area"], by="leaves", sign=sign)
         wanted = alike_rows(similarity, 3, allowed)
         np.testing.assert_array_equal(X.index.get_indexer(found["row"]), wanted[wanted >= 0])
-        largest = explainer.similar(NEW, 3, ["area"], by="pushes", sign=sign)
+        largest = explainer.similar(NEW, 3, ["area"], by="contribution", sign=sign)
         wanted = alike_rows(np.abs(pushes), 3, allowed)
         np.testing.assert_array_equal(X.index.get_indexer(largest["row"]), wanted[wanted >= 0])
 
 
 def test_rows_that_speak_for_a_class_of_a_forest_are_of_it():
     explainer = made("classes")
-    found = explainer.similar(NEW, 5, ["area"], sign="for", by="weights")
+    found = explainer.similar(NEW, 5, ["area"], sign="for", by="weight")
     assert (found["target"] == 1).all()
     assert (found["weight"] > 0).all()
     against = explainer.similar(NEW, 5, ["area"], sign="against", by="leaves")
@@ -839,16 +839,14 @@ def test_rows_above_and_below_zero_by_leaves():
 
 
 def test_by_names_the_numbers_of_the_model():
-    with pytest.raises(InputError, match=r'by is .*pushes.*expected "leaves" or "weights"'):
-        made("boosting").similar(NEW, by="pushes")
+    with pytest.raises(InputError, match=r'by is .*contribution.*expected "leaves" or "weight"'):
+        made("boosting").similar(NEW, by="contribution")
 
 
 def test_forests_and_smoothers_list_their_largest_weights():
     """Their weights follow from shared leaves, or there are none."""
     explainer = made("forest")
-    pd.testing.assert_frame_equal(
-        explainer.similar(NEW, 3), explainer.similar(NEW, 3, by="weights")
-    )
+    pd.testing.assert_frame_equal(explainer.similar(NEW, 3), explainer.similar(NEW, 3, by="weight"))
     found = explainer_of("smoother", "pipeline ridge").similar(
         case_of("smoother", "pipeline ridge").X_new[:2], 3
     )

@@ -88,7 +88,7 @@ def test_rules_that_do_not_fit_are_refused_by_name():
         InputError,
         match=r'tree_weights is "error", and the rows listed are those of the largest weights',
     ):
-        explainer.similar(NEW, 3, by="weights", tree_weights="error")
+        explainer.similar(NEW, 3, by="weight", tree_weights="error")
     with pytest.raises(InputError, match='expected "alike", "variance", "error" or "improved"'):
         explainer.similar(NEW, 3, tree_weights="depth")
     forest = axil.Explainer(RandomForestRegressor(5, random_state=0).fit(X, Y), X, Y)

@@ -85,7 +85,9 @@ def test_the_timeline_of_one_output_of_pushes_and_of_logarithms():
     np.testing.assert_allclose(
         levels[[0, -1]], [pushes.intercepts[0], pushes.predictions[0]], rtol=1e-9
     )
-    with pytest.raises(InputError, match="Pushes are not multiples of the targets"):
+    with pytest.raises(
+        InputError, match="Contributions of an additive model are not multiples of the targets"
+    ):
         plots.timeline(pushes, quarters(), reference=1.0)
     model = KernelRidge(kernel="rbf", gamma=30.0, alpha=0.3).fit(X, np.log(y))
     logs = axil.Explainer(model, X, np.log(y), inverse_func=np.exp)(new)

@@ -123,7 +123,7 @@ def test_a_page_says_what_similar_says(explainer, tmp_path):
     found = explainer.report(NEW, tmp_path / "out", interval=predictive, coverage=0.8, **options)
     assert (found.pages, found.written, found.index) == (Q, Q, tmp_path / "out" / "index.html")
     kept = {name: options[name] for name in ("k", "columns", "beside", "within")}
-    table = explainer.similar(NEW, adjust=True, sign="for", by="weights", **kept)
+    table = explainer.similar(NEW, adjust=True, sign="for", by="weight", **kept)
     ends = predictive.interval(NEW, 0.8).set_index("query")
     words = Words(unit="$")
     search = entries(tmp_path / "out")
@@ -177,7 +177,7 @@ def doubted():
     explainer = axil.Explainer(
         LGBMRegressor(**QUICK).fit(X, np.log(prices)), X, np.log(prices), inverse_func=np.exp
     )
-    found = explainer.similar(X, 3, [], adjust=True, sign="for", suspects="mark", by="weights")
+    found = explainer.similar(X, 3, [], adjust=True, sign="for", suspects="mark", by="weight")
     return explainer, found
 
 
@@ -185,7 +185,7 @@ def test_no_doubtful_price_is_shown_without_a_word(doubted, tmp_path):
     explainer, table = doubted
     odd, off = 0, []
     explainer.report(
-        X, tmp_path / "out", k=3, target="price", unit="$", rows="sales", query="home", by="weights"
+        X, tmp_path / "out", k=3, target="price", unit="$", rows="sales", query="home", by="weight"
     )
     files = entries(tmp_path / "out")
     for label, lines in table.groupby("query"):
@@ -326,7 +326,7 @@ def test_rows_that_are_most_alike(explainer, tmp_path, sign):
             (row, percent(share)) for row, share in zip(lines["row"], lines["similarity"])
         ]
     with pytest.raises(InputError, match=r"differs in by \('leaves', now 'weights'\)"):
-        explainer.report(NEW, tmp_path, by="weights", sign=sign, **OPTIONS)
+        explainer.report(NEW, tmp_path, by="weight", sign=sign, **OPTIONS)
 
 
 def test_distances_in_miles(explainer, tmp_path):
@@ -513,7 +513,8 @@ def test_what_has_no_report(tmp_path):
     dear = (Y.median() < Y).to_numpy()
     pushes = axil.Explainer(LGBMClassifier(**QUICK).fit(X, dear), X, dear)
     with pytest.raises(
-        UnsupportedQuestionError, match=r"report has no answer here: .*pushes, or .* make a score"
+        UnsupportedQuestionError,
+        match=r"report has no answer here: .*contributions, or .* make a score",
     ):
         pushes.report(NEW, tmp_path / "out")
     both = np.column_stack([Y, Y])

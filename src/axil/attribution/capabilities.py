@@ -129,7 +129,8 @@ _WITHOUT_WEIGHTS: dict[str, Refusal] = {
         "Ask explainer.removal(X, k=10), or explainer.without(X, rows) for a set of rows.",
     ),
     "report": (
-        "its pages say how targets make a value, and here pushes, or a smooth function of all targets, make a score",
+        "its pages say how targets make a value, and here contributions, or a smooth function of "
+        "all targets, make a score",
         "Write one page of all predictions with to_html, or fit with squared error.",
     ),
     "similar(adjust=True)": (
@@ -282,4 +283,5 @@ MEAN_OF_CONTRIBUTIONS: dict[str, Refusal] = {
 def without_shared_leaves(name: str) -> dict[str, Refusal]:
     """Return the refusals of a model that has no trees of its own; ``name`` is the word for its numbers."""
     reason = "this model has no trees of its own, so no rows share a leaf"
-    return {'similar(by="leaves")': (reason, f'Leave by out, or say by="{name}".')}
+    option = name.removesuffix("s")
+    return {'similar(by="leaves")': (reason, f'Leave by out, or say by="{option}".')}

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 NOTE = "exact with the fitted structure held fixed; not a retraining"
-ADDITIVE = "pushes: what each row's own gradients put into the score; with the base they add up to it, exactly"
+ADDITIVE = (
+    "contributions: what each row's own gradients put into the score; with the initial prediction "
+    "they add up to it, exactly"
+)
 DERIVATIVE = "a derivative by the targets with the fitted structure held fixed; not a decomposition of the prediction"
 ENCODED = "encodings of categories by the targets are held fixed too"
 PATTERN = (

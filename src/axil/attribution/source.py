@@ -12,7 +12,7 @@ class Quantity(Enum):
     """The number that belongs to an explained row and a training row. The value is the word that users read."""
 
     WEIGHT = "weights"
-    CONTRIBUTION = "pushes"
+    CONTRIBUTION = "contributions"
     DERIVATIVE = "derivatives"
     DELETION = "deletions"
     FIRST_ORDER = "first-order"

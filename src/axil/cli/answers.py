@@ -46,13 +46,13 @@ FILE_PARAMETERS = ("estimator", "y", "X_new", "sample_weight")  # of `stability`
 
 SUPPORT_TEXTS = {
     "exact": "exact weights",
-    "additive": "no exact weights, but pushes that add up to the score",
+    "additive": "no exact weights, but contributions that add up to the score",
     "derivative": "no exact weights, but derivatives",
     "no": "no exact weights",
 }
 VERIFIED_TEXTS = {  # of the kinds that the command line explains
     "exact": "exact weights",
-    "additive": "pushes that add up to the score",
+    "additive": "contributions that add up to the score",
 }
 REPLAY_OPTIONS = ("weights", "offset", "index", "features", "inverse_func", "categorical")
 
@@ -186,7 +186,7 @@ def explain(request: Request) -> None:
         refuse(
             "--by",
             arguments.by,
-            "a page orders rows by weight, or by contribution where pushes add up to a score",
+            "a page orders rows by weight, or by contribution for an additive model",
             "Leave it out, or ask for a table too, with --format.",
         )
     subject = request.subject

@@ -231,7 +231,7 @@ COMMANDS = (
         options=(
             option(
                 "--by",
-                "what is largest (default: weight; contribution where pushes add up to a score)",
+                "what is largest (default: weight; contribution for an additive model)",
                 choices=("weight", "contribution"),
             ),
             option(

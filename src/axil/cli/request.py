@@ -98,7 +98,7 @@ class Subject:
             return text
         if "sum_error" in verification.details:
             error = verification.details["sum_error"]
-            return f"{text}; pushes add up to {error:.0e} of the largest score"
+            return f"{text}; contributions add up to {error:.0e} of the largest score"
         text += f"; replayed predictions agree to {verification.max_error:.0e} of the largest"
         if verification.held is not None:
             text += f"\nheld fixed besides the splits: {verification.held}"
@@ -225,7 +225,8 @@ def read_subject(arguments: argparse.Namespace) -> Subject:
         refuse(
             "--inverse-func",
             arguments.inverse_func,
-            "it leads from sums of targets to prices, and this model has pushes that add up to a "
+            "it leads from sums of targets to prices, and this model has contributions that add up "
+            "to a "
             "score",
         )
     roles = _roles(arguments)

@@ -36,13 +36,13 @@ class Aggregate(Question):
         """Sums of predictions as one explanation: what carries the total of a district, why A is dearer than B.
 
         The weights of ``sum_i u_i F(x_i)`` are ``sum_i u_i k(x_i)``: one pass backwards through the
-        trees for all n rows, so 100,000 rows take little longer than one. Contributions, pushes and
+        trees for all n rows, so 100,000 rows take little longer than one. Contributions and
         intercepts likewise. The difference of the means of two groups of rows is one of these sums:
         its contributions say which training rows make the gap.
 
         Of a model fitted to logarithms means are geometric means, and differences ratios, which the
-        notes of tables and the page say; other sums are refused. Pushes are of sums of scores,
-        which stand for no probability.
+        notes of tables and the page say; other sums are refused. Contributions are of sums of
+        scores, which stand for no probability.
 
         Parameters
         ----------

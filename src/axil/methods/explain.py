@@ -21,8 +21,8 @@ class Explain(Question):
     ) -> Explanation:
         """The weight of every training target in the prediction of every row of X, or what every row pushed into its score.
 
-        8 * n * n_train bytes, for each output that has weights of its own; pushes and derivatives
-        take twice as much.
+        8 * n * n_train bytes, for each output that has weights of its own; contributions and
+        derivatives take twice as much.
 
         Parameters
         ----------

@@ -508,7 +508,10 @@ def _numbers(
 
 
 def _means_by_folds(model: Any) -> tuple[FloatArray, str]:
-    """Return the expected counts or amounts by fits without folds; those of scores less own pushes where there is no such fit."""
+    """Return the expected counts or amounts by fits without folds.
+
+    Where there is no such fit, they are those of scores without the row's own contribution.
+    """
     try:
         scores = fold_predictions(model)
     except UnsupportedQuestionError:

@@ -233,7 +233,7 @@ def _context(model: Any, batch: QueryBatch | Combination) -> Context:
 
 
 def _account(model: Any, batch: QueryBatch | Combination) -> Account:
-    """The account that goes with pushes: the meaning of scores, and derivatives, which are computed when asked for.
+    """Return the account of contributions: the meaning of scores, and derivatives on request.
 
     Sums of scores have no meaning behind the link.
     """

@@ -60,9 +60,9 @@ class Removal(Question):
         in adds nothing. In a tree, a forest or bagged trees it has the value of its nearest
         ancestor that still has rows of the tree's sample. nan, with a warning, where without the
         row no weight is left at all. Of weights in the leaf matrix, O(T^2) per training row once
-        and O(T) per row and prediction; of pushes one replay of the fit per training row, O(T N^2)
-        in all. 8 * K * n * n_train bytes without ``k`` and ``groups``; with them no (n, n_train)
-        array is held.
+        and O(T) per row and prediction; of contributions one replay of the fit per training row,
+        O(T N^2) in all. 8 * K * n * n_train bytes without ``k`` and ``groups``; with them no (n,
+        n_train) array is held.
 
         Parameters
         ----------
@@ -84,10 +84,10 @@ class Removal(Question):
             are counted from labels have none: their exact effects are replayed, however long that
             takes. Of trees, forests and bagged trees with balanced classes effects of single rows
             are refused; ask ``groups``.
-        by : "effect" or "pushes", default "effect"
-            What rows are chosen by. Pushes, what rows put into the steps of the trees, predict
-            better what a refit without them does (docs/paper/faithfulness.md); the column is then
-            push.
+        by : "effect" or "contribution", default "effect"
+            What rows are chosen by. Contributions, what rows put into the steps of the trees,
+            predict better what a refit without them does (docs/paper/faithfulness.md); the column
+            is then contribution.
         same_sign : bool, default False
             List rows that all move the prediction in one direction: the one in which their effects
             add up to more.
@@ -113,30 +113,36 @@ class Removal(Question):
         """
         if method is not None:
             inputs.as_choice(method, METHODS, "method")
-        pushed = inputs.as_choice(by, ("effect", "pushes"), "by") == "pushes"
+        by_contribution = inputs.as_choice(by, ("effect", "contribution"), "by") == "contribution"
         greedy = inputs.as_flag(greedy, "greedy")
         same_sign = inputs.as_flag(same_sign, "same_sign")
-        _refuse_unused(k, groups, method, pushed, same_sign or greedy, greedy, init_score)
+        _refuse_unused(k, groups, method, by_contribution, same_sign or greedy, greedy, init_score)
         asked = self._ask("removal", X, init_score)
         if groups is not None:
             return by_group(asked, asked.model.coded(groups))
         if k is None:
-            return dense(asked, method, pushed)
+            return dense(asked, method, by_contribution)
         k = inputs.as_count(k, "k")
         if greedy:
             asked.model.capabilities.require("removal(greedy=True)")
-        if pushed:
-            source = pushes_of(asked.model)
+        if by_contribution:
+            source = contributions_of(asked.model)
         else:
             source = source_of(asked.model, method, 0, greedy)
         return listed(asked, source, k, same_sign or greedy, greedy)
 
 
 def _refuse_unused(
-    k: Any, groups: Any, method: Any, pushed: bool, one_sign: bool, greedy: bool, offsets: Any
+    k: Any,
+    groups: Any,
+    method: Any,
+    by_contribution: bool,
+    one_sign: bool,
+    greedy: bool,
+    offsets: Any,
 ) -> None:
     """Refuse options that would change nothing, by name."""
-    if groups is not None and (k is not None or method is not None or pushed or one_sign):
+    if groups is not None and (k is not None or method is not None or by_contribution or one_sign):
         raise InputError(
             "groups deletes whole groups, each at once: leave k, method, by, same_sign and greedy out."
         )
@@ -144,14 +150,17 @@ def _refuse_unused(
         raise InputError("init_score is taken with groups, or by without(X, rows): leave it out.")
     if k is None and one_sign:
         raise InputError("same_sign and greedy choose rows to list: say how many with k.")
-    if pushed and (method is not None or greedy):
+    if by_contribution and (method is not None or greedy):
         raise InputError(
-            'method and greedy compute effects, and by="pushes" has none: leave them out.'
+            'method and greedy compute effects, and by="contribution" has none: leave them out.'
         )
 
 
-def pushes_of(model: Any) -> Source:
-    """The source of what rows put into the steps of trees; only some rows are ranked, so the pushes make no prediction."""
+def contributions_of(model: Any) -> Source:
+    """Return the source of what rows put into the steps of trees.
+
+    Only some rows are ranked, so the contributions make no prediction.
+    """
     found: Source = replace(model.contribution_source, adds_up=False)
     return found
 
@@ -183,14 +192,14 @@ def source_of(model: Any, method: str | None, taken: int, greedy: bool = False) 
     return replace(DELETIONS, available=available, note=model.deletion_note())
 
 
-def dense(asked: Asked, method: str | None, pushed: bool) -> FloatArray:
+def dense(asked: Asked, method: str | None, by_contribution: bool) -> FloatArray:
     """(n, N) or (n, K, N): one number about every training row, gathered."""
     model = asked.model
     n = len(asked)
     n_train, n_outputs = model.shape
     array = 8 * n * n_train * n_outputs
-    if pushed:
-        source = pushes_of(model)
+    if by_contribution:
+        source = contributions_of(model)
     else:
         source = source_of(model, method, array)
     working = model.bytes_per_query(source) + 8 * n_train * n_outputs
@@ -210,7 +219,7 @@ def dense(asked: Asked, method: str | None, pushed: bool) -> FloatArray:
             break
         for output, own in enumerate(part.by_output(n_outputs)):
             found[batch.start : batch.start + len(batch), output] = own
-    if not pushed:
+    if not by_contribution:
         warn_emptied(int(np.isnan(found).sum()), found.size, "effects")
     if model.outputs is None:
         return found[:, 0]
@@ -227,7 +236,9 @@ def listed(asked: Asked, source: Source, k: int, same_sign: bool, greedy: bool) 
         seconds = 2 * len(asked) * model.shape[1] * min(k, model.shape[0]) * model.pass_seconds
         instead = "Fewer predictions, smaller sets or greedy=False take less."
         announce(f"Greedy sets of {len(asked)} predictions take", seconds, instead, once=False)
-    name = model.scale.label("push" if source.quantity is Quantity.CONTRIBUTION else "effect")
+    name = model.scale.label(
+        "contribution" if source.quantity is Quantity.CONTRIBUTION else "effect"
+    )
     parts = []
     for batch, found in asked.answers(
         want, min(k, model.shape[0]), 4, source=source, line_bytes=6 * 8

@@ -95,10 +95,10 @@ class Similar(Question):
             Which features to show, by name or position; all by default.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `explain`.
-        by : "leaves", "weights", "pushes" or "derivatives", optional
+        by : "leaves", "weight", "contribution" or "derivative", optional
             Which rows are listed: those that share a leaf with the query in most trees, which says
-            what is like it; or those of the largest weights (pushes, derivatives), which say what
-            made the number. By default leaves for boosted trees, where the two differ
+            what is like it; or those of the largest weights (contributions, derivatives), which say
+            what made the number. By default leaves for boosted trees, where the two differ
             (experiments/alike.py), and weights for all other models. With "leaves" the column
             ``similarity`` has the share of trees, of all outputs together; weight, share and
             contribution stand beside it.
@@ -109,7 +109,7 @@ class Similar(Question):
             ``similarity`` is a share of that. Of boosted trees only.
         adjust : bool, default False
             Add adjusted targets and differences of features. Only where weights make the
-            prediction, not of pushes.
+            prediction, not of contributions.
         among : array of bool of shape (n_train,) or function, optional
             The training rows that may be listed, or a function of the training rows as they were given that returns such a mask:
             ``lambda sales: sales["year"] >= 2023``. A function of two arguments is asked for each row of X, which it gets as a
@@ -201,18 +201,18 @@ def ranked(
     Without a sign: any where leaves decide, else those for the prediction.
     """
     model = asked.model
-    numbers = asked.model.source.name
+    number = asked.model.source.name.removesuffix("s")
     if by is None:
         if model.is_boosted:
             by = "leaves"
         else:
-            by = numbers
-    inputs.as_choice(by, ("leaves", numbers), "by")
+            by = number
+    inputs.as_choice(by, ("leaves", number), "by")
     if by == "leaves":
         model.capabilities.require('similar(by="leaves")')
     if inputs.as_choice(tree_weights, RULES, "tree_weights") != "alike" and by != "leaves":
         raise InputError(
-            f'tree_weights is "{tree_weights}", and the rows listed are those of the largest {by}, whatever the trees count. '
+            f'tree_weights is "{tree_weights}", and the rows listed are those of the largest {by}s, whatever the trees count. '
             'Say by="leaves", or leave tree_weights out.'
         )
     counted = model.tree_weights(tree_weights)

@@ -39,7 +39,7 @@ class Top(Question):
             How many training rows per prediction.
         by : "weight" or "contribution", optional
             What the largest are the largest of, in absolute value; by default weights, of an
-            additive explainer contributions, which are pushes.
+            additive explainer contributions.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `explain`.
         per_class : bool, default True

@@ -31,7 +31,7 @@ class Write(Question):
         a list in the order of the training rows. zarr has arrays: weights (n, n_train),
         predictions, intercepts, query_index and index. Labels other than numbers, dates and text
         are written as text. Predictions and intercepts are on the scale of the fit, where they add
-        up. Of an additive explainer contributions, which are pushes, take the place of weights.
+        up. For an additive explainer, contributions take the place of weights.
 
         Parameters
         ----------

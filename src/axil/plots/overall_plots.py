@@ -47,7 +47,7 @@ def overall(
         How many rows or groups to draw, the largest on top.
     by : "weight" or "contribution", optional
         What to draw: weights, or weight × (target − mean target), what each row moves predictions
-        by. Weights by default; of pushes, which have no weights, contributions.
+        by. Weights by default, and contributions for an additive explanation, which has no weights.
     swarm : bool, default False
         A point for each prediction instead of a bar for all; points right of 0 are positive.
     output : optional
@@ -125,7 +125,9 @@ def _values(explanation: Explanation, by: str | None, k: int) -> tuple[Any, str]
     """Return the weights (n, n_train) of output k, or its contributions relative to the mean target, and their name."""
     if explanation.kind == "additive":
         if by == "weight":
-            raise InputError("Pushes are contributions and have no weights; leave out by.")
+            raise InputError(
+                "An additive explanation has contributions and no weights; leave out by."
+            )
         return _of_output(explanation.contributions, k), "contribution"
     weights = _of_output(explanation.weights, k)
     if explanation.kind == "exact":

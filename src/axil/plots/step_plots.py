@@ -87,8 +87,8 @@ def waterfall(
         For frames and arrays, which do not hold them.
     reference : "mean" or float, default "mean"
         The level that targets count from: their mean, or a number; 0 for plain contributions, from
-        the intercept. Frames and arrays, which do not hold the weights of all rows, and pushes,
-        which are not multiples of targets, count from none.
+        the intercept. Frames and arrays, which do not hold the weights of all rows, and
+        contributions, which are not multiples of targets, count from none.
     exact : bool, default True
         False where a frame or an array holds derivatives.
     ax : matplotlib axes, optional
@@ -177,7 +177,8 @@ def reference_of(source: Any, prediction: Prediction, requested: float | None) -
     """
     if prediction.additive and requested is not None:
         raise InputError(
-            "Pushes are not multiples of the targets, so they count from no reference; leave it out."
+            "Contributions of an additive model are not multiples of the targets, so they count "
+            "from no reference; leave it out."
         )
     if requested is not None:
         return requested or None

@@ -76,7 +76,7 @@ class Plan:
             "interval": interval,
             "k": self.choice.k,
             "sign": self.sign,
-            "by": "leaves" if self.choice.by_leaves else "weights",
+            "by": "leaves" if self.choice.by_leaves else "weight",
             "columns": extras.names,
             "words": {
                 name: getattr(self.words, name)

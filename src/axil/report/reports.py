@@ -129,7 +129,7 @@ class Reports(Question):
         stability : Stability, optional
             What `axil.stability` returned for the rows of X: pages then say how far retraining
             alone moves the estimate.
-        by : "leaves" or "weights", optional
+        by : "leaves" or "weight", optional
             Which rows are listed, as in `similar`: those that are most like the query, or those
             that count most for it.
         among : array of bool of shape (n_train,) or function, optional

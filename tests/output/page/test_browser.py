@@ -74,7 +74,7 @@ def numbers(texts):
 def test_it_shows_the_numbers_of_the_explanation(visit, report):
     explainer, X, _ = houses()
     page = visit(report)
-    top = explainer.similar(X[:1], 20, by="weights")
+    top = explainer.similar(X[:1], 20, by="weight")
     assert page.locator("#name").inner_text() == "parcel 300"
     assert column(page, 0) == list(top["row"])
     np.testing.assert_allclose(numbers(column(page, 2)), top["weight"], atol=6e-6)
@@ -112,7 +112,7 @@ def test_the_foot_of_the_table_adds_up(visit, report):
 def test_tables_count_from_where_the_waterfall_does(visit, report):
     """From the mean of all targets, at first, or from the intercept: comparables, groups, and their feet."""
     explainer, X, years = houses()
-    page, top = visit(report), explainer.similar(X[:1], 20, by="weights")
+    page, top = visit(report), explainer.similar(X[:1], 20, by="weight")
     groups = explainer.group(X[:1], years).sort_values("weight", ascending=False, key=abs)
     mean = explainer.targets.mean()
     for start, reference in (("mean", mean), ("intercept", 0.0)):
@@ -291,7 +291,7 @@ def test_outputs_are_chosen(visit, exact):
             HistGradientBoostingClassifier(max_iter=5).fit(X, labels), X, labels
         )(X[:6])
     page = visit(explanation.to_html())
-    assert ("pushes that add up" in page.locator("#about").inner_text()) is not exact
+    assert ("contributions that add up" in page.locator("#about").inner_text()) is not exact
     heads = page.locator("#rows thead button").all_inner_texts()
     weight, target = (["Weight"], "Target") if exact else ([], "Class")
     features = [f"x{j}" for j in range(4)]
@@ -595,7 +595,7 @@ def test_actual_values_title_and_unit(visit):
         in page.locator("#about").inner_text()
     )
     assert column(page, 4) == [
-        f"{target:,.0f}" for target in explainer.similar(new[:1], 50, by="weights")["target"]
+        f"{target:,.0f}" for target in explainer.similar(new[:1], 50, by="weight")["target"]
     ]
     heads = page.locator("#rows thead button").all_inner_texts()
     assert heads[4:6] == ["price ($)", "Contribution ($)"]

@@ -46,7 +46,7 @@ def test_all_numbers_are_those_of_the_explanation():
     explainer, X, years = houses()
     explanation = explainer(X)
     summary = data_of(explainer.to_html(X, groups=years, k=7))
-    top, n = explainer.similar(X, 7, by="weights"), len(X)
+    top, n = explainer.similar(X, 7, by="weight"), len(X)
     rows = grid(summary, "rows", 7)[0].astype(int).ravel()
     assert [summary["training"]["labels"][row] for row in rows] == list(top["row"])
     assert summary["queries"]["labels"] == list(X.index)

@@ -78,7 +78,7 @@ class Summary:
         if sums.additive and self.options.sigma is not None:
             raise UnsupportedQuestionError(
                 "sigma",
-                "standard errors follow from weights, and pushes are none",
+                "standard errors follow from weights, and contributions are none",
                 "Leave sigma out.",
             )
         if sums.context is not None:

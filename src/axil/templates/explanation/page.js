@@ -194,7 +194,7 @@ function start(data) {
     byId("proof").textContent = !adds ? "" : sum + (model === null ? " It was not compared with the model." : ` ${data.combined !== null ? "The same sum of the model's own predictions is" : additive ? "The model itself has the score" : "The model itself predicts"} ${full(model)}${ofFit}; the two are ${apart}.`) +
       (scale === null ? "" : ` As a target that is ${price(shown[state.output][i])}.`);
     byId("meaning").textContent = additive
-      ? "Contributions are pushes: what each row's own gradients put into the raw score while the model was fitted. With the intercept, where every score starts, they sum to the score exactly. They are not sensitivities: other rows have their part in a row's gradients. They do not say what a refit would do."
+      ? "Contributions are what each row's own gradients put into the raw score while the model was fitted. With the intercept, where every score starts, they sum to the score exactly. They are not sensitivities: other rows have their part in a row's gradients. They do not say what a refit would do."
       : exact
       ? `Exact with the fitted structure held fixed: the splits stay as they are and only the values in the leaves follow the targets. A weight is how far the prediction${ofFit} would move if that one target${ofFit} were one larger. It does not say what a refit would do.`
       : "A derivative with the fitted structure held fixed: how the prediction moves, to first order, with each target. It does not decompose the prediction: derivatives times targets do not add up to it. It does not say what a refit would do.";
@@ -209,7 +209,7 @@ function start(data) {
   }
   const cell = (text, className = "number") => make("td", { textContent: text, className, title: text.length > 24 ? text : "" });
   const label = (text) => make("th", { textContent: text, className: "label", scope: "row", title: text });
-  const once = (element) => (additive ? [] : [element]); // a push is its own contribution: one column, not two
+  const once = (element) => (additive ? [] : [element]); // an additive model has contributions alone: one column, not two
   const added = (element) => (adds ? [element] : []);
   const header = (text, className = "number", ...notes) => make("th", { textContent: text, className, scope: "col" }, ...notes);
 
@@ -367,14 +367,14 @@ function start(data) {
     showProof(i);
   }
 
-  const kind = { exact: "exact", additive: "pushes that add up to the score", derivative: "a derivative" }[data.kind];
+  const kind = { exact: "exact", additive: "contributions that add up to the score", derivative: "a derivative" }[data.kind];
   const right = data.actual === null ? "" : data.actual.right !== null ? ` ${count(data.actual.right)} of ${count(data.n)} classes are predicted right.` : many ? "" : ` Half of them are within ${unit(price(data.actual.typical[0]))} of the actual value.`;
   byId("title").textContent = document.title = data.title ?? `Predictions${data.target === null ? "" : ` of ${data.target}`} and the training rows that made them`;
   byId("about").textContent = `${things(data.n, "prediction")} by ${things(data.n_train, "training row")}; ${kind}, with the fitted structure held fixed${scale === null ? "" : `; fitted to transformed targets${ofFit}`}.${data.n ? right : ""}`;
   byId("rows-title").textContent = `What made it: the training rows of largest ${word}`;
   byId("proof-title").textContent = adds ? "Proof" : "What a derivative says";
   byId("rows-printed").textContent = data.features.length > PRINTED ? `Of ${count(data.features.length)} features the first ${PRINTED} are printed.` : "";
-  byId("start").closest("label").hidden = !exact; // a push has no mean target to count from
+  byId("start").closest("label").hidden = !exact; // a gradient contribution has no mean target to count from
   byId("by").closest("label").hidden = data.groups === null;
   byId("pair").classList.toggle("single", !adds);
   if (data.groups !== null && data.diffuse) byId("by").value = "groups"; // no row says much by itself

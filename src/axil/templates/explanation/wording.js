@@ -3,7 +3,7 @@
 function wording(data) {
   const { training, queries } = data;
   const [targetsShown, shown] = [training.shown ?? training.targets, data.shown ?? data.predictions];
-  const additive = data.kind === "additive", exact = data.kind === "exact"; // pushes: every target is one, and weights are contributions
+  const additive = data.kind === "additive", exact = data.kind === "exact"; // additive: every target is one, and weights are contributions
   const many = data.outputs !== null, means = data.means_of_scores;
   const targetDigits = decimalsOf(targetsShown.flat(), 7);
   const priceDigits = Math.max(decimalsOf(shown.flat(), data.classes !== null && exact ? 4 : 6), targetDigits);
