@@ -39,7 +39,7 @@ MODELS = [
 def small_blocks(monkeypatch):
     """Several blocks of rows and batches of queries, and nothing kept from one batch to the next."""
     monkeypatch.setattr(deletion, "EFFECT_ENTRIES", 3000)
-    monkeypatch.setattr(deletion, "HELD", 0)
+    monkeypatch.setattr(deletion, "CACHED_BYTES", 0)
 
 
 @pytest.mark.parametrize("method", ["exact", "first-order"])
@@ -355,12 +355,12 @@ def test_pushes_that_do_not_exist_are_refused():
     [
         ({"groups": "all", "k": 3}, "leave k, method, by, same_sign and greedy out"),
         ({"groups": "all", "method": "exact"}, "leave k, method, by, same_sign and greedy out"),
-        ({"groups": "all", "by": "pushes"}, "leave k, method, by, same_sign and greedy out"),
+        ({"groups": "all", "by": "contribution"}, "leave k, method, by, same_sign and greedy out"),
         ({"groups": "all", "greedy": True}, "leave k, method, by, same_sign and greedy out"),
         ({"same_sign": True}, "say how many with k"),
         ({"greedy": True}, "say how many with k"),
         ({"k": 3, "init_score": 0.0}, "init_score is taken with groups"),
-        ({"k": 3, "by": "pushes", "method": "exact"}, "method and greedy compute effects"),
+        ({"k": 3, "by": "contribution", "method": "exact"}, "method and greedy compute effects"),
         ({"k": 0}, "k is 0"),
         ({"k": 3, "method": "guess"}, "method is 'guess'"),
         ({"k": 3, "greedy": 1}, "greedy is 1"),

@@ -115,7 +115,7 @@ def entries(folder):
 def test_a_page_says_what_similar_says(explainer, tmp_path):
     predictive = explainer.calibrate(NEW, np.log(PRICE.iloc[N:]))
     options = OPTIONS | {
-        "by": "weights",
+        "by": "weight",
         "map": ("lat", "lon"),
         "within": ("sold", "2Y"),
         "search": ["street"],
@@ -165,7 +165,7 @@ def test_a_page_says_what_similar_says(explainer, tmp_path):
 
 def page_of(explainer, folder, rows=NEW, **options):
     """The first page of a report."""
-    explainer.report(rows, folder, **OPTIONS | {"by": "weights"} | options)
+    explainer.report(rows, folder, **OPTIONS | {"by": "weight"} | options)
     return Page(folder / entries(folder)[rows.index[0]][0])
 
 
@@ -279,7 +279,7 @@ def test_as_of_a_date_or_of_a_column(explainer, tmp_path):
 
 def test_rows_fit_for_each_query(explainer, tmp_path, monkeypatch):
     """A page that is written later lists the same rows."""
-    alike = {"by": "weights", "among": lambda sales, home: abs(sales["area"] - home["area"]) < 20}
+    alike = {"by": "weight", "among": lambda sales, home: abs(sales["area"] - home["area"]) < 20}
     explainer.report(NEW, tmp_path, **OPTIONS | alike)
     before = pages(tmp_path)
     for name in sorted(before)[4:8]:

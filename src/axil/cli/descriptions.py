@@ -60,8 +60,9 @@ replayed on the data, and compared with the model leaf by leaf. The exit code is
 Prints, for each row of the query file, the prediction of the old model and of the new one, and what its change comes from:
 targets that changed, rows that were added, removed or kept, and new splits. Rows are matched by the labels of --index.""",
     "write": """\
-Writes the weights of all training rows in the prediction of each row of the query file, batch by batch, or the
-contributions of an additive model. A Parquet file has a line per prediction, a zarr folder an array.""",
+Writes the weights of all training rows in the prediction of each row of the query file, batch by
+batch, or the contributions of an additive model. A Parquet file has a line per prediction, a zarr
+folder an array.""",
     "stability": """\
 Fits the model again in earnest, splits and all, and prints how far the predictions of the query file scatter. A change that
 without or what-if finds and that is smaller than this scatter will not show in a retrained model. MODEL must hold the
