@@ -734,7 +734,7 @@ def test_comparables_of_every_kind_and_place(any_explainer, batches):
     )
     assert len(alike)
     assert (alike["age (row)"] > alike["age (query)"]).all()
-    if over_dask(any_explainer) or any_explainer.kind == "derivative":
+    if verified_model(any_explainer).capabilities.is_refused("find_label_issues"):
         with pytest.raises(
             UnsupportedQuestionError,
             match='suspects="drop" has no answer here: it needs find_label_issues, and',
