@@ -19,7 +19,7 @@ from axil.methods.question import verified_model
 from axil.output.tables import NOTES
 from tests.contract_models import case_of, explainer_of
 from tests.methods import question_models
-from tests.methods.question_models import over_dask, same
+from tests.methods.question_models import same
 
 N, Q = 120, 6
 DRAWS = np.random.default_rng(3)
