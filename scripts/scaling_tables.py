@@ -175,7 +175,7 @@ ON_GPU = {
         "1e+07 rows, 100 trees, LightGBM, {}: top 10 of 100,000, prepared (s)",
         "s",
     ),
-    "1,000,000 rows: `leave_one_out`, the leaf matrix included": (
+    "1,000,000 rows: `diagnostics.leave_one_out`, the leaf matrix included": (
         LIGHTGBM + ", {}: leave_one_out, explainer made before (s)",
         "s",
     ),
