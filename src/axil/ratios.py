@@ -25,7 +25,7 @@ from axil.arrays import AnyArray, FloatArray, IntArray
 from axil.attribution import Kind
 from axil.errors import InputError, UnsupportedQuestionError, shown
 from axil.inputs.libraries import frame_library
-from axil.methods.question import Asked, Question, verified_model
+from axil.methods.question import ExplainedRows, Method, verified_model
 from axil.output import tables
 from axil.replay.queries import Combination
 from axil.replay.verified_model import VerifiedModel
@@ -183,7 +183,7 @@ class RatioStudy:
 
     def influence(
         self,
-        explainer: Question,
+        explainer: Method,
         X: TableLike,
         statistic: str = "COD",
         *,
@@ -229,7 +229,7 @@ class RatioStudy:
         self._check_predictions(model.scale.inverse(queries.predictions)[:, 0])
         slopes = self._slopes(statistic, stratum) * _scale_slopes(model, queries.predictions)
         total = Combination(queries, csr_array(slopes[None]), np.array([statistic]))
-        (sums,) = Asked(model, total).whole(1)
+        (sums,) = ExplainedRows(model, total).whole(1)
         weights = np.asarray(sums.weights).reshape(-1)
         targets, index = model.gathered
         shown_targets = np.asarray(model.shown)[:, 0]

@@ -16,7 +16,7 @@ from axil.arrays import AnyArray, FloatArray, IntArray
 from axil.errors import InputError, shown
 from axil.machine.arrays import host
 from axil.methods.feature_differences import FeatureGroups, RowPairs, differences
-from axil.methods.question import Asked, Question
+from axil.methods.question import ExplainedRows, Method
 from axil.methods.similar import compared, ranked
 from axil.output import tables
 from axil.output.rules import Rules
@@ -46,8 +46,8 @@ class ListedPairs:
     outputs: IntArray  #: (lines,) the output that a line is about; `EVERY_OUTPUT` for all
 
 
-class Adjustments(Question):
-    """The method of `Explainer`."""
+class Adjustments(Method):
+    """Provide `Explainer.adjustments`."""
 
     def adjustments(
         self,
@@ -102,7 +102,7 @@ class Adjustments(Question):
         >>> bool(abs(parts - (whole[0] - whole[1])) < 1e-9)
         True
         """
-        explained = self._ask("adjustments", X)
+        explained = self._explained_rows("adjustments", X)
         model = explained.model
         names = explained.names()
         groups = as_groups(feature_groups, names)
@@ -163,7 +163,7 @@ def as_groups(
     return FeatureGroups(group_names, group_of_feature, names)
 
 
-def _as_listed(explained: Asked, comparables: Checked) -> ListedPairs:
+def _as_listed(explained: ExplainedRows, comparables: Checked) -> ListedPairs:
     """Return which training rows are compared with which rows of X."""
     if inputs.is_whole(comparables):
         return _most_similar(explained, inputs.as_count(comparables, "comparables"))
@@ -179,7 +179,7 @@ def _as_listed(explained: Asked, comparables: Checked) -> ListedPairs:
     )
 
 
-def _most_similar(explained: Asked, k: int) -> ListedPairs:
+def _most_similar(explained: ExplainedRows, k: int) -> ListedPairs:
     """Return the rows that `similar` lists by default."""
     model = explained.model
     model.capabilities.require("similar")
@@ -200,7 +200,7 @@ def _most_similar(explained: Asked, k: int) -> ListedPairs:
     return ListedPairs(np.concatenate(queries), np.concatenate(rows), np.concatenate(outputs))
 
 
-def _of_table(explained: Asked, frame: nw.DataFrame[Checked]) -> ListedPairs:
+def _of_table(explained: ExplainedRows, frame: nw.DataFrame[Checked]) -> ListedPairs:
     """Return the pairs that a table of `similar` lists."""
     missing = [name for name in ("query", "row") if name not in frame.columns]
     if missing:
@@ -288,7 +288,7 @@ def _in_percent(amounts: FloatArray, of: FloatArray) -> FloatArray:
 
 
 def _table(
-    explained: Asked,
+    explained: ExplainedRows,
     pairs: RowPairs,
     listed: ListedPairs,
     groups: FeatureGroups,
@@ -324,7 +324,9 @@ def _table(
     return tables.note(frame, model.note(text), comparables=_summary(explained, listed, amounts))
 
 
-def _summary(explained: Asked, listed: ListedPairs, amounts: Amounts) -> list[dict[str, Checked]]:
+def _summary(
+    explained: ExplainedRows, listed: ListedPairs, amounts: Amounts
+) -> list[dict[str, Checked]]:
     """Return the target, the adjusted target, and net and gross adjustment of each comparable."""
     model = explained.model
     if amounts.target is None or amounts.adjusted is None:

@@ -15,15 +15,15 @@ from axil.arrays import FloatArray
 from axil.errors import InputError, counted, shown
 from axil.explanation import Explanation
 from axil.machine.arrays import module_of
-from axil.methods.question import Asked, Question
+from axil.methods.question import ExplainedRows, Method
 from axil.replay.queries import Combination
 from axil.scale import TargetScale
 
 ROUNDING = 1e-9  # of sums of coefficients
 
 
-class Aggregate(Question):
-    """The method of `Explainer`."""
+class Aggregate(Method):
+    """Provide `Explainer.aggregate`."""
 
     def aggregate(
         self,
@@ -70,14 +70,14 @@ class Aggregate(Question):
         >>> bool(abs(gap.contributions.sum() + gap.intercepts[0] - gap.predictions[0]) < 1e-9)
         True
         """
-        asked = self._ask("aggregate", X, init_score)
-        model = asked.model
-        n = len(asked)
+        explained = self._explained_rows("aggregate", X, init_score)
+        model = explained.model
+        n = len(explained)
         if isinstance(coefficients, str):
             if coefficients not in ("mean", "sum"):
                 expected = f'"mean", "sum" or numbers, a column for each of the {n} rows of X'
                 raise InputError(f"coefficients is {shown(coefficients)}; expected {expected}.")
-            known, names = _by(asked, X, by, coefficients)
+            known, names = _by(explained, X, by, coefficients)
         else:
             if by is not None:
                 raise InputError(
@@ -86,7 +86,9 @@ class Aggregate(Question):
             known, names = _given(coefficients, n)
         check_scale(model.scale, known)
         model.require(len(names), "Ask for fewer sums at a time, or raise memory_limit.")
-        (found,) = Asked(model, Combination(asked.queries, known, names)).whole(max(len(names), 1))
+        (found,) = ExplainedRows(model, Combination(explained.queries, known, names)).whole(
+            max(len(names), 1)
+        )
         if not model.scale.is_identity and found.context is not None:
             words, sentence = _meanings(model.scale, known)
             context = replace(found.context, combined=words)
@@ -94,16 +96,16 @@ class Aggregate(Question):
         return Explanation(found, module_of(X))
 
 
-def _by(asked: Asked, X: Any, by: Any, word: str) -> tuple[csr_array, NDArray[Any]]:
+def _by(explained: ExplainedRows, X: Any, by: Any, word: str) -> tuple[csr_array, NDArray[Any]]:
     """(m, n): coefficients of the mean or the sum of all rows, or of those of each label; and the names of these."""
-    n = len(asked)
+    n = len(explained)
     if not n:
         raise InputError(f"X has no rows, so there is nothing to take the {word} of.")
     codes = np.zeros(n, dtype=np.intp)
     names = np.array([word], dtype=object)
     if by is not None:
         values = inputs.row_values(
-            by, asked.queries.rows, asked.model.adapter.feature_names, "by", "explained"
+            by, explained.queries.rows, explained.model.adapter.feature_names, "by", "explained"
         )
         codes, names = inputs.group_codes(values, n, "by")
     counts = np.bincount(codes, minlength=len(names))

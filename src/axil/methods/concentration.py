@@ -9,13 +9,13 @@ import numpy as np
 from axil import inputs
 from axil.aliases import ArrayLike, DataFrame, TableLike
 from axil.arrays import FloatArray
-from axil.methods.question import LINE_BYTES, Asked, Question
+from axil.methods.question import LINE_BYTES, ExplainedRows, Method
 from axil.output import tables
 from axil.output.portfolio import Portfolio
 from axil.output.predictions import WeightedSums
 
 
-class Concentration(Question):
+class Concentration(Method):
     """Provide `Explainer.concentration`."""
 
     def concentration(
@@ -59,20 +59,20 @@ class Concentration(Question):
         """
         wanted = inputs.as_shares(shares)
         share = inputs.as_share(top, "top")
-        asked = self._ask("concentration", X, init_score)
-        model = asked.model
-        n_outputs = asked.model.shape[1]
+        explained = self._explained_rows("concentration", X, init_score)
+        model = explained.model
+        n_outputs = explained.model.shape[1]
         working = model.bytes_per_query(model.source, whole=True) + LINE_BYTES * n_outputs
         n_columns = 10 + len(wanted) + (model.outputs is not None)
-        size = tables.batch_size(model.budget, len(asked), n_outputs, n_columns, working)
+        size = tables.batch_size(model.budget, len(explained), n_outputs, n_columns, working)
         portfolio = Portfolio(
             share, wanted
         )  # which remembers the prediction before, for its turnover
-        parts = [portfolio.columns(part) for part in asked.whole(size, model.is_sparse)]
+        parts = [portfolio.columns(part) for part in explained.whole(size, model.is_sparse)]
         return tables.note(tables.concatenate(parts, model.backend), model.note(model.source.note))
 
 
-def measured(asked: Asked, measure: Callable[[WeightedSums], FloatArray]) -> FloatArray:
+def measured(explained: ExplainedRows, measure: Callable[[WeightedSums], FloatArray]) -> FloatArray:
     """(n,), or (n, K) where outputs have weights of their own: a measure of each prediction's weights."""
-    found = np.concatenate([np.atleast_2d(measure(part)) for part in asked.parts()], axis=1)
+    found = np.concatenate([np.atleast_2d(measure(part)) for part in explained.parts()], axis=1)
     return found[0] if len(found) == 1 else found.T

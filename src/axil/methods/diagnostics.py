@@ -12,11 +12,11 @@ from axil.errors import UnsupportedQuestionError
 from axil.methods import leave_one_out as left_out
 from axil.methods import leverage, noise
 from axil.methods.concentration import measured
-from axil.methods.question import Question, output_columns
+from axil.methods.question import Method, output_columns
 from axil.output import tables
 
 
-class Diagnostics(Question):
+class Diagnostics(Method):
     """Tables and numbers about the fit, from its weights; ``explainer.diagnostics`` makes it."""
 
     def leave_one_out(self) -> DataFrame:
@@ -186,7 +186,7 @@ class Diagnostics(Question):
             `ApproximationWarning` says how well. "exact" waits for it, and "estimate" always
             estimates, without a warning.
         """
-        request = self._ask("diagnostics.standard_error", X)
+        request = self._explained_rows("diagnostics.standard_error", X)
         sigma = noise.sigma_of(request.model, sigma)
         norms = measured(request, lambda sums: sums.norms)
         if norms.ndim == 1 and request.model.outputs is not None:

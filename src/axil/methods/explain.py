@@ -8,13 +8,13 @@ from axil import inputs
 from axil.aliases import ArrayLike, TableLike
 from axil.explanation import Explanation
 from axil.machine.arrays import module_of
-from axil.methods.question import Question
+from axil.methods.question import Method
 
 STREAM = "Use explainer.top(X) for the largest weights or explainer.iter(X) for batches, or raise memory_limit."
 
 
-class Explain(Question):
-    """The question, as methods of `Explainer`."""
+class Explain(Method):
+    """Provide `Explainer.explain` and `Explainer.iter`."""
 
     def explain(
         self, X: TableLike, init_score: ArrayLike | None = None, sparse: bool = False
@@ -37,11 +37,11 @@ class Explain(Question):
             leaves met. Not where outputs have weights of their own: such weights stay (n, K,
             n_train).
         """
-        asked = self._ask("explain", X, init_score)
+        explained = self._explained_rows("explain", X, init_score)
         sparse = inputs.as_flag(sparse, "sparse")
-        if not (sparse and asked.model.is_sparse):
-            asked.model.require(len(asked), STREAM)
-        (found,) = asked.whole(max(len(asked), 1), sparse)
+        if not (sparse and explained.model.is_sparse):
+            explained.model.require(len(explained), STREAM)
+        (found,) = explained.whole(max(len(explained), 1), sparse)
         return Explanation(found, module_of(X))
 
     def __call__(
@@ -80,16 +80,16 @@ class Explain(Question):
         sparse : bool, default False
             Weights as a scipy.sparse CSR array, as in `explain`.
         """
-        asked = self._ask("iter", X, init_score)
+        explained = self._explained_rows("iter", X, init_score)
         sparse = inputs.as_flag(sparse, "sparse")
         if batch_size is None:
             given = None
         else:
             given = inputs.as_count(batch_size, "batch_size")
-        size = given or asked.size()
-        asked.model.require(size, "Take a smaller batch_size or raise memory_limit.")
-        if len(asked):
-            found = asked.whole(size, sparse)
+        size = given or explained.size()
+        explained.model.require(size, "Take a smaller batch_size or raise memory_limit.")
+        if len(explained):
+            found = explained.whole(size, sparse)
         else:
             found = iter(())
         return (Explanation(part, module_of(X)) for part in found)

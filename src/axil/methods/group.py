@@ -6,15 +6,15 @@ from typing import Any
 
 from axil.aliases import ArrayLike, DataFrame, LabelsLike, TableLike
 from axil.attribution import Quantity
-from axil.methods.question import Question
+from axil.methods.question import Method
 from axil.output import tables
 from axil.reductions import Groups
 from axil.reductions.groups import Grouped
 from axil.replay.queries import QueryBatch
 
 
-class Group(Question):
-    """The method of `Explainer`."""
+class Group(Method):
+    """Provide `Explainer.group`."""
 
     def group(
         self, X: TableLike, groups: LabelsLike, init_score: ArrayLike | None = None
@@ -33,13 +33,13 @@ class Group(Question):
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `explain`.
         """
-        asked = self._ask("group", X, init_score)
-        model = asked.model
+        explained = self._explained_rows("group", X, init_score)
+        model = explained.model
         coded = model.coded(groups)
         weighted = model.source.quantity is not Quantity.CONTRIBUTION
 
         def columns(batch: QueryBatch, sums: Grouped) -> dict[str, Any]:
             return tables.group_columns(batch.labels, model.outputs, model.scale, sums, weighted)
 
-        parts = asked.answers(Groups(), model.n_groups(coded), 5, coded)
-        return asked.table(parts, columns, model.note(model.source.note))
+        parts = explained.answers(Groups(), model.n_groups(coded), 5, coded)
+        return explained.table(parts, columns, model.note(model.source.note))

@@ -14,14 +14,14 @@ from axil.arrays import FloatArray
 from axil.attribution import Kind, notes
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.methods import leave_one_out
-from axil.methods.question import Asked, Question, output_columns, warn_without_offsets
+from axil.methods.question import ExplainedRows, Method, output_columns, warn_without_offsets
 from axil.methods.unseen_predictions import as_method, unseen_predictions
 from axil.output import tables
 from axil.replay.exact_model import ExactModel
 from axil.replay.queries import QueryBatch
 
 
-class Influence(Question):
+class Influence(Method):
     """Provide `Explainer.influence`."""
 
     def influence(
@@ -185,7 +185,7 @@ def gains(
 def _column_squares(model: ExactModel, queries: QueryBatch) -> FloatArray:
     """Return ``sum_i K_ij^2`` over the explained rows i, (N, 1) or (N, K)."""
     total: Any = 0.0
-    for sums in Asked(model, queries).parts():
+    for sums in ExplainedRows(model, queries).parts():
         weights = sums.weights
         if issparse(weights):
             squares = weights.multiply(weights)

@@ -16,7 +16,7 @@ from axil.attribution import DERIVATIVES, WEIGHTS
 from axil.errors import InputError, counted, shown
 from axil.machine.progress import track
 from axil.methods.explain import STREAM
-from axil.methods.question import Asked, Question
+from axil.methods.question import ExplainedRows, Method
 from axil.methods.removal import dense
 
 FEWER = "Explain fewer rows at a time, or raise memory_limit."
@@ -24,7 +24,7 @@ COLUMNS = 32  # training rows whose weights are computed together
 COPIES = 4  # of their columns while the fit is replayed
 
 
-class Jacobian(Question):
+class Jacobian(Method):
     """Derivatives of predictions as arrays; ``explainer.jacobian`` makes it.
 
     K is the matrix of the training rows' weights in their own predictions, and J that of the derivatives
@@ -113,7 +113,7 @@ class Jacobian(Question):
         >>> explainer.jacobian.derivatives(X.head(2), output=0).shape
         (2, 3, 178)
         """
-        request = self._ask("jacobian.derivatives", X, init_score)
+        request = self._explained_rows("jacobian.derivatives", X, init_score)
         model = request.model
         if model.outputs is None:
             if output is not None or target is not None:
@@ -152,7 +152,7 @@ class Jacobian(Question):
         -------
         array of shape (n, n_train) or (n, K, n_train)
         """
-        request = self._ask("jacobian.by_sample_weight", X, init_score)
+        request = self._explained_rows("jacobian.by_sample_weight", X, init_score)
         model = request.model
         _require_memory(request, model.bytes_per_query(DERIVATIVES))
         queries = model.asked_of(request.queries)
@@ -183,7 +183,7 @@ class Jacobian(Question):
         array of shape (n, rows), or (n, K, rows) where outputs have trees of their own
             One replay of the fit for each row named, O(T (N + n)), 32 of them together.
         """
-        request = self._ask("jacobian.sensitivity", X, init_score)
+        request = self._explained_rows("jacobian.sensitivity", X, init_score)
         model = request.model
         positions: IntArray = model.positions(rows)
         n = len(request)
@@ -227,10 +227,10 @@ class Jacobian(Question):
         -------
         array of shape (n, n_train) or (n, K, n_train)
         """
-        return dense(self._ask("jacobian.gradient_contributions", X), None, True)
+        return dense(self._explained_rows("jacobian.gradient_contributions", X), None, True)
 
 
-def _require_memory(request: Asked, bytes_per_row: int) -> None:
+def _require_memory(request: ExplainedRows, bytes_per_row: int) -> None:
     """Raise `InputError` unless derivatives of all rows of a request fit into memory."""
     n = len(request)
     n_train = request.model.shape[0]

@@ -34,7 +34,7 @@ from axil.attribution import Kind, Location
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.methods.class_labels import ClassLabels, as_probabilities, both_classes
 from axil.methods.influence import error_gradient, gains, validation
-from axil.methods.question import Question, output_columns
+from axil.methods.question import Method, output_columns
 from axil.methods.tails import tails
 from axil.methods.unseen_predictions import (
     BY_FOLDS,
@@ -80,7 +80,7 @@ COLUMNS = (
 AMONG_CLASSES = "; where classes overlap, right labels are among them"
 
 
-class LabelIssues(Question):
+class LabelIssues(Method):
     """Provide `Explainer.find_label_issues`."""
 
     def find_label_issues(

@@ -21,7 +21,7 @@ from axil.aliases import ArrayLike, DataFrame, LabelsLike, TableLike
 from axil.arrays import FloatArray, IntArray
 from axil.attribution import notes
 from axil.errors import InputError, shown
-from axil.methods.question import Question, output_columns
+from axil.methods.question import Method, output_columns
 from axil.output import tables
 from axil.output.predictions import WeightedSums
 from axil.replay.exact_model import ExactModel
@@ -32,7 +32,7 @@ _NO_PLAYERS = np.zeros(0, dtype=np.intp)
 WORK = 5  # arrays of one number per training row, for each query, besides its weights
 
 
-class MinLabelChanges(Question):
+class MinLabelChanges(Method):
     """Provide `Explainer.min_label_changes`."""
 
     def min_label_changes(
@@ -86,7 +86,7 @@ class MinLabelChanges(Question):
         >>> list(table.columns)
         ['query', 'prediction', 'fewest', 'furthest']
         """
-        request = self._ask("min_label_changes", X, init_score)
+        request = self._explained_rows("min_label_changes", X, init_score)
         model = request.model
         threshold = inputs.as_number(threshold, "threshold")
         thresholds = model.on_scale(np.full((1, model.shape[1]), threshold), "threshold")[0]

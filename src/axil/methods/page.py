@@ -14,12 +14,12 @@ from axil.attribution import Location
 from axil.errors import InputError, shown
 from axil.methods import noise
 from axil.methods.intervals.predictive import Predictive, is_of
-from axil.methods.question import Question
+from axil.methods.question import Method
 from axil.output import page
 
 
-class Pages(Question, page.Shown):
-    """The question, as methods of `Explainer`."""
+class Pages(Method, page.Shown):
+    """Provide `Explainer.to_html`."""
 
     def to_html(
         self,
@@ -116,13 +116,13 @@ class Pages(Question, page.Shown):
                     "interval takes the place of standard errors. Leave out sigma, or interval."
                 )
             return interval.to_html(X, path, groups=groups, init_score=init_score, **options)
-        asked = self._ask("to_html", X, init_score)
+        explained = self._explained_rows("to_html", X, init_score)
         way = as_asked(sigma, y)
-        chosen = asked.page_options(groups, sigma if way is None else None, options)
+        chosen = explained.page_options(groups, sigma if way is None else None, options)
         if way is not None:
-            size, said = _sigma(asked.model, way)
+            size, said = _sigma(explained.model, way)
             chosen = replace(chosen, sigma=size, about_sigma=said)
-        return page.write(page.summarise(asked.parts(), chosen), place)
+        return page.write(page.summarise(explained.parts(), chosen), place)
 
 
 def _sigma(model: Any, way: str) -> tuple[FloatArray | None, str | None]:

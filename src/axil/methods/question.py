@@ -1,4 +1,8 @@
-"""Question: what every question has: a proven model, rows to ask about, whole predictions, and tables made batch by batch."""
+"""Method: the base of the methods of `Explainer`.
+
+A method checks its rows (`ExplainedRows`), asks the verified model for the answers batch by batch,
+and joins these to one table.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil import inputs
-from axil.aliases import DataFrame
+from axil.adapters.contract import Model
+from axil.aliases import ArrayLike, DataFrame, FeatureTable, LabelsLike, TableLike
+from axil.arrays import AnyArray, IntArray
 from axil.attribution import DERIVATIVES, Kind, Source
 from axil.errors import counted, warn
 from axil.inputs.copies import owned_rows
@@ -22,30 +27,41 @@ from axil.output.context import Account, Context
 from axil.output.predictions import WeightedSums
 from axil.output.shown_columns import columns_of
 from axil.reductions import Whole, answer
+from axil.reductions.reduction import Reduction, ReductionResult
 from axil.reductions.whole import Gathered, joined
 from axil.replay.queries import Combination, Offsets, QueryBatch
 from axil.replay.verified_model import VerifiedModel
 
-AnyModel: TypeAlias = Any  #: a `VerifiedModel`, of a kind that has what the method asks for
+#: A `VerifiedModel` of a kind that has what the method needs. `Capabilities.require` checks it, which
+#: a type checker cannot see.
+AnyModel: TypeAlias = Any
+R = TypeVar("R", bound=ReductionResult)
 LINE_BYTES = 8 * 8  # of a line while its table is made, besides those of the table itself
 
 
-class Question:
-    """The base of all questions; `Explainer` is a list of them."""
+class Method:
+    """The base of the methods of `Explainer`, which inherits all of them."""
 
     def __init__(self, model: VerifiedModel):
         self._model: AnyModel = model
 
-    def _ask(self, question: str, X: Any, init_score: Any = None) -> Asked:
-        """The rows of X, checked, and the model, which must have an answer to the question."""
-        model = self._answering(question)
+    def _explained_rows(
+        self, method: str, X: TableLike, init_score: ArrayLike | None = None
+    ) -> ExplainedRows:
+        """Check the rows of X, and return them with the model that answers a method.
+
+        Raise if the model does not answer the method. Warn if the training rows had offsets in
+        place of the initial prediction, and these rows come without any.
+        """
+        model = self._answering(method)
         if init_score is None and self._model.starts_elsewhere:
             warn(
-                f"Training rows of this {self._model.adapter.library} model started from offsets, not from its base, and X "
-                "comes without any: its predictions start from the base. Pass the offsets of X as init_score.",
+                f"Training rows of this {self._model.adapter.library} model started from offsets, "
+                "not from its base, and X comes without any: its predictions start from the base. "
+                "Pass the offsets of X as init_score.",
                 UserWarning,
             )
-        return Asked(model, model.queries(X, init_score))
+        return ExplainedRows(model, model.queries(X, init_score))
 
     def _answering(self, method: str) -> AnyModel:
         """Return the verified model that answers a method; raise if none does."""
@@ -53,211 +69,305 @@ class Question:
         return self._model.for_method(method)
 
 
-def verified_model(explainer: Question) -> Any:
-    """Return the `VerifiedModel` of an explainer, for modules that need more than its public methods."""
+def verified_model(explainer: Method) -> AnyModel:
+    """Return the `VerifiedModel` of an explainer, for modules that need more than its methods."""
     return explainer._model
 
 
-def warn_without_offsets(model: Any, init_score: Any, rows: str, targets: str) -> None:
-    """Warn where rows with targets come without offsets, and the training rows had some."""
+def warn_without_offsets(
+    model: VerifiedModel, init_score: ArrayLike | None, rows: str, targets: str
+) -> None:
+    """Warn if rows with targets come without offsets although the training rows had some.
+
+    Parameters
+    ----------
+    model : VerifiedModel
+    init_score : array or None
+        The offsets of the rows.
+    rows, targets : str
+        The names of the parameters of the rows and of their targets, for the message.
+    """
     if init_score is None and model.had_offsets:
         warn(
-            f"Training rows of this {model.adapter.library} model started from offsets, and {rows} comes without any: its "
-            f"predictions leave out what {targets} includes. Pass the offsets of {rows} as init_score.",
+            f"Training rows of this {model.adapter.library} model started from offsets, and {rows} "
+            f"comes without any: its predictions leave out what {targets} includes. Pass the "
+            f"offsets of {rows} as init_score.",
             UserWarning,
         )
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
-    """Rows to ask a proven model about."""
+class ExplainedRows:
+    """The rows that a method explains, and the verified model that explains them."""
 
-    model: Any
+    model: AnyModel
     queries: Any  #: `QueryBatch`, or for whole predictions a `Combination` of them
 
     def __len__(self) -> int:
+        """Return the number of explained rows."""
         return len(self.queries)
 
     def names(self) -> list[str]:
-        """The names of the columns."""
-        return self.model.column_names(self.queries.rows)  # type: ignore[no-any-return]
+        """Return the names of the columns."""
+        names: list[str] = self.model.column_names(self.queries.rows)
+        return names
 
     # -- answers -----------------------------------------------------------------------------------
 
     def answers(
         self,
-        want: Any,
+        reduction: Reduction[R],
         lines: int,
         n_columns: int,
         columns: Sequence[Any] | None = None,
         source: Source | None = None,
         line_bytes: int = LINE_BYTES,
-    ) -> Iterator[tuple[QueryBatch, Any]]:
-        """Answers in batches that leave room for a table of these lines per query and output, with these columns."""
+    ) -> Iterator[tuple[QueryBatch, R]]:
+        """Yield batches of explained rows, each with the result of a reduction over all training rows.
+
+        The batches are so small that memory has room for the table of all rows too.
+
+        Parameters
+        ----------
+        reduction : Reduction
+        lines : int
+            The lines of the table for each explained row and output.
+        n_columns : int
+            The columns of the table, without ``output``.
+        columns : sequence, optional
+            The values that the method brings along for each shard: groups, errors, masks.
+        source : Source, optional
+            The number that is reduced; by default that of the model.
+        line_bytes : int
+            The bytes of a line while its table is made, besides those of the table itself.
+        """
         if source is None:
-            own = self.model.source
-        else:
-            own = source
-        model = self.model.ready(own, len(self))
+            source = self.model.source
+        model = self.model.ready(source, len(self))
         lines = lines * model.shape[1]
         n_columns = n_columns + (model.outputs is not None)
-        working = model.bytes_per_query(own) + line_bytes * lines
-        size = tables.batch_size(model.budget, len(self), lines, n_columns, working)
-        return answer(model, self.queries, own, want, size, columns)
+        working_bytes = model.bytes_per_query(source) + line_bytes * lines
+        size = tables.batch_size(model.budget, len(self), lines, n_columns, working_bytes)
+        return answer(model, self.queries, source, reduction, size, columns)
 
     def table(
         self,
-        parts: Iterator[tuple[QueryBatch, Any]],
-        make: Callable[[QueryBatch, Any], dict[str, Any]],
+        answers: Iterator[tuple[QueryBatch, R]],
+        make_columns: Callable[[QueryBatch, R], dict[str, Any]],
         note: str,
     ) -> DataFrame:
-        """One frame of what ``make`` makes of each batch, with a note on its numbers."""
-        made = [make(batch, found) for batch, found in parts]
-        return tables.note(tables.concatenate(made, self.model.backend), note)
+        """Return one table of all answers, with a note on its numbers.
+
+        Parameters
+        ----------
+        answers : iterator of (QueryBatch, result)
+            As `answers` yields them.
+        make_columns : callable
+            A function that returns the columns of one batch.
+        note : str
+            The note on the numbers of the table.
+        """
+        batch_columns = [make_columns(batch, result) for batch, result in answers]
+        return tables.note(tables.concatenate(batch_columns, self.model.backend), note)
 
     # -- whole predictions -------------------------------------------------------------------------
 
     def whole(self, size: int, sparse: bool = False) -> Iterator[WeightedSums]:
-        """Predictions as sums over all training rows, in batches of ``size``; one empty batch of no queries."""
-        model = self.model
-        own = self.model.source
-        answers = answer(model.ready(own, len(self)), self.queries, own, Whole(sparse), size)
-        done = 0
-        for batch, found in answers:
-            wanted = min(size, len(self) - done)
-            if len(found) < wanted:  # workers are asked about fewer queries at a time
-                found = joined(chain([found], (more for _, more in answers)), wanted)
-                batch = self.queries[done : done + wanted]
-            yield sums(model, own, batch, found)
-            done += wanted
+        """Yield predictions as sums over all training rows, in batches of ``size``.
+
+        Without explained rows yield one empty batch.
+        """
+        source = self.model.source
+        model = self.model.ready(source, len(self))
+        answers = answer(model, self.queries, source, Whole(sparse), size)
+        n_done = 0
+        for batch, effects in answers:
+            batch_size = min(size, len(self) - n_done)
+            if len(effects) < batch_size:
+                # Workers of a cluster get fewer rows at a time.
+                all_effects = chain([effects], (further for _, further in answers))
+                effects = joined(all_effects, batch_size)
+                batch = self.queries[n_done : n_done + batch_size]
+            yield sums(self.model, source, batch, effects)
+            n_done += batch_size
 
     def parts(self, more_bytes: int = 0) -> Iterator[WeightedSums]:
-        """Predictions as sums over all training rows, in batches that memory allows with ``more_bytes`` more for each query."""
+        """Yield predictions as sums over all training rows, in batches that memory allows.
+
+        Each explained row takes ``more_bytes`` besides its effects.
+        """
         return self.whole(self.size(more_bytes), self.model.is_sparse)
 
     def size(self, more_bytes: int = 0) -> int:
-        """The number of queries to ask at a time where all their effects are held, and each takes ``more_bytes`` more."""
+        """Return the size of a batch whose effects memory can hold.
+
+        Each explained row takes ``more_bytes`` besides its effects.
+        """
         model = self.model
-        found: int = model.budget.batch_size(
-            model.bytes_per_query(model.source, whole=True) + more_bytes
-        )
-        return found
+        bytes_per_row = model.bytes_per_query(model.source, whole=True) + more_bytes
+        size: int = model.budget.batch_size(bytes_per_row)
+        return size
 
     # -- training rows -----------------------------------------------------------------------------
 
-    def page_options(self, groups: Any, sigma: Any, options: dict[str, Any]) -> page.Options:
-        """How a page of these rows is made, from the options of `to_html`; columns are refused before any work."""
+    def page_options(
+        self, groups: LabelsLike | None, sigma: Any, options: dict[str, Any]
+    ) -> page.Options:
+        """Check the options of `to_html` before any work, and return the options of the page."""
         model = self.model
-        if groups is None:
-            known = None
-        else:
-            known = model.gathered_groups(groups)
+        group_codes = None
+        if groups is not None:
+            group_codes = model.gathered_groups(groups)
         context = Context(self.queries.rows, model.features, model.adapter.feature_names, None)
-        found = page.as_options(model.shape, len(self), context, known, sigma, **options)
-        inputs.chosen_columns(found.columns, self.names())
-        return found
+        page_options = page.as_options(
+            model.shape, len(self), context, group_codes, sigma, **options
+        )
+        inputs.chosen_columns(page_options.columns, self.names())
+        return page_options
 
-    def listing(self, beside: Any = None) -> Beside:
-        """The training rows and those to list them beside, with further columns of both."""
+    def listing(self, beside: TableLike | None = None) -> Beside:
+        """Return what lists training rows beside the explained rows, with further columns of both."""
         model = self.model
-        known = columns_of(model.features, self.queries.rows, self.names(), beside)
-        return Beside(known, model.shape, model.backend, model.note(model.source.note))
+        columns = columns_of(model.features, self.queries.rows, self.names(), beside)
+        return Beside(columns, model.shape, model.backend, model.note(model.source.note))
 
 
-def output_columns(name: str, labels: NDArray[Any], outputs: NDArray[Any] | None) -> dict[str, Any]:
-    """The first columns of a table with a line for each label, under this name, and output."""
-    columns: dict[str, Any] = {name: np.repeat(labels, 1 if outputs is None else len(outputs))}
+def output_columns(name: str, labels: AnyArray, outputs: AnyArray | None) -> dict[str, Any]:
+    """Return the first columns of a table with a line for each label and output.
+
+    Parameters
+    ----------
+    name : str
+        The name of the column of labels.
+    labels : ndarray of shape (n,)
+    outputs : ndarray of shape (K,) or None
+        The names of the outputs; None for a single one, which has no column.
+    """
     if outputs is None:
-        return columns
-    return columns | {"output": np.tile(outputs, len(labels))}
+        return {name: np.repeat(labels, 1)}
+    return {name: np.repeat(labels, len(outputs)), "output": np.tile(outputs, len(labels))}
 
 
-def take(asked: Asked, rows: Any) -> Asked:
-    """Some of the rows, by position."""
-    offsets = asked.queries.offsets
-    own = inputs.take_rows(asked.queries.rows, rows)
-    picked = QueryBatch(
-        asked.queries.adapter,
-        own,
-        offsets[rows],
-        asked.queries.labels[rows],
-        asked.queries.n_threads,
+def take(explained: ExplainedRows, positions: IntArray) -> ExplainedRows:
+    """Return some of the explained rows, by position."""
+    batch = explained.queries
+    chosen = QueryBatch(
+        batch.adapter,
+        inputs.take_rows(batch.rows, positions),
+        batch.offsets[positions],
+        batch.labels[positions],
+        batch.n_threads,
     )
-    return Asked(asked.model, picked)
+    return ExplainedRows(explained.model, chosen)
 
 
 def sums(
-    model: Any, source: Source, batch: QueryBatch | Combination, found: Gathered
+    model: VerifiedModel, source: Source, batch: QueryBatch | Combination, effects: Gathered
 ) -> WeightedSums:
-    """The predictions of a batch as sums."""
-    single, (targets, index) = model.outputs is None, model.gathered
-    additive = model.kind is Kind.ADDITIVE and source is model.source
-    if additive:
-        counted_as = np.ones_like(targets)
+    """Return the predictions of a batch as sums over all training rows.
+
+    Parameters
+    ----------
+    model : VerifiedModel
+    source : Source
+        The numbers of the training rows. Other numbers than those of the model are derivatives.
+    batch : QueryBatch or Combination
+        The n explained rows.
+    effects : Gathered
+        The effects of all training rows on them.
+    """
+    targets, index = model.gathered
+    is_of_model = source is model.source
+    is_additive = model.kind is Kind.ADDITIVE and is_of_model
+    kind = Kind.DERIVATIVE
+    meanings = {}
+    if is_of_model:
+        kind = model.kind
+    if is_of_model and not is_additive:
+        meanings = model.meant_by(batch)
+    # Contributions are summed as they are, so that each counts once.
+    factors = targets
+    readable_targets = model.seen
+    account = None
+    if is_additive:
+        factors = np.ones_like(targets)
+        readable_targets = targets
+        account = _account(model, batch)
+    intercepts = effects.intercepts
+    if model.outputs is None:
+        intercepts = intercepts[:, 0]
+        factors = factors[:, 0]
+    if len(effects.parts) == 1:
+        weights = effects.parts[0]
     else:
-        counted_as = targets
+        weights = np.stack(effects.parts)
     return WeightedSums(
-        weights=found.parts[0] if len(found.parts) == 1 else np.stack(found.parts),
-        intercepts=found.intercepts[:, 0] if single else found.intercepts,
-        targets=counted_as[:, 0] if single else counted_as,
+        weights=weights,
+        intercepts=intercepts,
+        targets=factors,
         index=index,
         query_index=batch.labels,
-        kind=(model.kind if source is model.source else Kind.DERIVATIVE).value,
+        kind=kind.value,
         outputs=model.outputs,
         backend=model.backend,
         n_threads=model.n_threads,
         context=_context(model, batch),
         scale=model.scale,
-        seen=targets if additive else model.seen,
-        account=_account(model, batch) if additive else None,
-        beside=model.meant_by(batch) if source is model.source and not additive else {},
+        seen=readable_targets,
+        account=account,
+        beside=meanings,
         classes=model.classes,
         note=model.note(source.note),
     )
 
 
-def _context(model: Any, batch: QueryBatch | Combination) -> Context:
-    if getattr(model.verification, "held", None) is None:
-        held = ""
-    else:
-        held = str(model.verification.held)
-    if model.verification is None and model.kind is Kind.EXACT:
-        own = None
-    else:
-        own = batch.predictions
-    if batch.rows is None:
-        rows = None
-    else:
+def _context(model: VerifiedModel, batch: QueryBatch | Combination) -> Context:
+    """Return the features of both sides, and the model's own predictions."""
+    active_set = ""
+    if getattr(model.verification, "held", None) is not None:
+        active_set = str(model.verification.held)
+    # Without verification a model of exact weights has not been asked for its predictions.
+    predictions = None
+    if model.verification is not None or model.kind is not Kind.EXACT:
+        predictions = batch.predictions
+    rows = None
+    if batch.rows is not None:
         rows = owned_rows(batch.rows)
-    return Context(rows, model.table, model.adapter.feature_names, own, held)
+    return Context(rows, model.table, model.adapter.feature_names, predictions, active_set)
 
 
-def _account(model: Any, batch: QueryBatch | Combination) -> Account:
-    """Return the account of contributions: the meaning of scores, and derivatives on request.
+def _account(model: VerifiedModel, batch: QueryBatch | Combination) -> Account:
+    """Return the meaning of additive scores, and a function that computes their derivatives.
 
     Sums of scores have no meaning behind the link.
     """
     if isinstance(batch, Combination):
         return Account("", None, partial(_derived_sums, model), batch)
-    meant = model.meant_by(batch)  # of the model's own scores: a curve may be steep
-    meaning, means = next(iter(meant.items()), ("", None))
+    # The means are those of the model's own scores: where the link is steep, the rounding of scores
+    # that were added up would show.
+    meanings = model.meant_by(batch)
+    meaning, means = next(iter(meanings.items()), ("", None))
     return Account(meaning, means, partial(_derived, model, batch.adapter), batch.offsets)
 
 
-def _derived(model: Any, adapter: Any, X: Any, offsets: Offsets) -> WeightedSums:
-    """The derivatives of the scores of X by the targets. No closure has them: explanations are pickled."""
+def _derived(model: AnyModel, adapter: Model, X: FeatureTable, offsets: Offsets) -> WeightedSums:
+    """Return the derivatives of the scores of X by the training targets.
+
+    This is a function of the module and not a closure, because explanations are pickled.
+    """
     n = X.shape[0]
     model.capabilities.require("weights")
-    what = f"The derivatives of {counted(n, 'prediction')} by {model.shape[0]} training rows"
-    needed = n * model.bytes_per_query(DERIVATIVES, whole=True)
-    model.budget.require(needed, what, "Take fewer predictions: explanation[:10].")
+    subject = f"The derivatives of {counted(n, 'prediction')} by {model.shape[0]} training rows"
+    n_bytes = n * model.bytes_per_query(DERIVATIVES, whole=True)
+    model.budget.require(n_bytes, subject, "Take fewer predictions: explanation[:10].")
     queries = QueryBatch(adapter, X, offsets, np.arange(n), model.n_threads)
-    ((own, found),) = answer(model, queries, DERIVATIVES, Whole(), max(n, 1))
-    return sums(model, DERIVATIVES, own, found)
+    ((batch, effects),) = answer(model, queries, DERIVATIVES, Whole(), max(n, 1))
+    return sums(model, DERIVATIVES, batch, effects)
 
 
-def _derived_sums(model: Any, X: None, asked: Combination) -> WeightedSums:
-    """The derivatives of sums of scores by the targets."""
+def _derived_sums(model: AnyModel, X: None, combination: Combination) -> WeightedSums:
+    """Return the derivatives of sums of scores by the training targets."""
     model.capabilities.require("weights")
-    ((own, found),) = answer(model, asked, DERIVATIVES, Whole(), max(len(asked), 1))
-    return sums(model, DERIVATIVES, own, found)
+    size = max(len(combination), 1)
+    ((batch, effects),) = answer(model, combination, DERIVATIVES, Whole(), size)
+    return sums(model, DERIVATIVES, batch, effects)

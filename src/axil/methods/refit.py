@@ -17,7 +17,7 @@ from axil.aliases import ArrayLike
 from axil.arrays import FloatArray
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.inputs.copies import owned
-from axil.methods.question import Question
+from axil.methods.question import Method
 from axil.methods.what_if import by_label
 from axil.methods.without import warn_of_splits
 from axil.replay.refit import RefitInputs
@@ -68,8 +68,8 @@ class Made:
         return not any("<" in getattr(part, "__qualname__", "") for part in parts)
 
 
-class Refit(Question):
-    """The question, as a method of `Explainer`."""
+class Refit(Method):
+    """Provide `Explainer.refit`."""
 
     _made: Made | None = None
 

@@ -21,7 +21,7 @@ from axil.errors import ApproximationWarning, InputError, warn
 from axil.machine.memory import in_words
 from axil.machine.progress import in_time
 from axil.methods.noise import PATIENCE, announce
-from axil.methods.question import Asked, Question
+from axil.methods.question import ExplainedRows, Method
 from axil.output import tables
 from axil.reductions import Ranked, Whole, answer
 from axil.reductions.top import Best
@@ -32,8 +32,8 @@ METHODS = ("exact", "first-order")
 INSTEAD = "Use explainer.removal(X, k=10) for the largest, or raise memory_limit."
 
 
-class Removal(Question):
-    """The question, as a method of `Explainer`."""
+class Removal(Method):
+    """Provide `Explainer.removal`."""
 
     def removal(
         self,
@@ -117,19 +117,19 @@ class Removal(Question):
         greedy = inputs.as_flag(greedy, "greedy")
         same_sign = inputs.as_flag(same_sign, "same_sign")
         _refuse_unused(k, groups, method, by_contribution, same_sign or greedy, greedy, init_score)
-        asked = self._ask("removal", X, init_score)
+        explained = self._explained_rows("removal", X, init_score)
         if groups is not None:
-            return by_group(asked, asked.model.coded(groups))
+            return by_group(explained, explained.model.coded(groups))
         if k is None:
-            return dense(asked, method, by_contribution)
+            return dense(explained, method, by_contribution)
         k = inputs.as_count(k, "k")
         if greedy:
-            asked.model.capabilities.require("removal(greedy=True)")
+            explained.model.capabilities.require("removal(greedy=True)")
         if by_contribution:
-            source = contributions_of(asked.model)
+            source = contributions_of(explained.model)
         else:
-            source = source_of(asked.model, method, 0, greedy)
-        return listed(asked, source, k, same_sign or greedy, greedy)
+            source = source_of(explained.model, method, 0, greedy)
+        return listed(explained, source, k, same_sign or greedy, greedy)
 
 
 def _refuse_unused(
@@ -192,10 +192,10 @@ def source_of(model: Any, method: str | None, taken: int, greedy: bool = False) 
     return replace(DELETIONS, available=available, note=model.deletion_note())
 
 
-def dense(asked: Asked, method: str | None, by_contribution: bool) -> FloatArray:
+def dense(explained: ExplainedRows, method: str | None, by_contribution: bool) -> FloatArray:
     """(n, N) or (n, K, N): one number about every training row, gathered."""
-    model = asked.model
-    n = len(asked)
+    model = explained.model
+    n = len(explained)
     n_train, n_outputs = model.shape
     array = 8 * n * n_train * n_outputs
     if by_contribution:
@@ -212,7 +212,7 @@ def dense(asked: Asked, method: str | None, by_contribution: bool) -> FloatArray
     found = np.empty((n_train, n_outputs, n)).T  # effects come row by row
     size = model.budget.batch_size(working, array + room)
     for batch, part in answer(
-        model.ready(source, n), asked.queries, source, Whole(adds_up=source.adds_up), size
+        model.ready(source, n), explained.queries, source, Whole(adds_up=source.adds_up), size
     ):
         if n_outputs == 1 and len(batch) == n:
             found = part.parts[0][:, None]  # all of them already, in one array
@@ -226,21 +226,21 @@ def dense(asked: Asked, method: str | None, by_contribution: bool) -> FloatArray
     return found
 
 
-def listed(asked: Asked, source: Source, k: int, same_sign: bool, greedy: bool) -> Any:
+def listed(explained: ExplainedRows, source: Source, k: int, same_sign: bool, greedy: bool) -> Any:
     """The table of the rows of largest effect."""
-    model = asked.model
+    model = explained.model
     unranked = 0
     want = Ranked(k, same_sign, model.n_threads)
     if greedy:
         # with the effects again
-        seconds = 2 * len(asked) * model.shape[1] * min(k, model.shape[0]) * model.pass_seconds
+        seconds = 2 * len(explained) * model.shape[1] * min(k, model.shape[0]) * model.pass_seconds
         instead = "Fewer predictions, smaller sets or greedy=False take less."
-        announce(f"Greedy sets of {len(asked)} predictions take", seconds, instead, once=False)
+        announce(f"Greedy sets of {len(explained)} predictions take", seconds, instead, once=False)
     name = model.scale.label(
         "contribution" if source.quantity is Quantity.CONTRIBUTION else "effect"
     )
     parts = []
-    for batch, found in asked.answers(
+    for batch, found in explained.answers(
         want, min(k, model.shape[0]), 4, source=source, line_bytes=6 * 8
     ):
         unranked += found.unranked
@@ -266,11 +266,11 @@ def _columns(model: Any, batch: QueryBatch, best: Best, name: str) -> dict[str, 
     return {column: values[kept] for column, values in made.items()}
 
 
-def by_group(asked: Asked, coded: Sequence[Any]) -> Any:
+def by_group(explained: ExplainedRows, coded: Sequence[Any]) -> Any:
     """The table of deletions of whole groups."""
-    model = asked.model
-    n_groups = asked.model.n_groups(coded)
-    n_lines = len(asked) * model.shape[1] * n_groups
+    model = explained.model
+    n_groups = explained.model.n_groups(coded)
+    n_lines = len(explained) * model.shape[1] * n_groups
     model.budget.require(
         tables.bytes_of(n_lines, 6), f"The table of {n_lines} lines", tables.SMALLER
     )
@@ -280,7 +280,7 @@ def by_group(asked: Asked, coded: Sequence[Any]) -> Any:
         "Fewer groups take less.",
         once=False,
     )
-    found = model.without_groups(asked.queries, coded)
+    found = model.without_groups(explained.queries, coded)
     counts = found.counts
     before = found.before
     after = found.after
@@ -291,7 +291,7 @@ def by_group(asked: Asked, coded: Sequence[Any]) -> Any:
     ends = np.moveaxis(
         model.scale.inverse(wide.reshape(-1, wide.shape[2])).reshape(wide.shape), 2, 1
     ).ravel()
-    columns = tables.label_columns(asked.queries.labels, model.outputs, "group", found.names)
+    columns = tables.label_columns(explained.queries.labels, model.outputs, "group", found.names)
     columns |= {
         "rows": np.tile(counts, before.size),
         "before": start,

@@ -25,13 +25,13 @@ from axil.attribution import notes
 from axil.errors import ApproximationWarning, InputError, shown, warn
 from axil.methods import leave_one_out
 from axil.methods.influence import sorted_table, validation
-from axil.methods.question import Question, output_columns
+from axil.methods.question import Method, output_columns
 from axil.replay.exact_model import ExactModel
 from axil.replay.radius import leaves_beyond
 
 
-class Shapley(Question):
-    """The question, as a method of `Explainer`."""
+class Shapley(Method):
+    """Provide `Explainer.shapley`."""
 
     def shapley(
         self,

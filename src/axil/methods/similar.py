@@ -17,7 +17,7 @@ from axil.errors import CostWarning, InputError, UnsupportedQuestionError, warn
 from axil.machine.progress import in_time
 from axil.methods import label_issues
 from axil.methods.noise import ON_PAGE
-from axil.methods.question import Asked, Question
+from axil.methods.question import ExplainedRows, Method
 from axil.methods.unseen_predictions import number_of_folds
 from axil.output import comparables
 from axil.output.comparables import Predicted
@@ -38,8 +38,8 @@ COUNTED = {
 }  # by `RULES`
 
 
-class Similar(Question):
-    """The question, as a method of `Explainer`."""
+class Similar(Method):
+    """Provide `Explainer.similar`."""
 
     def similar(
         self,
@@ -161,8 +161,8 @@ class Similar(Question):
         ['share', 'target', 'contribution', 'adjusted', 'adjusted (all)', 'bmi (row)', 'bmi (query)', 'bmi (difference)']
         """
         adjust = inputs.as_flag(adjust, "adjust")
-        asked = self._ask("similar", X, init_score)
-        model = asked.model
+        explained = self._explained_rows("similar", X, init_score)
+        model = explained.model
         if adjust:
             model.capabilities.require("similar(adjust=True)")
         if adjust and not per_class:
@@ -171,26 +171,26 @@ class Similar(Question):
             )
         if beside is not None:
             model.capabilities.require("similar(beside=)")
-        listing = asked.listing(beside)
+        listing = explained.listing(beside)
         per_class = comparables.as_per_class(
             per_class, model.classes is not None and model.shares_weights
         )
-        suspected = suspect_rows(model, suspects, out_of_fold, len(asked))
+        suspected = suspect_rows(model, suspects, out_of_fold, len(explained))
         choice, allowed = model.choice(
             listing.known, k, Rules(among, distinct, within, asof, suspected.dropped)
         )
-        choice = ranked(asked, choice, by, inputs.as_choice(sign, SIGNS, "sign"), tree_weights)
+        choice = ranked(explained, choice, by, inputs.as_choice(sign, SIGNS, "sign"), tree_weights)
         told = f"{RANKED[choice.by_leaves].format(model.source.name)}{COUNTED[tree_weights]}"
         listing = replace(listing, note=f"{listing.note}; {told}")
         chosen = listing.known.chosen(columns)
-        parts = compared(asked, choice, allowed, adjust, 15 + 3 * len(chosen))
+        parts = compared(explained, choice, allowed, adjust, 15 + 3 * len(chosen))
         return comparables.similar_table(
             parts, listing, chosen, per_class, model.features_of(listing.known), suspected.marked
         )
 
 
 def ranked(
-    asked: Asked,
+    explained: ExplainedRows,
     choice: Choice,
     by: str | None,
     sign: str | None = "any",
@@ -200,8 +200,8 @@ def ranked(
 
     Without a sign: any where leaves decide, else those for the prediction.
     """
-    model = asked.model
-    number = asked.model.source.name.removesuffix("s")
+    model = explained.model
+    number = explained.model.source.name.removesuffix("s")
     if by is None:
         if model.is_boosted:
             by = "leaves"
@@ -225,9 +225,9 @@ def ranked(
         return replace(choice, positive=True)
     sides = None
     if sign != "any":
-        sides = np.ones((len(asked), model.shape[1]))
+        sides = np.ones((len(explained), model.shape[1]))
         if model.scored is not None:  # a score of two classes speaks for the second
-            sides = np.where(asked.queries.predictions > 0, 1.0, -1.0)
+            sides = np.where(explained.queries.predictions > 0, 1.0, -1.0)
         if sign == "against":
             sides = -sides
     one_hot = model.classes is not None and model.source.quantity is Quantity.WEIGHT
@@ -317,15 +317,15 @@ def _announce_check(model: Any, action: str, n_queries: int) -> None:
 
 
 def compared(
-    asked: Asked, choice: Choice, allowed: Any, adjust: bool, n_columns: int
+    explained: ExplainedRows, choice: Choice, allowed: Any, adjust: bool, n_columns: int
 ) -> Iterator[tuple[Predicted, Compared]]:
     """Predictions with the rows to list beside each, batch by batch."""
-    model = asked.model
+    model = explained.model
     if adjust:
         columns = model.with_residuals(allowed)
     else:
         columns = allowed
-    for batch, found in asked.answers(
+    for batch, found in explained.answers(
         choice, min(choice.k, model.shape[0]), n_columns, columns, line_bytes=24 * 8
     ):
         is_push = model.source.quantity is Quantity.CONTRIBUTION

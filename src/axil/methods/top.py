@@ -8,7 +8,7 @@ from axil import inputs
 from axil.aliases import ArrayLike, DataFrame, TableLike
 from axil.attribution import DERIVATIVES, Kind, Quantity
 from axil.errors import InputError
-from axil.methods.question import Asked, Question
+from axil.methods.question import ExplainedRows, Method
 from axil.methods.similar import compared
 from axil.output import tables
 from axil.output.comparables import as_per_class, listed
@@ -17,8 +17,8 @@ from axil.reductions.choice import Choice
 from axil.replay.queries import QueryBatch
 
 
-class Top(Question):
-    """The question, as a method of `Explainer`."""
+class Top(Method):
+    """Provide `Explainer.top`."""
 
     def top(
         self,
@@ -49,10 +49,10 @@ class Top(Question):
         """
         tables.check_by(by)
         k = inputs.as_count(k, "k")
-        asked = self._ask("top", X, init_score)
-        model = asked.model
+        explained = self._explained_rows("top", X, init_score)
+        model = explained.model
         if not as_per_class(per_class, model.classes is not None and model.shares_weights):
-            return _by_row(asked, k, by)
+            return _by_row(explained, k, by)
         if by == "weight" and model.kind is Kind.ADDITIVE:
             model.capabilities.require("weights")
         if by == "weight" and model.kind is Kind.ADDITIVE:
@@ -60,9 +60,9 @@ class Top(Question):
         else:
             source = model.source
         lines = min(k, model.shape[0])
-        room = model.budget.available - tables.bytes_of(len(asked) * lines * model.shape[1], 9)
-        want = TopRows(k, by or "weight", len(asked), room, model.n_threads)
-        parts = asked.answers(want, lines, 8, source=source, line_bytes=12 * 8)
+        room = model.budget.available - tables.bytes_of(len(explained) * lines * model.shape[1], 9)
+        want = TopRows(k, by or "weight", len(explained), room, model.n_threads)
+        parts = explained.answers(want, lines, 8, source=source, line_bytes=12 * 8)
         is_push = source.quantity is Quantity.CONTRIBUTION
 
         def make(batch: QueryBatch, best: Best) -> dict[str, Any]:
@@ -74,21 +74,22 @@ class Top(Question):
                 batch.labels, model.outputs, model.scale, best, meant, not is_push
             )
 
-        return asked.table(parts, make, model.note(source.note))
+        return explained.table(parts, make, model.note(source.note))
 
 
-def _by_row(asked: Asked, k: int, by: str | None) -> Any:
+def _by_row(explained: ExplainedRows, k: int, by: str | None) -> Any:
     """The table with one line per training row, where classes share their weights."""
     if by == "contribution":
         raise InputError(
             'per_class=False lists rows by weight, which all classes share. Leave by="contribution" out.'
         )
-    choice = Choice(k, n_threads=asked.model.n_threads)
-    parts = compared(asked, choice, None, False, 8)
+    choice = Choice(k, n_threads=explained.model.n_threads)
+    parts = compared(explained, choice, None, False, 8)
     made = [listed(about, found, per_class=False).columns for about, found in parts]
     for part in made:
         for name in ("share", "position", "asked"):
             del part[name]
     return tables.note(
-        tables.concatenate(made, asked.model.backend), asked.model.note(asked.model.source.note)
+        tables.concatenate(made, explained.model.backend),
+        explained.model.note(explained.model.source.note),
     )

@@ -9,12 +9,12 @@ from axil import inputs
 from axil.aliases import ArrayLike, DataFrame, TableLike
 from axil.arrays import FloatArray
 from axil.errors import InputError
-from axil.methods.question import Question
+from axil.methods.question import Method
 from axil.methods.without import change_columns
 from axil.output import tables
 
 
-class WhatIf(Question):
+class WhatIf(Method):
     """Provide `Explainer.what_if`."""
 
     def what_if(
@@ -49,7 +49,7 @@ class WhatIf(Question):
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `explain`.
         """
-        query_batch = self._ask("what_if", X, init_score)
+        query_batch = self._explained_rows("what_if", X, init_score)
         model = query_batch.model
         before, change = model.moved(query_batch.queries, changed_targets(model, targets))
         columns = change_columns(model, query_batch.queries, before, before + change)

@@ -10,7 +10,7 @@ import numpy as np
 from axil.aliases import ArrayLike, DataFrame, TableLike
 from axil.arrays import FloatArray
 from axil.errors import SplitsWarning, warn
-from axil.methods.question import Question
+from axil.methods.question import Method
 from axil.methods.removal import warn_emptied
 from axil.output import tables
 from axil.replay.queries import QueryBatch
@@ -18,8 +18,8 @@ from axil.replay.queries import QueryBatch
 MOST_SHARE = 0.1  # of the weight of a fit, above which its splits are not those of a fit without it
 
 
-class Without(Question):
-    """The question, as a method of `Explainer`."""
+class Without(Method):
+    """Provide `Explainer.without`."""
 
     def without(
         self, X: TableLike, rows: Sequence[Any], init_score: ArrayLike | None = None
@@ -63,15 +63,15 @@ class Without(Question):
         >>> list(explainer.without(X.head(1), [0, 7, 30]).columns)
         ['query', 'before', 'after', 'change']
         """
-        asked = self._ask("without", X, init_score)
-        model = asked.model
+        explained = self._explained_rows("without", X, init_score)
+        model = explained.model
         which = model.positions(rows)
         warn_of_splits(model.share_of(which))
-        found = model.without(asked.queries, which)
+        found = model.without(explained.queries, which)
         before = found.before
         after = found.after
         warn_emptied(int(np.isnan(after).sum()), after.size)
-        columns = change_columns(model, asked.queries, before, after)
+        columns = change_columns(model, explained.queries, before, after)
         deleted = int(sum(map(np.size, which)))
         counts = {"deleted": deleted}
         if found.emptied:

@@ -14,15 +14,15 @@ from axil.errors import InputError, shown
 from axil.inputs import as_file, as_path
 from axil.inputs.codes import keys
 from axil.machine.atomic import atomic
-from axil.methods.question import Question
+from axil.methods.question import Method
 from axil.output.explained_arrays import queries_first
 from axil.output.predictions import WeightedSums
 
 CHUNK = (16, 1 << 16)  # queries and training rows of a chunk of a zarr array: 8 MiB
 
 
-class Write(Question):
-    """The question, as a method of `Explainer`."""
+class Write(Method):
+    """Provide `Explainer.write`."""
 
     def write(self, X: TableLike, path: PathLike, init_score: ArrayLike | None = None) -> None:
         """Write the weights of all rows of X to a path that ends in .parquet or .zarr, batch by batch.
@@ -42,12 +42,12 @@ class Write(Question):
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `explain`.
         """
-        asked = self._ask("write", X, init_score)
-        if not len(asked):
+        explained = self._explained_rows("write", X, init_score)
+        if not len(explained):
             raise InputError("X has no rows, so there is nothing to write.")
-        n_train, n_outputs = asked.model.shape
+        n_train, n_outputs = explained.model.shape
         copies = 2 * 8 * n_train * n_outputs  # on the way
-        parts = (one.dense() for one in asked.parts(copies))
+        parts = (one.dense() for one in explained.parts(copies))
         place = as_path(path)
         writers = {".parquet": _write_parquet, ".zarr": _write_zarr}
         if place.suffix not in writers:
@@ -55,7 +55,9 @@ class Write(Question):
                 f"{place} ends in {place.suffix!r}; expected a path that ends in .parquet or .zarr."
             )
         place = as_file(place, is_folder=place.suffix == ".zarr")
-        queries, rows = map(labels_as_written, (asked.queries.labels, asked.model.gathered[1]))
+        queries, rows = map(
+            labels_as_written, (explained.queries.labels, explained.model.gathered[1])
+        )
         with atomic(place) as part:
             writers[place.suffix](parts, queries, rows, n_outputs, part)
 

@@ -13,7 +13,7 @@ from axil import inputs
 from axil.arrays import AnyArray, BoolArray, FloatArray
 from axil.errors import InputError, UnsupportedQuestionError, shown, suggestion
 from axil.methods.intervals.predictive import Predictive
-from axil.methods.question import Asked
+from axil.methods.question import ExplainedRows
 from axil.output import site_map
 from axil.output.rules import Rules
 from axil.output.shown_columns import Columns
@@ -41,12 +41,12 @@ class Plan:
     values: FloatArray  #: (n,) the model's own predictions, as people read them
     offsets: FloatArray | None  #: (n, 1) of the rows of X
 
-    def record(self, asked: Asked, fitted: FloatArray) -> dict[str, Any]:
+    def record(self, asked: ExplainedRows, fitted: FloatArray) -> dict[str, Any]:
         """Return everything that the pages depend on, for the manifest.
 
         Parameters
         ----------
-        asked : Asked
+        asked : ExplainedRows
             The model and the rows of X.
         fitted : ndarray of shape (N, K)
             The predictions of the training rows.
@@ -172,7 +172,7 @@ def page_labels(X: Any) -> list[str]:
     return labels
 
 
-def check_report(asked: Asked, interval: Any) -> None:
+def check_report(asked: ExplainedRows, interval: Any) -> None:
     """Raise for models, rows and intervals that a report cannot be made of."""
     model = asked.model
     if model.outputs is not None:

@@ -16,7 +16,7 @@ from axil.aliases import ArrayLike, TableLike
 from axil.arrays import FloatArray, IntArray
 from axil.errors import InputError, shown
 from axil.methods.intervals.predictive import Predictive
-from axil.methods.question import Asked, Question, take
+from axil.methods.question import ExplainedRows, Method, take
 from axil.methods.similar import compared, fitted_of, ranked, suspect_rows
 from axil.output.page import spread_of
 from axil.output.rules import Rules
@@ -45,7 +45,7 @@ class Written:
     unlisted: int
 
 
-class Reports(Question):
+class Reports(Method):
     """The method `report` of `Explainer`."""
 
     def report(
@@ -177,7 +177,7 @@ class Reports(Question):
         (42, 42, 0)
         """
         words = Words(title, target, unit, rows, query, {} if names is None else names)
-        asked = self._ask("report", X, init_score)
+        asked = self._explained_rows("report", X, init_score)
         check_report(asked, interval)
         model = asked.model
         known = asked.listing(beside).known
@@ -215,7 +215,7 @@ class Reports(Question):
 
 
 def _checked_coverage(
-    asked: Asked, interval: Predictive | None, coverage: float | None
+    asked: ExplainedRows, interval: Predictive | None, coverage: float | None
 ) -> tuple[float, str]:
     """Check the coverage of the intervals before any work, and return it as a number and in words."""
     if interval is None:
@@ -237,7 +237,7 @@ def _checked_coverage(
     return level, approximately + shares(level)
 
 
-def _write_pages(plan: Plan, folder: Folder, asked: Asked, missing: IntArray) -> int:
+def _write_pages(plan: Plan, folder: Folder, asked: ExplainedRows, missing: IntArray) -> int:
     """Write the pages of these rows, and return how many of them list no training row.
 
     Threads write while the weights of the next rows are computed.
@@ -260,7 +260,7 @@ def _write_pages(plan: Plan, folder: Folder, asked: Asked, missing: IntArray) ->
     return n_unlisted
 
 
-def _batches(plan: Plan, asked: Asked, positions: IntArray) -> Iterator[Cases]:
+def _batches(plan: Plan, asked: ExplainedRows, positions: IntArray) -> Iterator[Cases]:
     """Yield the content of the pages on these rows, which are at these positions of X."""
     choice, allowed = _restricted(plan, positions)
     n_columns = 24 + 3 * len(plan.extras.chosen)

@@ -20,7 +20,7 @@ from axil.methods.intervals.local import NAMES, PENALTY, Local, Own, Surrounding
 from axil.methods.intervals.predictive import Predictive
 from axil.methods.intervals.training_errors import is_bagged, out_of_bag, training_errors
 from axil.methods.noise import leverages
-from axil.methods.question import Question, warn_without_offsets
+from axil.methods.question import Method, warn_without_offsets
 from axil.replay.exact_model import ExactModel
 from axil.replay.rows_of_the_fit import rows_of_the_fit, twins_among
 from axil.weights.forest import Forest
@@ -41,8 +41,8 @@ INSTEAD = (
 ALIKE_TARGET = "the same target, which no two training rows share"
 
 
-class Calibrate(Question):
-    """The question of how sure a prediction is, as a method of `Explainer`."""
+class Calibrate(Method):
+    """Provide `Explainer.calibrate`."""
 
     def calibrate(
         self,

@@ -10,7 +10,7 @@ from axil.aliases import ArrayLike, LabelsLike, PathLike, TableLike
 from axil.errors import counted
 from axil.methods.intervals import why
 from axil.methods.intervals.distribution import Distribution
-from axil.methods.question import Asked
+from axil.methods.question import ExplainedRows
 from axil.output import page, tables
 
 ON_PAGE = 10  # rows per prediction that make its interval wide
@@ -121,8 +121,8 @@ class Predictive(Distribution, page.Shown):
         proven = self._model
         proven.capabilities.require("to_html of intervals")
         queries = proven.queries(X, init_score)
-        asked = Asked(proven, queries)
-        chosen = asked.page_options(groups, None, options)
+        explained = ExplainedRows(proven, queries)
+        chosen = explained.page_options(groups, None, options)
         ends = self._interval(queries, coverage, symmetric)
         found = tables.joined(
             [best.columns for _, best in why.reasons(proven, self._around, queries, ON_PAGE)]
@@ -139,7 +139,7 @@ class Predictive(Distribution, page.Shown):
             shares=found["share"],
         )
         return page.write(
-            page.summarise(asked.parts(), replace(chosen, intervals=intervals)), place
+            page.summarise(explained.parts(), replace(chosen, intervals=intervals)), place
         )
 
 
