@@ -15,7 +15,7 @@ import numpy as np
 
 from axil import inputs
 from axil.aliases import ArrayLike, DataFrame, LabelsLike, TableLike
-from axil.arrays import FloatArray
+from axil.arrays import AnyArray, FloatArray
 from axil.attribution import DELETIONS, FIRST_ORDER, Quantity, Source
 from axil.errors import ApproximationWarning, InputError, warn
 from axil.machine.memory import in_words
@@ -26,6 +26,7 @@ from axil.output import tables
 from axil.reductions import Ranked, Whole, answer
 from axil.reductions.top import Best
 from axil.replay.queries import QueryBatch
+from axil.replay.verified_model import VerifiedModel
 from axil.weights.removal import BLOCK_ENTRIES
 
 METHODS = ("exact", "first-order")
@@ -47,7 +48,7 @@ class Removal(Method):
         greedy: bool = False,
         init_score: ArrayLike | None = None,
     ) -> DataFrame:
-        """The change of each prediction on deleting training rows: each by itself, or all rows of a group at once.
+        """Return the change of each prediction if training rows are deleted, row by row or group by group.
 
         An array (n, n_train) or (n, K, n_train) of the effects of all rows. With ``k`` a frame of
         the rows of largest effect, with the columns query, rank, row, effect, and output if there
@@ -55,9 +56,9 @@ class Removal(Method):
         has), before, after, change, and output if there are several. `without` deletes a set of
         rows that you name.
 
-        Exact with the structure held fixed, as `without` defines a deletion. Positive: without the
-        row the prediction, or score, would be higher. A leaf of boosted trees that no row is left
-        in adds nothing. In a tree, a forest or bagged trees it has the value of its nearest
+        The answer is exact with the tree structure fixed, as `without` defines a deletion. An
+        effect is positive if the prediction, or score, would be higher without the row. A leaf of
+        boosted trees that loses all its rows adds nothing. In a tree, a forest or bagged trees it has the value of its nearest
         ancestor that still has rows of the tree's sample. nan, with a warning, where without the
         row no weight is left at all. Of weights in the leaf matrix, O(T^2) per training row once
         and O(T) per row and prediction; of contributions one replay of the fit per training row,
@@ -133,18 +134,19 @@ class Removal(Method):
 
 
 def _refuse_unused(
-    k: Any,
-    groups: Any,
-    method: Any,
+    k: int | None,
+    groups: LabelsLike | None,
+    method: str | None,
     by_contribution: bool,
     one_sign: bool,
     greedy: bool,
-    offsets: Any,
+    offsets: ArrayLike | None,
 ) -> None:
-    """Refuse options that would change nothing, by name."""
+    """Raise for options that would change nothing, by name."""
     if groups is not None and (k is not None or method is not None or by_contribution or one_sign):
         raise InputError(
-            "groups deletes whole groups, each at once: leave k, method, by, same_sign and greedy out."
+            "groups deletes whole groups, each at once: leave k, method, by, same_sign and greedy "
+            "out."
         )
     if groups is None and offsets is not None:
         raise InputError("init_score is taken with groups, or by without(X, rows): leave it out.")
@@ -156,120 +158,143 @@ def _refuse_unused(
         )
 
 
-def contributions_of(model: Any) -> Source:
+def contributions_of(model: VerifiedModel) -> Source:
     """Return the source of what rows put into the steps of trees.
 
     Only some rows are ranked, so the contributions make no prediction.
     """
-    found: Source = replace(model.contribution_source, adds_up=False)
-    return found
+    return replace(model.contribution_source, adds_up=False)
 
 
-def source_of(model: Any, method: str | None, taken: int, greedy: bool = False) -> Source:
-    """The source of effects by ``method``, where ``taken`` bytes are in use already; None: exact effects where they fit."""
+def source_of(
+    model: VerifiedModel, method: str | None, bytes_in_use: int, greedy: bool = False
+) -> Source:
+    """Return the source of the effects of deletions.
+
+    Parameters
+    ----------
+    model : VerifiedModel
+    method : str or None
+        One of `METHODS`; None for exact effects if time and memory allow them.
+    bytes_in_use : int
+        The bytes that the result takes.
+    greedy : bool
+        Whether exact effects follow after each row of a set anyway.
+    """
     if greedy and method is None and not model.are_forests and model.has_first_order:
-        method = "first-order"  # exact ones follow after each row
+        method = "first-order"
     if method == "first-order":
         return FIRST_ORDER
-    available = max(model.budget.available - taken, 0)
+    available = max(model.budget.available - bytes_in_use, 0)
     n_rows = model.shape[0]
     seconds, fits = model.deletion_seconds(available)
     if method is None and not fits and seconds > PATIENCE and model.has_first_order:
         if seconds < np.inf:
             warn(
-                f"Exact deletions of {n_rows} training rows do not fit into {in_words(available)}, and replays take "
-                f'{in_time(seconds)}: the effects are first-order ones. Wait for exact ones with method="exact", or pass '
-                'method="first-order".',
+                f"Exact deletions of {n_rows} training rows do not fit into {in_words(available)}, "
+                f"and replays take {in_time(seconds)}: the effects are first-order ones. Wait for "
+                'exact ones with method="exact", or pass method="first-order".',
                 ApproximationWarning,
             )
         return FIRST_ORDER
-    named = "explainer.without(X, rows) is one replay, without the rows that you name."
+    instead = "explainer.without(X, rows) is one replay, without the rows that you name."
     if model.has_first_order:
         instead = 'method="first-order" takes less.'
-    else:
-        instead = named
     announce(f"Exact deletions of {n_rows} training rows take", seconds, instead)
     return replace(DELETIONS, available=available, note=model.deletion_note())
 
 
 def dense(explained: ExplainedRows, method: str | None, by_contribution: bool) -> FloatArray:
-    """(n, N) or (n, K, N): one number about every training row, gathered."""
+    """Return one number about every explained row and training row, (n, N) or (n, K, N)."""
     model = explained.model
     n = len(explained)
     n_train, n_outputs = model.shape
-    array = 8 * n * n_train * n_outputs
+    result_bytes = 8 * n * n_train * n_outputs
     if by_contribution:
         source = contributions_of(model)
     else:
-        source = source_of(model, method, array)
-    working = model.bytes_per_query(source) + 8 * n_train * n_outputs
-    room = (
-        3 * 8 * min(n * n_train, BLOCK_ENTRIES)
-    )  # for a block of effects, with what they are made of
+        source = source_of(model, method, result_bytes)
+    bytes_per_row = model.bytes_per_query(source) + 8 * n_train * n_outputs
+    # A block of effects is made of two arrays of its size.
+    block_bytes = 3 * 8 * min(n * n_train, BLOCK_ENTRIES)
     model.budget.require(
-        array + working + room, f"An array of {n} predictions by {n_train} rows", INSTEAD
+        result_bytes + bytes_per_row + block_bytes,
+        f"An array of {n} predictions by {n_train} rows",
+        INSTEAD,
     )
-    found = np.empty((n_train, n_outputs, n)).T  # effects come row by row
-    size = model.budget.batch_size(working, array + room)
-    for batch, part in answer(
-        model.ready(source, n), explained.queries, source, Whole(adds_up=source.adds_up), size
+    # Effects are computed training row by training row, so these come first in memory.
+    effects = np.empty((n_train, n_outputs, n)).T
+    size = model.budget.batch_size(bytes_per_row, result_bytes + block_bytes)
+    reduction = Whole(adds_up=source.adds_up)
+    for batch, gathered in answer(
+        model.ready(source, n), explained.queries, source, reduction, size
     ):
         if n_outputs == 1 and len(batch) == n:
-            found = part.parts[0][:, None]  # all of them already, in one array
+            # One array has all of them already.
+            effects = gathered.parts[0][:, None]
             break
-        for output, own in enumerate(part.by_output(n_outputs)):
-            found[batch.start : batch.start + len(batch), output] = own
+        batch_rows = slice(batch.start, batch.start + len(batch))
+        for output, output_effects in enumerate(gathered.by_output(n_outputs)):
+            effects[batch_rows, output] = output_effects
     if not by_contribution:
-        warn_emptied(int(np.isnan(found).sum()), found.size, "effects")
+        warn_emptied(int(np.isnan(effects).sum()), effects.size, "effects")
     if model.outputs is None:
-        return found[:, 0]
-    return found
+        return effects[:, 0]
+    return effects
 
 
-def listed(explained: ExplainedRows, source: Source, k: int, same_sign: bool, greedy: bool) -> Any:
-    """The table of the rows of largest effect."""
+def listed(
+    explained: ExplainedRows, source: Source, k: int, same_sign: bool, greedy: bool
+) -> DataFrame:
+    """Return the table of the k training rows of largest effect on each prediction."""
     model = explained.model
-    unranked = 0
-    want = Ranked(k, same_sign, model.n_threads)
+    lines = min(k, model.shape[0])
     if greedy:
-        # with the effects again
-        seconds = 2 * len(explained) * model.shape[1] * min(k, model.shape[0]) * model.pass_seconds
+        # Each row of a set takes one replay for the deletion, and one for the effects after it.
+        seconds = 2 * len(explained) * model.shape[1] * lines * model.pass_seconds
         instead = "Fewer predictions, smaller sets or greedy=False take less."
         announce(f"Greedy sets of {len(explained)} predictions take", seconds, instead, once=False)
-    name = model.scale.label(
-        "contribution" if source.quantity is Quantity.CONTRIBUTION else "effect"
-    )
-    parts = []
-    for batch, found in explained.answers(
-        want, min(k, model.shape[0]), 4, source=source, line_bytes=6 * 8
-    ):
-        unranked += found.unranked
-        best = found.best
+    name = "effect"
+    if source.quantity is Quantity.CONTRIBUTION:
+        name = "contribution"
+    name = model.scale.label(name)
+    n_unranked = 0
+    batch_columns = []
+    reduction = Ranked(k, same_sign, model.n_threads)
+    for batch, ranking in explained.answers(reduction, lines, 4, source=source, line_bytes=6 * 8):
+        n_unranked += ranking.unranked
+        best = ranking.best
         if greedy:
             best = model.removed_in_turn(batch, best)
-        parts.append(_columns(model, batch, best, name))
-    _warn_unranked(unranked)
+        batch_columns.append(_columns(model, batch, best, name))
+    _warn_unranked(n_unranked)
     if greedy:
         note = model.replay_note
     else:
         note = model.note(source.note)
-    return tables.note(tables.concatenate(parts, model.backend), note)
+    return tables.note(tables.concatenate(batch_columns, model.backend), note)
 
 
-def _columns(model: Any, batch: QueryBatch, best: Best, name: str) -> dict[str, Any]:
-    """query, (output,) rank, row and effect; rows without effect are left out."""
-    made = tables.label_columns(
-        batch.labels, model.outputs, "rank", np.arange(1, best.size.shape[2] + 1)
-    )
-    made |= {"row": best.columns["row"].ravel(), name: best.columns["effect"].ravel()}
-    kept = best.size.ravel() > 0
-    return {column: values[kept] for column, values in made.items()}
+def _columns(model: VerifiedModel, batch: QueryBatch, best: Best, name: str) -> dict[str, AnyArray]:
+    """Return the columns query, (output,) rank, row and effect, without the rows that have no effect."""
+    ranks = np.arange(1, best.size.shape[2] + 1)
+    columns = tables.label_columns(batch.labels, model.outputs, "rank", ranks)
+    columns |= {"row": best.columns["row"].ravel(), name: best.columns["effect"].ravel()}
+    has_effect = best.size.ravel() > 0
+    return {column: values[has_effect] for column, values in columns.items()}
 
 
-def by_group(explained: ExplainedRows, coded: Sequence[Any]) -> Any:
-    """The table of deletions of whole groups."""
+def by_group(explained: ExplainedRows, coded: Sequence[Any]) -> DataFrame:
+    """Return the table of deletions of whole groups.
+
+    Parameters
+    ----------
+    explained : ExplainedRows
+    coded : sequence
+        The group of each training row, shard by shard.
+    """
     model = explained.model
-    n_groups = explained.model.n_groups(coded)
+    n_groups = model.n_groups(coded)
     n_lines = len(explained) * model.shape[1] * n_groups
     model.budget.require(
         tables.bytes_of(n_lines, 6), f"The table of {n_lines} lines", tables.SMALLER
@@ -280,42 +305,43 @@ def by_group(explained: ExplainedRows, coded: Sequence[Any]) -> Any:
         "Fewer groups take less.",
         once=False,
     )
-    found = model.without_groups(explained.queries, coded)
-    counts = found.counts
-    before = found.before
-    after = found.after
-    some = counts < counts.sum()
-    warn_emptied(int(np.isnan(after[:, :, some]).sum()), after.size)
-    start = np.repeat(model.scale.inverse(before).ravel(), len(counts))
-    wide = np.moveaxis(after, 1, 2)
-    ends = np.moveaxis(
-        model.scale.inverse(wide.reshape(-1, wide.shape[2])).reshape(wide.shape), 2, 1
-    ).ravel()
-    columns = tables.label_columns(explained.queries.labels, model.outputs, "group", found.names)
+    predictions = model.without_groups(explained.queries, coded)
+    counts = predictions.counts
+    # Without the only group no row is left: that needs no warning.
+    is_part = counts < counts.sum()
+    n_emptied = int(np.isnan(predictions.after[:, :, is_part]).sum())
+    warn_emptied(n_emptied, predictions.after.size)
+    before = np.repeat(model.scale.inverse(predictions.before).ravel(), len(counts))
+    by_query = np.moveaxis(predictions.after, 1, 2)  # (n, G, K)
+    in_units = model.scale.inverse(by_query.reshape(-1, by_query.shape[2]))
+    after = np.moveaxis(in_units.reshape(by_query.shape), 2, 1).ravel()
+    labels = explained.queries.labels
+    columns = tables.label_columns(labels, model.outputs, "group", predictions.names)
     columns |= {
-        "rows": np.tile(counts, before.size),
-        "before": start,
-        "after": ends,
-        "change": ends - start,
+        "rows": np.tile(counts, predictions.before.size),
+        "before": before,
+        "after": after,
+        "change": after - before,
     }
     return tables.note(tables.make(columns, model.backend), model.replay_note)
 
 
-def warn_emptied(n: int, of: int, what: str = "predictions") -> None:
-    """Warn of nan in some numbers, because no row of any weight is left."""
-    if n:
+def warn_emptied(n_nan: int, n: int, numbers: str = "predictions") -> None:
+    """Warn if some of n numbers are nan, because no training row of any weight is left."""
+    if n_nan:
         warn(
-            f"{n:,} of {of:,} {what} are nan: without the deleted rows no training row of any weight is left, so nothing says "
-            "what the prediction would be. Ask for fewer rows.",
+            f"{n_nan:,} of {n:,} {numbers} are nan: without the deleted rows no training row of any "
+            "weight is left, so nothing says what the prediction would be. Ask for fewer rows.",
             UserWarning,
         )
 
 
-def _warn_unranked(n: int) -> None:
-    """Warn of effects, nan, that no rank can be given."""
-    if n:
+def _warn_unranked(n_unranked: int) -> None:
+    """Warn if some effects are nan, and so have no rank."""
+    if n_unranked:
         warn(
-            f"{n:,} effects have no rank, and their rows are not listed: without the row no training row of any weight is left, "
-            "so nothing says what the prediction would be. explainer.removal(X) has nan for them.",
+            f"{n_unranked:,} effects have no rank, and their rows are not listed: without the row "
+            "no training row of any weight is left, so nothing says what the prediction would be. "
+            "explainer.removal(X) has nan for them.",
             UserWarning,
         )

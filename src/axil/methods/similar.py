@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from axil.errors import CostWarning, InputError, UnsupportedQuestionError, warn
 from axil.machine.progress import in_time
 from axil.methods import label_issues
 from axil.methods.noise import ON_PAGE
-from axil.methods.question import ExplainedRows, Method
+from axil.methods.question import AnyModel, ExplainedRows, Method
 from axil.methods.unseen_predictions import number_of_folds
 from axil.output import comparables
 from axil.output.comparables import Predicted
@@ -26,16 +26,23 @@ from axil.reductions.choice import Choice, Compared
 
 SIGNS = ("any", "for", "against")
 ACTIONS = ("keep", "mark", "drop")
+#: `similar(suspects=)`: an action, labels or truth values of training rows, or a pair of both.
+Suspects: TypeAlias = Any
+#: The notes on tables, by whether leaves rank the rows.
 RANKED = {
-    True: "the rows listed are those that share most leaves with the query: similarity is the share of trees",
+    True: (
+        "the rows listed are those that share most leaves with the query: similarity is the share "
+        "of trees"
+    ),
     False: "the rows listed are those of the largest {}",
-}  # by whether leaves decide
+}
+#: Additions to them, by `RULES`.
 COUNTED = {
     "alike": "",
     "variance": ", each weighed by the variance of what it adds to predictions",
     "error": ", each weighed by how much it took away from the row's own error",
     "improved": " among those that took away from the row's own error",
-}  # by `RULES`
+}
 
 
 class Similar(Method):
@@ -124,9 +131,9 @@ class Similar(Method):
             above or below zero; of classes those that push towards the class that the line is about
             (of two classes the one predicted), or away from it.
         per_class : bool, default True
-            A line for each class. False, where classes share their weights as in forests: one line
-            per training row, with the class predicted and its probability, and the row's own class
-            by name as target.
+            Whether each class has a line of its own. False is for models whose classes share their
+            weights, such as forests: each training row has one line, with the predicted class and
+            its probability, and with the name of the row's own class as target.
         within : pair of a column and a distance, optional
             Only rows whose column lies so far from the query's own value at most, on either side:
             ``("sale_date", "3Y")``. The distance is a number for numbers; for dates a number of
@@ -156,8 +163,9 @@ class Similar(Method):
         >>> from axil import Explainer
         >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
         >>> explainer = Explainer(LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y), X, y)
-        >>> found = explainer.similar(X.head(1), 3, ["bmi"], adjust=True, among=lambda rows: rows["sex"] > 0, sign="for")
-        >>> list(found.columns)[6:]
+        >>> options = {"adjust": True, "among": lambda rows: rows["sex"] > 0, "sign": "for"}
+        >>> table = explainer.similar(X.head(1), 3, ["bmi"], **options)
+        >>> list(table.columns)[6:]
         ['share', 'target', 'contribution', 'adjusted', 'adjusted (all)', 'bmi (row)', 'bmi (query)', 'bmi (difference)']
         """
         adjust = inputs.as_flag(adjust, "adjust")
@@ -167,7 +175,8 @@ class Similar(Method):
             model.capabilities.require("similar(adjust=True)")
         if adjust and not per_class:
             raise InputError(
-                "per_class=False lists classes by name, which adjust=True cannot move. Leave one of them out."
+                "per_class=False lists classes by name, which adjust=True cannot move. Leave one of "
+                "them out."
             )
         if beside is not None:
             model.capabilities.require("similar(beside=)")
@@ -176,16 +185,17 @@ class Similar(Method):
             per_class, model.classes is not None and model.shares_weights
         )
         suspected = suspect_rows(model, suspects, out_of_fold, len(explained))
-        choice, allowed = model.choice(
-            listing.known, k, Rules(among, distinct, within, asof, suspected.dropped)
-        )
-        choice = ranked(explained, choice, by, inputs.as_choice(sign, SIGNS, "sign"), tree_weights)
-        told = f"{RANKED[choice.by_leaves].format(model.source.name)}{COUNTED[tree_weights]}"
-        listing = replace(listing, note=f"{listing.note}; {told}")
-        chosen = listing.known.chosen(columns)
-        parts = compared(explained, choice, allowed, adjust, 15 + 3 * len(chosen))
+        rules = Rules(among, distinct, within, asof, suspected.dropped)
+        choice, allowed = model.choice(listing.known, k, rules)
+        sign = inputs.as_choice(sign, SIGNS, "sign")
+        choice = ranked(explained, choice, by, sign, tree_weights)
+        ranking = RANKED[choice.by_leaves].format(model.source.name) + COUNTED[tree_weights]
+        listing = replace(listing, note=f"{listing.note}; {ranking}")
+        shown_columns = listing.known.chosen(columns)
+        batches = compared(explained, choice, allowed, adjust, 15 + 3 * len(shown_columns))
+        features_of = model.features_of(listing.known)
         return comparables.similar_table(
-            parts, listing, chosen, per_class, model.features_of(listing.known), suspected.marked
+            batches, listing, shown_columns, per_class, features_of, suspected.marked
         )
 
 
@@ -196,12 +206,21 @@ def ranked(
     sign: str | None = "any",
     tree_weights: str = "alike",
 ) -> Choice:
-    """The choice by shared leaves or by the numbers that make predictions, and of one side of them.
+    """Return the choice with the ranking: by shared leaves, or by weights, and of one sign or any.
 
-    Without a sign: any where leaves decide, else those for the prediction.
+    Parameters
+    ----------
+    explained : ExplainedRows
+    choice : Choice
+    by : str or None
+        "leaves", or the number of the model, such as "weight". By default leaves for boosted trees.
+    sign : str or None
+        One of `SIGNS`; None for any if leaves rank the rows, and else for "for".
+    tree_weights : str
+        One of `RULES`.
     """
     model = explained.model
-    number = explained.model.source.name.removesuffix("s")
+    number = model.source.name.removesuffix("s")
     if by is None:
         if model.is_boosted:
             by = "leaves"
@@ -212,42 +231,56 @@ def ranked(
         model.capabilities.require('similar(by="leaves")')
     if inputs.as_choice(tree_weights, RULES, "tree_weights") != "alike" and by != "leaves":
         raise InputError(
-            f'tree_weights is "{tree_weights}", and the rows listed are those of the largest {by}s, whatever the trees count. '
-            'Say by="leaves", or leave tree_weights out.'
+            f'tree_weights is "{tree_weights}", and the rows listed are those of the largest {by}s, '
+            'whatever the trees count. Say by="leaves", or leave tree_weights out.'
         )
-    counted = model.tree_weights(tree_weights)
-    sign = (
-        ("any" if by == "leaves" else "for")
-        if sign is None
-        else inputs.as_choice(sign, SIGNS, "sign")
-    )
+    weight_by_tree = model.tree_weights(tree_weights)
+    if sign is not None:
+        sign = inputs.as_choice(sign, SIGNS, "sign")
+    elif by == "leaves":
+        sign = "any"
+    else:
+        sign = "for"
     if sign == "for" and by != "leaves" and model.classes is None:
         return replace(choice, positive=True)
     sides = None
     if sign != "any":
         sides = np.ones((len(explained), model.shape[1]))
-        if model.scored is not None:  # a score of two classes speaks for the second
+        if model.scored is not None:
+            # A score above zero speaks for the second of two classes.
             sides = np.where(explained.queries.predictions > 0, 1.0, -1.0)
         if sign == "against":
             sides = -sides
     one_hot = model.classes is not None and model.source.quantity is Quantity.WEIGHT
     return replace(
-        choice, by_leaves=by == "leaves", tree_weights=counted, sides=sides, of_class=one_hot
+        choice,
+        by_leaves=by == "leaves",
+        tree_weights=weight_by_tree,
+        sides=sides,
+        of_class=one_hot,
     )
 
 
 @dataclass(frozen=True)
 class SuspectRows:
-    """Truth values of the training rows (N,) whose targets look wrong, to mark them or to leave them out."""
+    """The training rows whose targets look wrong, as truth values."""
 
-    marked: BoolArray | None = None
-    dropped: BoolArray | None = None
+    marked: BoolArray | None = None  #: (N,) the rows that the list marks
+    dropped: BoolArray | None = None  #: (N,) the rows that the list leaves out
 
 
-def suspect_rows(model: Any, suspects: Any, out_of_fold: Any, n_queries: int) -> SuspectRows:
+def suspect_rows(
+    model: AnyModel, suspects: Suspects, out_of_fold: ArrayLike | None, n_queries: int
+) -> SuspectRows:
     """Return the training rows that the user or `find_label_issues` suspects; see `similar`.
 
-    ``n_queries`` is the number of rows that the call explains: a check that takes longer than these is announced.
+    Parameters
+    ----------
+    model : VerifiedModel
+    suspects, out_of_fold
+        As in `similar`.
+    n_queries : int
+        The number of explained rows. axil announces a check that takes longer than these.
     """
     action, rows = _as_suspects(suspects)
     if out_of_fold is not None and (action == "keep" or rows is not None):
@@ -257,16 +290,16 @@ def suspect_rows(model: Any, suspects: Any, out_of_fold: Any, n_queries: int) ->
         )
     if action == "keep":
         return SuspectRows()
-    marks = _own_suspects(model, rows)
+    marks = _named_suspects(model, rows)
     if marks is None:
-        marks = _found_suspects(model, action, out_of_fold, n_queries)
+        marks = _checked_suspects(model, action, out_of_fold, n_queries)
     if action == "drop":
         return SuspectRows(dropped=marks)
     return SuspectRows(marked=marks)
 
 
-def _as_suspects(suspects: Any) -> tuple[str, Any]:
-    """Return what becomes of suspects, and the rows that the user names, if any."""
+def _as_suspects(suspects: Suspects) -> tuple[str, Any]:
+    """Return the action on suspects, and the rows that the user names or None."""
     if isinstance(suspects, str) or not hasattr(suspects, "__len__"):
         return inputs.as_choice(suspects, ACTIONS, "suspects"), None
     is_pair = isinstance(suspects, tuple) and len(suspects) == 2 and isinstance(suspects[0], str)
@@ -275,8 +308,8 @@ def _as_suspects(suspects: Any) -> tuple[str, Any]:
     return "mark", suspects
 
 
-def _own_suspects(model: Any, rows: Any) -> BoolArray | None:
-    """Return which training rows the user names, (N,); None where there are none."""
+def _named_suspects(model: AnyModel, rows: Any) -> BoolArray | None:
+    """Return the training rows that the user names, (N,); None if the user names none."""
     if rows is None:
         return None
     marks = np.zeros(model.shape[0], dtype=bool)
@@ -285,64 +318,81 @@ def _own_suspects(model: Any, rows: Any) -> BoolArray | None:
     return marks
 
 
-def _found_suspects(model: Any, action: str, out_of_fold: Any, n_queries: int) -> BoolArray:
-    """Return which training rows `find_label_issues` marks, (N,); cached without out_of_fold."""
+def _checked_suspects(
+    model: AnyModel, action: str, out_of_fold: ArrayLike | None, n_queries: int
+) -> BoolArray:
+    """Return the training rows that `find_label_issues` marks, (N,); cached without out_of_fold."""
     try:
         if out_of_fold is not None:
             return label_issues.suspects(model, out_of_fold)
         if "suspects" not in model.kept.known():
             model.capabilities.require("find_label_issues")
             _announce_check(model, action, n_queries)
-        found: BoolArray = model.kept.get("suspects", lambda: label_issues.suspects(model))
+        marks: BoolArray = model.kept.get("suspects", lambda: label_issues.suspects(model))
     except UnsupportedQuestionError as error:
         raise UnsupportedQuestionError(
             f'suspects="{action}"',
             f"it needs find_label_issues, and {error.reason}",
             'Say suspects="keep".',
         ) from None
-    return found
+    return marks
 
 
-def _announce_check(model: Any, action: str, n_queries: int) -> None:
-    """Warn where the check of the labels takes some seconds, and longer than the rest of the call."""
+def _announce_check(model: AnyModel, action: str, n_queries: int) -> None:
+    """Warn if the check of the labels takes some seconds, and longer than the rest of the call."""
     n_folds = number_of_folds(model)
     seconds = n_folds * model.pass_seconds
     if seconds > ON_PAGE and n_folds > n_queries:
         warn(
-            f'suspects="{action}" checks the labels of {model.shape[0]} training rows, once for this explainer, which takes '
-            f'{in_time(seconds)} on two cores, longer than the rest of this call. Say suspects="keep", or pass your own: labels '
-            "or truth values.",
+            f'suspects="{action}" checks the labels of {model.shape[0]} training rows, once for '
+            f"this explainer, which takes {in_time(seconds)} on two cores, longer than the rest of "
+            'this call. Say suspects="keep", or pass your own: labels or truth values.',
             CostWarning,
         )
 
 
 def compared(
-    explained: ExplainedRows, choice: Choice, allowed: Any, adjust: bool, n_columns: int
+    explained: ExplainedRows,
+    choice: Choice,
+    allowed: Sequence[Any] | None,
+    adjust: bool,
+    n_columns: int,
 ) -> Iterator[tuple[Predicted, Compared]]:
-    """Predictions with the rows to list beside each, batch by batch."""
+    """Yield batches of predictions with the training rows to list beside them.
+
+    Parameters
+    ----------
+    explained : ExplainedRows
+    choice : Choice
+        How many rows are listed, and which.
+    allowed : sequence or None
+        The training rows that may be listed, shard by shard.
+    adjust : bool
+        Whether the rows are listed with their residuals.
+    n_columns : int
+        The columns of the table.
+    """
     model = explained.model
+    columns = allowed
     if adjust:
         columns = model.with_residuals(allowed)
-    else:
-        columns = allowed
-    for batch, found in explained.answers(
-        choice, min(choice.k, model.shape[0]), n_columns, columns, line_bytes=24 * 8
+    lines = min(choice.k, model.shape[0])
+    is_weighted = model.source.quantity is not Quantity.CONTRIBUTION
+    for batch, comparison in explained.answers(
+        choice, lines, n_columns, columns, line_bytes=24 * 8
     ):
-        is_push = model.source.quantity is Quantity.CONTRIBUTION
-        yield (
-            Predicted(
-                batch.labels,
-                model.outputs,
-                model.scale,
-                model.meant_by(batch),
-                not is_push,
-                model.classes,
-            ),
-            found,
+        predicted = Predicted(
+            batch.labels,
+            model.outputs,
+            model.scale,
+            model.meant_by(batch),
+            is_weighted,
+            model.classes,
         )
+        yield predicted, comparison
 
 
-def fitted_of(model: Any) -> FloatArray:
-    """(N, K): the training rows' own predictions, made once."""
-    found: FloatArray = model.kept.get("fitted", model.fitted)
-    return found
+def fitted_of(model: AnyModel) -> FloatArray:
+    """Return the training rows' own predictions, (N, K), computed once."""
+    predictions: FloatArray = model.kept.get("fitted", model.fitted)
+    return predictions

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from axil import inputs
 from axil.aliases import ArrayLike, DataFrame, TableLike
+from axil.arrays import AnyArray
 from axil.attribution import DERIVATIVES, Kind, Quantity
 from axil.errors import InputError
 from axil.methods.question import ExplainedRows, Method
@@ -29,7 +28,9 @@ class Top(Method):
         *,
         per_class: bool = True,
     ) -> DataFrame:
-        """The table of `Explanation.top`, for any number of rows of X: never holds an (n, n_train) array.
+        """Return the table of `Explanation.top`, for any number of rows of X.
+
+        No array of shape (n, n_train) is held.
 
         Parameters
         ----------
@@ -38,14 +39,14 @@ class Top(Method):
         k : int
             How many training rows per prediction.
         by : "weight" or "contribution", optional
-            What the largest are the largest of, in absolute value; by default weights, of an
-            additive explainer contributions.
+            The numbers whose absolute values rank the training rows. The default is weights, and
+            contributions for an additive explainer.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `explain`.
         per_class : bool, default True
-            A line for each class. False, where classes share their weights as in forests: one line
-            per training row, with the class predicted and its probability, and the row's own class
-            by name as target.
+            Whether each class has a line of its own. False is for models whose classes share their
+            weights, such as forests: each training row has one line, with the predicted class and
+            its probability, and with the name of the row's own class as target.
         """
         tables.check_by(by)
         k = inputs.as_count(k, "k")
@@ -53,43 +54,41 @@ class Top(Method):
         model = explained.model
         if not as_per_class(per_class, model.classes is not None and model.shares_weights):
             return _by_row(explained, k, by)
+        source = model.source
         if by == "weight" and model.kind is Kind.ADDITIVE:
             model.capabilities.require("weights")
-        if by == "weight" and model.kind is Kind.ADDITIVE:
             source = DERIVATIVES
-        else:
-            source = model.source
         lines = min(k, model.shape[0])
-        room = model.budget.available - tables.bytes_of(len(explained) * lines * model.shape[1], 9)
-        want = TopRows(k, by or "weight", len(explained), room, model.n_threads)
-        parts = explained.answers(want, lines, 8, source=source, line_bytes=12 * 8)
-        is_push = source.quantity is Quantity.CONTRIBUTION
+        table_bytes = tables.bytes_of(len(explained) * lines * model.shape[1], 9)
+        n_bytes = model.budget.available - table_bytes
+        top_rows = TopRows(k, by or "weight", len(explained), n_bytes, model.n_threads)
+        answers = explained.answers(top_rows, lines, 8, source=source, line_bytes=12 * 8)
+        is_weighted = source.quantity is not Quantity.CONTRIBUTION
 
-        def make(batch: QueryBatch, best: Best) -> dict[str, Any]:
+        def make_columns(batch: QueryBatch, best: Best) -> dict[str, AnyArray]:
+            meanings = {}
             if source is model.source:
-                meant = model.meant_by(batch)
-            else:
-                meant = {}
+                meanings = model.meant_by(batch)
             return tables.top_columns(
-                batch.labels, model.outputs, model.scale, best, meant, not is_push
+                batch.labels, model.outputs, model.scale, best, meanings, is_weighted
             )
 
-        return explained.table(parts, make, model.note(source.note))
+        return explained.table(answers, make_columns, model.note(source.note))
 
 
-def _by_row(explained: ExplainedRows, k: int, by: str | None) -> Any:
-    """The table with one line per training row, where classes share their weights."""
+def _by_row(explained: ExplainedRows, k: int, by: str | None) -> DataFrame:
+    """Return the table with one line per training row, for classes that share their weights."""
     if by == "contribution":
         raise InputError(
             'per_class=False lists rows by weight, which all classes share. Leave by="contribution" out.'
         )
-    choice = Choice(k, n_threads=explained.model.n_threads)
-    parts = compared(explained, choice, None, False, 8)
-    made = [listed(about, found, per_class=False).columns for about, found in parts]
-    for part in made:
-        for name in ("share", "position", "asked"):
-            del part[name]
-    return tables.note(
-        tables.concatenate(made, explained.model.backend),
-        explained.model.note(explained.model.source.note),
-    )
+    model = explained.model
+    choice = Choice(k, n_threads=model.n_threads)
+    batch_columns = []
+    for predicted, comparison in compared(explained, choice, None, False, 8):
+        columns = listed(predicted, comparison, per_class=False).columns
+        for name in ("share", "position", "asked"):  # columns of similar alone
+            del columns[name]
+        batch_columns.append(columns)
+    frame = tables.concatenate(batch_columns, model.backend)
+    return tables.note(frame, model.note(model.source.note))

@@ -9,7 +9,7 @@ from axil import inputs
 from axil.aliases import ArrayLike, DataFrame, TableLike
 from axil.arrays import FloatArray
 from axil.errors import InputError
-from axil.methods.question import Method
+from axil.methods.question import AnyModel, Method
 from axil.methods.without import change_columns
 from axil.output import tables
 
@@ -58,23 +58,30 @@ class WhatIf(Method):
         return tables.note(tables.make(columns, model.backend), model.replay_note)
 
 
-def changed_targets(model: Any, targets: Mapping[Any, Any]) -> FloatArray:
-    """(N, K): the training targets, on the scale of the fit, with {row label: new target} in their place."""
+def changed_targets(model: AnyModel, targets: Mapping[Any, Any]) -> FloatArray:
+    """Return the training targets with the new ones in their places, on the scale of the fit, (N, K)."""
     labels, values = by_label(targets, "targets", "new target")
-    which, rows = inputs.positions(labels, model.index, "targets")
-    made: FloatArray = model.targets.copy()
+    entries, rows = inputs.positions(labels, model.index, "targets")
+    changed: FloatArray = model.targets.copy()
     if len(rows):
-        made[rows] = model.within(
-            model.as_targets(values, len(values), "targets", "changed")[which], rows
-        )
-    return made
+        new_targets = model.as_targets(values, len(values), "targets", "changed")
+        changed[rows] = model.within(new_targets[entries], rows)
+    return changed
 
 
-def by_label(given: Any, what: str, kind: str) -> tuple[list[Any], list[Any]]:
-    """Labels of training rows and the values that a mapping gives them; refuses anything else."""
-    if not hasattr(given, "items") or len(getattr(given, "shape", ())) > 1:
+def by_label(mapping: Any, parameter: str, kind: str) -> tuple[list[Any], list[Any]]:
+    """Return the labels of training rows and the values that a mapping gives them.
+
+    Parameters
+    ----------
+    mapping : mapping of row label to value
+        A mapping or a pandas Series; axil raises for anything else.
+    parameter, kind : str
+        The name of the parameter, and what its values are, for the message.
+    """
+    if not hasattr(mapping, "items") or len(getattr(mapping, "shape", ())) > 1:
         raise InputError(
-            f"{what} is a {type(given).__name__}; expected {{row label: {kind}, ...}}."
+            f"{parameter} is a {type(mapping).__name__}; expected {{row label: {kind}, ...}}."
         )
-    pairs = list(given.items())
+    pairs = list(mapping.items())
     return [label for label, _ in pairs], [value for _, value in pairs]

@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 
 from axil.aliases import ArrayLike, DataFrame, TableLike
-from axil.arrays import FloatArray
+from axil.arrays import AnyArray, FloatArray
 from axil.errors import SplitsWarning, warn
 from axil.methods.question import Method
 from axil.methods.removal import warn_emptied
 from axil.output import tables
 from axil.replay.queries import QueryBatch
+from axil.replay.verified_model import VerifiedModel
 
-MOST_SHARE = 0.1  # of the weight of a fit, above which its splits are not those of a fit without it
+#: Of the weight of a fit: if deleted rows have more, a retrained model would have other splits.
+MOST_SHARE = 0.1
 
 
 class Without(Method):
@@ -24,32 +26,37 @@ class Without(Method):
     def without(
         self, X: TableLike, rows: Sequence[Any], init_score: ArrayLike | None = None
     ) -> DataFrame:
-        """The predictions, or scores, of X if these training rows, by label, were deleted, all of them at once.
+        """Predict X as if these training rows, by label, were deleted, all of them at once.
 
-        Exact with the structure held fixed: the rows are gone, and every leaf value is computed
-        again by the rules of the library for the rows that remain. So class weights that it counts
-        from labels ("balanced", is_unbalance, auto_class_weights), CatBoost's l2_leaf_reg times the
-        mean weight, ranks, clips and bounds follow these rows. Splits, rates, draws, dropped trees
-        and the rows' own weights are held fixed. ``refit(drop=rows)`` writes the same fit as a
-        model. The effects of single rows (`removal`) do not add up to that of a set. A leaf of
-        boosted trees that no row is left in adds nothing. In a tree, a forest or bagged trees it
-        has the value of its nearest ancestor that still has rows of the tree's sample; a tree whose
-        whole sample is deleted predicts the mean of all rows left. A mean of other models is over
-        those that still have rows.
+        The answer is exact with the tree structure fixed: the rows are gone, and every leaf value
+        is computed again by the rules of the library for the rows that remain. So class weights
+        that it counts from labels ("balanced", is_unbalance, auto_class_weights), CatBoost's
+        l2_leaf_reg times the mean weight, ranks, clips and bounds follow these rows. Splits,
+        learning rates, sampled rows, dropped trees and the rows' own weights are fixed.
+        ``refit(drop=rows)`` writes the same fit as a model. The effects of single rows (`removal`)
+        do not add up to that of a set.
 
-        A frame with the columns query, before, after, change, and output if there are several; of an additive explainer then
-        probability (or mean) before and after. Cost of two replays, O(T N), whatever the number of rows. Of a model fitted to
-        transformed targets, before, after and change are in the targets' own units. A `SplitsWarning` says where the rows hold
-        more than a tenth of the weight of the fit. A pandas frame has the number of rows deleted in ``attrs["deleted"]``, and in
-        ``attrs["emptied"]`` how many leaves of averaged trees lose all their rows, if any.
+        If a leaf of boosted trees loses all its rows, it adds nothing. In a tree, a forest or
+        bagged trees it has the value of its nearest ancestor that still has rows of the tree's
+        sample; a tree whose whole sample is deleted predicts the mean of all rows left. A mean of
+        other models is over those that still have rows.
+
+        The table has the columns query, before, after, change, and output if there are several. For
+        an additive explainer it also has the probability (or mean) before and after. If the model
+        was fitted to transformed targets, before, after and change are in the targets' own units.
+        The cost is two replays, O(T N), whatever the number of rows. axil warns with a
+        `SplitsWarning` if the rows have more than a tenth of the weight of the fit. A pandas frame
+        has the number of deleted rows in ``attrs["deleted"]``. If leaves of averaged trees lose all
+        their rows, ``attrs["emptied"]`` has the number of these leaves.
 
         Parameters
         ----------
         X : table
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
         rows : sequence of labels, or of n_train truth values
-            The training rows to delete, by label, all rows of a label that several share, or marked with True, such as
-            ``branch == "North"``. Over a Dask collection labels, or a Dask Series of truth values in the partitions of X_train.
+            The training rows to delete: by label, where all rows that share a label are deleted, or
+            marked with True, such as ``branch == "North"``. Over a Dask collection labels, or a
+            Dask Series of truth values in the partitions of X_train.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `explain`.
 
@@ -65,41 +72,54 @@ class Without(Method):
         """
         explained = self._explained_rows("without", X, init_score)
         model = explained.model
-        which = model.positions(rows)
-        warn_of_splits(model.share_of(which))
-        found = model.without(explained.queries, which)
-        before = found.before
-        after = found.after
+        positions = model.positions(rows)
+        warn_of_splits(model.share_of(positions))
+        predictions = model.without(explained.queries, positions)
+        before = predictions.before
+        after = predictions.after
         warn_emptied(int(np.isnan(after).sum()), after.size)
         columns = change_columns(model, explained.queries, before, after)
-        deleted = int(sum(map(np.size, which)))
-        counts = {"deleted": deleted}
-        if found.emptied:
-            counts["emptied"] = found.emptied
+        # Over partitions the positions are arrays, one per partition.
+        counts = {"deleted": int(sum(map(np.size, positions)))}
+        if predictions.emptied:
+            counts["emptied"] = predictions.emptied
         return tables.note(tables.make(columns, model.backend), model.replay_note, **counts)
 
 
 def warn_of_splits(share: float) -> None:
-    """Warn where the rows deleted hold so much of the weight of the fit that a retrained model would have other splits."""
+    """Warn if deleted rows have so much of the weight of a fit that retraining would change its splits.
+
+    Parameters
+    ----------
+    share : float
+        The share of the weight of the fit that the deleted rows have.
+    """
     if share > MOST_SHARE:
         warn(
-            f"The rows deleted hold {100 * share:.0f} % of the weight of the fit. The answer keeps the splits that they helped "
-            "to choose; a retrained model would have others and may predict something else. "
-            "axil.stability shows how far retraining "
-            "moves predictions.",
+            f"The rows deleted hold {100 * share:.0f} % of the weight of the fit. The answer keeps "
+            "the splits that they helped to choose; a retrained model would have others and may "
+            "predict something else. axil.stability shows how far retraining moves predictions.",
             SplitsWarning,
         )
 
 
 def change_columns(
-    model: Any, queries: QueryBatch, before: FloatArray, after: FloatArray
-) -> dict[str, Any]:
-    """query, (output,) before, after and change, as people read them, from predictions (n, K) on the scale of the fit.
+    model: VerifiedModel, queries: QueryBatch, before: FloatArray, after: FloatArray
+) -> dict[str, AnyArray]:
+    """Return the columns query, (output,) before, after and change in the targets' own units.
 
-    Then what scores stand for, before and after.
+    For additive models also return what the scores stand for, before and after.
+
+    Parameters
+    ----------
+    model : VerifiedModel
+    queries : QueryBatch
+        The n explained rows.
+    before, after : ndarray of shape (n, K)
+        Their predictions on the scale of the fit.
     """
     columns = tables.label_columns(queries.labels, model.outputs, "before", np.zeros(1))
-    meant = {"before": model.meant(before), "after": model.meant(after)}
+    meanings = {"before": model.meant(before), "after": model.meant(after)}
     if not model.scale.is_identity:
         before = model.scale.inverse(before)
         after = model.scale.inverse(after)
@@ -108,6 +128,7 @@ def change_columns(
         "after": after.ravel(),
         "change": (after - before).ravel(),
     }
-    for when, means in meant.items():
-        columns |= {f"{name} {when}": found.ravel() for name, found in means.items()}
+    for time, means_by_name in meanings.items():
+        for name, means in means_by_name.items():
+            columns[f"{name} {time}"] = means.ravel()
     return columns
