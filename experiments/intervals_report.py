@@ -17,7 +17,7 @@ SCORES = ("crps", "nll", "winkler")
 OTHERS = ("quantile-forest", "ngboost", "catboost")
 BASE, FIRST, ALPHA = "constant", "axil", 0.05
 ALARMS = {
-    "local scale (`alarm` of `Predictive.interval`)": "local scale",
+    "local scale (`uncertainty_rank` of `Predictive.interval`)": "local scale",
     "norm of the weights": "norm of the weights",
     "effective size, small": "effective size, inverse",
     "distance to the nearest training row": "distance to a training row",

@@ -75,7 +75,7 @@ class Scores:
     def of(self, rows: np.ndarray) -> dict[str, np.ndarray]:
         alike = axil.similarity(self.model, rows, self.train, k=5, n_threads=1)[0]
         return {
-            "alarm of intervals": self.predictive.interval(rows)["alarm"].to_numpy(),
+            "uncertainty rank": self.predictive.interval(rows)["uncertainty_rank"].to_numpy(),
             "similarity to the nearest row": -alike[:, 0],
             "similarity to five rows": -alike.mean(axis=1),
             "axil.novelty": axil.novelty(self.model, rows, self.train, n_threads=1),

@@ -33,7 +33,7 @@ def asked(explainer, rows, kind):
     found += [explainer.similar(rows, 2, distinct=groups), e.to_frame()]
     found += [explainer.find_label_issues(), explainer.influence(rows, y[:3])]
     found += [explainer.removal(rows, 2, same_sign=True)]
-    found += [explainer.calibrate(X[:40] + 0.1, y[:40]).interval(rows, coverage=0.8)]
+    found += [explainer.calibrate(X[:40] + 0.1, y[:40]).interval(rows, confidence_level=0.8)]
     assert {type(table).__module__.split(".")[0] for table in found} == {kind}, [type(one) for one in found]
     assert "<html" in explainer.to_html(rows, columns=None)
     assert explainer.similar(rows, 2, within=(column, 1.0)) is not None

@@ -51,17 +51,17 @@ class Stability:
         """Return the standard deviation over refits, (n,) or (n, K)."""
         return np.asarray(self.predictions.std(axis=0, ddof=1))
 
-    def table(self, coverage: float = 0.9) -> DataFrame:
+    def table(self, confidence_level: float = 0.9) -> DataFrame:
         """Return the spread of each prediction, with a line per row, and per output if several.
 
         The columns are query, output, mean, std, lower and upper.
 
         Parameters
         ----------
-        coverage : float, default 0.9
+        confidence_level : float, default 0.9
             The share of the refits between ``lower`` and ``upper``.
         """
-        share = inputs.as_share(coverage, "coverage")
+        share = inputs.as_share(confidence_level, "confidence_level")
         lower, upper = np.quantile(self.predictions, [(1 - share) / 2, (1 + share) / 2], axis=0)
         columns = tables.label_columns(self.query_index, self.outputs, "mean", np.zeros(1))
         columns |= {

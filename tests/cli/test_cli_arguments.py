@@ -113,8 +113,8 @@ from tests.cli.cli_models import EXPLAIN, INTERVALS, PLAIN
             ["takes at least 9 calibration rows; there are 3"],
         ),
         (
-            f"{INTERVALS} --calibration validation.csv --coverage 90",
-            ["coverage is 90", "between 0 and 1"],
+            f"{INTERVALS} --calibration validation.csv --confidence-level 90",
+            ["confidence_level is 90", "between 0 and 1"],
         ),
         (f"{INTERVALS} --out-of-fold folds", ["train.csv has no column 'folds' (--out-of-fold)"]),
         (f"{INTERVALS} --out-of-fold y2,w", ["out_of_fold", "2"]),

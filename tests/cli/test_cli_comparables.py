@@ -148,7 +148,7 @@ def test_report(run):
     words = f"report {SIMILAR} --out pages --top 3 --columns city,sold,bmi --map lat,lon,miles --within sold,2Y --unit kg"
     words += " --suspects drop --asof 2024-01-01 --by leaves"
     words += " --row-name patients --query-name patient --names bmi=Weight --search city"
-    words += " --calibration validation.csv --coverage 0.8"
+    words += " --calibration validation.csv --confidence-level 0.8"
     code, out, _ = run(words)
     assert code == 0
     assert f"{N_QUERY} pages, {N_QUERY} of them new. Begin with {Path('pages/index.html')}\n" in out
@@ -175,7 +175,7 @@ def test_report(run):
         names={"bmi": "Weight"},
         search=["city"],
         interval=explainer.calibrate(held[FEATURES], held["y"]),
-        coverage=0.8,
+        confidence_level=0.8,
         beside=beside,
     )
     for path in Path("wanted").rglob("*.*"):

@@ -44,7 +44,7 @@ def test_intervals(run):
 
     folds = cross_val_predict(lightgbm_model(), X, Y)
     TRAIN.assign(folds=folds).to_csv("folds.csv", index=False)
-    more = f"{words.replace('train.csv', 'folds.csv')} --out-of-fold folds --coverage 0.8 --skewed"
+    more = f"{words.replace('train.csv', 'folds.csv')} --out-of-fold folds --confidence-level 0.8 --skewed"
     code, out, _ = run(f"{more} --format csv --out page.html")
     assert code == 0
     expected = explainer.calibrate(out_of_fold=folds).interval(query, 0.8, symmetric=False)
@@ -63,7 +63,7 @@ def test_intervals(run):
     assert (
         f"80 % intervals of {N_QUERY} predictions; {N_TRAIN} calibration rows, out-of-fold\n" in out
     )
-    assert re.search(r"^query +prediction +lower +upper +scale +alarm\n", out, re.M)
+    assert re.search(r"^query +prediction +lower +upper +scale +uncertainty_rank\n", out, re.M)
     assert len(re.findall(r"^p\d{3} ", out, re.M)) == N_QUERY
     assert out.endswith("not at every row.\n")
 

@@ -21,7 +21,7 @@ def pushed(folder):
     [
         (
             f"explain {PUSHED} --query query.csv --inverse-func exp",
-            ["--inverse-func is 'exp'", "pushes that add up"],
+            ["--inverse-func is 'exp'", "contributions that add up"],
         ),
         (
             "check lightgbm.txt --weights w",
@@ -33,8 +33,8 @@ def pushed(folder):
             ["--by is 'weight'", "a page orders", "--format"],
         ),
         (
-            f"report lightgbm.txt {PLAIN} --query query.csv --out pages --coverage 0.8",
-            ["--coverage is 0.8", "--calib"],
+            f"report lightgbm.txt {PLAIN} --query query.csv --out pages --confidence-level 0.8",
+            ["--confidence-level is 0.8", "--calib"],
         ),
         (
             f"report lightgbm.txt {PLAIN} --query query.csv --out pages --names bmj=BMI",

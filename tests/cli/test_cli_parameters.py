@@ -127,7 +127,7 @@ def test_the_title_says_which_rows_are_listed(run):
 
 
 def test_intervals_within_groups(run, explainer):
-    words = f"intervals lightgbm.txt {PLAIN} --query query.csv --calibration validation.csv --coverage 0.7"
+    words = f"intervals lightgbm.txt {PLAIN} --query query.csv --calibration validation.csv --confidence-level 0.7"
     code, out, err = run(f"{words} --groups kind --method exact --format csv")
     assert code == 0, err
     predictive = explainer.calibrate(
@@ -161,7 +161,7 @@ def test_weights_of_refits(run):
 def test_refits(run, fails):
     joblib.dump(lightgbm_model().fit(X, Y), "estimator.joblib")
     words = f"stability estimator.joblib --trust {PLAIN} --query query.csv --n 3 --random-state 5"
-    code, out, err = run(f"{words} --format csv --coverage 0.5")
+    code, out, err = run(f"{words} --format csv --confidence-level 0.5")
     assert code == 0, err
     expected = axil.stability(lightgbm_model(), X, Y, ASKED, 3, random_state=5)
     pd.testing.assert_frame_equal(

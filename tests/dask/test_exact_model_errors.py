@@ -33,14 +33,14 @@ MODELS = {
 def same(found, expected):
     """Sums over partitions are added in another order: 1e-11, of atoms that are exponentials of what a ridge leaves over.
 
-    An alarm is a rank: a query in the leaves of a calibration row has the same scale but for the last bit.
+    uncertainty_rank is a rank: a query in the leaves of a calibration row has the same scale but for the last bit.
     """
     queries = NEW.iloc[:20]
     for symmetric in (True, False):
         ours, theirs = (one.interval(queries, 0.8, symmetric) for one in (found, expected))
         assert list(ours.columns) == list(theirs.columns)
         for name in theirs.columns:
-            tie = 1.01 / found.n_calibration if name == "alarm" else 0.0
+            tie = 1.01 / found.n_calibration if name == "uncertainty_rank" else 0.0
             np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-11, atol=tie)
         assert ours.attrs == theirs.attrs
     for ask in (lambda one: one.quantiles(queries, [0.1, 0.5]), lambda one: one.std(queries)):

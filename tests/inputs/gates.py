@@ -145,7 +145,7 @@ KINDS = {
         "flag",
     ),
     **dict.fromkeys(("intercept", "prediction", "reference", "l2"), "number"),
-    "coverage": "number",
+    "confidence_level": "number",
     "fdr": "number",
     "q": "shares",
     **dict.fromkeys(("symmetric", "return_std", "adjust", "per_class"), "flag"),

@@ -122,7 +122,7 @@ def test_the_page_has_a_map_where_columns_are_named():
     assert data_of(explainer(new).to_html(k=4, map=(1, 2)))["map"] == data["map"]
     predictive = explainer.calibrate()
     assert (
-        data_of(predictive.to_html(new, k=4, coverage=0.5, map=["lat", "lon"]))["map"]
+        data_of(predictive.to_html(new, k=4, confidence_level=0.5, map=["lat", "lon"]))["map"]
         == data["map"]
     )
 

@@ -123,9 +123,9 @@ BAD = {
         "different predictions",
     ),
     "one output of intervals": (lambda: plots.fan(intervals(), output=1), "one output only"),
-    "no coverage": (
-        lambda: plots.coverage(intervals(), true_targets(), coverage=2.0),
-        "coverage is 2.0",
+    "no confidence level": (
+        lambda: plots.coverage(intervals(), true_targets(), confidence_level=2.0),
+        "confidence_level is 2.0",
     ),
     "no targets": (lambda: plots.coverage(intervals(), [1.0]), r"y has shape \(1,\)"),
     "no probabilities": (lambda: plots.calibration([0.5, 1.5]), "no probabilities"),

@@ -120,7 +120,9 @@ def test_a_page_says_what_similar_says(explainer, tmp_path):
         "within": ("sold", "2Y"),
         "search": ["street"],
     }
-    found = explainer.report(NEW, tmp_path / "out", interval=predictive, coverage=0.8, **options)
+    found = explainer.report(
+        NEW, tmp_path / "out", interval=predictive, confidence_level=0.8, **options
+    )
     assert (found.pages, found.written, found.index) == (Q, Q, tmp_path / "out" / "index.html")
     kept = {name: options[name] for name in ("k", "columns", "beside", "within")}
     table = explainer.similar(NEW, adjust=True, sign="for", by="weight", **kept)
@@ -490,7 +492,7 @@ def test_a_folder_that_is_none_of_ours(explainer, tmp_path):
         ({"columns": ["city"]}, "columns names 'city'"),
         ({"X": NEW.set_index(pd.Index(["1", 1, *range(2, Q)]))}, "X has several rows labelled '1'"),
         ({"X": NEW.head(0), "beside": None, "columns": None}, "X has no rows"),
-        ({"coverage": 0.8}, r"coverage is 0\.8, and there is no interval"),
+        ({"confidence_level": 0.8}, r"confidence_level is 0\.8, and there is no interval"),
     ],
     ids=lambda value: None if isinstance(value, str) else next(iter(value)),
 )
@@ -506,7 +508,7 @@ def test_an_interval_of_another_model_is_refused(explainer, tmp_path):
         NEW, PRICE.iloc[N:]
     )
     with pytest.raises(InputError, match="interval predicts other values than this explainer"):
-        explainer.report(NEW, tmp_path, interval=other, coverage=0.8, **OPTIONS)
+        explainer.report(NEW, tmp_path, interval=other, confidence_level=0.8, **OPTIONS)
 
 
 def test_what_has_no_report(tmp_path):
@@ -638,7 +640,7 @@ def test_cells_and_amounts():
         "2,023",
         "2,023",
     ]
-    assert [shares(coverage) for coverage in (0.9, 0.8, 0.95, 0.99, 0.935)] == [
+    assert [shares(level) for level in (0.9, 0.8, 0.95, 0.99, 0.935)] == [
         "9 of 10",
         "8 of 10",
         "19 of 20",

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 TOP = 10  # training rows per prediction
 ROWS = 20  # of a table about training rows
-COVERAGE = 0.9
+CONFIDENCE_LEVEL = 0.9
 FILE_PARAMETERS = ("estimator", "y", "X_new", "sample_weight")  # of `stability`, which files have
 
 SUPPORT_TEXTS = {
@@ -361,12 +361,12 @@ def intervals(request: Request) -> None:
     output = request.output
     predictive = calibrated(request, arguments.groups, arguments.method)
     rows = request.rows
-    if arguments.coverage is None:
-        coverage = COVERAGE
+    if arguments.confidence_level is None:
+        confidence_level = CONFIDENCE_LEVEL
     else:
-        coverage = arguments.coverage
+        confidence_level = arguments.confidence_level
     settings: dict[str, Any] = {
-        "coverage": coverage,
+        "confidence_level": confidence_level,
         "symmetric": not arguments.skewed,
         "init_score": rows.init_score,
     }
@@ -376,7 +376,7 @@ def intervals(request: Request) -> None:
         settings["groups"] = rows.column(arguments.groups, "--groups").to_numpy()
     table = predictive.interval(rows.features, **settings)
     title = (
-        f"{100 * coverage:.6g} % intervals of {counted(len(rows.features), 'prediction')}; "
+        f"{100 * confidence_level:.6g} % intervals of {counted(len(rows.features), 'prediction')}; "
         f"{predictive.n_calibration} calibration rows, {predictive.source}"
     )
     output.give([table], request.subject.answer_text(title, table))

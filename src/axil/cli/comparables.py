@@ -88,8 +88,8 @@ def report(request: Request) -> None:
     has_intervals = arguments.calibration is not None or arguments.out_of_fold is not None
     if not has_intervals:
         refuse(
-            "--coverage",
-            arguments.coverage,
+            "--confidence-level",
+            arguments.confidence_level,
             "it is of intervals, and there is nothing to calibrate them with",
             "Give --calibration or --out-of-fold, or leave it out.",
         )

@@ -86,11 +86,11 @@ For classes label_quality is the mean of the share of the row's class among the 
 leaves and of its probability without the row. expected_label is the class for which this mean is
 largest.""",
     "intervals": """\
-Prints, for each row of the query file, an interval that holds its target with the probability --coverage.
+Prints, for each row of the query file, an interval that holds its target with the probability --confidence-level.
 
-  lower, upper  the ends of the interval
-  scale         the size that half of the errors around this prediction stay below
-  alarm         the share of calibration rows where errors are expected to be smaller; near 1 is unusual
+  lower, upper      the ends of the interval
+  scale             the size that half of the errors around this prediction stay below
+  uncertainty_rank  the share of calibration rows where errors are expected to be smaller; near 1 is unusual
 
 Calibrated with rows that the model was not fitted on (--calibration), with predictions of the training rows by fits without
 them (--out-of-fold), or, without either, with the out-of-bag rows of a forest. Coverage holds on average over rows like the

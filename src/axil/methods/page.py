@@ -78,7 +78,7 @@ class Pages(Method, page.Shown):
         target : str, optional
             The name of the targets, such as "price".
         interval : Predictive, optional
-            What `calibrate` of this explainer returned: the page then shows 90 % prediction intervals; for another coverage see
+            What `calibrate` of this explainer returned: the page then shows 90 % prediction intervals; for another level see
             `Predictive.to_html`.
         stability : Stability, optional
             What `axil.stability` returned for the rows of X: the page then says how far retraining

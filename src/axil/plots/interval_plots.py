@@ -23,14 +23,14 @@ FEWEST = 20  # rows of such a group
 # targets are on another scale if all are further away than this many times the range of all
 # intervals
 FAR_AWAY = 10.0
-MARKED_COVERAGES = (0.5, 0.8, 0.9)
+MARKED_LEVELS = (0.5, 0.8, 0.9)
 
 
 def fan(frame: Any, *rows: Any, y: Any = None, output: Any = None, ax: Axes | None = None) -> Axes:
     """Plot prediction intervals, the lowest prediction first, and the true targets over them where they are known.
 
     It is called as ``fan(frame)``, ``fan(frame, y)``, ``fan(predictive, X)`` or ``fan(predictive, X, y)``. ``frame`` is what
-    ``predictive.interval(X)`` returns, or ``{name: frame, ...}`` of the same rows for several coverages. A ``predictive`` and its
+    ``predictive.interval(X)`` returns, or ``{name: frame, ...}`` of the same rows for several levels. A ``predictive`` and its
     rows X stand for intervals of 90 %. ``y`` are the targets of these rows, in the units of the frame or on the scale of the fit
     that the frame names ("scale (log)"): the plot takes the scale that more intervals cover. Targets outside the widest interval
     are orange triangles.
@@ -109,7 +109,7 @@ def _intervals_of(frame: Any, rows: tuple[Any, ...], y: Any) -> tuple[Any, Any]:
 
 
 def calibration(values: Any, *, ax: Axes | None = None) -> Axes:
-    """Plot the share of targets inside intervals of every coverage, against that coverage.
+    """Plot the share of targets inside intervals of every confidence level, against that level.
 
     ``values`` (n,) is ``predictive.cdf(X, y)`` for rows with known targets. On the diagonal, intervals cover what they promise.
     Below it they are too short. With perfect calibration, n exchangeable rows are in the grey area with a probability of 95 %.
@@ -121,7 +121,7 @@ def calibration(values: Any, *, ax: Axes | None = None) -> Axes:
             "values are no probabilities; expected what predictive.cdf(X, y) returns, from 0 to 1."
         )
     promised = np.linspace(0.0, 1.0, 101)
-    needed = np.sort(np.abs(2 * ranks - 1))  # the coverage from which on an interval has the target
+    needed = np.sort(np.abs(2 * ranks - 1))  # the level from which on an interval has the target
     covered = np.searchsorted(needed, promised, side="right") / len(needed)
     slack = 1.96 * np.sqrt(promised * (1 - promised) / len(needed))
     ax = canvas.new_axes(ax)
@@ -132,7 +132,7 @@ def calibration(values: Any, *, ax: Axes | None = None) -> Axes:
     ax.plot([0, 1], [0, 1], color=palette.ink, linewidth=0.8, linestyle="--")
     ax.plot(promised, covered, color=palette.positive, linewidth=1.8)
     lines = []
-    for mark in MARKED_COVERAGES:
+    for mark in MARKED_LEVELS:
         covered_at_mark = covered[round(100 * mark)]
         ax.plot(mark, covered_at_mark, "o", color=palette.ink, markersize=4)
         lines.append(f"{mark:.0%} holds {covered_at_mark:.1%}")
@@ -150,23 +150,25 @@ def coverage(
     y: Any,
     groups: Any = None,
     *,
-    coverage: float = 0.9,
+    confidence_level: float = 0.9,
     output: Any = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Plot the share of targets inside their intervals by group, or from the smallest local scale to the largest.
 
-    ``frame`` is what ``predictive.interval(X, coverage)`` returns, ``y`` are the targets as in `fan`, and ``groups`` is a label
-    for each row. The promise (dashed) is for all rows together, and the plot shows where it is kept. Lines reach two standard
-    errors to both sides.
+    ``frame`` is what ``predictive.interval(X, confidence_level)`` returns, ``y`` are the
+    targets as in `fan`, and ``groups`` is a label for each row. The promise (dashed) is for all
+    rows together, and the plot shows where it is kept. Lines reach two standard errors to both
+    sides.
     """
     scale, _ = labelled(frame, "scale")
     lines = _lines(frame, output, (*ENDS, scale))
     targets, scale_note = _targets(y, lines, frame)
-    promised = as_number(coverage, "coverage")
+    promised = as_number(confidence_level, "confidence_level")
     if not 0 < promised < 1:
         raise InputError(
-            f"coverage is {shown(coverage)}; expected a number between 0 and 1, as the intervals were asked for."
+            f"confidence_level is {shown(confidence_level)}; expected a number between 0 and 1, "
+            "the level of the intervals."
         )
     is_inside = (lines["lower"] <= targets) & (targets <= lines["upper"])
     if groups is None:

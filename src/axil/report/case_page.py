@@ -52,7 +52,7 @@ class ComparablesTable:
     rows: list[TableRow]
 
 
-def render(cases: Cases, i: int, name: str, words: Words, coverage: str, index: str) -> str:
+def render(cases: Cases, i: int, name: str, words: Words, level_words: str, index: str) -> str:
     """Return the whole page of one prediction.
 
     Parameters
@@ -65,8 +65,8 @@ def render(cases: Cases, i: int, name: str, words: Words, coverage: str, index: 
         The label of the explained row.
     words : Words
         The names of things on the page.
-    coverage : str
-        The coverage of the interval in words, such as "9 of 10".
+    level_words : str
+        The confidence level of the interval in words, such as "9 of 10".
     index : str
         The relative address of the index.
     """
@@ -79,7 +79,7 @@ def render(cases: Cases, i: int, name: str, words: Words, coverage: str, index: 
         date=_estimate_date(cases, i),
         estimate=words.amount(cases.values[i]),
         interval=_interval(cases, i, words),
-        coverage=coverage,
+        level_words=level_words,
         retraining=_retraining(cases, i, words),
         by_similarity=cases.similarity is not None,
         listed_rows=_listed_rows_note(cases, i, words),

@@ -35,8 +35,8 @@ class Plan:
     allowed: Sequence[Allowed]  #: which rows may be listed
     extras: Extras
     predictive: Predictive | None
-    coverage: float
-    coverage_words: str
+    confidence_level: float
+    level_words: str
     labels: list[str]
     values: FloatArray  #: (n,) the model's own predictions, as people read them
     offsets: FloatArray | None  #: (n, 1) of the rows of X
@@ -58,7 +58,7 @@ class Plan:
         allowed = self.allowed[0]
         interval = None
         if self.predictive is not None:
-            interval = f"{self.predictive!r} at {self.coverage:g}"
+            interval = f"{self.predictive!r} at {self.confidence_level:g}"
         places = extras.places
         return {
             "pages": len(self.labels),

@@ -30,7 +30,7 @@ from axil.report.wording import Words, cell, shares
 CHUNK = 64  # pages that a thread writes at a time
 WAITING = 64  # chunks that may wait to be written
 INDEX = "../../index.html"  # as pages link to it
-DEFAULT_COVERAGE = 0.9
+DEFAULT_CONFIDENCE_LEVEL = 0.9
 TOLERANCE = 1e-6  # of the largest prediction, between those of an interval and those of the report
 
 
@@ -64,7 +64,7 @@ class Reports(Method):
         search: Sequence[Any] = (),
         map: Any = None,
         interval: Predictive | None = None,
-        coverage: float | None = None,
+        confidence_level: float | None = None,
         stability: Any = None,
         by: str | None = None,
         among: Any = None,
@@ -123,7 +123,7 @@ class Reports(Method):
         interval : Predictive, optional
             How sure predictions are, as `calibrate` of this explainer made it; without it pages say
             nothing of that.
-        coverage : float, default 0.9
+        confidence_level : float, default 0.9
             The probability that an interval is to hold its target with; only together with
             ``interval``.
         stability : Stability, optional
@@ -191,7 +191,7 @@ class Reports(Method):
             extras = replace(extras, stability=spread[:, 0])
         search_columns = known.chosen([] if search is None else search, "search")
         labels = page_labels(asked.queries.rows)
-        level, coverage_words = _checked_coverage(asked, interval, coverage)
+        level, level_words = _checked_level(asked, interval, confidence_level)
         plan = Plan(
             words=words,
             choice=ranked(asked, choice, by, sign),
@@ -199,8 +199,8 @@ class Reports(Method):
             allowed=allowed,
             extras=extras,
             predictive=interval,
-            coverage=level,
-            coverage_words=coverage_words,
+            confidence_level=level,
+            level_words=level_words,
             labels=labels,
             values=model.scale.inverse(asked.queries.predictions)[:, 0],
             offsets=inputs.as_offsets(init_score, len(labels), 1, "explained"),
@@ -214,22 +214,22 @@ class Reports(Method):
         return Written(place.path / "index.html", len(labels), len(missing), n_unlisted)
 
 
-def _checked_coverage(
-    asked: ExplainedRows, interval: Predictive | None, coverage: float | None
+def _checked_level(
+    asked: ExplainedRows, interval: Predictive | None, confidence_level: float | None
 ) -> tuple[float, str]:
-    """Check the coverage of the intervals before any work, and return it as a number and in words."""
+    """Check the confidence level of the intervals before any work, and return it as a number and in words."""
     if interval is None:
-        if coverage is not None:
+        if confidence_level is not None:
             raise InputError(
-                f"coverage is {shown(coverage)}, and there is no interval to have it. Pass interval=explainer.calibrate(...) "
-                "too, or leave it out."
+                f"confidence_level is {shown(confidence_level)}, and there is no interval to have it. "
+                "Pass interval=explainer.calibrate(...) too, or leave it out."
             )
-        return DEFAULT_COVERAGE, ""
-    level = DEFAULT_COVERAGE
-    if coverage is not None:
-        level = inputs.as_number(coverage, "coverage")
+        return DEFAULT_CONFIDENCE_LEVEL, ""
+    level = DEFAULT_CONFIDENCE_LEVEL
+    if confidence_level is not None:
+        level = inputs.as_number(confidence_level, "confidence_level")
     no_rows = inputs.take_rows(asked.queries.rows, slice(0, 0))
-    interval.interval(no_rows, level)  # raises for a coverage that it cannot have
+    interval.interval(no_rows, level)  # raises for a level that it cannot have
     if interval.source == "held out":
         approximately = ""
     else:
@@ -299,7 +299,9 @@ def _interval(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the lower and upper ends of the intervals of some rows, and check that they predict the same values."""
     assert plan.predictive is not None
-    table = inputs.as_frame(plan.predictive.interval(rows, plan.coverage, init_score=offsets))
+    table = inputs.as_frame(
+        plan.predictive.interval(rows, plan.confidence_level, init_score=offsets)
+    )
     assert table is not None
     predictions = np.asarray(table["prediction"].to_numpy())
     tolerance = TOLERANCE * np.abs(values).max(initial=1e-300)
@@ -315,7 +317,7 @@ def _write_chunk(folder: Folder, plan: Plan, batch: Cases, chunk: range) -> None
     for i in chunk:
         position = int(batch.positions[i])
         label = plan.labels[position]
-        text = case_page.render(batch, i, label, plan.words, plan.coverage_words, INDEX)
+        text = case_page.render(batch, i, label, plan.words, plan.level_words, INDEX)
         folder.write(position, text)
 
 

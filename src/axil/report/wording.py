@@ -131,13 +131,13 @@ def commas_from(values: AnyArray | None) -> float:
     return COMMAS_FROM
 
 
-def shares(coverage: float) -> str:
+def shares(confidence_level: float) -> str:
     """Return a probability as people count it: "9 of 10", "19 of 20", "93.5 of 100"."""
     for total in (10, 20, 100):
-        count = round(coverage * total, 6)
+        count = round(confidence_level * total, 6)
         if count == int(count):
             return f"{count:.0f} of {total}"
-    return f"{100 * coverage:.6g} of 100"
+    return f"{100 * confidence_level:.6g} of 100"
 
 
 def percent(share: float) -> str:

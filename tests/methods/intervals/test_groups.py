@@ -38,7 +38,7 @@ def test_each_group_is_calibrated_by_its_own_rows_alone():
         held, there = classes(X_CAL) == name, labels == name
         alone = explainer().calibrate(X_CAL[held], Y_CAL[held])
         expected = alone.interval(Q[there])
-        for column in ("prediction", "lower", "upper", "scale", "alarm"):
+        for column in ("prediction", "lower", "upper", "scale", "uncertainty_rank"):
             np.testing.assert_allclose(table[column][there], expected[column], rtol=1e-9)
         np.testing.assert_allclose(std[there], alone.std(Q[there]), rtol=1e-9)
         np.testing.assert_allclose(

@@ -85,7 +85,8 @@ def test_coverage_over_repetitions(n):
 def test_too_few_rows_are_an_error():
     few = explainer().calibrate(*rows(8, 3))
     with pytest.raises(
-        InputError, match=r"coverage is 0.9, which takes at least 9 calibration rows; there are 8"
+        InputError,
+        match=r"confidence_level is 0.9, which takes at least 9 calibration rows; there are 8",
     ):
         few.interval(Q)
     assert np.isfinite(few.interval(Q, 0.85)["upper"]).all()
@@ -185,11 +186,11 @@ def test_samples_of_several_outputs_depend_on_each_other_as_errors_do():
     assert all(np.isin(drawn[i, :, k], every[i, :, k]).all() for i in range(5) for k in range(2))
 
 
-def test_alarm_is_a_share_and_rises_with_the_scale():
+def test_uncertainty_rank_is_a_share_and_rises_with_the_scale():
     table = predictive().interval(Q)
-    assert table["alarm"].between(0, 1).all()
+    assert table["uncertainty_rank"].between(0, 1).all()
     order = np.argsort(table["scale"].to_numpy())
-    assert np.corrcoef(np.arange(TEST), table["alarm"].to_numpy()[order])[0, 1] > 0.9
+    assert np.corrcoef(np.arange(TEST), table["uncertainty_rank"].to_numpy()[order])[0, 1] > 0.9
 
 
 @pytest.mark.parametrize("inverse", [np.exp, lambda t: np.exp(-t)], ids=["rising", "falling"])
@@ -248,7 +249,7 @@ def test_several_outputs_are_each_their_own():
         "lower",
         "upper",
         "scale",
-        "alarm",
+        "uncertainty_rank",
     ]
     for column in ("lower", "upper", "scale"):
         np.testing.assert_allclose(

@@ -505,16 +505,16 @@ def test_intervals_take_the_place_of_the_standard_error(visit):
     predictive = axil.Explainer(model, X[:300], y[:300]).calibrate(X[300:320], y[300:320])
     new = X[:320]  # the training rows too, so that some are among the least sure
     table, why = predictive.interval(new), predictive.why(new, 10)
-    assert table["alarm"].max() >= 0.95
+    assert table["uncertainty_rank"].max() >= 0.95
     page = visit(predictive.to_html(new))
-    for at in (0, int(table["alarm"].argmax())):
+    for at in (0, int(table["uncertainty_rank"].argmax())):
         page.locator(f"#query-{at}").click()
-        lower, upper, alarm = table.loc[at, ["lower", "upper", "alarm"]]
+        lower, upper, rank = table.loc[at, ["lower", "upper", "uncertainty_rank"]]
         cards = page.locator("#cards").inner_text()
         assert f"90 % interval\n{lower:,.0f} to {upper:,.0f}\n" in cards
         assert "Standard error" not in cards
-        assert ("Alarm: less sure" in cards) == (alarm >= 0.95)
-        assert ("surer than" in cards) == (alarm < 0.5)
+        assert ("Uncertain: less sure" in cards) == (rank >= 0.95)
+        assert ("surer than" in cards) == (rank < 0.5)
         assert page.locator("#wide-table tbody th").all_inner_texts() == list(
             why["row"][10 * at : 10 * at + 10]
         )
@@ -528,7 +528,7 @@ def test_intervals_take_the_place_of_the_standard_error(visit):
         in note
     )
     page = visit(
-        predictive.to_html(new, coverage=0.5),
+        predictive.to_html(new, confidence_level=0.5),
         color_scheme="dark",
         viewport={"width": 480, "height": 900},
     )

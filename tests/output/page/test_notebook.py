@@ -26,7 +26,10 @@ def test_a_notebook_shows_the_page_of_to_html(capsys, tmp_path, monkeypatch):
     for page, text in (
         (explainer.show(X[:3], groups=years, k=7), explainer.to_html(X[:3], groups=years, k=7)),
         (explainer(X[:3]).show(height=300, k=7), explainer(X[:3]).to_html(k=7)),
-        (predictive.show(X[:3], coverage=0.5), predictive.to_html(X[:3], coverage=0.5)),
+        (
+            predictive.show(X[:3], confidence_level=0.5),
+            predictive.to_html(X[:3], confidence_level=0.5),
+        ),
     ):
         assert frame_of(page)["srcdoc"] == text
     assert "height:300px" in frame_of(explainer(X[:3]).show(height=300))["style"]

@@ -296,16 +296,18 @@ def test_the_preview_of_derivatives_is_not_of_weights():
 
 
 def test_intervals_are_those_of_the_predictive():
-    """Ends, alarms and reasons, in place of the standard error; the rows that make an interval wide need not be comparables."""
+    """Intervals have ends, ranks and reasons; the rows that make one wide need not be comparables."""
     model, X, y, years = sales()
     explainer = axil.Explainer(model, X[:300], y[:300])
     predictive = explainer.calibrate(X[300:320], y[300:320])
     new = X[320:]
-    summary = data_of(predictive.to_html(new, coverage=0.8, groups=years, k=3))
+    summary = data_of(predictive.to_html(new, confidence_level=0.8, groups=years, k=3))
     known, expected = summary["intervals"], predictive.interval(new, 0.8)
-    for name in ("lower", "upper", "alarm"):
+    for name in ("lower", "upper", "uncertainty_rank"):
         np.testing.assert_allclose(known[name], [expected[name]], rtol=SHORT)
-    assert [known[name] for name in ("coverage", "n_calibration", "source", "training_errors")] == [
+    assert [
+        known[name] for name in ("confidence_level", "n_calibration", "source", "training_errors")
+    ] == [
         *(0.8, 20, "held out"),
         predictive.training_errors,
     ]
@@ -349,7 +351,7 @@ def test_intervals_that_cannot_be(tmp_path):
     model, X, y, _ = sales()
     predictive = axil.Explainer(model, X[:300], y[:300]).calibrate(X[300:320], y[300:320])
     with pytest.raises(InputError, match="takes at least 99 calibration rows; there are 20"):
-        predictive.to_html(X[320:], tmp_path / "page.html", coverage=0.99)
+        predictive.to_html(X[320:], tmp_path / "page.html", confidence_level=0.99)
     with pytest.raises(InputError, match="columns"):
         predictive.to_html(X[320:], tmp_path / "page.html", columns=["rooms"])
     assert list(tmp_path.iterdir()) == []

@@ -47,17 +47,19 @@ class Distribution:
     def interval(
         self,
         X: TableLike,
-        coverage: float = 0.9,
+        confidence_level: float = 0.9,
         symmetric: bool = True,
         init_score: ArrayLike | None = None,
         groups: LabelsLike | None = None,
     ) -> DataFrame:
-        """Prediction intervals: a frame with the columns query, prediction, lower, upper, scale, alarm.
+        """Return prediction intervals, as a table with a row per prediction, and per output if several.
 
-        And output if there are several. Holds the target with probability ``coverage`` or a little more; see `Predictive`.
-        ``scale``: the size that half of the errors around this query stay below, on the scale of the fit. ``alarm``: the share of
-        calibration rows with a smaller local scale, from 0 to 1. Near 1 the prediction is among those with the largest errors to
-        be expected; of all that weights say, this predicts large errors best (experiments/intervals_alarm.py).
+        The columns are query, prediction, lower, upper, scale and uncertainty_rank. An interval
+        holds the target with probability ``confidence_level`` or a little more; see `Predictive`.
+        ``scale``: the size that half of the errors around this query stay below, on the scale of
+        the fit. ``uncertainty_rank``: the share of calibration rows with a smaller local scale,
+        from 0 to 1. Near 1 the prediction is among those with the largest errors to be expected;
+        of all that weights say, this predicts large errors best (experiments/intervals_alarm.py).
         Rows from elsewhere it may miss: ask `axil.novelty`.
         Streamed: never holds an (n, n_train) array.
 
@@ -65,7 +67,7 @@ class Distribution:
         ----------
         X : table
             The n rows to predict: a frame, an array or a sparse matrix with the columns of the fit.
-        coverage : float, default 0.9
+        confidence_level : float, default 0.9
             The probability that an interval is to hold its target with, between 0 and 1.
         symmetric : bool, default True
             As far below the prediction as above, on the scale of the fit. False: cuts the same
@@ -85,15 +87,15 @@ class Distribution:
         >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
         >>> model = LGBMRegressor(n_estimators=20, verbose=-1).fit(X[:250], y[:250])
         >>> predictive = Explainer(model, X[:250], y[:250]).calibrate(X[250:350], y[250:350])
-        >>> table = predictive.interval(X[350:], coverage=0.8)
+        >>> table = predictive.interval(X[350:], confidence_level=0.8)
         >>> list(table.columns)
-        ['query', 'prediction', 'lower', 'upper', 'scale', 'alarm']
+        ['query', 'prediction', 'lower', 'upper', 'scale', 'uncertainty_rank']
         >>> bool(((table["lower"] <= y[350:].values) & (y[350:].values <= table["upper"])).mean() > 0.7)
         True
         """
         queries = self._model.queries(X, init_score)
         columns = output_columns("query", queries.labels, self._model.outputs)
-        found = self._interval(queries, coverage, symmetric, groups)
+        found = self._interval(queries, confidence_level, symmetric, groups)
         columns |= {name: values.ravel() for name, values in found.items()}
         return tables.note(tables.make(columns, self._model.backend), NOTE)
 
@@ -304,22 +306,24 @@ class Distribution:
     # -- the distribution --------------------------------------------------------------------------
 
     def _interval(
-        self, queries: QueryBatch, coverage: Any, symmetric: Any, groups: Any = None
+        self, queries: QueryBatch, confidence_level: Any, symmetric: Any, groups: Any = None
     ) -> dict[str, FloatArray]:
         """The columns of `interval`, each (n, K)."""
-        c = _as_probability(coverage, "coverage")
+        level = _as_probability(confidence_level, "confidence_level")
         symmetric = inputs.as_flag(symmetric, "symmetric")
         members = self._members(queries, groups)
         for one, _ in members:
-            one._require(c if symmetric else (1.0 + c) / 2, coverage, "coverage")
+            one._require(
+                level if symmetric else (1.0 + level) / 2, confidence_level, "confidence_level"
+            )
         local = around(self._model, self._around, queries)
-        (*ends, scale), alarms = (
+        (*ends, scale), uncertainty_ranks = (
             np.empty((3, *local.predictions.shape)),
             np.empty_like(local.predictions),
         )
         for one, rows in members:
-            ends[0][rows], ends[1][rows], scale[rows] = one._ends(local[rows], c, symmetric)
-            alarms[rows] = one._alarms(local[rows])
+            ends[0][rows], ends[1][rows], scale[rows] = one._ends(local[rows], level, symmetric)
+            uncertainty_ranks[rows] = one._uncertainty_ranks(local[rows])
         seen = [self._shown(local.predictions + end) for end in ends]
         if self._rising:
             lower, upper = seen
@@ -330,16 +334,16 @@ class Distribution:
             "lower": lower,
             "upper": upper,
             self._model.scale.label("scale"): scale,
-            "alarm": alarms,
+            "uncertainty_rank": uncertainty_ranks,
         }
 
-    def _ends(self, local: Local, coverage: float, symmetric: bool) -> FloatArray:
+    def _ends(self, local: Local, confidence_level: float, symmetric: bool) -> FloatArray:
         """(3, n, K): the errors, lower and upper, that intervals go to, and the size that half of the errors stay below."""
         n = self.n_calibration
         found = np.empty((3, *local.predictions.shape))
         middle = (n - 1) // 2
-        inner = order_of(coverage, n)
-        outer = order_of((1.0 + coverage) / 2, n)
+        inner = order_of(confidence_level, n)
+        outer = order_of((1.0 + confidence_level) / 2, n)
         for k, rows in enumerate(self._rows):
             alike = np.argsort(rows.reaches(local.features[:, k]), kind="stable")
             for some in (alike[part] for part in self._some(len(alike))):
@@ -356,7 +360,7 @@ class Distribution:
                     )
         return found
 
-    def _alarms(self, local: Local) -> FloatArray:
+    def _uncertainty_ranks(self, local: Local) -> FloatArray:
         """(n, K): the shares of calibration rows with a smaller local scale."""
         found = np.empty_like(local.predictions)
         for k, rows in enumerate(self._rows):

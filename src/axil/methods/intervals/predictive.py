@@ -27,11 +27,13 @@ class Predictive(Distribution, page.Shown):
     calibration rows and the query together (full conformal prediction), so that all are treated
     alike.
 
-    **Promised**: the interval of coverage c holds the target with probability at least c, whatever the model. Without ties it
-    does so with probability at most c + 1 / (n + 1), or c + 2 / (n + 1) with ``symmetric=False``. The calibration rows must be
-    rows that the model was not fitted on, and the rows to predict exchangeable with them. Few rows make the interval wide, never
-    short; where they are too few there is an error. **Not promised**: coverage at every single row, or in every group, unless
-    `calibrate` was given groups; see `axil.plots.coverage`. From out-of-fold or out-of-bag predictions (``source``) the promise
+    **Promised**: the interval of confidence level c holds the target with probability at least
+    c, whatever the model. Without ties it does so with probability at most c + 1 / (n + 1), or
+    c + 2 / (n + 1) with ``symmetric=False``. The calibration rows must be rows that the model
+    was not fitted on, and the rows to predict exchangeable with them. Few rows make the
+    interval wide, never short; where they are too few there is an error. **Not promised**:
+    coverage at every single row, or in every group, unless `calibrate` was given groups; see
+    `axil.plots.coverage`. From out-of-fold or out-of-bag predictions (``source``) the promise
     is not exact, as those are of other fits.
 
     Of a model fitted to transformed targets all results are in the targets' own units, by the
@@ -78,7 +80,7 @@ class Predictive(Distribution, page.Shown):
         X: TableLike,
         path: PathLike | None = None,
         *,
-        coverage: float = 0.9,
+        confidence_level: float = 0.9,
         groups: LabelsLike | None = None,
         symmetric: bool = True,
         init_score: ArrayLike | None = None,
@@ -94,7 +96,7 @@ class Predictive(Distribution, page.Shown):
             The n rows to explain.
         path : str or path, optional
             The file to write; without one the text of the page is returned.
-        coverage : float, default 0.9
+        confidence_level : float, default 0.9
             The probability that an interval is to hold its target with, between 0 and 1.
         groups : sequence of length n_train, or str, optional
             Labels of the training rows to sum weights by, or the name of a column of X_train.
@@ -113,7 +115,7 @@ class Predictive(Distribution, page.Shown):
         >>> from axil import Explainer
         >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
         >>> forest = RandomForestRegressor(50, min_samples_leaf=3, random_state=0).fit(X[:300], y[:300])
-        >>> page = Explainer(forest, X[:300], y[:300]).calibrate().to_html(X[300:], coverage=0.8)
+        >>> page = Explainer(forest, X[:300], y[:300]).calibrate().to_html(X[300:], confidence_level=0.8)
         >>> page.startswith("<!DOCTYPE html>")
         True
         """
@@ -123,16 +125,16 @@ class Predictive(Distribution, page.Shown):
         queries = proven.queries(X, init_score)
         explained = ExplainedRows(proven, queries)
         chosen = explained.page_options(groups, None, options)
-        ends = self._interval(queries, coverage, symmetric)
+        ends = self._interval(queries, confidence_level, symmetric)
         found = tables.joined(
             [best.columns for _, best in why.reasons(proven, self._around, queries, ON_PAGE)]
         )
         intervals = page.Intervals(
-            coverage=float(coverage),
+            confidence_level=float(confidence_level),
             n_calibration=self.n_calibration,
             source=self.source,
             training_errors=self.training_errors,
-            **{name: ends[name] for name in ("lower", "upper", "alarm")},
+            **{name: ends[name] for name in ("lower", "upper", "uncertainty_rank")},
             rows=found["position"],
             weights=found["effect"],
             errors=found["error"],

@@ -78,13 +78,15 @@ def as_words(value: Any, what: str) -> str | None:
 class Intervals:
     """The intervals of n predictions with K outputs, and the m training rows that make each of them wide."""
 
-    coverage: float
+    confidence_level: float
     n_calibration: int
     source: str  #: of the calibration errors
     training_errors: str  #: their source
     lower: FloatArray  #: (n, K) in the units of the targets
     upper: FloatArray  #: (n, K)
-    alarm: FloatArray  #: (n, K) the share of calibration rows with a smaller scale of errors
+    uncertainty_rank: (
+        FloatArray  #: (n, K) the share of calibration rows with a smaller scale of errors
+    )
     rows: IntArray  #: (n, K, m) positions of the training rows
     weights: FloatArray  #: (n, K, m)
     errors: FloatArray  #: (n, K, m) on the scale of the fit

@@ -276,8 +276,8 @@ def _actual_values(
 
 def _intervals(intervals: Intervals, rows: IntArray) -> dict[str, Any]:
     """Return the intervals; ``rows`` are the places of their training rows among those of the page."""
-    facts = ("coverage", "n_calibration", "source", "training_errors")
-    arrays = ("lower", "upper", "alarm", "weights", "errors", "shares")
+    facts = ("confidence_level", "n_calibration", "source", "training_errors")
+    arrays = ("lower", "upper", "uncertainty_rank", "weights", "errors", "shares")
     summary: dict[str, Any] = {name: getattr(intervals, name) for name in facts}
     summary["rows"] = nested(rows)
     return summary | {name: nested(getattr(intervals, name)) for name in arrays}

@@ -4,7 +4,7 @@ const MOST_LISTED = 2000; // predictions in the list at a time; a search finds t
 const MOST_STEPS = 10; // rows or groups of the waterfall with a bar of their own
 const FOLDED = 8; // groups in sight until all are asked for
 const PRINTED = 8; // features that a sheet of paper has room for
-const ALARM = 0.95; // share of calibration rows with smaller errors to be expected
+const UNCERTAIN = 0.95; // share of calibration rows with smaller errors to be expected
 const WITHOUT = {
   "out-of-fold": "its out-of-fold prediction", "out-of-bag": "its out-of-bag prediction", "leave-one-out": "the prediction without the row",
   leverage: "an estimate of the prediction without the row, from its leverage", fit: "its fitted prediction",
@@ -20,7 +20,7 @@ function start(data) {
   const of = (columns, i) => own(columns)[i];
   const adds = data.kind !== "derivative"; // derivatives do not add up to the prediction
   const classes = chances !== null;
-  const intervals = data.intervals, coverage = intervals === null ? "" : `${feature(Number((100 * intervals.coverage).toPrecision(6)))} %`;
+  const intervals = data.intervals, level = intervals === null ? "" : `${feature(Number((100 * intervals.confidence_level).toPrecision(6)))} %`;
   let follows = classes && many; // the predicted class, until an output is chosen by hand
   // Contributions count from nothing, or from the mean of all targets.
   const fromMean = () => exact && byId("start").value === "mean";
@@ -162,9 +162,9 @@ function start(data) {
     } else if (means !== null) cards.push(card("Expected value", meant(output, i), "what the score stands for"));
     if (data.actual !== null) cards.push(...actualCards(i));
     if (intervals !== null) {
-      const [lower, upper, alarm] = [intervals.lower, intervals.upper, intervals.alarm].map((column) => column[output][i]);
-      const note = `${alarm < 0.5 ? `surer than ${percent(1 - alarm)}` : `less sure than ${percent(alarm)}`} of the calibration rows`;
-      cards.push(card(`${coverage} interval`, `${unit(price(lower))} to ${unit(price(upper))}`, (alarm >= ALARM ? "Alarm: " : "") + note, alarm >= ALARM ? "interval alarm" : "interval"));
+      const [lower, upper, rank] = [intervals.lower, intervals.upper, intervals.uncertainty_rank].map((column) => column[output][i]);
+      const note = `${rank < 0.5 ? `surer than ${percent(1 - rank)}` : `less sure than ${percent(rank)}`} of the calibration rows`;
+      cards.push(card(`${level} interval`, `${unit(price(lower))} to ${unit(price(upper))}`, (rank >= UNCERTAIN ? "Uncertain: " : "") + note, rank >= UNCERTAIN ? "interval uncertain" : "interval"));
     }
     if (data.standard_errors !== null) {
       const error = data.standard_errors[output][i], said = data.about_sigma === null ? "" : `; ${data.about_sigma}`;
@@ -227,7 +227,7 @@ function start(data) {
       cell(format(targetsShown[o][intervals.rows[o][j]], targetDigits)), cell(format(intervals.weights[o][j], decimals)), bar(shares[rank], shares[0])));
     table(byId("wide-table"), [make("tr", {}, header("Row", "label"), header("Share"), header(log ? "Error, as a factor" : "Error" + ofFit), header(words.targetHead), header("Weight"), make("td", { className: "bar" }))], lines);
     byId("wide-note").textContent = `Share: of the row in the sum of absolute weight × absolute error. Error: ${log ? "the ratio of the row's target to" : "how far the row's target is above"} ${WITHOUT[intervals.training_errors]}. ` +
-      `${intervals.source === "held out" ? "" : "About "}${counts(intervals.coverage)} such intervals hold the target, of rows like the ${count(intervals.n_calibration)} calibration rows (${intervals.source}).`;
+      `${intervals.source === "held out" ? "" : "About "}${counts(intervals.confidence_level)} such intervals hold the target, of rows like the ${count(intervals.n_calibration)} calibration rows (${intervals.source}).`;
   }
   const reckoned = () => (!fromMean() ? "" : log ? ` Factors are relative to the geometric mean, ${level(data.means[state.output])}.` : ` Contributions count from the mean, ${value(data.means[state.output])}.`);
   function showGroups(i) {
