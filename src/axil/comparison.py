@@ -42,7 +42,7 @@ from axil.matched_rows import (
     with_refit_positions,
 )
 from axil.methods.question import verified_model
-from axil.methods.refit import made_of
+from axil.methods.refit import arguments_of
 from axil.methods.what_if import by_label
 from axil.methods.without import change_columns
 from axil.output import changes_page, tables
@@ -312,7 +312,7 @@ def _check_comparable(old: Explainer, new: Explainer) -> None:
                 f"{name} is {shown(explainer)}; expected an axil.Explainer of the model."
             )
         verified_model(explainer).capabilities.require("refit")
-        made_of(explainer)  # raises for an explainer that was loaded
+        arguments_of(explainer)  # raises for an explainer that was loaded
     if verified_model(old).shape[1] != verified_model(new).shape[1]:
         raise InputError(
             f"new has {verified_model(new).shape[1]} outputs and old {verified_model(old).shape[1]}; expected models "
@@ -498,7 +498,7 @@ def _targets_at(explainer: Explainer, positions: IntArray, outputs: IntArray) ->
     """Return targets as people read them, of classes their names; missing where there is no row."""
     model = verified_model(explainer)
     if model.kind is Kind.ADDITIVE or model.classes is not None:
-        y = made_of(explainer).y
+        y = arguments_of(explainer).y
         y = y.reshape(len(y), -1)
         targets = y[positions, np.minimum(outputs, y.shape[1] - 1)]
     else:

@@ -36,7 +36,7 @@ from axil.methods.jacobian import Jacobian
 from axil.methods.label_issues import LabelIssues
 from axil.methods.min_label_changes import MinLabelChanges
 from axil.methods.page import Pages
-from axil.methods.refit import Made, Refit
+from axil.methods.refit import ExplainerArguments, Refit
 from axil.methods.removal import Removal
 from axil.methods.shapley import Shapley
 from axil.methods.similar import Similar
@@ -252,14 +252,16 @@ class Explainer(
             verify=verify,
         )
         super().__init__(make_verified_model(given))
-        self._made = Made.of(model, *rows[1:], fit | machine | {"verify": verify}, type(self))
+        self._arguments = ExplainerArguments.of(
+            model, *rows[1:], fit | machine | {"verify": verify}, type(self)
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         """All but how it was made where a function without a name is part of that: no pickle holds one. A file is proven now."""
         state = {"_model": self._model, **self.__dict__}
         state.pop("_proof", None)
-        if self._made is not None and not self._made.is_picklable:
-            del state["_made"]
+        if self._arguments is not None and not self._arguments.is_picklable:
+            del state["_arguments"]
         return state
 
     _proof: Callable[[], VerifiedModel]  # of a file
@@ -304,10 +306,10 @@ class Explainer(
             proof = "verified"
         else:
             proof = f"verified to {error:.1e}"
-        if self._made is None:
+        if self._arguments is None:
             dropped = 0
         else:
-            dropped = self._made.dropped
+            dropped = self._arguments.dropped
         rows = counted(model.shape[0], "training row") + (
             f" ({dropped} dropped)" if dropped else ""
         )

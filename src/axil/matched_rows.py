@@ -16,7 +16,7 @@ from axil.errors import InputError, shown
 from axil.explainer import Explainer
 from axil.inputs.codes import keys
 from axil.methods.question import verified_model
-from axil.methods.refit import again, made_of
+from axil.methods.refit import again, arguments_of
 from axil.scale import ROUND_TRIP
 
 STATUS = np.array(["kept", "changed", "added", "removed"], dtype=object)
@@ -98,7 +98,7 @@ def _position_by_label(explainer: Explainer, name: str) -> dict[Hashable, int]:
 
 def _have_other_targets(old: Explainer, new: Explainer, pairs: IntArray) -> BoolArray:
     """Return which pairs of rows have different targets, (n_pairs,)."""
-    y_old = made_of(old).y
+    y_old = arguments_of(old).y
     y_new = _targets_for(old, new)
     y_old = y_old.reshape(len(y_old), -1)[pairs[:, 0]]
     y_new = y_new.reshape(len(y_new), -1)[pairs[:, 1]]
@@ -115,7 +115,7 @@ def _transforms_differ(old: Explainer, new: Explainer) -> bool:
 
 def _targets_for(old: Explainer, new: Explainer) -> NDArray[Any]:
     """Return the targets of the new rows, (N,) or (N, K), in the unit that the old model takes."""
-    y = made_of(new).y
+    y = arguments_of(new).y
     if not _transforms_differ(old, new):
         return y
     if new.scale.onward is None:
@@ -127,7 +127,7 @@ def _feature_keys(explainer: Explainer, like: Explainer) -> NDArray[np.uint64]:
     """Return a key for each training row, equal where features and offsets are, (N,)."""
     features = columns_like(verified_model(explainer).features, like)
     n_rows = features.shape[0]
-    init_score = made_of(explainer).init_score
+    init_score = arguments_of(explainer).init_score
     offsets = np.zeros((n_rows, 1))
     if init_score is not None:
         offsets = init_score.reshape(n_rows, -1)
@@ -148,7 +148,7 @@ def columns_like(X: Any, explainer: Explainer) -> Any:
 
 def refit_to_new_rows(old: Explainer, new: Explainer, rows: ComparedRows) -> Explainer:
     """Return the old splits refitted to the new rows."""
-    new_inputs = made_of(new)
+    new_inputs = arguments_of(new)
     y = _targets_for(old, new)
     changes: dict[str, Any] = {}
     removed = rows.has(REMOVED)
@@ -160,7 +160,7 @@ def refit_to_new_rows(old: Explainer, new: Explainer, rows: ComparedRows) -> Exp
     if changed.any():
         labels = inputs.as_list(rows.labels[changed])
         changes["targets"] = dict(zip(labels, list(y[rows.after[changed]])))
-    if new_inputs.sample_weight is not None or made_of(old).sample_weight is not None:
+    if new_inputs.sample_weight is not None or arguments_of(old).sample_weight is not None:
         weights = np.ones(len(old.index))
         if new_inputs.sample_weight is not None:
             both = rows.has(KEPT, CHANGED)
@@ -177,7 +177,7 @@ def refit_to_new_rows(old: Explainer, new: Explainer, rows: ComparedRows) -> Exp
 
 def _added_rows(old: Explainer, new: Explainer, positions: IntArray) -> tuple[Any, ...]:
     """Return the rows at these positions in the new data as the old explainer's `refit` adds them."""
-    new_inputs = made_of(new)
+    new_inputs = arguments_of(new)
     features = columns_like(verified_model(new).features, old)
     rows = (inputs.take_rows(features, positions), _targets_for(old, new)[positions])
     sample_weight = None

@@ -337,7 +337,7 @@ def test_forests_of_weighted_rows_that_were_not_drawn(name):
     )
     dropped, after = explainer.refit(drop=gone), explainer.without(queries, gone)["after"]
     np.testing.assert_allclose(predicted(dropped, queries).ravel(), after, rtol=0, atol=1e-12)
-    left = np.delete(np.asarray(explainer._made.sample_weight), range(5))
+    left = np.delete(np.asarray(explainer._arguments.sample_weight), range(5))
     axil.Explainer(dropped.model, X[5:TRAIN], TARGETS[target][5:TRAIN], left)
     if hasattr(model, "_sample_weight"):
         np.testing.assert_array_equal(dropped.model._sample_weight, left)

@@ -33,7 +33,7 @@ from axil.methods.intervals.predictive import Predictive
 from axil.methods.intervals.training_errors import is_bagged
 from axil.methods.label_issues import FAR
 from axil.methods.question import verified_model
-from axil.methods.refit import made_of
+from axil.methods.refit import arguments_of
 from axil.support import supports
 
 if TYPE_CHECKING:
@@ -327,7 +327,7 @@ def refit(request: Request) -> None:
         f"{arguments.out}: fitted again at the same splits to {n_rows}, "
         f"{len(training.features)} before"
     )
-    n_dropped = made_of(refitted).dropped
+    n_dropped = arguments_of(refitted).dropped
     if n_dropped:
         title += f"; {n_dropped} dropped"
     request.output.say([subject.verification, title])

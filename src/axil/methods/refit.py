@@ -1,4 +1,7 @@
-"""refit: the model again at its own splits, on other rows, to other targets or with other weights, as a model of its library."""
+"""refit: the model at its own splits, fitted to other rows, targets or weights.
+
+The result is a model of the library.
+"""
 
 from __future__ import annotations
 
@@ -8,75 +11,78 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil import adapters, inputs
 from axil.adapters.pipeline import last_step, rewritten, writer
 from axil.adapters.searches import unwrapped
-from axil.aliases import ArrayLike
-from axil.arrays import FloatArray
+from axil.aliases import ArrayLike, FeatureTable, ForeignModel
+from axil.arrays import AnyArray, FloatArray
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.inputs.copies import owned
-from axil.methods.question import Method
+from axil.methods.question import AnyModel, Method
 from axil.methods.what_if import by_label
 from axil.methods.without import warn_of_splits
 from axil.replay.refit import RefitInputs
 
 
 @dataclass(frozen=True, eq=False)
-class Made:
-    """How an explainer was made, so that another can be made alike."""
+class ExplainerArguments:
+    """The arguments of an explainer, from which `refit` makes another one."""
 
-    model: Any  #: the user's own
-    y: NDArray[Any]  #: (N,) or (N, K) as it was given
+    model: ForeignModel  #: the user's own
+    y: AnyArray  #: (N,) or (N, K) as the user gave it
     sample_weight: FloatArray | None
     init_score: FloatArray | None
-    settings: dict[str, Any]  #: keyword arguments of `Explainer` besides
+    settings: dict[str, Any]  #: further keyword arguments of `Explainer`
     make: Callable[..., Any]  #: `Explainer` itself
-    dropped: int = (
-        0  #: training rows that ``drop`` of `refit` left out, all rows of the labels given
-    )
+    #: how many training rows ``drop`` of `refit` left out, all rows of a label
+    dropped: int = 0
 
     @classmethod
     def of(
-        cls, model: Any, y: Any, sample_weight: Any, init_score: Any, settings: Any, make: Any
-    ) -> Made:
-        """From the arguments of `Explainer`, which has checked them; what can be changed is copied."""
-        given = inputs.as_array(y.detach() if hasattr(y, "detach") else y, "y_train")
-        weights = inputs.as_weights(sample_weight, len(given))
+        cls,
+        model: ForeignModel,
+        y: Any,
+        sample_weight: ArrayLike | None,
+        init_score: ArrayLike | None,
+        settings: dict[str, Any],
+        make: Callable[..., Any],
+    ) -> ExplainerArguments:
+        """Return the checked arguments of `Explainer`, with copies of what the user may change."""
+        if hasattr(y, "detach"):
+            y = y.detach()
+        targets = owned(inputs.as_array(y, "y_train"))
+        weights = inputs.as_weights(sample_weight, len(targets))
+        if weights is not None:
+            weights = owned(weights)
         offsets = None
         if init_score is not None:
             offsets = owned(inputs.as_array(init_score, "init_score").astype(np.float64))
-        return cls(
-            model,
-            owned(given),
-            None if weights is None else owned(weights),
-            offsets,
-            settings,
-            make,
-        )
+        return cls(model, targets, weights, offsets, settings, make)
 
     @property
     def is_picklable(self) -> bool:
-        """Whether a pickle can hold it: no function in it was defined within another, or has no name."""
-        inside = unwrapped(self.model)
-        last = last_step(inside)
-        parts = [
-            *self.settings.values(),
-            *getattr(inside if last is None else last, "__dict__", {}).values(),
-        ]
-        return not any("<" in getattr(part, "__qualname__", "") for part in parts)
+        """Whether a pickle can hold the arguments.
+
+        It holds no lambda, and no function that was defined within another function.
+        """
+        inner_model = unwrapped(self.model)
+        final_step = last_step(inner_model)
+        if final_step is not None:
+            inner_model = final_step
+        values = [*self.settings.values(), *getattr(inner_model, "__dict__", {}).values()]
+        return not any("<" in getattr(value, "__qualname__", "") for value in values)
 
 
 class Refit(Method):
     """Provide `Explainer.refit`."""
 
-    _made: Made | None = None
+    _arguments: ExplainerArguments | None = None
 
     @property
     def model(self) -> Any:
-        """The fitted model that the explainer was made of; after `refit` a new one."""
-        return made_of(self).model
+        """The fitted model of the explainer; after `refit` a new one."""
+        return arguments_of(self).model
 
     def refit(
         self,
@@ -85,7 +91,7 @@ class Refit(Method):
         targets: Mapping[Any, Any] | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Any:
-        """Fit the leaves of the model again at its own splits, and return a new explainer, proven on the new data.
+        """Fit the leaves of the model again at its own splits, and return a new verified explainer.
 
         Its ``model`` is a fitted model of the same class, which its library saves and loads: the
         same splits, with the leaf values, counts and weights of the new rows. Predictions are those
@@ -145,174 +151,208 @@ class Refit(Method):
         return again(self, drop, add, targets, sample_weight)._without(len(rows))
 
     def _without(self, dropped: int) -> Any:
-        """This explainer, which now knows how many rows were dropped for it."""
-        self._made = replace(made_of(self), dropped=dropped)
+        """Record how many rows were dropped for this explainer, and return it."""
+        self._arguments = replace(arguments_of(self), dropped=dropped)
         return self
 
 
-def made_of(self: Refit) -> Made:
-    """How an explainer was made; refuses one that does not know it."""
-    if self._made is None:
+def arguments_of(self: Refit) -> ExplainerArguments:
+    """Return the arguments of an explainer; raise if it was loaded from a file without them."""
+    if self._arguments is None:
         raise UnsupportedQuestionError(
             "refit",
-            "this explainer was loaded from a file, which keeps neither the targets as they were given nor the model",
+            "this explainer was loaded from a file, which keeps neither the targets as they were "
+            "given nor the model",
             "Make it from the model and its training data: axil.Explainer(model, X_train, y_train).",
         )
-    return self._made
+    return self._arguments
 
 
 def again(
     self: Refit,
-    drop: Any = None,
-    add: Any = None,
-    targets: Any = None,
-    sample_weight: Any = None,
-    added_labels: NDArray[Any] | None = None,
+    drop: Sequence[Any] | None = None,
+    add: Sequence[Any] | None = None,
+    targets: Mapping[Any, Any] | None = None,
+    sample_weight: ArrayLike | None = None,
+    added_labels: AnyArray | None = None,
 ) -> Any:
-    """Refit as `Explainer.refit` does, without a warning about splits; ``added_labels`` name the rows of ``add``."""
-    made = made_of(self)
+    """Refit as `Explainer.refit` does, without a warning about splits.
+
+    ``added_labels`` are the labels of the rows of ``add``.
+    """
+    arguments = arguments_of(self)
     if (
-        adapters.fingerprint(made.model, made.settings.get("objective"))
+        adapters.fingerprint(arguments.model, arguments.settings.get("objective"))
         != self._model.adapter.fingerprint
     ):
         raise InputError(
-            "The model was fitted again or changed since this explainer was made of it. Make a new explainer."
+            "The model was fitted again or changed since this explainer was made of it. Make a new "
+            "explainer."
         )
     if getattr(self._model.adapter, "encodings", 0):
         raise UnsupportedQuestionError(
             "refit",
-            "its categories were encoded by the targets of the rows before each row, and other rows come in another order",
+            "its categories were encoded by the targets of the rows before each row, and other "
+            "rows come in another order",
             "Ask explainer.without(X, rows) or what_if(X, targets), which hold the encodings fixed.",
         )
-    given, labels = _changed(self._model, made, drop, add, targets, sample_weight, added_labels)
+    refit_inputs, labels = _changed(
+        self._model, arguments, drop, add, targets, sample_weight, added_labels
+    )
     if hasattr(self._model.adapter, "smoother"):
-        targets = given.y
-        if (
-            not self._model.adapter.scale.is_identity
-        ):  # around the smoother the model transforms its targets
-            if given.targets.shape[1] == 1:
-                targets = given.targets[:, 0]
-            else:
-                targets = given.targets
-        fit = partial(_fitted_anew, given, targets)
-        model = rewritten(made.model, fit, given.X)
+        smoother_targets = refit_inputs.y
+        if not self._model.adapter.scale.is_identity:
+            # The model transforms the targets before the smoother sees them.
+            smoother_targets = refit_inputs.targets
+            if smoother_targets.shape[1] == 1:
+                smoother_targets = smoother_targets[:, 0]
+        fit = partial(_fitted_anew, refit_inputs, smoother_targets)
+        model = rewritten(arguments.model, fit, refit_inputs.X)
         bags = None
     else:
-        fits, bags = self._model.refit_leaves(given)
-        model = rewritten(made.model, lambda inside, _: writer(inside).write(inside, fits))
-    weights = given.weights
-    offsets = given.offsets
-    return made.make(model, given.X, given.y, weights, offsets, bags, index=labels, **made.settings)
+        fits, bags = self._model.refit_leaves(refit_inputs)
+        model = rewritten(arguments.model, lambda inside, _: writer(inside).write(inside, fits))
+    return arguments.make(
+        model,
+        refit_inputs.X,
+        refit_inputs.y,
+        refit_inputs.weights,
+        refit_inputs.offsets,
+        bags,
+        index=labels,
+        **arguments.settings,
+    )
 
 
-def _fitted_anew(given: RefitInputs, targets: NDArray[Any], model: Any, X: Any) -> Any:
-    """Return a smoother with the settings of ``model``, fitted to these rows and targets as they reach it."""
-    found = writer(model)
-    if not hasattr(found, "again"):
+def _fitted_anew(
+    refit_inputs: RefitInputs, targets: AnyArray, model: ForeignModel, X: FeatureTable
+) -> ForeignModel:
+    """Return a smoother with the settings of ``model``, fitted to rows and targets as they reach it."""
+    model_writer = writer(model)
+    if not hasattr(model_writer, "again"):
         raise UnsupportedQuestionError(
             "refit", "models of this kind are not written", "Fit its model to the new rows."
         )
-    return found.again(model, X, targets, given.weights)
+    return model_writer.again(model, X, targets, refit_inputs.weights)
 
 
 def _changed(
-    model: Any,
-    made: Made,
-    drop: Any,
-    add: Any,
-    targets: Any,
-    sample_weight: Any,
-    added_labels: NDArray[Any] | None,
-) -> tuple[RefitInputs, NDArray[Any]]:
-    """The rows of the new fit and their labels."""
+    model: AnyModel,
+    arguments: ExplainerArguments,
+    drop: Sequence[Any] | None,
+    add: Sequence[Any] | None,
+    targets: Mapping[Any, Any] | None,
+    sample_weight: ArrayLike | None,
+    added_labels: AnyArray | None,
+) -> tuple[RefitInputs, AnyArray]:
+    """Return the rows of the new fit, and their labels."""
     n = model.shape[0]
-    keep = ~model.held_out(made.sample_weight)
-    y, weights = made.y.copy(), _weights(model, made, sample_weight)
+    keep = ~model.held_out(arguments.sample_weight)
+    y = arguments.y.copy()
+    weights = _weights(model, arguments, sample_weight)
     if drop is not None:
         keep[model.positions(drop)] = False
     if targets is not None:
-        named, values = by_label(targets, "targets", "new target")
-        which, rows = inputs.positions(named, model.index, "targets")
-        model.as_targets(values, len(values), "targets", "changed")  # which checks them
-        y[rows] = np.asarray(values)[which] if len(rows) else y[rows]
-    kept = np.flatnonzero(keep)
-    X, labels = inputs.take_rows(model.features, kept), model.index[kept]
-    y, offsets = y[kept], None if made.init_score is None else made.init_score[kept]
-    weights = None if weights is None else weights[kept]
-    added = None
+        target_labels, values = by_label(targets, "targets", "new target")
+        entries, rows = inputs.positions(target_labels, model.index, "targets")
+        model.as_targets(values, len(values), "targets", "changed")  # raises for wrong values
+        if len(rows):
+            y[rows] = np.asarray(values)[entries]
+    old_rows = np.flatnonzero(keep)
+    X = inputs.take_rows(model.features, old_rows)
+    labels = model.index[old_rows]
+    y = y[old_rows]
+    offsets = None
+    if arguments.init_score is not None:
+        offsets = arguments.init_score[old_rows]
+    if weights is not None:
+        weights = weights[old_rows]
+    new_X = None
     if add is not None:
-        more = _added(model, made, add)
-        added = more.X
-        X, y = inputs.stack_rows(X, more.X), np.concatenate([y, more.y])
-        if weights is not None or more.weights is not None:
-            ones = np.ones(len(more.y)) if more.weights is None else more.weights
-            weights = np.concatenate([np.ones(len(kept)) if weights is None else weights, ones])
-        offsets = (
-            None
-            if offsets is None or more.offsets is None
-            else np.concatenate([offsets, more.offsets])
-        )
+        added = _added(model, arguments, add)
+        new_X = added.X
+        X = inputs.stack_rows(X, new_X)
+        y = np.concatenate([y, added.y])
+        weights = _joined_weights(weights, len(old_rows), added)
+        if offsets is not None and added.offsets is not None:
+            offsets = np.concatenate([offsets, added.offsets])
+        else:
+            offsets = None
         if added_labels is None:
-            added_labels = _added_labels(model, more.X, n)
+            added_labels = _added_labels(model, new_X, n)
         labels = inputs.joined(labels, added_labels)
     if not len(y) or (weights is not None and not weights.any()):
         raise InputError("Without these rows none of any weight is left to fit again; keep some.")
-    fitted = model.as_targets(y, len(y), "targets", "training")
-    return RefitInputs(kept, added, X, y, fitted, weights, offsets), labels
+    fit_targets = model.as_targets(y, len(y), "targets", "training")
+    return RefitInputs(old_rows, new_X, X, y, fit_targets, weights, offsets), labels
 
 
-def _weights(model: Any, made: Made, sample_weight: Any) -> FloatArray | None:
-    """(N,): the weights of the training rows, those that were given anew in their places; None: all one."""
+def _joined_weights(
+    weights: FloatArray | None, n_old: int, added: RefitInputs
+) -> FloatArray | None:
+    """Return the weights of the old and the added rows; None if all of them are one."""
+    added_weights = added.weights
+    if weights is None and added_weights is None:
+        return None
+    if weights is None:
+        weights = np.ones(n_old)
+    if added_weights is None:
+        added_weights = np.ones(len(added.y))
+    return np.concatenate([weights, added_weights])
+
+
+def _weights(
+    model: AnyModel, arguments: ExplainerArguments, sample_weight: ArrayLike | None
+) -> FloatArray | None:
+    """Return the weights of the training rows with the new ones in their places, (N,).
+
+    None if all of them are one.
+    """
     n = model.shape[0]
     if sample_weight is None:
-        return made.sample_weight
+        return arguments.sample_weight
     if not hasattr(sample_weight, "items") or hasattr(sample_weight, "to_numpy"):
         inputs.refuse_other_order(model.features, sample_weight, "sample_weight")
         return inputs.as_weights(sample_weight, n)
-    named, values = by_label(sample_weight, "sample_weight", "weight")
-    which, rows = inputs.positions(named, model.index, "sample_weight")
-    if made.sample_weight is None:
+    labels, values = by_label(sample_weight, "sample_weight", "weight")
+    entries, rows = inputs.positions(labels, model.index, "sample_weight")
+    if arguments.sample_weight is None:
         weights = np.ones(n)
     else:
-        weights = made.sample_weight.copy()
-    weights[rows] = np.asarray(values, dtype=np.float64)[which]
+        weights = arguments.sample_weight.copy()
+    weights[rows] = np.asarray(values, dtype=np.float64)[entries]
     return inputs.as_weights(weights, n)
 
 
-def _added(model: Any, made: Made, add: Any) -> RefitInputs:
-    """Further rows, checked."""
+def _added(model: AnyModel, arguments: ExplainerArguments, add: Sequence[Any]) -> RefitInputs:
+    """Check the rows that ``add`` brings, and return them as the inputs of a fit."""
     if not isinstance(add, (tuple, list)) or not 2 <= len(add) <= 4:
         raise InputError(
             "add has to be (X, y), (X, y, sample_weight) or (X, y, sample_weight, init_score)."
         )
     X, y, weights, offsets = (*add, None, None)[:4]
-    for part, given in enumerate(add[1:], 1):
-        inputs.refuse_other_order(X, given, f"add[{part}]", "add[0]")
+    for place, values in enumerate(add[1:], 1):
+        inputs.refuse_other_order(X, values, f"add[{place}]", "add[0]")
     rows = inputs.as_features(X, model.adapter, "add[0]", model.features)
     model.warn_of_unseen(rows, "the rows added")
     n = rows.shape[0]
-    fitted = model.as_targets(y, n, "add[1]", "added")
-    if (offsets is None) != (made.init_score is None):
-        if made.init_score is None:
+    fit_targets = model.as_targets(y, n, "add[1]", "added")
+    if (offsets is None) != (arguments.init_score is None):
+        if arguments.init_score is None:
             need = "takes none, as the fit had none"
         else:
             need = "needs one, as the fit had one"
         raise InputError(f"add has {len(add)} parts, and init_score {need}.")
-    given = owned(inputs.as_array(y, "add[1]")).reshape(n, *made.y.shape[1:])
-    own = inputs.as_weights(weights, n)
-    return RefitInputs(
-        np.zeros(0, dtype=np.intp),
-        None,
-        rows,
-        given,
-        fitted,
-        own,
-        None if offsets is None else inputs.as_array(offsets, "add[3]"),
-    )
+    targets = owned(inputs.as_array(y, "add[1]")).reshape(n, *arguments.y.shape[1:])
+    weights = inputs.as_weights(weights, n)
+    if offsets is not None:
+        offsets = inputs.as_array(offsets, "add[3]")
+    no_rows = np.zeros(0, dtype=np.intp)
+    return RefitInputs(no_rows, None, rows, targets, fit_targets, weights, offsets)
 
 
-def _added_labels(model: Any, X: Any, n: int) -> NDArray[Any]:
-    """Return the labels of added rows: of a frame its index, else numbers from N on."""
+def _added_labels(model: AnyModel, X: FeatureTable, n: int) -> AnyArray:
+    """Return the labels of added rows: the index of a frame, and else numbers from N on."""
     labels = inputs.row_labels(X)
     if np.array_equal(labels, np.arange(X.shape[0])) and np.array_equal(model.index, np.arange(n)):
         return labels + n
