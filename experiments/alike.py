@@ -61,7 +61,7 @@ def measure(name: str, kind: str, folder: Path) -> list[Line]:
         model = MODELS[kind]().fit(X.iloc[old], y[old])
         explainer = axil.Explainer(model, X.iloc[old], y[old])
         own, asked = model.predict(X.iloc[old]), model.predict(X.iloc[new])
-        for by in ("weights", "leaves"):
+        for by in ("weight", "leaves"):
             rows = explainer.similar(X.iloc[new], K, [], by=by)["row"].to_numpy().reshape(-1, K)
             at = np.searchsorted(np.sort(old), rows)
             at = np.argsort(old)[at]

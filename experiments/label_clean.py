@@ -103,7 +103,7 @@ def main() -> None:
         for exposure, library, explainer in explainers(case, 0):
             table = explainer.find_label_issues()
             line: Line = {"targets": case, "exposure": exposure, "model": library}
-            line |= {"below 0.01, %": f"{100 * (table['quality'] < 0.01).mean():.2f}"}
+            line |= {"below 0.01, %": f"{100 * (table['label_quality'] < 0.01).mean():.2f}"}
             lines.append(line | {"suspects": int(table["is_label_issue"].sum())})
             print(lines[-1], flush=True)
     print("\n".join(markdown(lines)))

@@ -330,7 +330,7 @@ def ratio_study(
     >>> import axil
     >>> study = axil.ratio_study([98.0, 210.0, 330.0, 380.0], [100.0, 200.0, 300.0, 400.0])
     >>> study.table["value"].round(3).tolist()[:3]
-    [1.015, 4.68, 0.998]
+    [1.015, 5.419, 1.002]
     """
     values, sale_prices = _checked(predictions, prices)
     n = len(sale_prices)

@@ -90,10 +90,12 @@ def test_models_that_are_refused(run, fails, folder):
         "classes.txt",
         "classes.json",
         "fair.txt",
-    ):  # which explain answers: their pushes add up
+    ):  # which explain answers: their contributions add up
         code, out, err = run(f"check {name}")
         assert (code, err) == (0, "")
-        assert out.startswith(f"{name}: no exact weights, but pushes that add up to the score\n")
+        assert out.startswith(
+            f"{name}: no exact weights, but contributions that add up to the score\n"
+        )
         assert "objective=" in out
     lightgbm_model(linear_tree=True, reg_alpha=1.0).fit(X, Y).booster_.save_model("linear.txt")
     code, out, err = run("check linear.txt")

@@ -110,7 +110,7 @@ def test_standard_errors_of_repeated_estimates_are_their_scatter(monkeypatch):
         found.append(noise._probe(verified_model(explainer))[1])
     scatter, said = (
         np.std([one.value for one in found]),
-        np.mean([one.diagnostics.standard_error for one in found]),
+        np.mean([one.standard_error for one in found]),
     )
     assert said == pytest.approx(scatter, rel=0.35)
 

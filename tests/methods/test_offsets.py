@@ -243,9 +243,7 @@ def test_a_margin_of_the_fit_takes_the_place_of_the_base_in_training_rows(name: 
     weights_of = explainer(X, init_score=margin).weights.reshape(80, -1, 80)
     for engine, K in zip(verified_model(explainer).engines, np.swapaxes(weights_of, 0, 1)):
         for one in (engine, engine.prepared()):
-            np.testing.assert_allclose(
-                one.diagnostics.leverage(1 << 30), np.diagonal(K), rtol=0, atol=1e-14
-            )
+            np.testing.assert_allclose(one.leverage(1 << 30), np.diagonal(K), rtol=0, atol=1e-14)
             np.testing.assert_allclose(one.squares(1 << 30), np.square(K).sum(), rtol=1e-12)
             np.testing.assert_allclose(one.matvec(None, np.eye(80)), K, rtol=0, atol=1e-14)
             np.testing.assert_allclose(one.rmatvec(None, np.eye(80)).T, K, rtol=0, atol=1e-14)

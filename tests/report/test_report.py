@@ -327,7 +327,7 @@ def test_rows_that_are_most_alike(explainer, tmp_path, sign):
         assert rows == [
             (row, percent(share)) for row, share in zip(lines["row"], lines["similarity"])
         ]
-    with pytest.raises(InputError, match=r"differs in by \('leaves', now 'weights'\)"):
+    with pytest.raises(InputError, match=r"differs in by \('leaves', now 'weight'\)"):
         explainer.report(NEW, tmp_path, by="weight", sign=sign, **OPTIONS)
 
 
