@@ -176,10 +176,10 @@ class LabelIssues(Method):
                 "Leave them out."
             )
         if X_val is None:
-            asked = None
+            validation_rows = None
         else:
-            asked = validation(model, X_val, y_val, init_score)
-        return judged(model, out_of_fold, asked, fdr).table(model.backend)
+            validation_rows = validation(model, X_val, y_val, init_score)
+        return judged(model, out_of_fold, validation_rows, fdr).table(model.backend)
 
 
 def suspects(model: Any, out_of_fold: Any = "folds") -> BoolArray:
@@ -224,7 +224,7 @@ class Judged:
 def judged(
     model: Any,
     out_of_fold: Any = "folds",
-    asked: tuple[QueryBatch, FloatArray] | None = None,
+    validation_rows: tuple[QueryBatch, FloatArray] | None = None,
     fdr: float | None = None,
 ) -> Judged:
     """Judge the labels of the training rows; see `LabelIssues.find_label_issues`."""
@@ -246,15 +246,16 @@ def judged(
                 'Leave it out: "folds" takes a few replays.',
             )
     if class_names is None:
-        return _numbers(
-            model, out_of_fold, asked, FDR if fdr is None else inputs.as_share(fdr, "fdr")
-        )
+        if fdr is None:
+            fdr = FDR
+        return _numbers(model, out_of_fold, validation_rows, inputs.as_share(fdr, "fdr"))
     if fdr is not None:
         raise InputError(
-            "fdr is for numbers, whose residuals have a distribution; this model predicts classes. Leave it out: lines are "
-            "in the order of quality, so take as many of them as you can look at."
+            "fdr is for numbers, whose residuals have a distribution; this model predicts classes. "
+            "Leave it out: lines are in the order of quality, so take as many of them as you can "
+            "look at."
         )
-    return _classes(model, class_names, out_of_fold, asked)
+    return _classes(model, class_names, out_of_fold, validation_rows)
 
 
 def around_rows(model: Any, values: FloatArray) -> FloatArray:
@@ -265,7 +266,7 @@ def around_rows(model: Any, values: FloatArray) -> FloatArray:
     """
     if model.kind is Kind.EXACT:
         if model.classes is None or len(model.engines) == 1:
-            return model.across(values, lambda engine, own: engine.around(None, own))  # type: ignore[no-any-return]
+            return model.across(values, lambda engine, columns: engine.around(None, columns))  # type: ignore[no-any-return]
         return np.asarray(
             np.mean([engine.around(None, values) for engine in model.engines], axis=0)
         )
@@ -284,6 +285,7 @@ def around_rows(model: Any, values: FloatArray) -> FloatArray:
 def _gains(
     proven: ExactModel, queries: QueryBatch, y: FloatArray, corrected: FloatArray
 ) -> FloatArray:
+    """Return the fall of the validation error if each target were corrected; see `gains`."""
     return gains(proven, queries, error_gradient(proven, queries, y), corrected)
 
 
@@ -291,7 +293,10 @@ def _gains(
 
 
 def _classes(
-    model: Any, names: NDArray[Any], out_of_fold: Any, asked: tuple[QueryBatch, FloatArray] | None
+    model: Any,
+    names: NDArray[Any],
+    out_of_fold: Any,
+    validation_rows: tuple[QueryBatch, FloatArray] | None,
 ) -> Judged:
     """Judge classes by those of the rows around, or by probabilities given, and by the model's own without the row."""
     if len(names) == 1:
@@ -303,7 +308,7 @@ def _classes(
     labels = both_classes(model.targets)
     own_probabilities = _probabilities_without(model, out_of_fold)
     if isinstance(out_of_fold, str):
-        found = ClassLabels.of_shares(labels, around_rows(model, labels), own_probabilities)
+        class_labels = ClassLabels.of_shares(labels, around_rows(model, labels), own_probabilities)
         if np.isnan(own_probabilities).all():
             probabilities = None
         else:
@@ -312,14 +317,16 @@ def _classes(
     else:
         given_probabilities = model.ordered_values(out_of_fold, "out_of_fold")
         probabilities = as_probabilities(given_probabilities, *labels.shape)
-        found = ClassLabels.of_probabilities(labels, probabilities, own_probabilities)
+        class_labels = ClassLabels.of_probabilities(labels, probabilities, own_probabilities)
         basis = BY_PROBABILITY
-    columns = found.columns(model.index, names, probabilities)
-    if asked is not None:
-        columns["gain"] = _gains(model, *asked, np.eye(labels.shape[1])[found.expected]).sum(axis=1)
-    about = ABOUT.format(marked=int(found.is_label_issue.sum()), lines=len(labels))
+    columns = class_labels.columns(model.index, names, probabilities)
+    if validation_rows is not None:
+        corrected = np.eye(labels.shape[1])[class_labels.expected]
+        columns["gain"] = _gains(model, *validation_rows, corrected).sum(axis=1)
+    n_issues = int(class_labels.is_label_issue.sum())
+    estimate = ABOUT.format(marked=n_issues, lines=len(labels))
     order = np.argsort(columns["label_quality"], kind="stable")
-    return Judged(columns, order, f"{basis}; {about}{AMONG_CLASSES}", "others to ask")
+    return Judged(columns, order, f"{basis}; {estimate}{AMONG_CLASSES}", "others to ask")
 
 
 def _probabilities_without(model: Any, out_of_fold: Any) -> FloatArray:
@@ -371,23 +378,25 @@ class Studentised:
         are.
         """
         sizes = np.abs(residuals)
-        known = ~np.isnan(sizes)
-        everywhere = np.array(
-            [own[there].mean() if there.any() else np.nan for own, there in zip(sizes.T, known.T)]
-        )
+        is_known = ~np.isnan(sizes)
+        everywhere = np.full(sizes.shape[1], np.nan)
+        for output, sizes_of_output in enumerate(sizes.T):
+            if is_known[:, output].any():
+                everywhere[output] = sizes_of_output[is_known[:, output]].mean()
         local = np.where(np.isnan(around), everywhere, np.maximum(around, 0.0))
         scale = (local + TOWARDS_ALL * everywhere) / (1 + TOWARDS_ALL)
-        ratio = np.divide(sizes, scale, out=np.where(known, 0.0, np.nan), where=scale > 0)
+        ratio = np.divide(sizes, scale, out=np.where(is_known, 0.0, np.nan), where=scale > 0)
         quality = np.full_like(ratio, np.nan)
-        for own, there, column, tail in zip(ratio.T, known.T, scale.T, quality.T):
-            if there.any():
-                unit, freedom = _bulk(own[there])
-                column *= unit
-                tail[there] = 2 * student.sf(own[there] / unit, freedom)
+        for output in range(ratio.shape[1]):
+            rows = is_known[:, output]
+            if rows.any():
+                unit, freedom = _bulk(ratio[rows, output])
+                scale[:, output] *= unit
+                quality[rows, output] = 2 * student.sf(ratio[rows, output] / unit, freedom)
         if tails is not None:
-            quality = np.fmax(quality, np.where(known, tails, np.nan))
-        value = np.divide(residuals, scale, out=np.where(known, 0.0, np.nan), where=scale > 0)
-        scale[~known] = np.nan
+            quality = np.fmax(quality, np.where(is_known, tails, np.nan))
+        value = np.divide(residuals, scale, out=np.where(is_known, 0.0, np.nan), where=scale > 0)
+        scale[~is_known] = np.nan
         is_label_issue = np.zeros(value.shape, dtype=bool)
         n_wrong = 0
         for qualities, sizes_of_output, marks in zip(quality.T, np.abs(value).T, is_label_issue.T):
@@ -400,30 +409,31 @@ class Studentised:
 
     def columns(self, scale: str) -> dict[str, Any]:
         """Return the columns of the table, (N * K,) each, with that of the scale under this name."""
-        found = {
+        columns = {
             scale: self.scale,
             "studentised": self.value,
             "label_quality": self.quality,
             "is_label_issue": self.is_label_issue,
         }
-        return {name: values.ravel() for name, values in found.items()}
+        return {name: values.ravel() for name, values in columns.items()}
 
-    def summary(self, shown: FloatArray, expected: FloatArray, fdr: float) -> str:
+    def summary(self, targets: FloatArray, expected: FloatArray, fdr: float) -> str:
         """Return in words how many labels look wrong, and how many targets are how far out.
 
-        ``shown`` and ``expected``, (N, K) each, are the targets and the values expected, as people read them.
+        ``targets`` and ``expected``, (N, K) each, are the targets and the values expected, in the
+        targets' own units.
         """
         n_marked = int(self.is_label_issue.sum())
         n_known = int(np.isfinite(self.quality).sum())
-        about = ABOUT.format(marked=self.n_wrong, lines=self.quality.size)
+        estimate = ABOUT.format(marked=self.n_wrong, lines=self.quality.size)
         marked = f"{n_marked} are marked, at an estimated false discovery rate of {100 * fdr:.3g} %"
         far = self.quality < FAR
         if not far.any():
-            return f"{about}; {marked}; none has a quality below {FAR:g}"
+            return f"{estimate}; {marked}; none has a quality below {FAR:g}"
         usual = (
             f"{self.n_far} have a quality below {FAR:g}, as {FAR * n_known:.0f} right ones would"
         )
-        return f"{about}; {marked}; {usual}, {_how_far(shown[far], expected[far])}"
+        return f"{estimate}; {marked}; {usual}, {_how_far(targets[far], expected[far])}"
 
 
 def _how_far(targets: FloatArray, expected: FloatArray) -> str:
@@ -471,7 +481,7 @@ def _n_beyond(far: FloatArray, n: int) -> int:
 
 
 def _numbers(
-    model: Any, out_of_fold: Any, asked: tuple[QueryBatch, FloatArray] | None, fdr: float
+    model: Any, out_of_fold: Any, validation_rows: tuple[QueryBatch, FloatArray] | None, fdr: float
 ) -> Judged:
     """Judge numbers by their residuals in fits without the rows, or by predictions given."""
     if not isinstance(out_of_fold, str):
@@ -484,26 +494,28 @@ def _numbers(
     residuals = model.targets - expected
     scale = model.scale
     columns = output_columns("row", model.index, model.outputs)
-    seen = scale.inverse(expected)
+    expected_targets = scale.inverse(expected)
     columns |= {
         "given_label": model.shown.ravel(),
-        "expected_label": seen.ravel(),
-        "residual": (model.shown - seen).ravel(),
+        "expected_label": expected_targets.ravel(),
+        "residual": (model.shown - expected_targets).ravel(),
     }
     if model.kind is Kind.ADDITIVE:
         power = model.boosting.variance_power
     else:
         power = None
     if power is None:
-        least = None
+        probabilities = None
     else:
-        least = tails(power, model.targets, expected, model.boosting.walked.weights)
-    found = Studentised.of(residuals, around_rows(model, np.abs(residuals)), least, fdr)
-    columns |= found.columns(scale.label("scale"))
-    if asked is not None:
-        columns[scale.label("gain")] = _gains(model, *asked, expected).ravel()
+        row_weights = model.boosting.walked.weights
+        probabilities = tails(power, model.targets, expected, row_weights)
+    sizes_around = around_rows(model, np.abs(residuals))
+    studentised = Studentised.of(residuals, sizes_around, probabilities, fdr)
+    columns |= studentised.columns(scale.label("scale"))
+    if validation_rows is not None:
+        columns[scale.label("gain")] = _gains(model, *validation_rows, expected).ravel()
     order = np.lexsort((-np.abs(columns["studentised"]), ~columns["is_label_issue"]))
-    text = f"{model.note(basis)}; {found.summary(model.shown, seen, fdr)}"
+    text = f"{model.note(basis)}; {studentised.summary(model.shown, expected_targets, fdr)}"
     return Judged(columns, order, text, "predictions without the row")
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from axil.aliases import ArrayLike
 from axil.arrays import FloatArray
 from axil.errors import ApproximationWarning, CostWarning, InputError, shown, warn
 from axil.inputs import as_sizes
@@ -26,8 +27,9 @@ PATIENCE = 10.0  # seconds that an answer may take for sigma alone, unless asked
 ON_PAGE = 2.0  # seconds that a page may take for sigma, unless asked for it
 WARNED = 30.0  # seconds above which work on all training rows is announced
 WITHOUT_LEVERAGES = (
-    'Without them there are leverage and degrees_of_freedom with method="estimate", standard_error(X, sigma="estimate"), and '
-    "influence with out_of_fold=None or with predictions of your own."
+    'Without them there are leverage and degrees_of_freedom with method="estimate", '
+    'standard_error(X, sigma="estimate"), and influence with out_of_fold=None or with predictions '
+    "of your own."
 )
 LEAST_FREEDOM = 1e-9  # of the number of rows: below it residuals say nothing of the noise
 
@@ -39,169 +41,211 @@ class Estimate(NamedTuple):
     standard_error: Any
 
 
-def leverages(proven: ExactModel) -> FloatArray:
-    """(N, 1), or (N, K) where outputs have trees of their own; made once, after a warning where that takes long."""
-    return proven.kept.get("leverages", lambda: _leverages(proven))
+def leverages(model: ExactModel) -> FloatArray:
+    """Return the leverages of the training rows, (N, 1), or (N, K) if outputs have their own trees.
 
-
-def _leverages(proven: ExactModel) -> FloatArray:
-    available = proven.budget.available
-    seconds = sum(engine.costs(available).leverage for engine in proven.engines)
-    announce(
-        f"The leverages of {len(proven.targets)} training rows take", seconds, WITHOUT_LEVERAGES
-    )
-    found = np.stack([engine.leverage(available) for engine in proven.engines], axis=1)
-    found.setflags(write=False)
-    return found
-
-
-def announce(what: str, seconds: float, instead: str, once: bool = True) -> None:
-    """Say, before work on all training rows begins, how long it takes, if that is long.
-
-    ``once``: it is done once for an explainer. Work that every call does again is announced sooner.
+    They are computed once. axil warns before, if that takes long.
     """
-    if (WARNED if once else PATIENCE) < seconds < np.inf:
-        warn(
-            f"{what} {in_time(seconds)} on two cores{', once for this explainer' if once else ''}. {instead}",
-            CostWarning,
-        )
+    return model.kept.get("leverages", lambda: _leverages(model))
 
 
-def sigma_of(proven: ExactModel, given: Any) -> FloatArray:
-    """() or (K,): the noise of the targets, as numbers or as "exact" or "estimate"; None: exact if that takes `PATIENCE`."""
-    if given is not None and not isinstance(given, str):
-        return as_sizes(given, proven.targets.shape[1], "sigma")
-    if given not in (None, "exact", "estimate"):
+def _leverages(model: ExactModel) -> FloatArray:
+    """Compute `leverages`, with a warning before."""
+    available = model.budget.available
+    seconds = sum(engine.costs(available).leverage for engine in model.engines)
+    announce(
+        f"The leverages of {len(model.targets)} training rows take", seconds, WITHOUT_LEVERAGES
+    )
+    values = np.stack([engine.leverage(available) for engine in model.engines], axis=1)
+    values.setflags(write=False)
+    return values
+
+
+def announce(work: str, seconds: float, instead: str, once: bool = True) -> None:
+    """Warn of the time that work on all training rows takes, before it begins, if that is long.
+
+    Parameters
+    ----------
+    work : str
+        The work, as the subject and verb of a sentence: "The leverages of 10 training rows take".
+    seconds : float
+        The time that it takes; inf if the model refuses it.
+    instead : str
+        A sentence on what takes less.
+    once : bool
+        Whether an explainer does it once. Work that every call does again is announced sooner.
+    """
+    least = PATIENCE
+    times = ""
+    if once:
+        least = WARNED
+        times = ", once for this explainer"
+    if least < seconds < np.inf:
+        warn(f"{work} {in_time(seconds)} on two cores{times}. {instead}", CostWarning)
+
+
+def sigma_of(model: ExactModel, sigma: ArrayLike | str | None) -> FloatArray:
+    """Return the noise of the targets, () or (K,).
+
+    Parameters
+    ----------
+    model : ExactModel
+    sigma : float, array of shape (K,), "exact", "estimate" or None
+        The noise, or how it is computed; by default exactly if that takes `PATIENCE` at most.
+    """
+    if sigma is not None and not isinstance(sigma, str):
+        return as_sizes(sigma, model.targets.shape[1], "sigma")
+    if sigma not in (None, "exact", "estimate"):
         raise InputError(
-            f'sigma is {shown(given)}; expected a number from 0 up, one for each output, "exact", "estimate" or None.'
+            f"sigma is {shown(sigma)}; expected a number from 0 up, one for each output, "
+            '"exact", "estimate" or None.'
         )
-    needed = exact_seconds(proven)
-    if given == "exact" or (given is None and needed <= PATIENCE):
-        return exact(proven)
-    found = estimated(proven)
-    if given is None:
+    seconds = exact_seconds(model)
+    if sigma == "exact" or (sigma is None and seconds <= PATIENCE):
+        return exact(model)
+    estimate = estimated(model)
+    if sigma is None:
         warn(
-            f"sigma, the noise of the targets, is estimated, within {off(found):.2g} % (one standard error): exactly it would "
-            f'take {in_time(needed)}. Pass sigma="exact" for that, sigma="estimate" for this without a warning, or sigma as a '
+            f"sigma, the noise of the targets, is estimated, within {off(estimate):.2g} % (one "
+            f"standard error): exactly it would take {in_time(seconds)}. Pass "
+            'sigma="exact" for that, sigma="estimate" for this without a warning, or sigma as a '
             "number.",
             ApproximationWarning,
         )
-    return np.asarray(found.value)
+    return np.asarray(estimate.value)
 
 
-def for_page(proven: ExactModel, asked: bool = False) -> tuple[FloatArray | None, str | None]:
-    """sigma, and what a page has to say about it: that it is estimated.
+def for_page(model: ExactModel, at_any_cost: bool = False) -> tuple[FloatArray | None, str | None]:
+    """Return sigma for a page, and a sentence that says that it is estimated, if it is.
 
-    Unless asked for it is None where it is not known yet and takes longer than `ON_PAGE` even to
-    estimate, and where the fit does not show it.
+    Sigma is None if the fit does not show it, or if it is not cached and even its estimate takes
+    longer than `ON_PAGE`. With ``at_any_cost`` axil computes it, or raises.
     """
-    known = proven.kept.known()
-    needed = exact_seconds(proven)
-    available = proven.budget.available
-    estimating = PROBES * sum(engine.costs(available).column for engine in proven.engines)
+    cached = model.kept.known()
+    seconds = exact_seconds(model)
+    patience = ON_PAGE
+    if at_any_cost:
+        patience = PATIENCE
+    available = model.budget.available
+    estimate_seconds = PROBES * sum(engine.costs(available).column for engine in model.engines)
     try:
-        if "sigma" in known or needed <= (PATIENCE if asked else ON_PAGE):
-            return exact(proven), None
-        if not (asked or "estimated sigma" in known or estimating <= ON_PAGE):
+        if "sigma" in cached or seconds <= patience:
+            return exact(model), None
+        if not (at_any_cost or "estimated sigma" in cached or estimate_seconds <= ON_PAGE):
             return None, None
-        found = estimated(proven)
-        return np.asarray(
-            found.value
-        ), f"sigma is estimated, within {off(found):.2g} % (one standard error)"
+        estimate = estimated(model)
+        sentence = f"sigma is estimated, within {off(estimate):.2g} % (one standard error)"
+        return np.asarray(estimate.value), sentence
     except InputError:
-        if asked:
+        if at_any_cost:
             raise
         return None, None
 
 
-def exact_seconds(proven: ExactModel) -> float:
-    """How long `exact` takes, roughly, where it is not known yet; inf where it is refused."""
-    available = proven.budget.available
-    found = [engine.costs(available) for engine in proven.engines]
-    return sum(costs.leverage + costs.squares for costs in found)
+def exact_seconds(model: ExactModel) -> float:
+    """Estimate the time that `exact` takes if it is not cached; inf if the model refuses it."""
+    available = model.budget.available
+    engine_costs = [engine.costs(available) for engine in model.engines]
+    return sum(costs.leverage + costs.squares for costs in engine_costs)
 
 
-def exact(proven: ExactModel) -> FloatArray:
-    """(K,): ``sqrt(RSS / trace((I - K)'(I - K)))``, the size of the targets' noise if the model has no bias; made once."""
-    _require_one_size(proven)
-    return proven.kept.get("sigma", lambda: _exact(proven))
+def exact(model: ExactModel) -> FloatArray:
+    """Return ``sqrt(RSS / trace((I - K)'(I - K)))``, (K,), computed once.
+
+    This is the size of the targets' noise if the model has no bias.
+    """
+    _require_one_size(model)
+    return model.kept.get("sigma", lambda: _exact(model))
 
 
-def _exact(proven: ExactModel) -> FloatArray:
-    own = leverages(proven).sum(axis=0)
-    available = proven.budget.available
-    seconds = sum(engine.costs(available).squares for engine in proven.engines)
+def _exact(model: ExactModel) -> FloatArray:
+    """Compute `exact`, with a warning before."""
+    trace = leverages(model).sum(axis=0)
+    available = model.budget.available
+    seconds = sum(engine.costs(available).squares for engine in model.engines)
     announce(
-        f"The squared weights of {len(proven.targets)} training rows take",
+        f"The squared weights of {len(model.targets)} training rows take",
         seconds,
         WITHOUT_LEVERAGES,
     )
-    squares = [engine.squares(available) for engine in proven.engines]
-    freedom = len(proven.targets) - 2 * own + np.array(squares)
-    _require_freedom(proven, freedom)
-    return np.asarray(np.sqrt(_rss(proven) / freedom))
+    squares = [engine.squares(available) for engine in model.engines]
+    freedom = len(model.targets) - 2 * trace + np.array(squares)
+    _require_freedom(model, freedom)
+    return np.asarray(np.sqrt(_rss(model) / freedom))
 
 
-def estimated(proven: ExactModel) -> Estimate:
-    """(K,) each: sigma by random vectors, and its standard error; made once."""
-    _require_one_size(proven)
-    return proven.kept.get("estimated sigma", lambda: _estimated(proven))
+def estimated(model: ExactModel) -> Estimate:
+    """Return sigma by random vectors, and its standard error, (K,) each, computed once."""
+    _require_one_size(model)
+    return model.kept.get("estimated sigma", lambda: _estimated(model))
 
 
-def _estimated(proven: ExactModel) -> Estimate:
-    _, freedom = _probed(proven)
-    _require_freedom(proven, freedom.value)
-    value = np.sqrt(_rss(proven) / freedom.value)
+def _estimated(model: ExactModel) -> Estimate:
+    """Compute `estimated`."""
+    _, freedom = _probed(model)
+    _require_freedom(model, freedom.value)
+    value = np.sqrt(_rss(model) / freedom.value)
     return Estimate(value, value * freedom.standard_error / freedom.value / 2)
 
 
-def estimated_trace(proven: ExactModel) -> Estimate:
-    """(K,), or (1,) where outputs share their trees: trace K by random vectors, and its standard error."""
-    return _probed(proven)[0]
+def estimated_trace(model: ExactModel) -> Estimate:
+    """Return trace K by random vectors, and its standard error.
+
+    They are (K,), or (1,) if outputs share their trees.
+    """
+    return _probed(model)[0]
 
 
-def _probed(proven: ExactModel) -> tuple[Estimate, Estimate]:
-    return proven.kept.get("probes", lambda: _probe(proven))
+def _probed(model: ExactModel) -> tuple[Estimate, Estimate]:
+    """Return both traces, computed once."""
+    return model.kept.get("probes", lambda: _probe(model))
 
 
-def _probe(proven: ExactModel) -> tuple[Estimate, Estimate]:
-    """trace K and trace((I - K)'(I - K)), one of each for every engine."""
+def _probe(model: ExactModel) -> tuple[Estimate, Estimate]:
+    """Estimate trace K and trace((I - K)'(I - K)) for every engine."""
     stream = np.random.default_rng(0)
-    n = len(proven.targets)
-    found: list[FloatArray] = []
+    n = len(model.targets)
+    batches: list[FloatArray] = []
     for _ in range(0, PROBES, TOGETHER):
         z = np.where(stream.random((n, TOGETHER)) < 0.5, -1.0, 1.0)
-        made = [engine.matvec(None, z) for engine in proven.engines]
-        found.append(
-            np.array([[(z * own).sum(axis=0), np.square(z - own).sum(axis=0)] for own in made])
-        )
-    values = np.concatenate(found, axis=2)  # (engines, 2, probes)
+        engine_traces = []
+        for engine in model.engines:
+            product = engine.matvec(None, z)
+            traces = [(z * product).sum(axis=0), np.square(z - product).sum(axis=0)]
+            engine_traces.append(traces)
+        batches.append(np.array(engine_traces))
+    values = np.concatenate(batches, axis=2)  # (engines, 2, probes)
     mean = values.mean(axis=2)
     error = values.std(axis=2, ddof=1) / np.sqrt(PROBES)
     return Estimate(mean[:, 0], error[:, 0]), Estimate(mean[:, 1], error[:, 1])
 
 
-def _rss(proven: ExactModel) -> FloatArray:
-    return np.asarray(np.square(proven.targets - proven.fitted()).sum(axis=0))
+def _rss(model: ExactModel) -> FloatArray:
+    """Return the sum of squared residuals of each output, (K,)."""
+    return np.asarray(np.square(model.targets - model.fitted()).sum(axis=0))
 
 
-def _require_one_size(proven: ExactModel) -> None:
-    if proven.adapter.classes is not None:
+def _require_one_size(model: ExactModel) -> None:
+    """Raise if the targets are class labels."""
+    if model.adapter.classes is not None:
         raise InputError(
-            "The noise of class labels is not of one size; pass sigma, the size of the targets' noise."
+            "The noise of class labels is not of one size; pass sigma, the size of the targets' "
+            "noise."
         )
 
 
-def _require_freedom(proven: ExactModel, freedom: FloatArray) -> None:
-    if (freedom <= LEAST_FREEDOM * len(proven.targets)).any():
+def _require_freedom(model: ExactModel, freedom: FloatArray) -> None:
+    """Raise if residuals have next to no degrees of freedom."""
+    if (freedom <= LEAST_FREEDOM * len(model.targets)).any():
         raise InputError(
-            f"The model leaves {freedom.min():.3g} degrees of freedom to its residuals: it reproduces its targets, so they do "
-            "not show the noise. Pass sigma, as from validation data."
+            f"The model leaves {freedom.min():.3g} degrees of freedom to its residuals: it "
+            "reproduces its targets, so they do not show the noise. Pass sigma, as from validation "
+            "data."
         )
 
 
-def off(found: Estimate) -> float:
-    """Percent: the largest standard error of an estimate."""
-    if np.all(found.value):
-        return float(100 * np.max(found.standard_error / found.value))
+def off(estimate: Estimate) -> float:
+    """Return the largest standard error of an estimate in percent."""
+    if np.all(estimate.value):
+        return float(100 * np.max(estimate.standard_error / estimate.value))
     return 0.0
