@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from axil import inputs
-from axil.aliases import ArrayLike, TableLike
+from axil.aliases import ArrayLike, LabelsLike, TableLike
 from axil.arrays import FloatArray
 from axil.errors import InputError, counted, shown
 from axil.explanation import Explanation
@@ -77,27 +77,42 @@ class Aggregate(Method):
             if coefficients not in ("mean", "sum"):
                 expected = f'"mean", "sum" or numbers, a column for each of the {n} rows of X'
                 raise InputError(f"coefficients is {shown(coefficients)}; expected {expected}.")
-            known, names = _by(explained, X, by, coefficients)
+            matrix, names = _by(explained, by, coefficients)
         else:
             if by is not None:
                 raise InputError(
                     'by is for coefficients of "mean" or "sum"; with an array leave it out.'
                 )
-            known, names = _given(coefficients, n)
-        check_scale(model.scale, known)
+            matrix, names = _checked_coefficients(coefficients, n)
+        check_scale(model.scale, matrix)
         model.require(len(names), "Ask for fewer sums at a time, or raise memory_limit.")
-        (found,) = ExplainedRows(model, Combination(explained.queries, known, names)).whole(
-            max(len(names), 1)
-        )
-        if not model.scale.is_identity and found.context is not None:
-            words, sentence = _meanings(model.scale, known)
-            context = replace(found.context, combined=words)
-            found = replace(found, note=f"{found.note}; {sentence}", context=context)
-        return Explanation(found, module_of(X))
+        combination = ExplainedRows(model, Combination(explained.queries, matrix, names))
+        (sums,) = combination.whole(max(len(names), 1))
+        if not model.scale.is_identity and sums.context is not None:
+            words, sentence = _meanings(model.scale, matrix)
+            context = replace(sums.context, combined=words)
+            sums = replace(sums, note=f"{sums.note}; {sentence}", context=context)
+        return Explanation(sums, module_of(X))
 
 
-def _by(explained: ExplainedRows, X: Any, by: Any, word: str) -> tuple[csr_array, NDArray[Any]]:
-    """(m, n): coefficients of the mean or the sum of all rows, or of those of each label; and the names of these."""
+def _by(
+    explained: ExplainedRows, by: LabelsLike | None, word: str
+) -> tuple[csr_array, NDArray[Any]]:
+    """Return the coefficients of the mean or sum of the rows of each label, and the labels.
+
+    Parameters
+    ----------
+    explained : ExplainedRows
+        The n explained rows.
+    by : labels, str or None
+        The label of each row, or the name of a column; None for one sum of all rows.
+    word : "mean" or "sum"
+
+    Returns
+    -------
+    coefficients : csr_array of shape (m, n)
+    names : ndarray of shape (m,)
+    """
     n = len(explained)
     if not n:
         raise InputError(f"X has no rows, so there is nothing to take the {word} of.")
@@ -110,20 +125,20 @@ def _by(explained: ExplainedRows, X: Any, by: Any, word: str) -> tuple[csr_array
         codes, names = inputs.group_codes(values, n, "by")
     counts = np.bincount(codes, minlength=len(names))
     if word == "mean":
-        each = 1.0 / counts[codes]
+        coefficients = 1.0 / counts[codes]
     else:
-        each = np.ones(n)
-    return csr_array((each, (codes, np.arange(n))), shape=(len(names), n)), names
+        coefficients = np.ones(n)
+    return csr_array((coefficients, (codes, np.arange(n))), shape=(len(names), n)), names
 
 
-def _given(coefficients: Any, n: int) -> tuple[csr_array, NDArray[Any]]:
-    """(m, n): the user's own coefficients, checked, and the names of the sums."""
+def _checked_coefficients(coefficients: Any, n: int) -> tuple[csr_array, NDArray[Any]]:
+    """Check the user's own coefficients, and return them, (m, n), with the names of the sums."""
     expected = f"a number for each of the {n} rows of X, ({n},) or (m, {n})"
     if inputs.is_sparse(coefficients):
-        whole = coefficients.toarray()
+        dense = coefficients.toarray()
     else:
-        whole = coefficients
-    numbers = np.atleast_2d(inputs.as_numbers(whole, "coefficients", expected))
+        dense = coefficients
+    numbers = np.atleast_2d(inputs.as_numbers(dense, "coefficients", expected))
     if numbers.ndim != 2 or numbers.shape[1] != n:
         raise InputError(f"coefficients has shape {numbers.shape}; expected {expected}.")
     bad = numbers[~np.isfinite(numbers)]
@@ -140,7 +155,15 @@ def _given(coefficients: Any, n: int) -> tuple[csr_array, NDArray[Any]]:
 
 
 def _meanings(scale: TargetScale, coefficients: csr_array) -> tuple[NDArray[Any], str]:
-    """(m,): each of the sums on the scale of the fit in words, in the targets' own units; and all of them in one sentence."""
+    """Return what each sum on the scale of the fit is in the targets' own units, in words.
+
+    Returns
+    -------
+    words : ndarray of shape (m,)
+        Such as "geometric mean of 4 predictions".
+    sentence : str
+        All of them in one sentence.
+    """
     where = f" on the scale of the fit ({scale.name})"
     if scale.is_log:
         if scale.shift:
@@ -148,7 +171,7 @@ def _meanings(scale: TargetScale, coefficients: csr_array) -> tuple[NDArray[Any]
         else:
             where = ""
     parts = np.split(coefficients.data, coefficients.indptr[1:-1])
-    kinds = [_kind(scale, own) for own in parts]
+    kinds = [_kind(scale, row_coefficients) for row_coefficients in parts]
     counts = np.diff(coefficients.indptr)
     words = [
         f"{kind} of {counted(n, 'prediction')}{where}" for kind, n in zip(kinds, counts.tolist())
@@ -164,7 +187,7 @@ def _meanings(scale: TargetScale, coefficients: csr_array) -> tuple[NDArray[Any]
 
 
 def _kind(scale: TargetScale, coefficients: FloatArray) -> str:
-    """The name of a sum with these coefficients, which sum to 1, or of logarithms to 0."""
+    """Return the name of a sum with these coefficients, which sum to 1, or of logarithms to 0."""
     if scale.is_log:
         mean = "geometric mean"
     else:
@@ -179,16 +202,18 @@ def _kind(scale: TargetScale, coefficients: FloatArray) -> str:
 
 
 def check_scale(scale: TargetScale, coefficients: csr_array) -> None:
-    """Refuse sums that stand for nothing on the scale of the targets."""
+    """Raise for sums that stand for nothing on the scale of the targets."""
     if scale.is_identity:
         return
     totals = np.asarray(coefficients.sum(axis=1)).ravel()
-    kept = np.abs(totals - 1) <= ROUNDING
+    is_meaningful = np.abs(totals - 1) <= ROUNDING
     if scale.is_log and not scale.shift:
-        kept |= np.abs(totals) <= ROUNDING
-    if not kept.all():
+        is_meaningful |= np.abs(totals) <= ROUNDING
+    if not is_meaningful.all():
+        total = float(totals[~is_meaningful][0])
         raise InputError(
-            f"The model was fitted to {scale.name} of the targets, and coefficients that sum to {shown(float(totals[~kept][0]))} "
+            f"The model was fitted to {scale.name} of the targets, and coefficients that sum to "
+            f"{shown(total)} "
             'make an amount of nothing. Take the mean, which is shown in the targets\' own units, or "mean" by groups'
             f"{', or a difference, which is shown as a ratio' if scale.is_log and not scale.shift else ''}."
         )

@@ -57,22 +57,25 @@ class Concentration(Method):
         >>> bool((abs(table["net"] - 1) < 1e-9).all())  # weights of this model sum to one
         True
         """
-        wanted = inputs.as_shares(shares)
+        share_levels = inputs.as_shares(shares)
         share = inputs.as_share(top, "top")
         explained = self._explained_rows("concentration", X, init_score)
         model = explained.model
         n_outputs = explained.model.shape[1]
         working = model.bytes_per_query(model.source, whole=True) + LINE_BYTES * n_outputs
-        n_columns = 10 + len(wanted) + (model.outputs is not None)
+        n_columns = 10 + len(share_levels) + (model.outputs is not None)
         size = tables.batch_size(model.budget, len(explained), n_outputs, n_columns, working)
-        portfolio = Portfolio(
-            share, wanted
-        )  # which remembers the prediction before, for its turnover
-        parts = [portfolio.columns(part) for part in explained.whole(size, model.is_sparse)]
-        return tables.note(tables.concatenate(parts, model.backend), model.note(model.source.note))
+        # The portfolio remembers the last prediction of a batch, for the turnover of the next one.
+        portfolio = Portfolio(share, share_levels)
+        columns = [portfolio.columns(sums) for sums in explained.whole(size, model.is_sparse)]
+        frame = tables.concatenate(columns, model.backend)
+        return tables.note(frame, model.note(model.source.note))
 
 
 def measured(explained: ExplainedRows, measure: Callable[[WeightedSums], FloatArray]) -> FloatArray:
-    """(n,), or (n, K) where outputs have weights of their own: a measure of each prediction's weights."""
-    found = np.concatenate([np.atleast_2d(measure(part)) for part in explained.parts()], axis=1)
-    return found[0] if len(found) == 1 else found.T
+    """Return a measure of each prediction's weights, (n,), or (n, K) if outputs have their own."""
+    batches = [np.atleast_2d(measure(sums)) for sums in explained.parts()]
+    values: FloatArray = np.concatenate(batches, axis=1)
+    if len(values) == 1:
+        return np.asarray(values[0])
+    return np.asarray(values.T)

@@ -10,7 +10,10 @@ from axil.explanation import Explanation
 from axil.machine.arrays import module_of
 from axil.methods.question import Method
 
-STREAM = "Use explainer.top(X) for the largest weights or explainer.iter(X) for batches, or raise memory_limit."
+STREAM = (
+    "Use explainer.top(X) for the largest weights or explainer.iter(X) for batches, or raise "
+    "memory_limit."
+)
 
 
 class Explain(Method):
@@ -41,13 +44,13 @@ class Explain(Method):
         sparse = inputs.as_flag(sparse, "sparse")
         if not (sparse and explained.model.is_sparse):
             explained.model.require(len(explained), STREAM)
-        (found,) = explained.whole(max(len(explained), 1), sparse)
-        return Explanation(found, module_of(X))
+        (sums,) = explained.whole(max(len(explained), 1), sparse)
+        return Explanation(sums, module_of(X))
 
     def __call__(
         self, X: TableLike, init_score: ArrayLike | None = None, sparse: bool = False
     ) -> Explanation:
-        """Calls `explain`.
+        """Call `explain`.
 
         Parameters
         ----------
@@ -67,7 +70,7 @@ class Explain(Method):
         init_score: ArrayLike | None = None,
         sparse: bool = False,
     ) -> Iterator[Explanation]:
-        """Explanations of X batch by batch, so that never more than one batch of weights is held.
+        """Explain X batch by batch, so that memory never has more than one batch of weights.
 
         Parameters
         ----------
@@ -83,13 +86,10 @@ class Explain(Method):
         explained = self._explained_rows("iter", X, init_score)
         sparse = inputs.as_flag(sparse, "sparse")
         if batch_size is None:
-            given = None
+            size = explained.size()
         else:
-            given = inputs.as_count(batch_size, "batch_size")
-        size = given or explained.size()
+            size = inputs.as_count(batch_size, "batch_size")
         explained.model.require(size, "Take a smaller batch_size or raise memory_limit.")
-        if len(explained):
-            found = explained.whole(size, sparse)
-        else:
-            found = iter(())
-        return (Explanation(part, module_of(X)) for part in found)
+        if not len(explained):
+            return iter(())
+        return (Explanation(sums, module_of(X)) for sums in explained.whole(size, sparse))

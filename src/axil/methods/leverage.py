@@ -40,8 +40,8 @@ def estimated(proven: ExactModel) -> Estimate:
 
 
 def _estimated(proven: ExactModel) -> Estimate:
-    found = [_of_engine(engine, len(proven.targets)) for engine in proven.engines]
-    value, error = (np.stack(parts, axis=1) for parts in zip(*found))
+    engine_estimates = [_of_engine(engine, len(proven.targets)) for engine in proven.engines]
+    value, error = (np.stack(parts, axis=1) for parts in zip(*engine_estimates))
     value.setflags(write=False)
     error.setflags(write=False)
     return Estimate(value, error)

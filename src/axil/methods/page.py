@@ -117,35 +117,37 @@ class Pages(Method, page.Shown):
                 )
             return interval.to_html(X, path, groups=groups, init_score=init_score, **options)
         explained = self._explained_rows("to_html", X, init_score)
-        way = as_asked(sigma, y)
-        chosen = explained.page_options(groups, sigma if way is None else None, options)
-        if way is not None:
-            size, said = _sigma(explained.model, way)
-            chosen = replace(chosen, sigma=size, about_sigma=said)
-        return page.write(page.summarise(explained.parts(), chosen), place)
+        sigma_rule = as_asked(sigma, y)
+        if sigma_rule is None:
+            page_options = explained.page_options(groups, sigma, options)
+        else:
+            page_options = explained.page_options(groups, None, options)
+            sigma_values, sentence = _sigma(explained.model, sigma_rule)
+            page_options = replace(page_options, sigma=sigma_values, about_sigma=sentence)
+        return page.write(page.summarise(explained.parts(), page_options), place)
 
 
-def _sigma(model: Any, way: str) -> tuple[FloatArray | None, str | None]:
-    """The noise of the targets, None for none, and what a page has to say about it; see `as_asked`."""
-    if way == "none":
+def _sigma(model: Any, sigma_rule: str) -> tuple[FloatArray | None, str | None]:
+    """Return the noise of the targets or None, and what a page says about it; see `as_asked`."""
+    if sigma_rule == "none":
         return None, None
-    if way == "cheap":
+    if sigma_rule == "cheap":
         # Over partitions it would take passes over all rows.
         is_elsewhere = model.location is Location.PARTITIONS
         if is_elsewhere or model.capabilities.is_refused("diagnostics.standard_error"):
             return None, None
     model.capabilities.require("diagnostics.standard_error")
     model = model.for_method("diagnostics.standard_error")
-    if way not in ("cheap", "any"):
-        return noise.sigma_of(model, way), None
-    return noise.for_page(model, way == "any")
+    if sigma_rule not in ("cheap", "any"):
+        return noise.sigma_of(model, sigma_rule), None
+    return noise.for_page(model, sigma_rule == "any")
 
 
 def as_asked(sigma: Any, y: Any) -> str | None:
-    """How a page is to come by sigma; None where it is given as a number.
+    """Return the rule by which a page computes sigma; None if sigma is a number.
 
-    "none" for not at all, "cheap" for where that takes no time, "any" for however long it takes, or
-    as the user names it.
+    The rules are "none", "cheap" if it takes no time, "any" however long it takes, and the names of
+    `sigma_of`.
     """
     if isinstance(sigma, (bool, np.bool_)):
         if sigma:

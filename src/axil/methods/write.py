@@ -27,7 +27,7 @@ class Write(Method):
     def write(self, X: TableLike, path: PathLike, init_score: ArrayLike | None = None) -> None:
         """Write the weights of all rows of X to a path that ends in .parquet or .zarr, batch by batch.
 
-        Parquet has one line per query (and output): its label, prediction, intercept and weights as
+        Parquet has batch line per query (and output): its label, prediction, intercept and weights as
         a list in the order of the training rows. zarr has arrays: weights (n, n_train),
         predictions, intercepts, query_index and index. Labels other than numbers, dates and text
         are written as text. Predictions and intercepts are on the scale of the fit, where they add
@@ -47,7 +47,7 @@ class Write(Method):
             raise InputError("X has no rows, so there is nothing to write.")
         n_train, n_outputs = explained.model.shape
         copies = 2 * 8 * n_train * n_outputs  # on the way
-        parts = (one.dense() for one in explained.parts(copies))
+        batches = (batch.dense() for batch in explained.parts(copies))
         place = as_path(path)
         writers = {".parquet": _write_parquet, ".zarr": _write_zarr}
         if place.suffix not in writers:
@@ -58,12 +58,15 @@ class Write(Method):
         queries, rows = map(
             labels_as_written, (explained.queries.labels, explained.model.gathered[1])
         )
-        with atomic(place) as part:
-            writers[place.suffix](parts, queries, rows, n_outputs, part)
+        with atomic(place) as temporary:
+            writers[place.suffix](batches, queries, rows, n_outputs, temporary)
 
 
 def labels_as_written(labels: NDArray[Any]) -> NDArray[Any]:
-    """Labels as both formats can keep them: numbers, dates and text; all else (periods, tuples, mixed types) as its text."""
+    """Return labels as both formats can keep them.
+
+    Numbers, dates and text stay. Periods, tuples and mixed types become text.
+    """
     if labels.dtype.kind in "biufM":
         return labels
     texts = np.array([str(label) for label in labels.tolist()], dtype=object)
@@ -84,13 +87,17 @@ def labels_as_written(labels: NDArray[Any]) -> NDArray[Any]:
 
 
 def _write_parquet(
-    parts: Iterator[WeightedSums],
+    batches: Iterator[WeightedSums],
     queries: NDArray[Any],
     index: NDArray[Any],
     n_outputs: int,
     path: Path,
 ) -> None:
-    """One line per query and output: query, output, prediction, intercept, weights (a list in the order of the rows)."""
+    """Write a line per explained row and output.
+
+    Its columns are query, output, prediction, intercept and weights, a list in the order of the
+    training rows.
+    """
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -101,20 +108,20 @@ def _write_parquet(
     writer = None
     start = 0
     try:
-        for one in parts:
-            if one.weights.ndim == 3:
-                weights = one.weights
+        for batch in batches:
+            if batch.weights.ndim == 3:
+                weights = batch.weights
             else:
-                weights = np.broadcast_to(one.weights, (n_outputs, *one.weights.shape))
-            each = np.repeat(np.arange(start, start + len(one)), n_outputs)
+                weights = np.broadcast_to(batch.weights, (n_outputs, *batch.weights.shape))
+            positions = np.repeat(np.arange(start, start + len(batch)), n_outputs)
             flat = np.ascontiguousarray(np.swapaxes(weights, 0, 1)).reshape(-1)
-            columns = {"query": pa.array(queries[each])}
-            if one.outputs is not None:
-                columns["output"] = pa.array(np.tile(one.outputs, len(one)))
+            columns = {"query": pa.array(queries[positions])}
+            if batch.outputs is not None:
+                columns["output"] = pa.array(np.tile(batch.outputs, len(batch)))
             columns |= {
-                "prediction": pa.array(one.predictions.reshape(-1)),
-                "intercept": pa.array(one.intercepts.reshape(-1)),
-                one.name: pa.FixedSizeListArray.from_arrays(pa.array(flat), len(index)),
+                "prediction": pa.array(batch.predictions.reshape(-1)),
+                "intercept": pa.array(batch.intercepts.reshape(-1)),
+                batch.name: pa.FixedSizeListArray.from_arrays(pa.array(flat), len(index)),
             }
             table = pa.table(columns)
             if writer is None:
@@ -122,26 +129,32 @@ def _write_parquet(
                     path, table.schema, compression="zstd", use_dictionary=False
                 )
             writer.write_table(table)
-            start += len(one)
+            start += len(batch)
     finally:
         if writer is not None:
             writer.close()
 
 
 def _write_zarr(
-    parts: Iterator[WeightedSums],
+    batches: Iterator[WeightedSums],
     queries: NDArray[Any],
     index: NDArray[Any],
     n_outputs: int,
     path: Path,
 ) -> None:
-    """A group of arrays: weights (n, N) or (n, K, N), or contributions, predictions, intercepts, and labels of both sides."""
+    """Write a group of arrays.
+
+    They are the weights (n, N) or (n, K, N), or contributions, the predictions, the intercepts, and
+    the labels of both sides.
+    """
     try:
         import zarr
     except ImportError:
         raise InputError("zarr is not installed: pip install axil[zarr].") from None
     # Version 3 of the format has no standard for text.
-    version: dict[str, Any] = {"zarr_format": 2} if int(zarr.__version__.split(".")[0]) > 2 else {}
+    version: dict[str, Any] = {}
+    if int(zarr.__version__.split(".")[0]) > 2:
+        version["zarr_format"] = 2
     zarr.open_group(str(path), mode="w", **version)
 
     def make(name: str, shape: tuple[int, ...], chunks: tuple[int, ...], dtype: Any) -> Any:
@@ -157,17 +170,23 @@ def _write_zarr(
 
     label("index", index)
     label("query_index", queries)
-    n, start = len(queries), 0
+    n = len(queries)
+    start = 0
     arrays: dict[str, Any] = {}
-    for one in parts:
-        part = slice(start, start + len(one))
+    for batch in batches:
+        rows = slice(start, start + len(batch))
         if not arrays:
-            own, scores = one.weights.shape[:-2], one.predictions.shape[1:]
-            arrays[one.name] = make(
-                one.name, (n, *own, len(index)), (CHUNK[0], *own, CHUNK[1]), np.float64
+            own_outputs = batch.weights.shape[:-2]
+            scores = batch.predictions.shape[1:]
+            arrays[batch.name] = make(
+                batch.name,
+                (n, *own_outputs, len(index)),
+                (CHUNK[0], *own_outputs, CHUNK[1]),
+                np.float64,
             )
             for name in ("predictions", "intercepts"):
                 arrays[name] = make(name, (n, *scores), (1 << 16, *scores), np.float64)
-        arrays[one.name][part] = queries_first(one.weights)
-        arrays["predictions"][part], arrays["intercepts"][part] = one.predictions, one.intercepts
-        start = part.stop
+        arrays[batch.name][rows] = queries_first(batch.weights)
+        arrays["predictions"][rows] = batch.predictions
+        arrays["intercepts"][rows] = batch.intercepts
+        start = rows.stop
