@@ -1,4 +1,4 @@
-"""Errors: how far the training rows are from predictions that did not see them, from the best source that there is."""
+"""Errors of the training rows, by predictions that did not see them where there are such."""
 
 from __future__ import annotations
 
@@ -18,73 +18,80 @@ PATIENCE = 600.0  # seconds that errors may take, above which a cheaper source i
 
 
 def training_errors(
-    proven: ExactModel, out_of_fold: FloatArray | None, method: str
+    model: ExactModel, out_of_fold: FloatArray | None, method: str
 ) -> tuple[FloatArray, str]:
-    """(N, K): targets less predictions of the training rows, nan where nothing is known of a row; and where these are from.
+    """Return the targets less the predictions of the training rows, and the source of these.
 
-    They are from out-of-fold predictions (N, K), else out of bag, else without each row, else from
-    leverages, else from the fit.
+    The sources are, in this order: out-of-fold predictions (N, K), out-of-bag predictions,
+    leave-one-out predictions, leverages, and the fit itself. With the method "leaves", boosted trees
+    take the fit at once, and other models take folds where leave-one-out takes longer. Intervals
+    have their coverage with any of these. Errors that are nearer to those of new rows make them
+    narrower.
 
-    By "leaves" those of boosted trees are from the fit at once, and where fits without each row
-    take longer than those by folds they are from the latter. Intervals hold their coverage with any
-    of these: errors that are nearer to those of new rows make them narrower.
+    Returns
+    -------
+    errors : ndarray of shape (N, K)
+        They are nan for a row of which nothing is known.
+    source : str
     """
     if out_of_fold is not None:
-        return proven.targets - out_of_fold, "out-of-fold"
-    if is_bagged(proven):
-        return proven.targets - out_of_bag(proven), "out-of-bag"
-    if method == "leaves" and proven.structures is not None:
-        return proven.targets - proven.fitted(), "fit"
-    available = proven.budget.available
+        return model.targets - out_of_fold, "out-of-fold"
+    if is_bagged(model):
+        return model.targets - out_of_bag(model), "out-of-bag"
+    if method == "leaves" and model.structures is not None:
+        return model.targets - model.fitted(), "fit"
+    available = model.budget.available
     if (
         method == "leaves"
-        and leave_one_out.seconds_of(proven) > number_of_folds(proven) * proven.pass_seconds
+        and leave_one_out.seconds_of(model) > number_of_folds(model) * model.pass_seconds
     ):
         with suppress(UnsupportedQuestionError):
-            found = proven.targets - fold_predictions(proven)
-            if np.isfinite(found).all(axis=1).mean() > 0.5:
-                return found, "folds"
-    if leave_one_out.seconds_of(proven) <= PATIENCE:
+            errors = model.targets - fold_predictions(model)
+            if np.isfinite(errors).all(axis=1).mean() > 0.5:
+                return errors, "folds"
+    if leave_one_out.seconds_of(model) <= PATIENCE:
         try:
-            found = proven.targets - leave_one_out.predictions(proven)
+            errors = model.targets - leave_one_out.predictions(model)
         except UnsupportedQuestionError:
-            found = np.full_like(proven.targets, np.nan)
-        if (
-            np.isfinite(found).all(axis=1).mean() > 0.5
-        ):  # else most rows are alone in one of their leaves
-            return found, "leave-one-out"
-    if sum(engine.costs(available).leverage for engine in proven.engines) <= PATIENCE:
-        found = proven.targets - agreeing_values(proven)
-        if np.isfinite(found).any(axis=0).all():
-            return found, "leverage"
-    return proven.targets - proven.fitted(), "fit"
+            errors = np.full_like(model.targets, np.nan)
+        # Otherwise most rows are singletons in one of their leaves.
+        if np.isfinite(errors).all(axis=1).mean() > 0.5:
+            return errors, "leave-one-out"
+    if sum(engine.costs(available).leverage for engine in model.engines) <= PATIENCE:
+        errors = model.targets - agreeing_values(model)
+        if np.isfinite(errors).any(axis=0).all():
+            return errors, "leverage"
+    return model.targets - model.fitted(), "fit"
 
 
-def is_bagged(proven: ExactModel) -> bool:
-    """Whether the model is a forest of which most rows are left out by some tree."""
-    forests = [engine for engine in proven.engines if isinstance(engine, Forest)]
-    return len(forests) == len(proven.engines) and all(
+def is_bagged(model: ExactModel) -> bool:
+    """Return whether the model is a forest whose trees leave rows out."""
+    forests = [engine for engine in model.engines if isinstance(engine, Forest)]
+    return len(forests) == len(model.engines) and all(
         forest.structure.has_unsampled_rows for forest in forests
     )
 
 
-def out_of_bag(proven: ExactModel) -> FloatArray:
-    """(N, K): the predictions of each row by the trees that were fitted without it; nan where there is none; made once."""
-    return proven.kept.get("out of bag", lambda: _out_of_bag(proven))
+def out_of_bag(model: ExactModel) -> FloatArray:
+    """Return the prediction of each row by the trees that were fitted without it, (N, K).
+
+    It is nan if there is no such tree. The predictions are computed once.
+    """
+    return model.kept.get("out of bag", lambda: _out_of_bag(model))
 
 
-def _out_of_bag(proven: ExactModel) -> FloatArray:
-    rows = np.arange(len(proven.targets))
-    parts = []
-    for engine, targets in proven.by_output(proven.targets):
+def _out_of_bag(model: ExactModel) -> FloatArray:
+    """Compute `out_of_bag`."""
+    rows = np.arange(len(model.targets))
+    engine_predictions = []
+    for engine, targets in model.by_output(model.targets):
         assert isinstance(engine, Forest)
-        step = proven.budget.batch_size(engine.memory.per_query)
-        found = np.empty_like(targets)
+        step = model.budget.batch_size(engine.memory.per_query)
+        predictions = np.empty_like(targets)
         for first in track(range(0, len(rows), step), "out of bag"):
-            some = rows[first : first + step]
-            answer, held = engine.out_of_bag(some)
-            found[some] = np.where(
-                held[:, None], answer.product(targets) + answer.intercepts, np.nan
-            )
-        parts.append(found)
-    return np.concatenate(parts, axis=1)
+            batch = rows[first : first + step]
+            answer, is_out_of_bag = engine.out_of_bag(batch)
+            values = answer.product(targets) + answer.intercepts
+            predictions[batch] = np.where(is_out_of_bag[:, None], values, np.nan)
+        engine_predictions.append(predictions)
+    return np.concatenate(engine_predictions, axis=1)

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from axil.aliases import DataFrame
 from axil.arrays import FloatArray
 from axil.attribution import WEIGHTS, Effects, Shard, notes
 from axil.methods.intervals.local import Surroundings, filled
+from axil.methods.question import AnyModel
 from axil.output import tables
 from axil.reductions import Best, Moments, Reduction, TopRows, answer
 from axil.replay.queries import QueryBatch
@@ -18,56 +20,64 @@ from axil.replay.queries import QueryBatch
 
 @dataclass(frozen=True)
 class Widest(Reduction[Best]):
-    """The k rows of largest |weight * error|; the column has the errors (rows, K), nan where one is not known."""
+    """Choose the k rows of largest ``abs(weight * error)``.
+
+    The column has the errors of the rows (rows, K), nan where one is not known.
+    """
 
     k: int
     filling: FloatArray  #: (K,) an error of usual size
     n_threads: int = 1
 
     def of(self, shard: Shard, effects: Effects, column: Any) -> Best:
+        """Return the rows of one shard, with their errors."""
         best = TopRows(self.k, n_threads=self.n_threads).of(
             shard, effects, np.abs(filled(column, self.filling))
         )
         rows = best.columns["position"] - shard.start
         outputs = np.arange(effects.shape[1])[:, None]
         if len(column):
-            own = column[rows, outputs]
+            errors = column[rows, outputs]
         else:
-            own = np.zeros(rows.shape)
-        return replace(best, columns=best.columns | {"error": own})
+            errors = np.zeros(rows.shape)
+        return replace(best, columns=best.columns | {"error": errors})
 
 
 def reasons(
-    model: Any, known: Surroundings, queries: QueryBatch, k: int
+    model: AnyModel, surroundings: Surroundings, queries: QueryBatch, k: int
 ) -> Iterator[tuple[QueryBatch, Best]]:
-    """The k rows of largest |weight * error|, with their error and share of the sum; never holds an (n, n_train) array."""
+    """Yield the k rows of largest ``abs(weight * error)``, with their error and share of the sum.
+
+    No array of shape (n, n_train) is held.
+    """
     model = model.ready(WEIGHTS, len(queries))
     lines = min(k, model.shape[0]) * model.shape[1]
     size = tables.batch_size(
         model.budget, len(queries), lines, 7, model.bytes_per_query(WEIGHTS) + 12 * 8 * lines
     )
-    want = Widest(k, known.filling, model.n_threads)
-    largest = answer(model, queries, WEIGHTS, want, size, known.errors)
-    nearby = answer(model, queries, WEIGHTS, Moments(), size, known.values)
-    for (batch, best), (_, found) in zip(largest, nearby):
-        total = known.usual.local(found.sums, model.output_groups(), best.predictions).nearby[
-            ..., None
-        ]
+    reduction = Widest(k, surroundings.filling, model.n_threads)
+    largest = answer(model, queries, WEIGHTS, reduction, size, surroundings.errors)
+    nearby = answer(model, queries, WEIGHTS, Moments(), size, surroundings.values)
+    for (batch, best), (_, moments) in zip(largest, nearby):
+        local = surroundings.usual.local(moments.sums, model.output_groups(), best.predictions)
+        total = local.nearby[..., None]
         shares = np.divide(best.size, total, out=np.zeros_like(best.size), where=total > 0)
         yield batch, replace(best, columns=best.columns | {"share": shares})
 
 
-def table(model: Any, known: Surroundings, queries: QueryBatch, k: int) -> Any:
-    """The table of `Predictive.why`."""
-    parts = []
+def table(model: AnyModel, surroundings: Surroundings, queries: QueryBatch, k: int) -> DataFrame:
+    """Return the table of `Predictive.why`."""
+    batch_columns = []
     names = {
         "row": "row",
         "effect": "weight",
         "error": model.scale.label("error"),
         "share": "share",
     }
-    for batch, best in reasons(model, known, queries, k):
+    for batch, best in reasons(model, surroundings, queries, k):
         ranks = np.arange(1, best.size.shape[2] + 1)
         columns = tables.label_columns(batch.labels, model.outputs, "rank", ranks)
-        parts.append(columns | {name: best.columns[own].ravel() for own, name in names.items()})
-    return tables.note(tables.concatenate(parts, model.backend), notes.NOTE)
+        for best_name, name in names.items():
+            columns[name] = best.columns[best_name].ravel()
+        batch_columns.append(columns)
+    return tables.note(tables.concatenate(batch_columns, model.backend), notes.NOTE)
