@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 import axil
 from axil import InputError, UnsupportedQuestionError
 from axil.methods.question import verified_model
+from tests.notebooks import table_cells
 
 RNG = np.random.default_rng(3)
 ALL = pd.DataFrame(
@@ -259,6 +260,9 @@ def test_the_page(both, tmp_path):
         repr(found)
         == "<axil.Comparison: 4 predictions; 47 training rows kept, 3 of them with other targets, 15 added, 8 removed>"
     )
+    caption, cells = table_cells(found._repr_html_())
+    assert cells[::2] == ["explained", "training data"]
+    assert repr(found) == f"<{caption}: {'; '.join(cells[1::2])}>"
 
 
 @pytest.mark.parametrize(("forward", "inverse"), [(np.log, np.exp), (np.log1p, np.expm1)])

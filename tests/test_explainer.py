@@ -19,6 +19,7 @@ from sklearn.linear_model import LogisticRegression
 import axil
 from axil import InputError
 from tests.adapters.lightgbm_models import CASES
+from tests.notebooks import table_cells
 
 
 def explain(case, **arguments):
@@ -214,6 +215,19 @@ def test_nothing_is_printed(case, capfd):
 def test_reprs(explainer):
     assert repr(explainer).startswith("<axil.Explainer: LightGBM, ")
     assert "verified to" in repr(explainer)
+
+
+def test_a_notebook_shows_what_the_repr_says(case):
+    model = LogisticRegression().fit(case.X, np.asarray(case.y) > np.median(case.y))
+    derivative = axil.Explainer(model, case.X, np.asarray(case.y) > np.median(case.y))
+    for explainer in (explain(case), explain(case).refit(drop=[0, 3]), derivative):
+        caption, cells = table_cells(explainer._repr_html_())
+        assert repr(explainer) == f"<{caption}: {', '.join(cells[1::2])}>"
+        assert cells[::2] in (
+            ["model", "training data", "verification"],
+            ["model", "training data", "kind", "verification"],
+        )
+    assert cells[5] == "derivative"
 
 
 INTERRUPTED = """

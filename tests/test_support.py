@@ -34,6 +34,7 @@ from tests.adapters import (
     xgboost_models,
 )
 from tests.adapters.smoother_models import CASES as SMOOTHERS
+from tests.notebooks import table_cells
 from tests.subsets import mostly_slow
 
 RNG = np.random.default_rng(0)
@@ -84,6 +85,17 @@ def test_kinds(model, kind, setting):
         assert leads[kind] in first
         assert "Fit with" not in found.reason
     assert found.reason
+    assert table_cells(found._repr_html_()) == (
+        "axil.Support",
+        ["kind", kind, "reason", found.reason],
+    )
+
+
+def test_a_notebook_shows_the_name_of_a_class_escaped():
+    support = axil.supports(type("<b>Model</b>", (GaussianNB,), {})().fit(X, Y > 0))
+    assert "<b>Model</b>" in support.reason
+    assert "&lt;b&gt;Model&lt;/b&gt;" in support._repr_html_()
+    assert "<b>" not in support._repr_html_()
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil import inputs
+from axil import inputs, templates
 from axil.aliases import DataFrame, LabelsLike, PathLike
 from axil.arrays import FloatArray, IntArray
 from axil.attribution import Kind
@@ -79,11 +79,23 @@ class Comparison:
     ]  # "before" and "after", (n, K or 1, M) each; empty of contributions
 
     def __repr__(self) -> str:
-        kept, changed, added, removed = np.bincount(self.rows.status, minlength=4).tolist()
-        return (
-            f"<axil.Comparison: {counted(len(self.before), 'prediction')}; {kept + changed} training "
-            f"rows kept, {changed} of them with other targets, {added} added, {removed} removed>"
+        texts = [text for _, text in self._facts()]
+        return f"<axil.Comparison: {'; '.join(texts)}>"
+
+    def _repr_html_(self) -> str:
+        return templates.render_facts("axil.Comparison", self._facts())
+
+    def _facts(self) -> list[tuple[str, str]]:
+        """Return pairs of a name and a text: what is compared, and how the training rows differ."""
+        unchanged, changed, added, removed = np.bincount(self.rows.status, minlength=4).tolist()
+        rows = (
+            f"{unchanged + changed} training rows kept, {changed} of them with other targets, "
+            f"{added} added, {removed} removed"
         )
+        return [
+            ("explained", counted(len(self.before), "prediction")),
+            ("training data", rows),
+        ]
 
     @property
     def query_index(self) -> NDArray[Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from axil import files, inputs
+from axil import files, inputs, templates
 from axil.aliases import (
     ArrayLike,
     Device,
@@ -49,6 +49,12 @@ from axil.replay.verified_model import VerifiedModel
 from axil.report.reports import Reports
 from axil.scale import TargetScale
 from axil.verify import make_verified_model
+
+# Kinds that the text of an explainer names; exact weights are the rule
+KIND_TEXTS = {
+    "additive": "contributions that add up to the score",
+    "derivative": "derivative",
+}
 
 
 class Explainer(
@@ -293,33 +299,36 @@ class Explainer(
         return str(self._model.kind.value)
 
     def __repr__(self) -> str:
+        texts = [text for _, text in self._facts()]
+        return f"<axil.Explainer: {', '.join(texts)}>"
+
+    def _repr_html_(self) -> str:
+        return templates.render_facts("axil.Explainer", self._facts())
+
+    def _facts(self) -> list[tuple[str, str]]:
+        """Return pairs of a name and a text: model, training rows, kind and verification."""
         model = self._model
-        kind = {
-            "exact": "",
-            "additive": "contributions that add up to the score, ",
-            "derivative": "derivative, ",
-        }
-        error = getattr(model.verification, "error", None)
-        if not model.verification:
-            proof = "not verified"
-        elif error is None:
-            proof = "verified"
-        else:
-            proof = f"verified to {error:.1e}"
-        if self._arguments is None:
-            dropped = 0
-        else:
-            dropped = self._arguments.dropped
-        rows = counted(model.shape[0], "training row") + (
-            f" ({dropped} dropped)" if dropped else ""
-        )
-        if model.n_emptied:
-            if model.n_emptied == 1:
-                leaves = "leaf"
-            else:
-                leaves = "leaves"
-            rows += f", {model.n_emptied} {leaves} without rows"
-        return f"<axil.Explainer: {model.adapter.library}, {rows}, {kind[self.kind]}{proof}>"
+        rows = counted(model.shape[0], "training row")
+        if self._arguments is not None and self._arguments.dropped:
+            rows += f" ({self._arguments.dropped} dropped)"
+        facts = [("model", model.adapter.library), ("training data", rows)]
+        if model.n_emptied == 1:
+            facts.append(("emptied", "1 leaf without rows"))
+        elif model.n_emptied:
+            facts.append(("emptied", f"{model.n_emptied} leaves without rows"))
+        if self.kind in KIND_TEXTS:
+            facts.append(("kind", KIND_TEXTS[self.kind]))
+        return [*facts, ("verification", self._verification_text())]
+
+    def _verification_text(self) -> str:
+        """Return how well the replay of the fit agreed, in words."""
+        verification = self._model.verification
+        if not verification:
+            return "not verified"
+        error = getattr(verification, "error", None)
+        if error is None:
+            return "verified"
+        return f"verified to {error:.1e}"
 
     @property
     def targets(self) -> FloatArray:

@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from typing import Literal
 
-from axil import adapters
+from axil import adapters, templates
 from axil.adapters import parts_of
 from axil.adapters.pipeline import last_step
 from axil.adapters.searches import unwrapped
@@ -35,6 +35,10 @@ class Support:
     def __repr__(self) -> str:
         """Return the kind, and the reason in lines of its own."""
         return f"axil.Support: {self.kind}\n{self.reason}"
+
+    def _repr_html_(self) -> str:
+        facts = [("kind", self.kind), ("reason", self.reason)]
+        return templates.render_facts("axil.Support", facts)
 
 
 def supports(model: ForeignModel) -> Support:

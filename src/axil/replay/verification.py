@@ -54,8 +54,7 @@ class Verification:
         return "\n".join([self._title(), *lines])
 
     def _repr_html_(self) -> str:
-        findings = self._findings()
-        return axil.templates.render("table.html", caption=self._title(), header=[], rows=findings)
+        return axil.templates.render_facts(self._title(), self._findings())
 
     def _title(self) -> str:
         """Return what was replayed on how many rows."""

@@ -8,6 +8,7 @@ at all.
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Iterable
 from functools import cache
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
 def render(template: str, **values: object) -> str:
     """Return the text of a template, such as ``"report/case.html"``, with these values."""
     return _environment().get_template(template).render(values)
+
+
+def render_facts(title: str, facts: Iterable[tuple[str, str]]) -> str:
+    """Return the table that a notebook shows for an object, with a name and a text per row."""
+    return render("table.html", caption=title, header=[], rows=list(facts))
 
 
 @cache

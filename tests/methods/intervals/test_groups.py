@@ -10,6 +10,7 @@ import axil
 from axil import InputError
 from tests.dask.dask_models import partitioned
 from tests.methods.intervals.interval_models import explainer, rows
+from tests.notebooks import table_cells
 
 CLASSES = np.array(["flat", "house", "villa"])
 X_CAL, Y_CAL = rows(400, 1)
@@ -28,6 +29,9 @@ def inside(table, y):
 def test_each_group_is_calibrated_by_its_own_rows_alone():
     own = explainer().calibrate(X_CAL, Y_CAL, groups=classes(X_CAL))
     assert repr(own).startswith("<axil.Predictive: 400 calibration rows in 3 groups, held out")
+    caption, cells = table_cells(own._repr_html_())
+    assert cells[::2] == ["calibrated with", "source", "errors nearby"]
+    assert repr(own) == "<{}: {}, {}; errors nearby: {}>".format(caption, *cells[1::2])
     table, std, labels = (
         own.interval(Q, groups=classes(Q)),
         own.std(Q, groups=classes(Q)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from axil import inputs
+from axil import inputs, templates
 from axil.aliases import ArrayLike, LabelsLike, PathLike, TableLike
 from axil.errors import counted
 from axil.methods.intervals import why
@@ -50,10 +50,22 @@ class Predictive(Distribution, page.Shown):
         return self._around.source
 
     def __repr__(self) -> str:
+        (_, rows), (_, source), (name, errors) = self._facts()
+        return f"<axil.Predictive: {rows}, {source}; {name}: {errors}>"
+
+    def _repr_html_(self) -> str:
+        return templates.render_facts("axil.Predictive", self._facts())
+
+    def _facts(self) -> list[tuple[str, str]]:
+        """Return pairs of a name and a text: the calibration rows, and where errors come from."""
         rows = counted(self.n_calibration, "calibration row")
         if self._groups is not None:
             rows += f" in {counted(len(self._groups.names), 'group')}"
-        return f"<axil.Predictive: {rows}, {self.source}; errors nearby: {self.training_errors}>"
+        return [
+            ("calibrated with", rows),
+            ("source", self.source),
+            ("errors nearby", self.training_errors),
+        ]
 
     def why(self, X: TableLike, k: int = 10, init_score: ArrayLike | None = None) -> Any:
         """The training rows whose errors make each interval wide: the k largest parts of ``sum_j |k_j r_j|``.
