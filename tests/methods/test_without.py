@@ -1,6 +1,8 @@
 """without, of averages: members and trees without rows are no part of the mean."""
 
+import json
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -17,9 +19,12 @@ from sklearn.ensemble import (
 )
 from sklearn.linear_model import Ridge
 from sklearn.tree import DecisionTreeRegressor
+from xgboost import XGBRegressor
 
 import axil
+from axil.methods.question import verified_model
 from tests.methods.question_models import forest_data
+from tests.replay.monotone_models import Tree, clipped
 
 
 def test_probabilities_without_rows_add_up_to_one():
@@ -132,3 +137,102 @@ def test_a_label_that_several_rows_share_names_all_of_them():
     )
     table = axil.Explainer(LGBMRegressor(**small).fit(X, y), *parts).without(X.head(3), named)
     assert table.attrs["deleted"] == gone.sum()
+
+
+MONOTONE_SIGNS = np.array([1, 0, 0, 1])
+
+
+def trees_of(model, X, weights):
+    """Return XGBoost's trees, in which splits bound nothing that have a child without rows."""
+    document = json.loads(model.get_booster().save_raw("json"))
+    leaves = model.apply(X).astype(int)
+    trees = []
+    for nodes, leaf in zip(document["learner"]["gradient_booster"]["model"]["trees"], leaves.T):
+        left_children = np.array(nodes["left_children"])
+        right_children = np.array(nodes["right_children"])
+        features = np.minimum(nodes["split_indices"], len(MONOTONE_SIGNS) - 1)
+        no_signs = np.zeros_like(left_children)
+        unsigned = Tree(left_children, right_children, no_signs, leaf, np.zeros(len(no_signs)))
+        has_rows = unsigned.totals(weights) > 0
+        is_bounding = (left_children >= 0) & has_rows[left_children] & has_rows[right_children]
+        signs = np.where(is_bounding, MONOTONE_SIGNS[features], 0)
+        trees.append(replace(unsigned, signs=signs))
+    return trees
+
+
+def refit_predictions(trees, targets, weights, coefficients):
+    """Return the predictions (N,) of the leaves of XGBoost, fitted to rows of these weights.
+
+    A node without rows has the value zero before it is bounded. ``coefficients`` (T + 1, T) say how
+    much each tree counts in the scores that each tree is fitted to, and in predictions.
+    """
+    base = np.average(targets, weights=weights)
+    additions = np.zeros((len(targets), len(trees)))
+    for t, tree in enumerate(trees):
+        scores = base + additions @ coefficients[t]
+        totals = tree.totals(weights)
+        sums = tree.totals(weights * (targets - scores))
+        raw = np.divide(sums, totals, out=np.zeros_like(sums), where=totals > 0)
+        additions[:, t] = clipped(tree, raw)[tree.rows]
+    return base + additions @ coefficients[-1]
+
+
+def fit_that_loses_all_bounds(booster, seed):
+    """Return a monotone model, its data, and rows without which no monotone split is left."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(60, 4))
+    y = X[:, 0] + rng.normal(size=60)
+    rows = np.flatnonzero(rng.random(60) < 0.93)
+    model = XGBRegressor(
+        booster=booster,
+        n_estimators=15,
+        max_depth=6,
+        min_child_weight=0,
+        learning_rate=0.5,
+        reg_lambda=0,
+        monotone_constraints=tuple(MONOTONE_SIGNS.tolist()),
+        n_jobs=1,
+        random_state=seed,
+    )
+    if booster == "dart":
+        model.set_params(rate_drop=0.5)
+    return model.fit(X, y), X, y, rows
+
+
+@pytest.mark.parametrize(("booster", "seed"), [("gbtree", 7), ("dart", 7), ("dart", 24)])
+def test_bounds_end_where_every_monotone_split_has_a_child_without_rows(booster, seed):
+    model, X, y, rows = fit_that_loses_all_bounds(booster, seed)
+    explainer = axil.Explainer(model, X, y)
+    (structure,) = verified_model(explainer).structures
+    coefficients = np.tri(16, 15, -1) * structure.learning_rates
+    if structure.coefficients is not None:
+        coefficients = structure.coefficients.omega
+    weights = np.ones(60)
+    trees = trees_of(model, X, weights)
+    assert any(tree.signs.any() for tree in trees)
+    # Targets are kept in float32, and XGBoost adds scores up in float32.
+    of_fit = refit_predictions(trees, y, weights, coefficients)
+    np.testing.assert_allclose(of_fit, model.predict(X), atol=1e-6)
+    weights[rows] = 0.0
+    trees = trees_of(model, X, weights)
+    assert not any(tree.signs.any() for tree in trees)
+    expected = refit_predictions(trees, y, weights, coefficients)
+    with pytest.warns(axil.SplitsWarning):
+        after = explainer.without(X, rows)["after"]
+    np.testing.assert_allclose(after, expected, atol=1e-6)
+    with pytest.warns(axil.SplitsWarning):
+        refitted = explainer.refit(drop=rows)
+    np.testing.assert_allclose(refitted.model.predict(X), expected, atol=1e-6)
+    np.testing.assert_allclose(refitted.without(X, [])["before"], expected, atol=1e-6)
+
+
+def test_bounds_end_over_partitions_as_on_one_machine():
+    arrays = pytest.importorskip("dask.array")
+    model, X, y, rows = fit_that_loses_all_bounds("dart", 7)
+    columns = arrays.from_array(X, chunks=(20, 4)), arrays.from_array(y, chunks=20)
+    in_partitions = axil.Explainer(model, *columns)
+    with pytest.warns(axil.SplitsWarning):
+        after = in_partitions.without(X, rows)["after"]
+    with pytest.warns(axil.SplitsWarning):
+        refitted = axil.Explainer(model, X, y).refit(drop=rows)
+    np.testing.assert_allclose(after, refitted.model.predict(X), atol=1e-6)

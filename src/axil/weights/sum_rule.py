@@ -21,7 +21,7 @@ from axil.errors import InputError
 from axil.kernels import Backend
 from axil.machine.arrays import host, like
 from axil.machine.blocks import spans
-from axil.structure import NewtonRule, Structure
+from axil.structure import LinearLeaves, NewtonRule, Structure
 from axil.weights.fit_rules import FitRule, TreeFits, needs_walk, rule_of
 from axil.weights.inherited import inheriting
 from axil.weights.passes import Passes, leaf_sums
@@ -282,22 +282,22 @@ def with_emptied_leaves(rule: FitRule, emptied: BoolArray) -> FitRule:
 
 
 def rescaled(structure: Structure) -> Structure:
-    """The structure with leaf values by its rule, which has no pattern, and its leaf weights; a constant leaf stays one.
+    """Return the structure with leaf values by its rule, which has no active set, and its leaf weights.
 
-    A leaf that no row is left in has neither scale nor shift.
+    A constant leaf stays constant. A leaf without rows has neither scale nor shift. The rule may
+    have lost its active set: once each monotone split has a child without rows, none bounds
+    another value. So the matrices of the active set that the structure had are dropped.
     """
     s = structure
-    shift = structure.linear_leaves.shift
+    before = s.linear_leaves
+    shift = before.shift
     scale = s.newton_rule.scale(s.leaf_weights)
     if shift is not None:
-        moving = s.linear_leaves.scale > 0
+        moving = before.scale > 0
         scale = np.where(moving & (s.leaf_weights > 0), scale, 0.0)
-        shift = np.where(
-            moving,
-            shift * np.divide(scale, s.linear_leaves.scale, out=np.zeros_like(scale), where=moving),
-            shift,
-        )
-    return replace(s, linear_leaves=replace(s.linear_leaves, scale=scale, shift=shift))
+        ratio = np.divide(scale, before.scale, out=np.zeros_like(scale), where=moving)
+        shift = np.where(moving, shift * ratio, shift)
+    return replace(s, linear_leaves=LinearLeaves(scale, shift))
 
 
 def with_active_set(structure: Structure, sums: FloatArray) -> Structure:
