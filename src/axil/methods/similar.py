@@ -25,6 +25,7 @@ from axil.output.rules import Rules
 from axil.reductions.choice import Choice, Compared
 
 SIGNS = ("any", "for", "against")
+DEFAULT_SIGNS = {True: "any", False: "for"}  # by whether leaves rank the rows
 ACTIONS = ("keep", "mark", "drop")
 #: `similar(suspects=)`: an action, labels or truth values of training rows, or a pair of both.
 Suspects: TypeAlias = Any
@@ -235,12 +236,9 @@ def ranked(
             'whatever the trees count. Say by="leaves", or leave tree_weights out.'
         )
     weight_by_tree = model.tree_weights(tree_weights)
-    if sign is not None:
-        sign = inputs.as_choice(sign, SIGNS, "sign")
-    elif by == "leaves":
-        sign = "any"
-    else:
-        sign = "for"
+    if sign is None:
+        sign = DEFAULT_SIGNS[by == "leaves"]
+    sign = inputs.as_choice(sign, SIGNS, "sign")
     if sign == "for" and by != "leaves" and model.classes is None:
         return replace(choice, positive=True)
     sides = None

@@ -135,6 +135,13 @@ def _write_parquet(
             writer.close()
 
 
+def _format_options(zarr_version: str) -> dict[str, Any]:
+    """Return the options for version 2 of the format: version 3 has no standard for text."""
+    if int(zarr_version.split(".")[0]) > 2:
+        return {"zarr_format": 2}
+    return {}
+
+
 def _write_zarr(
     batches: Iterator[WeightedSums],
     queries: NDArray[Any],
@@ -151,10 +158,7 @@ def _write_zarr(
         import zarr
     except ImportError:
         raise InputError("zarr is not installed: pip install axil[zarr].") from None
-    # Version 3 of the format has no standard for text.
-    version: dict[str, Any] = {}
-    if int(zarr.__version__.split(".")[0]) > 2:
-        version["zarr_format"] = 2
+    version = _format_options(zarr.__version__)
     zarr.open_group(str(path), mode="w", **version)
 
     def make(name: str, shape: tuple[int, ...], chunks: tuple[int, ...], dtype: Any) -> Any:
