@@ -69,6 +69,11 @@ FIT_OPTIONS = (  # which a replay of the fit needs
     option("--train", TABLE, metavar="FILE"),
     option("--target", "what was predicted; for several outputs a,b,c", metavar="COLUMN"),
 )
+SAVED_EXPLAINER = option(
+    "--explainer",
+    "what Explainer.save wrote for MODEL, in place of --train and --target",
+    metavar="FILE.npz",
+)
 DATA_OPTIONS = (
     option("--weights", "the sample weights of the fit", metavar="COLUMN"),
     option(
@@ -142,6 +147,7 @@ class Command:
     namespace: str = ""  #: of `Explainer`, where the method is
     has_model: bool = True
     needs_fit: bool = True  #: whether the training data is required
+    takes_explainer: bool = False  #: whether a saved explainer can stand for the training data
     has_table: bool = True  #: whether the answer is a table, with options on where it goes
     query: str = ""  #: what the rows of --query are for; "" where the command takes none
     options: tuple[Option, ...] = ()
@@ -167,6 +173,8 @@ class Command:
         return "\n\n".join(paragraphs).replace("`", "")
 
 
+# Methods whose answers about rows need no features of the training rows
+ROW_QUESTIONS = ("concentration", "sensitivity", "without", "removal", "standard-error")
 NAMESPACES: dict[str, type] = {"": Explainer, "diagnostics": Diagnostics, "jacobian": Jacobian}
 
 
@@ -179,6 +187,7 @@ def _question(name: str, summary: str, has_top: bool = False, namespace: str = "
         answers.ask,
         method,
         namespace,
+        takes_explainer=name in ROW_QUESTIONS,
         options=tuple(
             _file_option(file, required) for file, required in input_files(method).items()
         ),
@@ -227,6 +236,7 @@ COMMANDS = (
         "explain",
         "which training rows made these predictions",
         answers.explain,
+        takes_explainer=True,
         query="the rows to explain",
         options=(
             option(
@@ -420,6 +430,7 @@ COMMANDS = (
         "write",
         "all weights of these predictions, in a file",
         answers.write,
+        takes_explainer=True,
         has_table=False,
         query="the rows to explain",
         options=(
@@ -527,8 +538,11 @@ def _add_data(parser: argparse.ArgumentParser, command: Command) -> None:
     data = parser.add_argument_group(
         "the training data", "exactly the rows that the model was fitted on, in the same order"
     )
+    needs_options = command.needs_fit and not command.takes_explainer
     for name, settings in FIT_OPTIONS:
-        data.add_argument(name, required=command.needs_fit, **settings)
+        data.add_argument(name, required=needs_options, **settings)
+    if command.takes_explainer:
+        _add(data, [SAVED_EXPLAINER])
     _add(data, DATA_OPTIONS)
     _add(parser.add_argument_group("the work"), WORK_OPTIONS)
 

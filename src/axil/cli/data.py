@@ -76,6 +76,11 @@ class FileRows:
     @property
     def columns_sentence(self) -> str:
         """Return which columns the file has, in words."""
+        if not self.column_names:
+            return (
+                f"{self.path} is a saved explainer, which keeps no columns of the training data. "
+                "Give --train and --target in its place."
+            )
         return f"{self.path} has {some(self.column_names)}."
 
     def column(self, name: str, option: str) -> pd.Series:
@@ -148,6 +153,37 @@ def read_training_rows(path: str, roles: Roles, model: Model) -> FileRows:
     offset = _optional_numbers(frame, roles.offset, path, "--offset")
     other_columns = frame.drop(columns=names)
     return FileRows(path, features, other_columns, target, weights, targets, out_of_fold, offset)
+
+
+def rows_of_explainer(path: str, index: Collection[Hashable]) -> FileRows:
+    """Return the training rows of a saved explainer, which have labels and no columns."""
+    import pandas as pd
+
+    no_columns = pd.DataFrame(index=pd.Index(index))
+    return FileRows(path, features=no_columns, other_columns=no_columns)
+
+
+def feature_template(path: str, roles: Roles, model: Model) -> FileRows:
+    """Return no rows, with the features that the model takes, all of them numbers.
+
+    A saved explainer says neither which features are text nor which are pandas categories, so
+    models with such features need the training data.
+    """
+    import pandas as pd
+
+    has_categories = getattr(model, "categories", {}) or getattr(model, "numbers_by_frame", False)
+    if model.takes_text or has_categories:
+        raise InputError(
+            f"This {model.library} model may take text or categories, and {path} does not say "
+            "which features hold them. Give --train and --target in its place."
+        )
+    if roles.features is not None:
+        names = [name.strip() for name in roles.features.split(",")]
+    else:
+        names = list(model.feature_names or [])
+    _check_number_of_features(names, model, "Without --train, --features names")
+    features = pd.DataFrame(columns=names, dtype=float)
+    return FileRows(path, features, other_columns=pd.DataFrame())
 
 
 def read_rows_like(

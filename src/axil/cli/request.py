@@ -17,7 +17,16 @@ from numpy.typing import NDArray
 from axil import adapters, retraining
 from axil.adapters import files
 from axil.arrays import FloatArray
-from axil.cli.data import FileRows, Note, Roles, class_names, read_rows_like, read_training_rows
+from axil.cli.data import (
+    FileRows,
+    Note,
+    Roles,
+    class_names,
+    feature_template,
+    read_rows_like,
+    read_training_rows,
+    rows_of_explainer,
+)
 from axil.cli.options import (
     Method,
     given_parameters,
@@ -28,7 +37,7 @@ from axil.cli.options import (
 from axil.cli.output import AnswerText, Output
 from axil.cli.rows import Label, NewTarget, new_targets, tested_column
 from axil.errors import AxilError, InputError, counted, shown
-from axil.explainer import Explainer
+from axil.explainer import Explainer, load
 from axil.inputs import as_count
 from axil.kernels.choose import limits_of
 from axil.methods.question import verified_model
@@ -57,6 +66,10 @@ COLUMN_OPTIONS = (
 )
 
 
+# Options on a fit that is replayed from files, which a saved explainer has itself
+FIT_ARGUMENTS = ("train", "target", "weights", "inverse_func", "categorical", "scratch")
+
+
 @dataclass(frozen=True)
 class Subject:
     """A model with its verified explainer, its training rows and the columns that options name."""
@@ -68,6 +81,7 @@ class Subject:
     training: FileRows
     forward: Callable[[FloatArray], FloatArray] | None = None  #: what undoes --inverse-func
     transforms_targets: bool = False  #: whether files hold targets in the units of the answers
+    template: FileRows | None = None  #: rows whose columns other files need; by default training
 
     @property
     def by_position(self) -> Explainer:
@@ -79,7 +93,11 @@ class Subject:
 
     def read_rows(self, path: str, with_target: bool = False) -> FileRows:
         """Read rows of another file as the model takes them."""
-        rows = read_rows_like(self.training, path, self.roles, self.adapter, with_target)
+        if self.template is None:
+            template = self.training
+        else:
+            template = self.template
+        rows = read_rows_like(template, path, self.roles, self.adapter, with_target)
         if with_target and self.transforms_targets and self.forward is not None:
             return rows.transformed(self.forward)
         return rows
@@ -162,7 +180,18 @@ class Request:
 
     @cached_property
     def subject(self) -> Subject:
-        """Return the model, verified on its training data."""
+        """Return the model, verified on its training data or on those of a saved explainer."""
+        if not self.command.takes_explainer:
+            return read_subject(self.arguments)
+        if self.arguments.explainer is not None:
+            if self.command.has_table and self.output.page_path:
+                raise InputError(
+                    "A page shows the features of the training rows, which a saved explainer does "
+                    "not keep. Give --train and --target in place of --explainer."
+                )
+            return read_saved_subject(self.arguments)
+        if self.arguments.train is None or self.arguments.target is None:
+            raise InputError("Give --train and --target, or --explainer.")
         return read_subject(self.arguments)
 
     @cached_property
@@ -276,6 +305,30 @@ def read_subject(arguments: argparse.Namespace) -> Subject:
         stacklevel=2,
     )
     return subject
+
+
+def read_saved_subject(arguments: argparse.Namespace) -> Subject:
+    """Read a model and the explainer that was saved for it, and verify it on the saved arrays."""
+    for name in FIT_ARGUMENTS:
+        refuse(
+            f"--{name.replace('_', '-')}",
+            getattr(arguments, name),
+            "--explainer has all that the fit had",
+        )
+    model = files.load(arguments.model, arguments.trust)
+    with files.usable(arguments.model):
+        adapter, _ = _read_adapter(model)
+    roles = _roles(arguments)
+    template = feature_template(arguments.explainer, roles, adapter)
+    explainer = load(
+        arguments.explainer,
+        model,
+        arguments.threads,
+        arguments.memory_limit,
+        device=arguments.device,
+    )
+    training = rows_of_explainer(arguments.explainer, explainer.index)
+    return Subject(arguments.model, adapter, explainer, roles, training, template=template)
 
 
 def _read_adapter(model: Any) -> tuple[adapters.Model, bool]:
