@@ -17,9 +17,9 @@ SAVED = "--explainer saved.npz"
 QUERY = "--query query.csv"
 
 
-@pytest.fixture(autouse=True)
-def _saved(_here):
-    axil.Explainer(MODELS["lightgbm.txt"][0], X, Y).save("saved.npz")
+@pytest.fixture(autouse=True, scope="module")
+def _saved(folder):
+    axil.Explainer(MODELS["lightgbm.txt"][0], X, Y).save(folder / "saved.npz")
 
 
 @pytest.mark.parametrize(
@@ -114,5 +114,4 @@ def test_all_weights_are_written(run, tmp_path):
 def test_what_a_saved_explainer_cannot_answer(run, words, parts):
     code, out, err = run(words)
     assert (code, out) == (2, "")
-    for part in parts:
-        assert part in err
+    assert all(words in err for words in parts)
