@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from axil.explanation import Explanation
     from axil.forecasts.forecast import forecast
     from axil.methods.intervals.predictive import Predictive
-    from axil.replay.verification import Verification
     from axil.ratios import RatioStudy, ratio_study
+    from axil.replay.verification import Verification
     from axil.retraining import Stability, stability
     from axil.shared_leaves import novelty, similarity
     from axil.support import Support, supports
