@@ -20,7 +20,7 @@ function start(data) {
   const of = (columns, i) => own(columns)[i];
   const adds = data.kind !== "derivative"; // derivatives do not add up to the prediction
   const classes = chances !== null;
-  const intervals = data.intervals, level = intervals === null ? "" : `${feature(Number((100 * intervals.confidence_level).toPrecision(6)))} %`;
+  const intervals = data.intervals, confidenceLevel = intervals === null ? "" : `${feature(Number((100 * intervals.confidence_level).toPrecision(6)))} %`;
   let follows = classes && many; // the predicted class, until an output is chosen by hand
   // Contributions count from nothing, or from the mean of all targets.
   const fromMean = () => exact && byId("start").value === "mean";
@@ -164,7 +164,7 @@ function start(data) {
     if (intervals !== null) {
       const [lower, upper, rank] = [intervals.lower, intervals.upper, intervals.uncertainty_rank].map((column) => column[output][i]);
       const note = `${rank < 0.5 ? `surer than ${percent(1 - rank)}` : `less sure than ${percent(rank)}`} of the calibration rows`;
-      cards.push(card(`${level} interval`, `${unit(price(lower))} to ${unit(price(upper))}`, (rank >= UNCERTAIN ? "Uncertain: " : "") + note, rank >= UNCERTAIN ? "interval uncertain" : "interval"));
+      cards.push(card(`${confidenceLevel} interval`, `${unit(price(lower))} to ${unit(price(upper))}`, (rank >= UNCERTAIN ? "Uncertain: " : "") + note, rank >= UNCERTAIN ? "interval uncertain" : "interval"));
     }
     if (data.standard_errors !== null) {
       const error = data.standard_errors[output][i], said = data.about_sigma === null ? "" : `; ${data.about_sigma}`;
