@@ -101,6 +101,36 @@ class TargetScale:
         """
         return _applied(self.onward, values, f"The model's {self.name} of the targets")
 
+    def checked_forward(self, values: FloatArray, name: str) -> FloatArray:
+        """Return `forward` of targets that the user gives; raise if one has no place on the scale.
+
+        Parameters
+        ----------
+        values : array of shape (n, K)
+            Targets, given as ``y_train`` was.
+        name : str
+            The parameter that they come from, for the message.
+        """
+        if self.is_identity:
+            return values
+        transformed = self.forward(values)
+        is_bad = ~np.isfinite(transformed) | ~np.isfinite(self.inverse(transformed))
+        if is_bad.any():
+            raise InputError(
+                f"{name} holds {values[is_bad][0]:.6g}, which is no target of this model. "
+                f"Pass targets {self.as_given}."
+            )
+        return transformed
+
+    @property
+    def as_given(self) -> str:
+        """Words for how users give targets, for messages."""
+        if self.is_identity:
+            return "as y_train was given"
+        if self.onward:
+            return "as y_train was given, not transformed: the model does that itself"
+        return f"as y_train was given, transformed ({self.name})"
+
     def factors(self, contributions: FloatArray) -> FloatArray:
         """Return ``(target + shift) ** weight`` from ``weight * log(target + shift)``."""
         assert self.base is not None

@@ -125,7 +125,7 @@ class Baseline(ABC):
         model = self.proven
         coding = inputs.coding_of(model.adapter)
         values = inputs.as_targets(y, len(queries), model.shape[1], coding, "y", "explained")
-        targets = model.on_scale(values, "y") - queries.offsets.values
+        targets = model.scale.checked_forward(values, "y") - queries.offsets.values
         if queries.offsets.replace_base:  # the baselines' predictions have the base
             targets = targets + model.base_numbers()
         return np.asarray(targets)

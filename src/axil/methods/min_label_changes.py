@@ -89,7 +89,9 @@ class MinLabelChanges(Method):
         request = self._explained_rows("min_label_changes", X, init_score)
         model = request.model
         threshold = inputs.as_number(threshold, "threshold")
-        thresholds = model.on_scale(np.full((1, model.shape[1]), threshold), "threshold")[0]
+        thresholds = model.scale.checked_forward(
+            np.full((1, model.shape[1]), threshold), "threshold"
+        )[0]
         room = Room.of(bounds, model)
         if groups is None:
             codes = None
@@ -151,13 +153,15 @@ class Room:
             raise InputError(
                 f"The target of training row {shown(model.index[row])} is {targets[row, k]:.6g}, "
                 f"beyond its bounds from {low[row, k]:.6g} to {high[row, k]:.6g}; expected bounds "
-                f"that hold the targets, {model.as_given}."
+                f"that hold the targets, {model.scale.as_given}."
             )
         return room
 
     @classmethod
     def _between(cls, low: FloatArray, high: FloatArray, model: ExactModel) -> Room:
-        return cls(*(model.on_scale(edge, "bounds") - model.targets for edge in (low, high)))
+        return cls(
+            *(model.scale.checked_forward(edge, "bounds") - model.targets for edge in (low, high))
+        )
 
 
 def _spread(values: Any, n: int, n_outputs: int, name: str) -> FloatArray:

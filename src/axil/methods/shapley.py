@@ -144,7 +144,9 @@ def baselines(proven: ExactModel, baseline: Any) -> FloatArray:
     n, n_outputs = proven.targets.shape
     if not isinstance(baseline, str):
         inputs.refuse_other_order(proven.features, baseline, "baseline")
-        return proven.on_scale(inputs.as_table(baseline, n, n_outputs, "baseline"), "baseline")
+        return proven.scale.checked_forward(
+            inputs.as_table(baseline, n, n_outputs, "baseline"), "baseline"
+        )
     if baseline == "mean":
         return np.tile(proven.targets.mean(axis=0), (n, 1))
     if baseline == "others":

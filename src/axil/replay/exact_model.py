@@ -393,9 +393,8 @@ class ExactModel(Refittable):
     def as_targets(self, given: Any, n: int, what: str, rows: str) -> FloatArray:
         how = self.adapter.repeats_targets, self.missing is not None
         classes = inputs.coding_of(self.adapter)
-        return self.on_scale(
-            inputs.as_targets(given, n, self.shape[1], classes, what, rows, *how), what
-        )
+        targets = inputs.as_targets(given, n, self.shape[1], classes, what, rows, *how)
+        return self.scale.checked_forward(targets, what)
 
     def within(self, given: FloatArray, rows: IntArray) -> FloatArray:
         if self.missing is None:

@@ -25,7 +25,7 @@ from axil.attribution import (
 )
 from axil.attribution.capabilities import Refusal, without_shared_leaves
 from axil.attribution.leaf_matches import TreeWeights
-from axil.errors import InputError, UnseenCategoryWarning, UnsupportedQuestionError, shown, warn
+from axil.errors import UnseenCategoryWarning, UnsupportedQuestionError, shown, warn
 from axil.inputs.copies import frozen
 from axil.machine.memory import Budget, Limits
 from axil.machine.progress import track
@@ -423,31 +423,6 @@ class VerifiedModel(ABC):
         """The training rows that labels name, or truth values mark: all rows of a label."""
         return inputs.named_rows(rows, self.index)
 
-    def on_scale(self, given: FloatArray, what: str) -> FloatArray:
-        """(n, K): targets given as ``y_train`` was, on the scale of the fit; raises where they were given on the other one."""
-        scale = self.scale
-        if scale.is_identity:
-            return given
-        found = scale.forward(given)
-        bad = ~np.isfinite(found) | ~np.isfinite(scale.inverse(found))
-        if bad.any():
-            raise InputError(
-                f"{what} holds {given[bad][0]:.6g}, which is no target of this model. Pass targets {self.as_given}."
-            )
-        return found
-
-    @property
-    def as_given(self) -> str:
-        """Words for how targets are given, for messages."""
-        scale = self.scale
-        if scale.is_identity:
-            return "as y_train was given"
-        if scale.onward:
-            kind = "not transformed: the model does that itself"
-        else:
-            kind = f"transformed ({scale.name})"
-        return f"as y_train was given, {kind}"
-
     def within(self, given: FloatArray, rows: IntArray) -> FloatArray:
         """(n, K): new targets of these training rows as they count; raises where they are of outputs that had none."""
         return given
@@ -467,7 +442,8 @@ class VerifiedModel(ABC):
     def folds(self, given: Any) -> Any:
         """(N, K): out-of-fold predictions of the training rows that the user gives, on the scale of the fit."""
         inputs.refuse_other_order(self.features, given, "out_of_fold")
-        return self.on_scale(inputs.as_table(given, *self.shape, "out_of_fold"), "out_of_fold")
+        table = inputs.as_table(given, *self.shape, "out_of_fold")
+        return self.scale.checked_forward(table, "out_of_fold")
 
     def deletion_note(self) -> str:
         """The note on exact deletions of single rows: where there is a pattern, how many rows are replayed."""

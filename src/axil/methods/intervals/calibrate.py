@@ -153,7 +153,9 @@ def held_out(
     n = len(queries)
     grouped = CalibrationGroups.of(groups, queries.rows, model, n, "calibration")
     rows = calibration_rows(n, grouped)
-    truth = model.on_scale(inputs.as_table(y, n, model.shape[1], "y_cal", "calibration"), "y_cal")
+    truth = model.scale.checked_forward(
+        inputs.as_table(y, n, model.shape[1], "y_cal", "calibration"), "y_cal"
+    )
     held, own = equal_rows(model, inputs.take_rows(queries.rows, rows), truth[rows])
     if model.features is not None:
         alike = ALIKE

@@ -484,7 +484,7 @@ class Distribution:
     def _targets(self, y: Any, queries: QueryBatch) -> FloatArray:
         """(n, K): targets that users give, on the scale of the fit."""
         inputs.refuse_other_order(queries.rows, y, "y", "X")
-        return self._model.on_scale(
+        return self._model.scale.checked_forward(
             inputs.as_table(y, len(queries), self._model.shape[1], "y", "predicted"), "y"
         )
 
