@@ -231,7 +231,7 @@ class RatioStudy:
         total = Combination(queries, csr_array(slopes[None]), np.array([statistic]))
         (sums,) = ExplainedRows(model, total).whole(1)
         weights = np.asarray(sums.weights).reshape(-1)
-        targets, index = model.gathered
+        targets, index = model.training.gathered()
         shown_targets = np.asarray(model.shown)[:, 0]
         effects = weights * _one_percent(model, targets[:, 0])
         order = np.argsort(-np.abs(effects), kind="stable")

@@ -307,7 +307,7 @@ def parts_of(
 ) -> tuple[np.ndarray, list[str]]:
     """Return the parts (rows, G, K) on the scale of the fit, and the groups' names."""
     model = verified_model(explainer)
-    groups = as_groups(feature_groups, model.column_names(query))
+    groups = as_groups(feature_groups, model.training.names(query))
     pairs = feature_differences.RowPairs(
         model.queries(query),
         training_rows(model, np.array(rows)),

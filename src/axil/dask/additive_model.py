@@ -73,7 +73,7 @@ class PartitionedAdditiveModel(PartitionedModel):
         return self.training_rows.walked
 
     @property
-    def trees(self) -> tuple[NDArray[np.int64], list[Any]]:
+    def tree_layout(self) -> tuple[NDArray[np.int64], list[Any]]:
         """The number of leaves of each tree; the only entry has all trees."""
         return self.walked.fit.table.n_leaves, [slice(None)]
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Any
 
-import dask
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,19 +17,17 @@ from axil.attribution.capabilities import Refusal
 from axil.attribution.leaf_matches import TreeWeights, tree_spreads
 from axil.dask.cluster import (
     Cluster,
-    Collection,
     Delayed,
-    UserValues,
     literal,
-    named,
     task,
 )
+from axil.dask.columns import table_of
 from axil.dask.deletions import IN_MEMORY, Planned, Refits
 from axil.dask.exact_rows import AdjointBatch, ExactPartition, HeldExactRows, cooccurrences
 from axil.dask.fits import Fit, FitTreeWeights, leaf_row_counts, residuals
 from axil.dask.gathered_model import GatheredModel
-from axil.dask.model import PartitionedModel, refuse_other_order
-from axil.errors import InputError, UnsupportedQuestionError, shown
+from axil.dask.model import PartitionedModel
+from axil.errors import InputError, UnsupportedQuestionError
 from axil.machine.progress import track
 from axil.machine.threads import Cache
 from axil.methods.intervals.local import Known, known_of
@@ -140,7 +136,7 @@ class PartitionedExactModel(PartitionedModel):
         return structures
 
     @property
-    def trees(self) -> tuple[NDArray[np.int64], list[Any]]:
+    def tree_layout(self) -> tuple[NDArray[np.int64], list[Any]]:
         """The number of leaves of each tree, (T,), and which trees each entry has."""
         structures = [trees.structure for trees in self.training_rows.entries]
         trees_of_entries: list[Any] = []
@@ -255,42 +251,6 @@ class PartitionedExactModel(PartitionedModel):
         """Return the rows that may be listed with their residuals, for adjusted targets."""
         shared = self.refits.fits(), self.n_threads
         return self.shards.each(residuals_of, shared, allowed)
-
-    # -- rows and columns --------------------------------------------------------------------------
-
-    def positions(self, rows: UserValues) -> list[list[int]]:
-        """Return the positions in each partition of some rows.
-
-        Labels name them, or truth values of X_train mark them.
-        """
-        if dask.is_dask_collection(rows):
-            masks = [list(numbered) for numbered in enumerate(self.cut(rows, "rows"))]
-            return [marks.tolist() for marks in self.shards.collected(marked_rows, None, masks)]
-        labels = inputs.asked_labels(rows)
-        places = self.shards.collected(labelled_rows, labels)
-        which_labels = np.concatenate([pair[0] for pair in places])
-        missing = np.flatnonzero(np.bincount(which_labels, minlength=len(labels)) == 0)
-        if len(missing):
-            raise InputError(
-                f"rows names row {shown(labels[missing[0]])} ({len(missing)} of {len(labels)} are "
-                "unknown); expected labels of training rows: the index of a Dask DataFrame, else "
-                "positions from 0."
-            )
-        return [pair[1].tolist() for pair in places]
-
-    def positions_by_partition(self, rows: IntArray) -> list[IntArray]:
-        """Return the positions in each partition of rows by their numbers among all, sorted."""
-        starts = self.shards.starts
-        return [rows[(rows >= first) & (rows < last)] - first for first, last in pairwise(starts)]
-
-    def folds(self, values: Collection) -> list[Delayed]:
-        """Return the partitions of out-of-fold predictions."""
-        return self.cut(values, "out_of_fold")
-
-    def gathered_table(self, values: Collection, name: str) -> FloatArray:
-        """Return a user's number for every training row and output, (N, K), in this process."""
-        numbered = [[number, name, column] for number, column in enumerate(self.cut(values, name))]
-        return np.concatenate(self.shards.collected(table_of, None, numbered))
 
     # -- changes of the training rows --------------------------------------------------------------
 
@@ -417,18 +377,6 @@ class PartitionedGroups:
 # -- the work on one partition ---------------------------------------------------------------------
 
 
-def labelled_rows(partition: ExactPartition, labels: NDArray[Any], _: None) -> IntArray:
-    """Return which of the labels these rows have, and their positions, (2, n_labels_here)."""
-    return inputs.places_among(labels, partition.index)
-
-
-def marked_rows(partition: ExactPartition, _: None, numbered: list[Any]) -> IntArray:
-    """Return the positions of the rows that truth values mark; ``numbered``: see `table_of`."""
-    number, mask = numbered
-    with named(number):
-        return np.flatnonzero(inputs.as_mask(mask, len(partition.index), "rows"))
-
-
 def group_sizes(coded: tuple[IntArray, NDArray[Any]]) -> tuple[NDArray[Any], IntArray]:
     """Return the names of a partition's groups, and how many rows each has."""
     codes, names = coded
@@ -445,18 +393,6 @@ def residuals_of(
 ) -> Allowed:
     """Return the rows that may be listed with their residuals."""
     return replace(allowed, residuals=residuals(partition, shared))
-
-
-def table_of(partition: ExactPartition, _: None, numbered: list[Any]) -> FloatArray:
-    """Return a user's numbers of these rows, (n, K).
-
-    ``numbered`` has the number of the partition, the name of the argument, and the numbers.
-    """
-    number, name, values = numbered
-    n_rows, n_outputs = partition.targets.shape
-    with named(number):
-        refuse_other_order(partition, values, name)
-        return inputs.as_table(values, n_rows, n_outputs, name)
 
 
 def errors_of(partition: ExactPartition, _: None, predictions: FloatArray) -> FloatArray:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from axil.adapters.contract import OffsetRule
 from axil.arrays import FloatArray
 from axil.attribution import Capabilities, Kind, Location
-from axil.dask.cluster import Collection
+from axil.dask.columns import GatheredColumns
 from axil.kernels.choose import host_backend
 from axil.replay.replayed_stages import ReplayedStages, leaf_scores
 from axil.structure import LinearLeaves, Structure
@@ -104,23 +104,24 @@ class GatheredAdditiveModel:
         return self.origin.classes
 
     @property
+    def training(self) -> GatheredColumns:
+        """The columns of the training rows."""
+        return GatheredColumns(self.origin)
+
+    @property
     def targets(self) -> FloatArray:
         """The targets of the fit, (N, K); of two classes, whether a row is of the second."""
-        return self.origin.gathered[0]
+        return self.origin.training.gathered()[0]
 
     @property
     def index(self) -> NDArray[Any]:
         """The labels of the training rows, (N,)."""
-        return self.origin.gathered[1]
+        return self.origin.training.gathered()[1]
 
     @property
     def backend(self) -> str:
         """The name of the library of tables."""
         return self.origin.backend
-
-    def ordered_values(self, values: Collection, name: str) -> NDArray[Any]:
-        """Return a user's values of all training rows, from a collection in their order."""
-        return self.origin.gathered_values(values, name)
 
     def around(self, values: FloatArray) -> FloatArray:
         """Return the means of values (N, S) over the other rows in each row's leaves, (N, S)."""

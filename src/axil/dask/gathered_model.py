@@ -13,15 +13,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil.adapters.contract import TrainingRows
 from axil.arrays import FloatArray, IntArray, LeafArray
 from axil.attribution import Capabilities, Source
-from axil.dask.cluster import Collection, Features, Shared, UserValues
+from axil.dask.cluster import Features, Shared, UserValues
+from axil.dask.columns import GatheredColumns
 from axil.dask.deletions import ErrorSums, PartitionLeftOut
 from axil.dask.exact_rows import ExactPartition
 from axil.dask.fits import (
@@ -138,7 +138,7 @@ class PartitionedTrees:
 
     def _is_as_given(self, targets: FloatArray) -> bool:
         """Return whether these are the targets of the fit."""
-        all_targets = self.model.gathered[0]
+        all_targets = self.model.training.gathered()[0]
         outputs = self.model.output_groups()[self.entry]
         return np.array_equal(targets, all_targets[:, outputs])
 
@@ -239,7 +239,7 @@ class PartitionedTrees:
 
     def without(self, rows: IntArray, targets: FloatArray) -> PartitionedTrees:
         """Return the engine of the refit without these rows."""
-        fits = self.model.refits.without(self.model.positions_by_partition(rows))
+        fits = self.model.refits.without(self.model.training.positions_by_partition(rows))
         if fits is None:
             raise NothingLeft(
                 f"Without {len(rows)} rows none of any weight is left; ask for a smaller set."
@@ -392,7 +392,7 @@ class GatheredModel(ExactModel):
             f"Numbers for each of {n_rows} training rows, gathered here,",
             "Raise memory_limit.",
         )
-        targets, index = origin.gathered
+        targets, index = origin.training.gathered()
         n_entries = len(origin.training_rows.entries)
         return cls(
             adapter=origin.adapter,
@@ -413,11 +413,6 @@ class GatheredModel(ExactModel):
     def shards(self) -> Shards:
         """The partitions of the training rows."""
         return self.origin.shards
-
-    @property
-    def gathered(self) -> tuple[FloatArray, NDArray[Any]]:
-        """Targets and labels of all rows."""
-        return self.origin.gathered
 
     @property
     def capabilities(self) -> Capabilities:
@@ -507,23 +502,10 @@ class GatheredModel(ExactModel):
     def own_predictions_without(self, sets_of_rows: Sequence[IntArray]) -> Iterator[FloatArray]:
         """Yield the predictions (rows, K) of each set of rows by the refit without them."""
         for rows in sets_of_rows:
-            positions = self.origin.positions_by_partition(rows)
+            positions = self.origin.training.positions_by_partition(rows)
             yield self.origin.refits.own_predictions_without(positions)
 
-    # -- columns -----------------------------------------------------------------------------------
-
-    def column_names(self, rows: Features) -> list[str]:
-        """Return the names of the features."""
-        return self.origin.column_names(rows)
-
-    def coded(self, labels: Collection, what: str = "groups") -> Sequence[Any]:
-        """Return each row's group number and the names of the groups."""
-        return [self.origin.gathered_groups(labels, what)]
-
-    def ordered_values(self, values: Collection, name: str) -> NDArray[Any]:
-        """Return a user's values of all training rows, from a collection in their order."""
-        return self.origin.gathered_values(values, name)
-
-    def folds(self, given: Collection) -> FloatArray:
-        """Return the user's out-of-fold predictions of all training rows, (N, K)."""
-        return self.origin.gathered_table(given, "out_of_fold")
+    @property
+    def training(self) -> GatheredColumns:
+        """The columns of the training rows."""
+        return GatheredColumns(self.origin)

@@ -184,7 +184,7 @@ def _most_similar(explained: ExplainedRows, k: int) -> ListedPairs:
     model = explained.model
     model.capabilities.require("similar")
     rules = Rules(None, None, None, None, None)
-    choice, allowed = model.choice(explained.listing().known, k, rules)
+    choice, allowed = model.training.choice(explained.listing().known, k, rules)
     choice = ranked(explained, choice, None)
     queries = []
     rows = []

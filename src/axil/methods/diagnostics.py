@@ -50,7 +50,7 @@ class Diagnostics(Method):
         True
         """
         model = self._answering("diagnostics.leave_one_out")
-        targets, index = model.gathered
+        targets, index = model.training.gathered()
         if model.seen is not None:
             targets = model.seen
         predictions = model.scale.inverse(model.left_out_predictions(left_out.predictions))

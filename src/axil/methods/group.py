@@ -35,11 +35,11 @@ class Group(Method):
         """
         explained = self._explained_rows("group", X, init_score)
         model = explained.model
-        coded = model.coded(groups)
+        coded = model.training.group_codes(groups)
         weighted = model.source.quantity is not Quantity.CONTRIBUTION
 
         def columns(batch: QueryBatch, sums: Grouped) -> dict[str, Any]:
             return tables.group_columns(batch.labels, model.outputs, model.scale, sums, weighted)
 
-        parts = explained.answers(Groups(), model.n_groups(coded), 5, coded)
+        parts = explained.answers(Groups(), model.training.most_groups(coded), 5, coded)
         return explained.table(parts, columns, model.note(model.source.note))

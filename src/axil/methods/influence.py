@@ -159,7 +159,7 @@ def validation(
 def corrections(model: ExactModel, out_of_fold: Any) -> FloatArray:
     """Return predictions of the training targets that did not see them, (N, K)."""
     if not isinstance(out_of_fold, str):
-        return model.folds(out_of_fold)  # type: ignore[no-any-return]
+        return model.training.out_of_fold(out_of_fold)  # type: ignore[no-any-return]
     return unseen_predictions(model, as_method(out_of_fold, "None, "))[0]
 
 

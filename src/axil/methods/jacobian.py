@@ -185,7 +185,7 @@ class Jacobian(Method):
         """
         request = self._explained_rows("jacobian.sensitivity", X, init_score)
         model = request.model
-        positions: IntArray = model.positions(rows)
+        positions: IntArray = model.training.positions(rows)
         n = len(request)
         n_train = model.shape[0]
         array = 8 * n * len(positions) * len(model.engines)

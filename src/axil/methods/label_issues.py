@@ -315,7 +315,7 @@ def _classes(
             probabilities = own_probabilities
         basis = BY_NEIGHBOURS
     else:
-        given_probabilities = model.ordered_values(out_of_fold, "out_of_fold")
+        given_probabilities = model.training.ordered_values(out_of_fold, "out_of_fold")
         probabilities = as_probabilities(given_probabilities, *labels.shape)
         class_labels = ClassLabels.of_probabilities(labels, probabilities, own_probabilities)
         basis = BY_PROBABILITY
@@ -485,7 +485,7 @@ def _numbers(
 ) -> Judged:
     """Judge numbers by their residuals in fits without the rows, or by predictions given."""
     if not isinstance(out_of_fold, str):
-        expected = model.folds(out_of_fold)
+        expected = model.training.out_of_fold(out_of_fold)
         basis = BY_PREDICTION
     elif model.kind is Kind.EXACT:
         expected, basis = unseen_predictions(model, out_of_fold)

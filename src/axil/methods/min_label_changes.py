@@ -96,7 +96,7 @@ class MinLabelChanges(Method):
         if groups is None:
             codes = None
         else:
-            codes = model.coded(groups)[0]
+            codes = model.training.group_codes(groups)[0]
         listed = inputs.as_flag(listed, "listed")
         crossings: list[Crossing] = []
         for sums in request.parts(WORK * 8 * model.shape[0]):

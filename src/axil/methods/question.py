@@ -109,7 +109,7 @@ class ExplainedRows:
 
     def names(self) -> list[str]:
         """Return the names of the columns."""
-        names: list[str] = self.model.column_names(self.queries.rows)
+        names: list[str] = self.model.training.names(self.queries.rows)
         return names
 
     # -- answers -----------------------------------------------------------------------------------
@@ -217,7 +217,7 @@ class ExplainedRows:
         model = self.model
         group_codes = None
         if groups is not None:
-            group_codes = model.gathered_groups(groups)
+            group_codes = model.training.gathered_group_codes(groups)
         context = Context(self.queries.rows, model.features, model.adapter.feature_names, None)
         page_options = page.as_options(
             model.shape, len(self), context, group_codes, sigma, **options
@@ -276,7 +276,7 @@ def sums(
     effects : Gathered
         The effects of all training rows on them.
     """
-    targets, index = model.gathered
+    targets, index = model.training.gathered()
     is_of_model = source is model.source
     is_additive = model.kind is Kind.ADDITIVE and is_of_model
     kind = Kind.DERIVATIVE
@@ -333,7 +333,7 @@ def _context(model: VerifiedModel, batch: QueryBatch | Combination) -> Context:
     rows = None
     if batch.rows is not None:
         rows = owned_rows(batch.rows)
-    return Context(rows, model.table, model.adapter.feature_names, predictions, active_set)
+    return Context(rows, model.training.table, model.adapter.feature_names, predictions, active_set)
 
 
 def _account(model: VerifiedModel, batch: QueryBatch | Combination) -> Account:

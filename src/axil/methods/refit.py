@@ -146,7 +146,7 @@ class Refit(Method):
         if drop is None:
             rows = np.zeros(0, dtype=np.intp)
         else:
-            rows = self._model.positions(drop)
+            rows = self._model.training.positions(drop)
         warn_of_splits(self._model.share_of(rows))
         return again(self, drop, add, targets, sample_weight)._without(len(rows))
 
@@ -251,7 +251,7 @@ def _changed(
     y = arguments.y.copy()
     weights = _weights(model, arguments, sample_weight)
     if drop is not None:
-        keep[model.positions(drop)] = False
+        keep[model.training.positions(drop)] = False
     if targets is not None:
         target_labels, values = by_label(targets, "targets", "new target")
         entries, rows = inputs.positions(target_labels, model.index, "targets")
@@ -334,7 +334,7 @@ def _added(model: AnyModel, arguments: ExplainerArguments, add: Sequence[Any]) -
     for place, values in enumerate(add[1:], 1):
         inputs.refuse_other_order(X, values, f"add[{place}]", "add[0]")
     rows = inputs.as_features(X, model.adapter, "add[0]", model.features)
-    model.warn_of_unseen(rows, "the rows added")
+    model.training.warn_of_unseen(rows, "the rows added")
     n = rows.shape[0]
     fit_targets = model.as_targets(y, n, "add[1]", "added")
     if (offsets is None) != (arguments.init_score is None):

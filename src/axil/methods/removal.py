@@ -120,7 +120,7 @@ class Removal(Method):
         _refuse_unused(k, groups, method, by_contribution, same_sign or greedy, greedy, init_score)
         explained = self._explained_rows("removal", X, init_score)
         if groups is not None:
-            return by_group(explained, explained.model.coded(groups))
+            return by_group(explained, explained.model.training.group_codes(groups))
         if k is None:
             return dense(explained, method, by_contribution)
         k = inputs.as_count(k, "k")
@@ -294,7 +294,7 @@ def by_group(explained: ExplainedRows, coded: Sequence[Any]) -> DataFrame:
         The group of each training row, shard by shard.
     """
     model = explained.model
-    n_groups = model.n_groups(coded)
+    n_groups = model.training.most_groups(coded)
     n_lines = len(explained) * model.shape[1] * n_groups
     model.budget.require(
         tables.bytes_of(n_lines, 6), f"The table of {n_lines} lines", tables.SMALLER

@@ -88,7 +88,7 @@ class Shapley(Method):
         if groups is None:
             coded = None
         else:
-            coded = proven.coded(groups)[0]
+            coded = proven.training.group_codes(groups)[0]
         found = baselines(proven, baseline)
         known = ~np.isnan(found)
         moved = np.where(known, proven.targets - found, 0.0)

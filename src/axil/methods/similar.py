@@ -187,14 +187,14 @@ class Similar(Method):
         )
         suspected = suspect_rows(model, suspects, out_of_fold, len(explained))
         rules = Rules(among, distinct, within, asof, suspected.dropped)
-        choice, allowed = model.choice(listing.known, k, rules)
+        choice, allowed = model.training.choice(listing.known, k, rules)
         sign = inputs.as_choice(sign, SIGNS, "sign")
         choice = ranked(explained, choice, by, sign, tree_weights)
         ranking = RANKED[choice.by_leaves].format(model.source.name) + COUNTED[tree_weights]
         listing = replace(listing, note=f"{listing.note}; {ranking}")
         shown_columns = listing.known.chosen(columns)
         batches = compared(explained, choice, allowed, adjust, 15 + 3 * len(shown_columns))
-        features_of = model.features_of(listing.known)
+        features_of = model.training.lookup(listing.known)
         return comparables.similar_table(
             batches, listing, shown_columns, per_class, features_of, suspected.marked
         )
@@ -311,7 +311,7 @@ def _named_suspects(model: AnyModel, rows: Any) -> BoolArray | None:
     if rows is None:
         return None
     marks = np.zeros(model.shape[0], dtype=bool)
-    positions = inputs.named_rows(rows, model.gathered[1], "suspects")
+    positions = inputs.named_rows(rows, model.training.gathered()[1], "suspects")
     marks[positions] = True
     return marks
 

@@ -72,7 +72,7 @@ class Without(Method):
         """
         explained = self._explained_rows("without", X, init_score)
         model = explained.model
-        positions = model.positions(rows)
+        positions = model.training.positions(rows)
         warn_of_splits(model.share_of(positions))
         predictions = model.without(explained.queries, positions)
         before = predictions.before

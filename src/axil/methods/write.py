@@ -56,7 +56,7 @@ class Write(Method):
             )
         place = as_file(place, is_folder=place.suffix == ".zarr")
         queries, rows = map(
-            labels_as_written, (explained.queries.labels, explained.model.gathered[1])
+            labels_as_written, (explained.queries.labels, explained.model.training.gathered()[1])
         )
         with atomic(place) as temporary:
             writers[place.suffix](batches, queries, rows, n_outputs, temporary)

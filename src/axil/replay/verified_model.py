@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,7 +25,7 @@ from axil.attribution import (
 )
 from axil.attribution.capabilities import Refusal, without_shared_leaves
 from axil.attribution.leaf_matches import TreeWeights
-from axil.errors import UnseenCategoryWarning, UnsupportedQuestionError, shown, warn
+from axil.errors import UnsupportedQuestionError
 from axil.inputs.copies import frozen
 from axil.machine.memory import Budget, Limits
 from axil.machine.progress import track
@@ -33,6 +33,7 @@ from axil.machine.threads import Cache
 from axil.reductions import Here, Shards
 from axil.replay.queries import Combination, Offsets, QueryBatch
 from axil.replay.refit import RefitInputs
+from axil.replay.training_columns import ColumnsInMemory, TrainingColumns
 from axil.scale import IDENTITY, TargetScale
 from axil.structure import Structure
 from axil.structure.leaves import LeafFit
@@ -59,7 +60,6 @@ class WithoutGroups:
     after: FloatArray  #: (n, K, G); nan where no row is left
 
 
-MOST_SHOWN = 5  # categories in a message
 REPLAYED = "exact with the fitted structure held fixed: every leaf value is computed again; not a retraining"
 
 
@@ -88,9 +88,13 @@ class VerifiedModel(ABC):
     verification: Any  #: what the replay found; None where it was not asked for
     has_leaves: bool = False  #: whether rows can be compared by the leaves that they share
     kept: Cache
-    parts_of_X: list[Any]  #: the features of each shard; None where they are not at hand
     targets: Any  #: (N, K) on the scale of the fit; one-hot for classes
     index: Any  #: (N,) the user's labels of the training rows
+
+    @property
+    @abstractmethod
+    def training(self) -> TrainingColumns:
+        """The columns of the training rows."""
 
     @property
     @abstractmethod
@@ -284,83 +288,6 @@ class VerifiedModel(ABC):
         """Return how much each tree counts by this rule, of trees that are fitted one after the other."""
         raise NotImplementedError
 
-    def warn_of_unseen(self, rows: Any, what: str = "X") -> None:
-        """Warn of categories in these rows that no training row has, where the library takes them without a word."""
-        action = self.adapter.unseen
-        if action:
-            frame = inputs.as_frame(rows)
-        else:
-            frame = None
-        if frame is None:
-            return
-        for name in inputs.category_columns(frame):
-            known = self.kept.get(("categories", name), partial(self._known_categories, name))
-            if known is None:
-                new = []
-            else:
-                new = [
-                    value
-                    for value in inputs.distinct_values(frame, name)
-                    if str(value) not in known
-                ]
-            if not new:
-                continue
-            listed = ", ".join(shown(value) for value in sorted(new, key=str)[:MOST_SHOWN])
-            if len(new) <= MOST_SHOWN:
-                more = ""
-            else:
-                more = f" and {len(new) - MOST_SHOWN} more"
-            if len(new) == 1:
-                values = "a value"
-            else:
-                values = f"{len(new):,} values"
-            warn(
-                f"Column {shown(name)} of {what} has {values} that no training row has: {listed}{more}. {action}",
-                UnseenCategoryWarning,
-            )
-
-    def _known_categories(self, name: str) -> frozenset[str] | None:
-        """Return the categories of a column, as text: those that the model lists, else those of the training rows.
-
-        None where neither is at hand.
-        """
-        listed = self.adapter.categories.get(name)
-        if self.features is None:
-            frame = None
-        else:
-            frame = inputs.as_frame(self.features)
-        if listed is None and frame is not None and name in frame.columns:
-            listed = inputs.distinct_values(frame, name)
-        if listed is None:
-            return None
-        return frozenset(map(str, listed))
-
-    # -- columns -----------------------------------------------------------------------------------
-
-    @property
-    def gathered(self) -> tuple[FloatArray, NDArray[Any]]:
-        """(N, K) targets and (N,) labels of all training rows, in this process."""
-        return self.targets, self.index
-
-    @property
-    def table(self) -> Any:
-        """(N, features): the training rows, in this process; None where they are not at hand."""
-        return self.features
-
-    def column_names(self, rows: Any) -> list[str]:
-        """The names of the features, of rows to explain or of the training rows."""
-        given = (rows,) if self.features is None else (self.features, rows)
-        return inputs.column_names(given, self.adapter.feature_names, rows.shape[1])
-
-    def choice(self, known: Any, k: Any, rules: Any) -> tuple[Any, Sequence[Any]]:
-        """How rows are chosen to be listed, and per shard which of them may be, checked; see `similar`."""
-        if rules.is_by_query:
-            n = known.queries[0].shape[0]
-            what = f"A truth value for each of {n} x {self.shape[0]} rows, from among,"
-            self.budget.require(n * self.shape[0] // 8, what, "Ask about fewer rows at a time.")
-        choice, allowed = rules.choice(known, k, self.n_threads)
-        return choice, [allowed]
-
     @property
     def shown(self) -> Any:
         """(N, K): the targets as people read them."""
@@ -372,26 +299,6 @@ class VerifiedModel(ABC):
         """(n, K): the predictions of these rows, which must be the model's own."""
         self.verify_predictions(queries, None)
         return queries.predictions
-
-    def features_of(self, known: Any) -> Callable[[IntArray, list[int]], list[Any]]:
-        """A function of positions of training rows and of columns, which has these columns of these rows."""
-        found: Callable[[IntArray, list[int]], list[Any]] = known.of_training
-        return found
-
-    def coded(self, labels: Any, what: str = "groups") -> Sequence[Any]:
-        """Per shard each row's group number and the names of the groups, from labels or the name of a column of the rows."""
-        values = inputs.row_values(labels, self.features, self.adapter.feature_names, what)
-        return [inputs.group_codes(values, self.shape[0], what)]
-
-    def gathered_groups(self, labels: Any, what: str = "groups") -> tuple[IntArray, NDArray[Any]]:
-        """(N,) the group number of each training row, and the names of the groups, in this process."""
-        (coded,) = self.coded(labels, what)
-        found: tuple[IntArray, NDArray[Any]] = coded
-        return found
-
-    def n_groups(self, coded: Sequence[Any]) -> int:
-        """How many groups there are at most."""
-        return sum(len(groups) for _, groups in coded)
 
     # -- changes of the training rows --------------------------------------------------------------
 
@@ -419,10 +326,6 @@ class VerifiedModel(ABC):
         """The time that exact deletions of every row by itself take with these bytes, and whether the leaf matrix does them."""
         return 0.0, True
 
-    def positions(self, rows: Any) -> Any:
-        """The training rows that labels name, or truth values mark: all rows of a label."""
-        return inputs.named_rows(rows, self.index)
-
     def within(self, given: FloatArray, rows: IntArray) -> FloatArray:
         """(n, K): new targets of these training rows as they count; raises where they are of outputs that had none."""
         return given
@@ -433,17 +336,6 @@ class VerifiedModel(ABC):
         """Per shard (rows, K) targets less predictions that did not see them, and where these are from."""
         found, source = compute(self, folds, method)
         return [found], source
-
-    def ordered_values(self, values: object, name: str) -> object:
-        """Return a user's values of all training rows; refuse labels in another order."""
-        inputs.refuse_other_order(self.features, values, name)
-        return values
-
-    def folds(self, given: Any) -> Any:
-        """(N, K): out-of-fold predictions of the training rows that the user gives, on the scale of the fit."""
-        inputs.refuse_other_order(self.features, given, "out_of_fold")
-        table = inputs.as_table(given, *self.shape, "out_of_fold")
-        return self.scale.checked_forward(table, "out_of_fold")
 
     def deletion_note(self) -> str:
         """The note on exact deletions of single rows: where there is a pattern, how many rows are replayed."""
@@ -493,13 +385,13 @@ class InMemory(VerifiedModel, Attribution[QueryBatch | Combination]):
         return n_rows, n_outputs
 
     @property
-    def parts_of_X(self) -> list[Any]:  # type: ignore[override]
-        return [self.features]
+    def training(self) -> TrainingColumns:
+        return ColumnsInMemory(self)
 
     def queries(self, X: Any, init_score: Any = None) -> QueryBatch:
         inputs.refuse_other_order(X, init_score, "init_score", "X")
         rows = inputs.as_features(X, self.adapter, "X", self.features)
-        self.warn_of_unseen(rows)
+        self.training.warn_of_unseen(rows)
         offsets = Offsets.of(init_score, rows.shape[0], self.adapter)
         return QueryBatch(self.adapter, rows, offsets, inputs.row_labels(rows), self.n_threads)
 

@@ -184,7 +184,7 @@ class Reports(Method):
         check_names(words, known)
         suspected = suspect_rows(model, suspects, out_of_fold, len(asked))
         rules = Rules(among, distinct, within, asof, suspected.dropped)
-        choice, allowed = model.choice(known, k, rules)
+        choice, allowed = model.training.choice(known, k, rules)
         extras = extras_of(known, columns, rules, map, suspected.marked, model.shape[0])
         if stability is not None:
             spread, _ = spread_of(stability, len(asked), 1)

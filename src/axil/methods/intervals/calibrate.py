@@ -127,7 +127,7 @@ class Calibrate(Method):
         if out_of_fold is None:
             folds = None
         else:
-            folds = proven.folds(out_of_fold)
+            folds = proven.training.out_of_fold(out_of_fold)
         if X_cal is not None:
             return held_out(proven, X_cal, y_cal, folds, init_score, groups, method)
         proven.capabilities.require("calibrate without X_cal and y_cal")
@@ -264,7 +264,7 @@ def equal_rows(model: Any, X: Any, truth: FloatArray) -> tuple[IntArray, tuple[i
     single = inputs.is_single(X) or (
         features is not None and inputs.is_single(getattr(features, "_meta", features))
     )
-    keys = shards.each(keys_of, single, model.parts_of_X)
+    keys = shards.each(keys_of, single, model.training.by_shard)
     starts = np.cumsum([0, *shards.collected(lambda shard, _, own: len(own), None, keys)])
     rows = _some(np.arange(starts[-1]))
     chosen = [rows[(rows >= first) & (rows < last)] - first for first, last in pairwise(starts)]
