@@ -149,6 +149,7 @@ def test_report(run):
     words += " --suspects drop --asof 2024-01-01 --by leaves"
     words += " --row-name patients --query-name patient --names bmi=Weight --search city"
     words += " --calibration validation.csv --confidence-level 0.8"
+    words += " --feature-groups body=bmi,age"
     code, out, _ = run(words)
     assert code == 0
     assert f"{N_QUERY} pages, {N_QUERY} of them new. Begin with {Path('pages/index.html')}\n" in out
@@ -173,6 +174,7 @@ def test_report(run):
         query="patient",
         target="y",
         names={"bmi": "Weight"},
+        feature_groups={"body": ["bmi", "age"]},
         search=["city"],
         interval=explainer.calibrate(held[FEATURES], held["y"]),
         confidence_level=0.8,

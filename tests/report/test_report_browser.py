@@ -73,7 +73,7 @@ def test_an_owner_reads_it(page):
     assert "miles" in text
     for word in ("weight", "probability", "RMSE"):
         assert word not in text
-    head, own, *rows, mean = page.locator("tr").all()
+    head, own, *rows, mean = page.locator("table:not(.grid) tr").all()
     assert head.inner_text().split("\t")[0] == "Sales"
     assert (
         own.locator("td").nth(6).inner_text() == ""
@@ -85,7 +85,7 @@ def test_an_owner_reads_it(page):
 
 
 def test_a_wide_screen_is_used(page):
-    assert page.locator("table").bounding_box()["width"] > 1300
+    assert page.locator("table").first.bounding_box()["width"] > 1300
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,19 @@ def test_paper_has_all_of_it(page):
     page.emulate_media(media="print")
     assert page.evaluate("document.documentElement.scrollWidth") <= 794
     assert not page.locator(".back").is_visible()
-    assert page.locator("thead").is_visible()
+    assert [head.is_visible() for head in page.locator("thead").all()] == [True, True]
+
+
+@pytest.mark.parametrize(
+    "page", [{"viewport": {"width": 1280, "height": 800}}], indirect=True, ids=["desk"]
+)
+def test_the_grid_fits(page):
+    grid = page.locator("table.grid")
+    assert grid.inner_text().startswith("\tThis home\t1.")
+    for width, media in ((1280, "screen"), (400, "screen"), (794, "print")):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.emulate_media(media=media)
+        assert grid.evaluate("e => e.scrollWidth <= e.parentElement.clientWidth"), width
 
 
 def test_the_index_finds_a_home(browser, index):

@@ -91,7 +91,22 @@ SETTINGS: dict[str, ArgparseSettings] = {
     },
     "names": {"metavar": "A=TEXT,...", "help": "what columns are called on the pages"},
     "map": {"metavar": "LAT,LON[,miles]"},
-    "y": {"action": "store_true", "help": "the query file has targets too: show them"},
+    "y": {
+        "action": "store_true",
+        "default": None,
+        "help": "the query file has targets too: show them",
+    },
+    "adjustments": {
+        "action": argparse.BooleanOptionalAction,
+        "default": None,
+        "help": "a grid on each page that splits adjustments over features (default: where axil "
+        "can split them)",
+    },
+    "feature_groups": {
+        "metavar": "NAME=A,B,...",
+        "action": "append",
+        "help": "columns that have one line together, such as location=lat,lon; may be given again",
+    },
     "stability": {
         "type": int,
         "metavar": "N",
@@ -107,6 +122,7 @@ CONVERTERS: dict[str, Callable[[Any, Request], object]] = {
     "bounds": lambda text, request: _bounds(text, request),
     "sigma": lambda text, _: False if text == "none" else number_or_word(text),
     "columns": lambda text, _: comma_separated(text),
+    "feature_groups": lambda texts, _: _feature_groups(texts),
     "map": lambda text, _: comma_separated(text),
     "search": lambda text, _: comma_separated(text),
     "y": lambda _, request: request.rows.target,
@@ -250,7 +266,7 @@ def given_parameters(
             values["rows"] = named_rows(training, arguments.rows, arguments.where)
             continue
         value = getattr(arguments, parameter.attribute)
-        if value is None or (value is False and not parameter.default):
+        if value is None or (value is False and parameter.default is False):
             continue
         convert = CONVERTERS.get(parameter.name)
         if convert is None:
@@ -283,6 +299,20 @@ def _bounds(text: str, request: Request) -> object:
     if len(bounds) == 1:
         return bounds[0]
     return tuple(bounds)
+
+
+def _feature_groups(texts: list[str]) -> dict[str, list[str]]:
+    """Return columns by the name of their group, from texts such as location=lat,lon."""
+    groups: dict[str, list[str]] = {}
+    for text in texts:
+        name, _, columns = text.partition("=")
+        if not name.strip() or not columns.strip() or name.strip() in groups:
+            raise InputError(
+                f"--feature-groups is {shown(text)}; expected a new name and its columns, such as "
+                "location=lat,lon."
+            )
+        groups[name.strip()] = comma_separated(columns)
+    return groups
 
 
 def _numbers(text: str) -> tuple[float, ...]:

@@ -103,18 +103,22 @@ class Adjustments(Method):
         True
         """
         explained = self._explained_rows("adjustments", X)
-        model = explained.model
         names = explained.names()
         groups = as_groups(feature_groups, names)
         listed = _as_listed(explained, comparables)
-        numbers, places = np.unique(listed.rows, return_inverse=True)
-        pairs = RowPairs(
-            explained.queries,
-            training_rows(model, numbers),
-            np.stack([listed.queries, places.reshape(-1)], axis=1).astype(np.int64),
-        )
-        parts = differences(model, pairs, groups)
+        pairs = pairs_of(explained, listed.queries, listed.rows)
+        parts = differences(explained.model, pairs, groups)
         return _table(explained, pairs, listed, groups, parts)
+
+
+def pairs_of(explained: ExplainedRows, queries: IntArray, rows: IntArray) -> RowPairs:
+    """Return pairs of an explained row and a training row, each by position, (pairs,)."""
+    numbers, places = np.unique(rows, return_inverse=True)
+    return RowPairs(
+        explained.queries,
+        training_rows(explained.model, numbers),
+        np.stack([queries, places.reshape(-1)], axis=1).astype(np.int64),
+    )
 
 
 def training_rows(model: Checked, numbers: IntArray) -> QueryBatch:
@@ -250,7 +254,7 @@ class Amounts:
     adjusted: FloatArray | None  #: (P, K)
 
 
-def _amounts(model: Checked, rows: IntArray, parts: FloatArray) -> Amounts:
+def amounts_of(model: Checked, rows: IntArray, parts: FloatArray) -> Amounts:
     """Return parts (P, G, K) on the scale of the fit as amounts, the largest first.
 
     On another scale than that of the targets, a part is what it adds once all larger parts of the
@@ -276,11 +280,11 @@ def _amounts(model: Checked, rows: IntArray, parts: FloatArray) -> Amounts:
     if scale.is_log:
         percents = 100 * (scale.factors(by_size) - 1)
     else:
-        percents = _in_percent(amounts, shown_targets[:, None, :])
+        percents = in_percent(amounts, shown_targets[:, None, :])
     return Amounts(order, amounts, percents, shown_targets, adjusted)
 
 
-def _in_percent(amounts: FloatArray, of: FloatArray) -> FloatArray:
+def in_percent(amounts: FloatArray, of: FloatArray) -> FloatArray:
     """Return amounts in percent of the size of numbers; nan of zero."""
     base = np.broadcast_to(np.abs(of), amounts.shape)
     percents = np.full(amounts.shape, np.nan)
@@ -296,7 +300,7 @@ def _table(
 ) -> DataFrame:
     """Return the table of the parts of each pair."""
     model = explained.model
-    amounts = _amounts(model, listed.rows, parts)
+    amounts = amounts_of(model, listed.rows, parts)
     pair, output, place = np.nonzero(np.moveaxis(amounts.amounts != 0, 1, 2))
     is_about = (listed.outputs[pair] == EVERY_OUTPUT) | (listed.outputs[pair] == output)
     pair = pair[is_about]
@@ -332,8 +336,8 @@ def _summary(
     if amounts.target is None or amounts.adjusted is None:
         return []
     target = amounts.target
-    net = _in_percent(amounts.adjusted - target, target)
-    gross = _in_percent(np.abs(amounts.amounts).sum(axis=1), target)
+    net = in_percent(amounts.adjusted - target, target)
+    gross = in_percent(np.abs(amounts.amounts).sum(axis=1), target)
     query_labels = inputs.as_list(explained.queries.labels)
     row_labels = inputs.as_list(model.index[listed.rows])
     lines = []

@@ -39,6 +39,7 @@ class Places:
     training: FloatArray  #: (N, 2)
     queries: FloatArray  #: (n, 2)
     unit: str = "km"  #: of distances, or "miles"
+    columns: tuple[int, int] = (-1, -1)  #: the positions of the two columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +108,9 @@ def as_places(columns: Any, known: Columns) -> Places | None:
         query_column = known.of_all_queries(place, "map")
         training.append(_degrees(column, f"{name} of the training rows", kind))
         queries.append(_degrees(query_column, f"{name} of X", kind))
-    return Places(np.stack(training, axis=1), np.stack(queries, axis=1), unit)
+    return Places(
+        np.stack(training, axis=1), np.stack(queries, axis=1), unit, (latitude, longitude)
+    )
 
 
 def _degrees(column: AnyArray, name: str, kind: str) -> FloatArray:

@@ -8,6 +8,7 @@ import numpy as np
 
 from axil.output import site_map
 from axil.report.content import RAISED, Cases
+from axil.report.grid import grid_tables
 from axil.report.wording import Words, cell, difference, percent, row_name
 from axil.templates import render as render_template
 
@@ -85,6 +86,8 @@ def render(cases: Cases, i: int, name: str, words: Words, level_words: str, inde
         listed_rows=_listed_rows_note(cases, i, words),
         table=_table(cases, i, words) if has_lines else None,
         mean_note=_mean_note(cases, i, words) if has_lines else "",
+        grids=grid_tables(cases, i, words),
+        grid_note=_grid_note(cases, words),
         column_notes=_column_notes(cases, lines, words) if has_lines else "",
         map=_map(cases, i, lines, words) if has_lines else None,
         index=index,
@@ -287,6 +290,20 @@ def _column_notes(cases: Cases, lines: range, words: Words) -> str:
             "in the records, or a case that is like no other."
         )
     return notes
+
+
+def _grid_note(cases: Cases, words: Words) -> str:
+    """Return sentences that explain the grid, or "" without one."""
+    if cases.split is None:
+        return ""
+    note = (
+        f"Each line says what the model adds to a {words.target}, or takes off it, because this {words.query} differs "
+        f"there. The amounts of a column lead from its {words.target} to the adjusted {words.target}; they are rounded. "
+        "Net adjustment: their sum. Gross adjustment: their sum without signs, small lines one by one."
+    )
+    if cases.split.scale.is_log:
+        note += " Amounts add up, and percentages multiply: each is the factor of its line."
+    return note
 
 
 def _map(cases: Cases, i: int, lines: range, words: Words) -> site_map.Drawing | None:

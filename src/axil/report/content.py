@@ -7,11 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from axil.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from axil.methods.question import ExplainedRows
 from axil.output import comparables, site_map
 from axil.output.comparables import Predicted
 from axil.output.shown_columns import Columns
 from axil.output.site_map import Places, Sheets
 from axil.reductions.choice import Compared
+from axil.report.grid import GridPlan, Split
 from axil.scale import TargetScale
 
 RAISED = 0.1  # pages say what happens if targets are higher by this share
@@ -31,6 +33,7 @@ class Extras:
     places: Places | None  #: for maps
     suspects: BoolArray | None  #: (N,) training rows to mark
     stability: FloatArray | None = None  #: (n,) how far real refits move the estimates
+    grid: GridPlan | None = None  #: how adjustments are split
 
     @property
     def names(self) -> list[str]:
@@ -58,6 +61,7 @@ class Cases:
     query_columns: list[AnyArray | None]  #: (m,) each
     maps: Sheets | None  #: (m, k)
     extras: Extras
+    split: Split | None = None  #: the adjustments by feature
     interval: tuple[FloatArray, FloatArray] | None = None  #: (m,) each
 
     def __len__(self) -> int:
@@ -69,6 +73,7 @@ class Cases:
 
 
 def cases(
+    explained: ExplainedRows,
     predicted: Predicted,
     compared: Compared,
     positions: IntArray,
@@ -80,8 +85,10 @@ def cases(
 
     Parameters
     ----------
+    explained : ExplainedRows
+        The m rows.
     predicted : Predicted
-        The m predictions.
+        Their predictions.
     compared : Compared
         The training rows to list beside each of them, k at most.
     positions : ndarray of shape (m,)
@@ -106,6 +113,9 @@ def cases(
     for j, column in enumerate(extras.chosen):
         if column == extras.date_column:  # an estimate is of a date; nothing was sold on it
             query_columns[j] = None
+    split = None
+    if extras.grid is not None:
+        split = extras.grid.split(explained, lines["asked"], rows, extras.columns, positions)
     return Cases(
         positions=positions,
         values=values,
@@ -121,6 +131,7 @@ def cases(
         query_columns=query_columns,
         maps=None if extras.places is None else _maps(extras.places, lines, positions, k),
         extras=extras,
+        split=split,
     )
 
 

@@ -74,6 +74,7 @@ class Plan:
             "suspects": _fingerprint_of(extras.suspects),
             "stability": _fingerprint_of(extras.stability),
             "interval": interval,
+            "adjustments": self._groups_of_grid(),
             "k": self.choice.k,
             "sign": self.sign,
             "by": "leaves" if self.choice.by_leaves else "weight",
@@ -84,6 +85,13 @@ class Plan:
             },
             "names": dict(self.words.names),
         }
+
+    def _groups_of_grid(self) -> dict[str, list[int]] | None:
+        """Return the features of each group of the grid, by position; None without a grid."""
+        grid = self.extras.grid
+        if grid is None:
+            return None
+        return {name: grid.groups.features(i) for i, name in enumerate(grid.groups.names)}
 
     def _fingerprint_of_queries(self, rows: Any) -> str:
         """Return a hash of the labels, features and offsets of X, and of the columns beside it."""

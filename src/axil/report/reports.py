@@ -24,6 +24,7 @@ from axil.reductions.choice import Allowed, Choice
 from axil.report import case_page
 from axil.report.content import Cases, cases
 from axil.report.folder import Folder, file_names, opened, write_index
+from axil.report.grid import grid_plan
 from axil.report.report_plan import Plan, check_names, check_report, extras_of, page_labels
 from axil.report.wording import Words, cell, shares
 
@@ -76,6 +77,8 @@ class Reports(Method):
         out_of_fold: ArrayLike | None = None,
         beside: Any = None,
         init_score: ArrayLike | None = None,
+        adjustments: bool | None = None,
+        feature_groups: Mapping[str, Sequence[str | int]] | None = None,
     ) -> Written:
         """Write one small page per row of X in plain language, and an index with a search.
 
@@ -155,6 +158,13 @@ class Reports(Method):
             Further columns of the training rows and of the rows of X, as in `similar`.
         init_score : array of shape (n,), optional
             Offsets of the rows of X, as in `similar`.
+        adjustments : bool, optional
+            Whether pages have a sales comparison grid: a column for each listed row and a line for
+            each feature, with what the model adds to the row's target because of that feature
+            (`adjustments`). By default pages have it where axil can split the adjustments.
+        feature_groups : mapping from text to columns, optional
+            Features that have one line of the grid together, as in `adjustments`. The two columns
+            of ``map`` are one group, "Location", unless you name them.
 
         Returns
         -------
@@ -186,6 +196,10 @@ class Reports(Method):
         rules = Rules(among, distinct, within, asof, suspected.dropped)
         choice, allowed = model.training.choice(known, k, rules)
         extras = extras_of(known, columns, rules, map, suspected.marked, model.shape[0])
+        grid = grid_plan(
+            asked, known, adjustments, feature_groups, extras.places, init_score is not None
+        )
+        extras = replace(extras, grid=grid)
         if stability is not None:
             spread, _ = spread_of(stability, len(asked), 1)
             extras = replace(extras, stability=spread[:, 0])
@@ -269,7 +283,8 @@ def _batches(plan: Plan, asked: ExplainedRows, positions: IntArray) -> Iterator[
         stop = start + len(predicted.labels)
         batch_positions = positions[start:stop]
         values = plan.values[batch_positions]
-        batch = cases(predicted, listed, batch_positions, values, choice.k, plan.extras)
+        explained = take(asked, np.arange(start, stop))
+        batch = cases(explained, predicted, listed, batch_positions, values, choice.k, plan.extras)
         if plan.predictive is not None:
             offsets = None
             if plan.offsets is not None:

@@ -49,8 +49,8 @@ class Words:
     def amount(self, value: float, beside: float | None = None) -> str:
         """Return a number with the unit of the target.
 
-        Amounts of money have no cents from a hundred on. With ``beside`` the number has as many
-        decimals as that one.
+        Amounts of money have no cents from a hundred on. With ``beside`` the number has no more
+        decimals than that one.
         """
         if beside is None:
             text = number(value)
@@ -60,7 +60,10 @@ class Words:
             return text
         if unicodedata.category(self.unit[0]) != "Sc":  # not a sign of money
             return f"{text} {self.unit}"
-        if abs(value) >= 100 or value == int(value):
+        size = abs(value)
+        if beside is not None and np.isfinite(beside):
+            size = max(size, abs(beside))
+        if size >= 100 or value == int(value):
             digits = 0
         else:
             digits = 2
