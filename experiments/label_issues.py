@@ -250,7 +250,7 @@ def residuals_of(model: Any) -> dict[str, np.ndarray]:
     found = {"folds": unseen_predictions.fold_predictions(model)}
     found["leave-one-out"] = unseen_predictions.unseen_predictions(model, "leave-one-out")[0]
     found["fit"] = model.fitted()
-    if model.are_forests:
+    if model.deletions.is_exact_fast:
         found["out of bag"] = np.where(
             np.isnan(out_of_bag(model)), model.fitted(), out_of_bag(model)
         )

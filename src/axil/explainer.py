@@ -6,8 +6,6 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
-from numpy.typing import NDArray
-
 from axil import files, inputs, templates
 from axil.aliases import (
     ArrayLike,
@@ -18,7 +16,7 @@ from axil.aliases import (
     ScoreScale,
     TableLike,
 )
-from axil.arrays import FloatArray
+from axil.arrays import AnyArray, FloatArray
 from axil.errors import InputError, counted, shown
 from axil.implicit.readers import OUTPUTS, FitInputs
 from axil.inputs.codes import keys
@@ -33,6 +31,7 @@ from axil.methods.group import Group
 from axil.methods.influence import Influence
 from axil.methods.intervals.calibrate import Calibrate
 from axil.methods.jacobian import Jacobian
+from axil.methods.kinds import prepared
 from axil.methods.label_issues import LabelIssues
 from axil.methods.min_label_changes import MinLabelChanges
 from axil.methods.page import Pages
@@ -285,7 +284,7 @@ class Explainer(
         self._proof = lambda: kept.get("model", proof)
 
     @cached_property
-    def _model(self) -> Any:
+    def _model(self) -> VerifiedModel:  # type: ignore[override]
         """The model of a file, proven once, by one thread."""
         return self._proof()
 
@@ -312,10 +311,10 @@ class Explainer(
         if self._arguments is not None and self._arguments.dropped:
             rows += f" ({self._arguments.dropped} dropped)"
         facts = [("model", model.adapter.library), ("training data", rows)]
-        if model.n_emptied == 1:
+        if model.deletions.n_emptied == 1:
             facts.append(("emptied", "1 leaf without rows"))
-        elif model.n_emptied:
-            facts.append(("emptied", f"{model.n_emptied} leaves without rows"))
+        elif model.deletions.n_emptied:
+            facts.append(("emptied", f"{model.deletions.n_emptied} leaves without rows"))
         if self.kind in KIND_TEXTS:
             facts.append(("kind", KIND_TEXTS[self.kind]))
         return [*facts, ("verification", self._verification_text())]
@@ -333,28 +332,26 @@ class Explainer(
     @property
     def targets(self) -> FloatArray:
         """(n_train,) or (n_train, K): the training targets on the scale of the fit; one-hot for classes, 0 and 1 for two."""
-        found: FloatArray = self._model.targets
+        targets: FloatArray = self._model.targets
         if self.outputs is None:
-            return found[:, 0]
-        return found
+            return targets[:, 0]
+        return targets
 
     @property
     def scale(self) -> TargetScale:
         """The scale of the fit; ``scale.inverse`` leads from it to the targets' own units."""
-        found: TargetScale = self._model.scale
-        return found
+        return self._model.scale
 
     @property
-    def index(self) -> NDArray[Any]:
+    def index(self) -> AnyArray:
         """(n_train,): the labels of the training rows."""
-        found: NDArray[Any] = self._model.index
-        return found
+        index: AnyArray = self._model.index
+        return index
 
     @property
-    def outputs(self) -> NDArray[Any] | None:
+    def outputs(self) -> AnyArray | None:
         """(K,): the names of the classes or the numbers of the outputs; None for a single output."""
-        found: NDArray[Any] | None = self._model.outputs
-        return found
+        return self._model.outputs
 
     @property
     def verification(self) -> Any:
@@ -379,7 +376,7 @@ class Explainer(
         A file that `save` writes afterwards is loaded with its leaf matrix built.
         """
         self._model.capabilities.require("precompute")
-        self._model = self._model.prepared()
+        self._model = prepared(self._model)
         return self
 
     def save(self, path: PathLike, *, key: bytes | None = None) -> None:

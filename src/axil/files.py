@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from axil import adapters
 from axil.adapters.bags import compact
 from axil.adapters.contract import Adapter, TrainingRows
-from axil.aliases import ForeignModel, ForeignObject
+from axil.aliases import ForeignModel, ForeignObject, PathLike
 from axil.arrays import AnyArray, FloatArray, LeafArray
 from axil.attribution import Kind
 from axil.contributions.additive_model import AdditiveModel
@@ -39,6 +39,7 @@ from axil.replay.compare import checked_rows
 from axil.replay.exact_model import ExactModel
 from axil.replay.recover import check_placement
 from axil.replay.verification import Verification
+from axil.replay.verified_model import VerifiedModel
 from axil.scale import INVERSES, FittedTargets, TargetScale, loaded_targets, user_scale
 from axil.structure import all_n_leaves, cell_dtype
 
@@ -50,7 +51,7 @@ ERRORS = (AttributeError, IndexError, TypeError, ValueError)  #: of arrays that 
 # -- saving ----------------------------------------------------------------------------------------
 
 
-def save(path: Any, model: SavedModel, key: bytes | None = None) -> None:
+def save(path: PathLike, model: VerifiedModel, key: bytes | None = None) -> None:
     """Write the file whole or not at all."""
     if model.verification is None:
         raise InputError(
@@ -60,6 +61,7 @@ def save(path: Any, model: SavedModel, key: bytes | None = None) -> None:
     if isinstance(model, ExactModel):
         arrays, settings = _exact_contents(model)
     else:
+        assert isinstance(model, AdditiveModel)
         arrays, settings = _additive_contents(model)
     header = {
         "kind": model.kind.value,

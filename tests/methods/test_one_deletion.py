@@ -539,7 +539,7 @@ def deletions_agree(explainer, queries, tolerance, refits=True):
     if again is not None:
         left = numbers(again.without(queries, marked(verified_model(again).shape[0], [])), "before")
         np.testing.assert_allclose(left, after, rtol=0, atol=tolerance * scale)
-    if model.deletion_seconds(model.budget.available)[0] < LONG and not has_balanced_trees(model):
+    if model.deletions.seconds(model.budget.available)[0] < LONG and not has_balanced_trees(model):
         single = numbers(explainer.without(queries, marked(n, gone[:1])), "change")
         effects = explainer.removal(queries, method="exact")[..., gone[0]].ravel()
         np.testing.assert_allclose(effects, single, rtol=0, atol=1e-9 * scale)
@@ -563,7 +563,7 @@ def test_deletions_of_exact_models_agree(library, name):
     )
     if has_balanced_trees(model):
         return
-    if model.deletion_seconds(model.budget.available)[0] >= LONG or getattr(
+    if model.deletions.seconds(model.budget.available)[0] >= LONG or getattr(
         model.adapter, "encodings", 0
     ):
         return  # rows whose categories are encoded are in other leaves in the fit than in predictions

@@ -16,6 +16,7 @@ from axil.contributions.additive_model import AdditiveModel
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.explainer import Explainer
 from axil.inputs import as_count
+from axil.methods.kinds import exact_model
 from axil.methods.question import verified_model
 from axil.replay.exact_model import ExactModel
 from axil.replay.queries import QueryBatch
@@ -68,8 +69,7 @@ class Baseline(ABC):
     @property
     def proven(self) -> ExactModel:
         """Return the explainer's model and training data, where it has exact weights."""
-        model: ExactModel = verified_model(self.explainer)
-        return model
+        return exact_model(verified_model(self.explainer))
 
     @property
     def verification(self) -> Verification | None:

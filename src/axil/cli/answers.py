@@ -31,6 +31,7 @@ from axil.explainer import Explainer
 from axil.explanation import Explanation
 from axil.methods.intervals.predictive import Predictive
 from axil.methods.intervals.training_errors import is_bagged
+from axil.methods.kinds import exact_model
 from axil.methods.label_issues import FAR
 from axil.methods.question import verified_model
 from axil.methods.refit import arguments_of
@@ -402,7 +403,7 @@ def calibrated(
     elif (
         arguments.out_of_fold is None
         and explainer.kind == "exact"
-        and not is_bagged(verified_model(explainer))
+        and not is_bagged(exact_model(verified_model(explainer)))
     ):
         raise InputError(
             "There is nothing to calibrate with, as this model is no forest whose trees leave rows "

@@ -40,6 +40,7 @@ from axil.errors import AxilError, InputError, counted, shown
 from axil.explainer import Explainer, load
 from axil.inputs import as_count
 from axil.kernels.choose import limits_of
+from axil.methods.kinds import in_memory_model
 from axil.methods.question import verified_model
 from axil.output.tables import NOTES
 from axil.scale import FORWARD, INVERSES
@@ -88,7 +89,7 @@ class Subject:
         """Return the explainer with positions for row labels, which several rows may share."""
         explainer = copy(self.explainer)
         positions = np.arange(len(self.training.features))
-        explainer._model = replace(verified_model(explainer), index=positions)
+        explainer._model = replace(in_memory_model(verified_model(explainer)), index=positions)
         return explainer
 
     def read_rows(self, path: str, with_target: bool = False) -> FileRows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,24 +15,16 @@ from axil.attribution.block_effects import BlockEffects, derived, mixed
 from axil.attribution.leaf_matches import SharedLeaves, TreeWeights, count_rows
 from axil.contributions.boosting import Boosting
 from axil.contributions.contributions import Contributions
-from axil.errors import InputError
+from axil.contributions.deletions import AdditiveDeletions, by_replay, replays_together
 from axil.implicit.readers import as_rows
 from axil.inputs.copies import frozen
 from axil.machine.arrays import have_same_values
-from axil.machine.blocks import spans
 from axil.machine.memory import BATCH_BYTES
-from axil.machine.progress import track
 from axil.machine.threads import Cache
-from axil.replay.queries import Combination, Offsets, QueryBatch
+from axil.replay.queries import Combination, QueryBatch
 from axil.replay.refit import RefitInputs
 from axil.replay.verified_model import Refittable
 from axil.structure.leaves import LeafFit
-
-TOGETHER = 1 << 15  # rows of all copies that replays walk together: their scores stay in the cache
-# times the score of a fit without rows: a change of the model's own score to it is not taken, for
-# it loses digits
-HUGE = 1e3
-SECONDS = 6e-8  # of one row in one step of a tree, with its gradient; measured on one core
 
 
 class ContributionEffects(BlockEffects):
@@ -83,7 +75,6 @@ class AdditiveModel(Refittable):
 
     kind = Kind.ADDITIVE
     source = CONTRIBUTIONS
-    contribution_source = CONTRIBUTIONS
     has_leaves = True
 
     @property
@@ -183,15 +174,8 @@ class AdditiveModel(Refittable):
     # -- changes of the training rows --------------------------------------------------------------
 
     @property
-    def has_first_order(self) -> bool:
-        return not self.boosting.underived and not self.boosting.label_weights.are_counted
-
-    @property
-    def pass_seconds(self) -> float:
-        return SECONDS * self.shape[0] * len(self.boosting.walked.steps)
-
-    def deletion_seconds(self, available: int) -> tuple[float, bool]:
-        return self.shape[0] * self.pass_seconds, False
+    def deletions(self) -> AdditiveDeletions:
+        return AdditiveDeletions(self)
 
     def times(self, v: FloatArray) -> FloatArray:
         """(N, S): J v, with J the derivatives of the training rows' own predictions; of K outputs v is one, (N, K)."""
@@ -230,39 +214,6 @@ class AdditiveModel(Refittable):
         leaf_fit, sample_counts = self.boosting.refit_leaves(refit_inputs)
         return [leaf_fit], sample_counts
 
-    def fitted_without(self, queries: QueryBatch, rows: IntArray) -> FloatArray:
-        remaining_weights = self.boosting.walked.weights.copy()
-        remaining_weights[rows] = 0.0
-        if not remaining_weights.any():
-            raise InputError(
-                f"Without {len(rows)} rows none of any weight is left; ask for a smaller set."
-            )
-        model = self.asked_of(queries)
-        fits = model.deleted([rows[:0], rows], "without")
-        before, without = fits.scores(queries.coordinates)
-        change = without - before
-        after = without
-        if model.offsets is not None:  # of these rows, which both fits leave out
-            after = after + model.offsets.values
-        is_huge = np.abs(change) > HUGE * np.abs(without)
-        return np.asarray(np.where(is_huge, after, queries.predictions + change))
-
-    def own_predictions_without(self, sets_of_rows: Sequence[IntArray]) -> Iterator[FloatArray]:
-        offsets = Offsets.of(self.boosting.rows.offsets, self.shape[0], self.adapter)
-        model = self.boosting.shifted(
-            offsets
-        )  # which may stand in for the base, and then it does not move
-        leaves = model.walked.leaves.T
-        no_rows = np.zeros(0, dtype=np.intp)
-        with_all = model.deleted([no_rows], "without").scores(leaves)[0]
-        n_together = together(model)
-        for first in range(0, len(sets_of_rows), n_together):
-            some_sets = sets_of_rows[first : first + n_together]
-            fits = model.deleted(some_sets, "without")
-            for number, rows in enumerate(some_sets):
-                without = fits[number].scores(leaves[rows])[0]
-                yield model.fitted[rows] + (without - with_all[rows])
-
     def meant(self, scores: FloatArray) -> dict[str, FloatArray]:
         means = self.boosting.means(scores)
         if means is None:
@@ -273,7 +224,7 @@ class AdditiveModel(Refittable):
         if source.quantity in (Quantity.DERIVATIVE, Quantity.FIRST_ORDER):
             return self.boosting.bytes_per_query()
         if source.quantity is Quantity.DELETION:
-            return 8 * self.shape[1] * (3 * together(self.boosting) + 2)
+            return 8 * self.shape[1] * (3 * replays_together(self.boosting) + 2)
         if whole:
             return 16 * self.targets.size
         return self.boosting.contributions.bytes_per_query()
@@ -286,31 +237,3 @@ def by_columns(
     if n_outputs > 1:
         return multiply(values)
     return np.concatenate([multiply(column[:, None]) for column in values.T], axis=1)
-
-
-def by_replay(model: Boosting, X: Any) -> Iterator[tuple[int, list[FloatArray]]]:
-    """Yield the changes of scores in replays of the fit without one row each, many replays at a time.
-
-    A block has the number of its first training row and, for each output, the changes (rows, n).
-    The only row of any weight cannot be deleted: its changes are nan.
-    """
-    leaves = model.located(X)[0]
-    n_rows = len(model.targets)
-    no_rows = np.zeros(0, dtype=np.intp)
-    before = model.deleted([no_rows], "removal").scores(leaves)[0]
-    weighted_rows = np.flatnonzero(model.walked.weights)
-    for block in track(spans(n_rows, together(model)), "removal"):
-        rows = np.arange(block.start, block.stop)
-        if len(weighted_rows) == 1:
-            deleted_rows = [no_rows] * len(rows)
-        else:
-            deleted_rows = list(rows[:, None])
-        change = model.deleted(deleted_rows, "removal").scores(leaves) - before  # (rows, n, K)
-        if len(weighted_rows) == 1:
-            change[np.isin(rows, weighted_rows)] = np.nan
-        yield block.start, list(change.transpose(2, 0, 1))
-
-
-def together(model: Boosting) -> int:
-    """Return how many replays are made at a time."""
-    return max(1, TOGETHER // int(model.targets.size))

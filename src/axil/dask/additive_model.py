@@ -64,7 +64,6 @@ class PartitionedAdditiveModel(PartitionedModel):
 
     kind = Kind.ADDITIVE
     source = CONTRIBUTIONS
-    contribution_source = CONTRIBUTIONS
     has_leaves = True
 
     @property

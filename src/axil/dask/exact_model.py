@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil import inputs
 from axil.adapters.contract import OffsetRule
-from axil.arrays import BoolArray, FloatArray, IntArray
+from axil.arrays import FloatArray
 from axil.attribution import WEIGHTS, Kind, Quantity, Source
 from axil.attribution.capabilities import Refusal
 from axil.attribution.leaf_matches import TreeWeights, tree_spreads
@@ -21,24 +20,21 @@ from axil.dask.cluster import (
     literal,
     task,
 )
-from axil.dask.columns import table_of
 from axil.dask.deletions import IN_MEMORY, Planned, Refits
+from axil.dask.exact_deletions import PartitionedDeletions
 from axil.dask.exact_rows import AdjointBatch, ExactPartition, HeldExactRows, cooccurrences
 from axil.dask.fits import Fit, FitTreeWeights, leaf_row_counts, residuals
 from axil.dask.gathered_model import GatheredModel
 from axil.dask.model import PartitionedModel
-from axil.errors import InputError, UnsupportedQuestionError
-from axil.machine.progress import track
 from axil.machine.threads import Cache
-from axil.methods.intervals.local import Known, known_of
 from axil.reductions.choice import Allowed
 from axil.replay.compare import check_answer
 from axil.replay.queries import Combination, QueryBatch
-from axil.replay.verified_model import VerifiedModel, WithoutGroups, WithoutRows
+from axil.replay.verified_model import VerifiedModel
 from axil.structure import Structure, all_n_leaves, output_groups
 from axil.weights.boosting import BoostedTrees
 from axil.weights.engine import own_leaves
-from axil.weights.fit_rules import needs_walk, rule_of
+from axil.weights.fit_rules import rule_of
 from axil.weights.forest import is_forest
 from axil.weights.leaf_matrix import LeafMatrix
 
@@ -255,30 +251,19 @@ class PartitionedExactModel(PartitionedModel):
     # -- changes of the training rows --------------------------------------------------------------
 
     @property
+    def deletions(self) -> PartitionedDeletions:
+        """The fits without some of the training rows."""
+        return PartitionedDeletions(self)
+
+    @property
     def refits(self) -> Refits:
         """Refits without some of the rows."""
         return Refits(self)
 
     @property
-    def has_first_order(self) -> bool:
-        """Whether there are first-order effects of deletions."""
-        return all(
-            trees.structure.linear_leaves.mixing is None for trees in self.training_rows.entries
-        )
-
-    @property
     def rescales_trees(self) -> bool:
         """Whether trees are scaled again after others were fitted, as in DART."""
         return any(trees.structure.coefficients is not None for trees in self.training_rows.entries)
-
-    @property
-    def bends(self) -> bool:
-        """Whether leaf values follow from row weights by a rule that has an active set."""
-        return any(needs_walk(trees.structure) for trees in self.training_rows.entries)
-
-    def n_replayed(self) -> int:
-        """Return how many rows are refitted one by one for deletions of single rows."""
-        return self.refits.n_refits()
 
     def _tree_weights(self, rule: str) -> TreeWeights:
         fits = self.refits.fits()
@@ -292,100 +277,8 @@ class PartitionedExactModel(PartitionedModel):
             spreads.append(tree_spreads(n_rows, leaf_effects, structure.starts))
         return TreeWeights(spreads)
 
-    def without(self, queries: QueryBatch, rows: Sequence[Delayed]) -> WithoutRows:
-        """Return predictions of the fit, and of the refit without some rows."""
-        self.refits.refuse_unknown("without")
-        before = self.predicted(queries)
-        fits = self.refits.without(rows)
-        if fits is None:
-            raise InputError(
-                "Without these rows none of any weight is left; ask for a smaller set."
-            )
-        emptied = [rule_of(fit.structure).emptied for fit in fits]
-        n_emptied = sum(int(leaves.sum()) for leaves in emptied if leaves is not None)
-        return WithoutRows(before, self.refits.predicted(fits, queries), n_emptied)
-
-    def without_groups(self, queries: QueryBatch, coded: Sequence[Delayed]) -> WithoutGroups:
-        """Return predictions without each of some groups of training rows."""
-        self.refits.refuse_unknown("removal")
-        groups = PartitionedGroups.of(self.cluster, coded)
-        before = self.predicted(queries)
-        after = np.full((*before.shape, len(groups.names)), np.nan)
-        for group in track(range(len(groups.names)), "groups"):
-            rows = [
-                task(rows_of_group, pair, codes.get(group, -1))
-                for pair, codes in zip(coded, groups.local_codes)
-            ]
-            fits = self.refits.without(rows)
-            if fits is not None:
-                after[:, :, group] = self.refits.predicted(fits, queries)
-        return WithoutGroups(groups.names, groups.counts, before, after)
-
-    # -- errors of the training rows ---------------------------------------------------------------
-
-    def training_errors(
-        self, folds: list[Delayed] | None, compute: object, method: str
-    ) -> tuple[Sequence[Delayed], str]:
-        """Return errors of predictions that did not see their rows, and where these are from."""
-        shards = self.shards
-        if folds is not None:
-            numbered = [[number, "out_of_fold", column] for number, column in enumerate(folds)]
-            return shards.each(out_of_fold_errors, None, numbered), "out-of-fold"
-        forests = all(is_forest(trees.structure) for trees in self.training_rows.entries)
-        if forests and any(shards.collected(has_unsampled_rows)):
-            return shards.each(out_of_bag_errors, self.refits.fits()), "out-of-bag"
-        if method == "leaves" and self.structures is not None:
-            return shards.each(residuals, (self.refits.fits(), self.n_threads)), "fit"
-        errors = shards.each(errors_of, None, self.refits.left_out_predictions())
-        known_errors: Known = shards.total(known_of, None, errors)
-        if known_errors.complete <= known_errors.rows / 2:
-            raise UnsupportedQuestionError(
-                "calibrate",
-                "most training rows are alone in one of their leaves, so that no refit without "
-                "them says how large errors are",
-                "Pass out_of_fold=, predictions of the training rows by your own "
-                "cross-validation, or use rows in memory.",
-            )
-        return errors, "leave-one-out"
-
-
-@dataclass(frozen=True)
-class PartitionedGroups:
-    """Groups of training rows, whose codes in a partition are those of its own labels."""
-
-    names: NDArray[Any]  #: (G,)
-    counts: IntArray  #: (G,) the rows of each
-    local_codes: list[dict[int, int]]  #: of each partition, by the code among all
-
-    @classmethod
-    def of(cls, cluster: Cluster, coded: Sequence[Delayed]) -> PartitionedGroups:
-        """Return the groups of all partitions, from the codes and names of each."""
-        groups_by_partition = cluster.collect([task(group_sizes, pair) for pair in coded])
-        all_names = np.concatenate([names for names, _ in groups_by_partition if len(names)])
-        codes, names = inputs.group_codes(all_names, len(all_names))
-        counts = np.zeros(len(names), dtype=np.intp)
-        local_codes: list[dict[int, int]] = []
-        start = 0
-        for names_here, sizes in groups_by_partition:
-            codes_here = codes[start : start + len(names_here)]
-            counts[codes_here] += sizes
-            local_codes.append(dict(zip(codes_here.tolist(), range(len(names_here)))))
-            start += len(names_here)
-        return cls(names, counts, local_codes)
-
 
 # -- the work on one partition ---------------------------------------------------------------------
-
-
-def group_sizes(coded: tuple[IntArray, NDArray[Any]]) -> tuple[NDArray[Any], IntArray]:
-    """Return the names of a partition's groups, and how many rows each has."""
-    codes, names = coded
-    return names, np.bincount(codes, minlength=len(names))
-
-
-def rows_of_group(coded: tuple[IntArray, NDArray[Any]], code: int) -> IntArray:
-    """Return the positions of the rows of one group, by its code there; -1: it has none."""
-    return np.flatnonzero(coded[0] == code)
 
 
 def residuals_of(
@@ -393,41 +286,3 @@ def residuals_of(
 ) -> Allowed:
     """Return the rows that may be listed with their residuals."""
     return replace(allowed, residuals=residuals(partition, shared))
-
-
-def errors_of(partition: ExactPartition, _: None, predictions: FloatArray) -> FloatArray:
-    """Return targets less predictions that did not see them, (n, K)."""
-    return np.asarray(partition.targets - predictions)
-
-
-def out_of_fold_errors(partition: ExactPartition, _: None, numbered: list[Any]) -> FloatArray:
-    """Return the errors of a user's own predictions, (n, K); see `table_of`."""
-    return errors_of(partition, None, table_of(partition, None, numbered))
-
-
-def has_unsampled_rows(partition: ExactPartition, *_: None) -> bool:
-    """Return whether trees were fitted without some of these rows."""
-    return any(structure.has_unsampled_rows for structure in partition.structures)
-
-
-def out_of_bag_errors(partition: ExactPartition, fits: list[Fit], _: None) -> FloatArray:
-    """Return the errors (n, K) of the trees of a forest that were fitted without each row.
-
-    nan where there is no such tree.
-    """
-    errors = []
-    for entry, fit in enumerate(fits):
-        fitted = fit.on(partition, entry)
-        s = fitted.structure
-        leaves = s.leaves()
-        sums = np.zeros_like(fitted.targets)
-        shares = np.zeros(s.n_rows)
-        for t, final in enumerate(s.final):
-            is_out: BoolArray = s.sample_counts[(s.cells[t] // s.n_leaves[t]).astype(np.intp)] == 0
-            values = fit.values[s.entries(t, leaves[t])]
-            sums += np.where(is_out[:, None], final * values, 0.0)
-            shares += np.where(is_out, final, 0.0)
-        unknown = np.full_like(shares, np.nan)
-        scale = np.divide(s.final.sum(), shares, out=unknown, where=shares != 0)
-        errors.append(fitted.targets - (sums * scale[:, None] + s.beta[-1] * fit.base))
-    return np.concatenate(errors, axis=1)

@@ -23,6 +23,7 @@ from axil.attribution import Capabilities, Source
 from axil.dask.cluster import Features, Shared, UserValues
 from axil.dask.columns import GatheredColumns
 from axil.dask.deletions import ErrorSums, PartitionLeftOut
+from axil.dask.exact_deletions import GatheredDeletions
 from axil.dask.exact_rows import ExactPartition
 from axil.dask.fits import (
     Fit,
@@ -465,11 +466,6 @@ class GatheredModel(ExactModel):
         )
 
     @property
-    def are_forests(self) -> bool:
-        """Whether no tree sees another."""
-        return not self.origin.is_boosted
-
-    @property
     def is_boosted(self) -> bool:
         """Whether trees are fitted one after the other."""
         return self.origin.is_boosted
@@ -478,15 +474,6 @@ class GatheredModel(ExactModel):
     def has_leaves(self) -> bool:  # type: ignore[override]
         """Whether rows can be compared by leaves."""
         return True
-
-    @property
-    def bends(self) -> bool:
-        """Whether leaf values follow from row weights by a rule that has an active set."""
-        return self.origin.bends
-
-    def n_replayed(self) -> int:
-        """Return how many rows change the active set if they are deleted."""
-        return self.origin.n_replayed()
 
     def fitted(self) -> FloatArray:
         """Return the training rows' own predictions, (N, K), with the offsets of the fit."""
@@ -499,11 +486,10 @@ class GatheredModel(ExactModel):
         fits = [cast(PartitionedTrees, engine).fit(self.targets) for engine in self.engines]
         return np.concatenate([fit.structure.beta[-1] * fit.base for fit in fits])
 
-    def own_predictions_without(self, sets_of_rows: Sequence[IntArray]) -> Iterator[FloatArray]:
-        """Yield the predictions (rows, K) of each set of rows by the refit without them."""
-        for rows in sets_of_rows:
-            positions = self.origin.training.positions_by_partition(rows)
-            yield self.origin.refits.own_predictions_without(positions)
+    @property
+    def deletions(self) -> GatheredDeletions:
+        """The fits without some of the training rows."""
+        return GatheredDeletions(self)
 
     @property
     def training(self) -> GatheredColumns:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,10 +94,6 @@ class PartitionedModel(VerifiedModel):
             if size
         ]
         return da.concatenate(columns)
-
-    def share_of(self, rows: Sequence[Sequence[int]]) -> float:
-        """Return the share of some rows in the number of all: weights stay in the partitions."""
-        return sum(map(len, rows)) / max(self.shape[0], 1)
 
     # -- explained rows ----------------------------------------------------------------------------
 

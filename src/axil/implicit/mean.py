@@ -31,10 +31,11 @@ from axil.errors import InputError, UnsupportedModelError
 from axil.implicit.optimum import check_predictions
 from axil.implicit.readers import FitInputs, as_rows
 from axil.inputs.copies import frozen
+from axil.replay.deletions import Deletions, WithoutRows
 from axil.replay.members import naming
 from axil.replay.queries import Combination, QueryBatch
 from axil.replay.verification import Verification, worst_of
-from axil.replay.verified_model import InMemory, WithoutRows
+from axil.replay.verified_model import InMemory
 
 
 class MeanAdapter(Defaults):
@@ -450,7 +451,6 @@ class MeanOfContributions(MeanModel):
 
     kind = Kind.ADDITIVE
     source = CONTRIBUTIONS
-    contribution_source = CONTRIBUTIONS
 
     def own_refusals(self) -> dict[str, Refusal]:
         return super().own_refusals() | MEAN_OF_CONTRIBUTIONS
@@ -466,30 +466,9 @@ class MeanOfContributions(MeanModel):
             lambda: iter(blocks), self.shape, len(query_batch), starts, first=query_batch.start
         )
 
-    def share_of(self, rows: IntArray) -> float:
-        """Return the share of these rows among all."""
-        return len(rows) / self.shape[0]
-
-    def without(self, queries: QueryBatch, rows: IntArray) -> WithoutRows:
-        """Return scores before and after rows are dropped from the members.
-
-        The folds stay fixed, and so does the structure of the trees.
-        """
-        n_outputs = self.shape[1]
-        change = np.zeros((len(queries), self.shape[1]))
-        emptied = 0
-        for (member, member_model), member_rows in zip(
-            self.members, self.adapter.rows_of(queries.rows)
-        ):
-            if member.rows is None:
-                dropped = rows
-            else:
-                dropped = np.flatnonzero(np.isin(member.rows, rows))
-            inside: Any = member_model
-            result = inside.without(inside.queries(member_rows), dropped)
-            change += member.coefficient * _columns(result.after - result.before, n_outputs)
-            emptied += result.emptied
-        return WithoutRows(queries.predictions, queries.predictions + change, emptied)
+    @property
+    def deletions(self) -> MeanDeletions:
+        return MeanDeletions(self)
 
     @property
     def scored(self) -> Any:
@@ -502,3 +481,34 @@ class MeanOfContributions(MeanModel):
         if isinstance(batch, Combination) or self.parts.calibration is None:
             return {}
         return {"probability": self.adapter.mean_probabilities(batch.rows)}
+
+
+@dataclass(frozen=True, eq=False)
+class MeanDeletions(Deletions):
+    """Deletions of rows from the members, each of which is fitted again to those that remain."""
+
+    model: MeanOfContributions
+
+    def share_of(self, rows: IntArray) -> float:
+        """Return the share of these rows among all."""
+        return len(rows) / self.model.shape[0]
+
+    def without(self, queries: QueryBatch, rows: IntArray) -> WithoutRows:
+        """Return scores before and after rows are dropped from the members.
+
+        The folds stay fixed, and so does the structure of the trees.
+        """
+        n_outputs = self.model.shape[1]
+        change = np.zeros((len(queries), self.model.shape[1]))
+        emptied = 0
+        for (member, member_model), member_rows in zip(
+            self.model.members, self.model.adapter.rows_of(queries.rows)
+        ):
+            if member.rows is None:
+                dropped = rows
+            else:
+                dropped = np.flatnonzero(np.isin(member.rows, rows))
+            result = member_model.deletions.without(member_model.queries(member_rows), dropped)
+            change += member.coefficient * _columns(result.after - result.before, n_outputs)
+            emptied += result.emptied
+        return WithoutRows(queries.predictions, queries.predictions + change, emptied)

@@ -12,6 +12,7 @@ from axil.errors import UnsupportedQuestionError
 from axil.methods import leave_one_out as left_out
 from axil.methods import leverage, noise
 from axil.methods.concentration import measured
+from axil.methods.kinds import exact_model
 from axil.methods.question import Method, output_columns
 from axil.output import tables
 
@@ -49,11 +50,11 @@ class Diagnostics(Method):
         >>> bool(abs(table["prediction"][7] - change["after"][0]) < 1e-9)
         True
         """
-        model = self._answering("diagnostics.leave_one_out")
+        model = exact_model(self._answering("diagnostics.leave_one_out"))
         targets, index = model.training.gathered()
         if model.seen is not None:
             targets = model.seen
-        predictions = model.scale.inverse(model.left_out_predictions(left_out.predictions))
+        predictions = model.scale.inverse(left_out.predictions(model))
         columns = output_columns("row", index, model.outputs)
         columns |= {
             "target": targets.ravel(),
@@ -61,7 +62,7 @@ class Diagnostics(Method):
             "residual": (targets - predictions).ravel(),
         }
         columns["alone"] = np.isnan(predictions).ravel()
-        note = model.note(left_out.note_on(columns["alone"], model.deletion_note()))
+        note = model.note(left_out.note_on(columns["alone"], model.deletions.note()))
         return tables.note(tables.make(columns, model.backend), note)
 
     def leave_one_out_curve(self) -> DataFrame:
@@ -91,7 +92,7 @@ class Diagnostics(Method):
         >>> len(curve), bool((curve["error"] > curve["training_error"]).all())
         (21, True)
         """
-        model = self._answering("diagnostics.leave_one_out_curve")
+        model = exact_model(self._answering("diagnostics.leave_one_out_curve"))
         curves = left_out.curves(model)
         if curves is None:
             raise UnsupportedQuestionError(
@@ -112,7 +113,7 @@ class Diagnostics(Method):
         for name, attribute in (("error", "left_out"), ("training_error", "fitted")):
             errors = np.concatenate([getattr(curve, attribute) for curve in curves], axis=1)
             columns[model.scale.label(name)] = errors.ravel()
-        return tables.note(tables.make(columns, model.backend), model.note(model.deletion_note()))
+        return tables.note(tables.make(columns, model.backend), model.note(model.deletions.note()))
 
     def leverage(self, method: str | None = None) -> DataFrame:
         """Return the weight of each training row in its own prediction, K[j, j].
@@ -142,7 +143,7 @@ class Diagnostics(Method):
         >>> bool((abs(value - exact) < 5 * error).mean() > 0.99)
         True
         """
-        model = self._answering("diagnostics.leverage")
+        model = exact_model(self._answering("diagnostics.leverage"))
         if not leverage.is_estimated(method):
             return _without_single_output(noise.leverages(model))
         estimate = leverage.estimated(model)
@@ -160,7 +161,7 @@ class Diagnostics(Method):
             None is exact. "estimate" returns a pair of value and standard_error, from random
             vectors.
         """
-        model = self._answering("diagnostics.degrees_of_freedom")
+        model = exact_model(self._answering("diagnostics.degrees_of_freedom"))
         if not leverage.is_estimated(method):
             return _number(noise.leverages(model).sum(axis=0))
         value, error = noise.estimated_trace(model)
@@ -187,7 +188,7 @@ class Diagnostics(Method):
             estimates, without a warning.
         """
         request = self._explained_rows("diagnostics.standard_error", X)
-        sigma = noise.sigma_of(request.model, sigma)
+        sigma = noise.sigma_of(exact_model(request.model), sigma)
         norms = measured(request, lambda sums: sums.norms)
         if norms.ndim == 1 and request.model.outputs is not None:
             norms = norms[:, None]

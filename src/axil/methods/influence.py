@@ -5,20 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from axil import inputs
 from axil.aliases import ArrayLike, DataFrame, TableLike
-from axil.arrays import FloatArray
+from axil.arrays import AnyArray, FloatArray
 from axil.attribution import Kind, notes
+from axil.contributions.additive_model import AdditiveModel
+from axil.contributions.boosting import Boosting
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.methods import leave_one_out
+from axil.methods.kinds import additive_model, exact_model, refittable_model
 from axil.methods.question import ExplainedRows, Method, output_columns, warn_without_offsets
 from axil.methods.unseen_predictions import as_method, unseen_predictions
 from axil.output import tables
 from axil.replay.exact_model import ExactModel
 from axil.replay.queries import QueryBatch
+from axil.replay.verified_model import Refittable, VerifiedModel
 
 
 class Influence(Method):
@@ -80,23 +83,23 @@ class Influence(Method):
                     "out_of_fold is for models with exact weights; this one has contributions. "
                     "Leave it out."
                 )
-            if not model.boosting.loss.meaning:
+            if not additive_model(model).boosting.loss.meaning:
                 raise UnsupportedQuestionError(
                     "influence",
                     "it is of the deviance of classes, counts and amounts",
                     "Fit with squared error, which has exact weights.",
                 )
             out_of_fold = None
-        queries, y = validation(model, X_val, y_val, init_score)
+        refittable = refittable_model(model)
+        queries, y = validation(refittable, X_val, y_val, init_score)
         if out_of_fold is None:
             corrected = None
         else:
-            corrected = corrections(model, out_of_fold)
-        gradient = error_gradient(model, queries, y)
-        if model.kind is Kind.ADDITIVE and model.boosting.class_names is not None:
-            return sorted_table(
-                model, *_by_class(model.boosting, gradient, model.index), notes.FIRST_ORDER
-            )
+            corrected = corrections(exact_model(model), out_of_fold)
+        gradient = error_gradient(refittable, queries, y)
+        if isinstance(model, AdditiveModel) and model.boosting.class_names is not None:
+            columns, keys = _by_class(model.boosting, gradient, model.index)
+            return sorted_table(model, columns, keys, notes.FIRST_ORDER)
         columns = output_columns("row", model.index, model.outputs)
         keys = np.abs(gradient.ravel())
         columns |= {"target": model.shown.ravel(), model.scale.label("gradient"): gradient.ravel()}
@@ -104,7 +107,7 @@ class Influence(Method):
             if model.kind is Kind.ADDITIVE:
                 return sorted_table(model, columns, keys, notes.FIRST_ORDER)
             return sorted_table(model, columns, keys, notes.NOTE)
-        gain = gains(model, queries, gradient, corrected).ravel()
+        gain = gains(exact_model(model), queries, gradient, corrected).ravel()
         columns |= {
             "corrected": model.scale.inverse(corrected).ravel(),
             model.scale.label("gain"): gain,
@@ -114,7 +117,9 @@ class Influence(Method):
         )
 
 
-def sorted_table(model: Any, columns: dict[str, Any], keys: FloatArray, note: str) -> Any:
+def sorted_table(
+    model: VerifiedModel, columns: dict[str, AnyArray], keys: FloatArray, note: str
+) -> DataFrame:
     """Return the table with the row of the largest key first, nan last."""
     order = np.argsort(-keys, kind="stable")
     return tables.note(
@@ -123,17 +128,17 @@ def sorted_table(model: Any, columns: dict[str, Any], keys: FloatArray, note: st
 
 
 def _by_class(
-    model: Any, gradient: FloatArray, index: NDArray[Any]
-) -> tuple[dict[str, Any], FloatArray]:
+    boosting: Boosting, gradient: FloatArray, index: AnyArray
+) -> tuple[dict[str, AnyArray], FloatArray]:
     """Return the columns and the gains: the best other class of each row, to first order."""
-    names = model.class_names
+    names = boosting.class_names
     assert names is not None
     if gradient.shape[1] > 1:
         by_class = gradient
-        targets = model.targets
+        targets = boosting.targets
     else:
         by_class = np.column_stack([np.zeros(len(gradient)), gradient])
-        targets = np.column_stack([1 - model.targets, model.targets])
+        targets = np.column_stack([1 - boosting.targets, boosting.targets])
     label = targets.argmax(axis=1)
     positions = np.arange(len(label))
     other_classes = by_class.copy()
@@ -145,7 +150,7 @@ def _by_class(
 
 
 def validation(
-    model: Any, X_val: Any, y_val: Any, init_score: Any
+    model: Refittable, X_val: TableLike, y_val: ArrayLike, init_score: ArrayLike | None
 ) -> tuple[QueryBatch, FloatArray]:
     """Check validation rows and return them with their targets, (n, K)."""
     inputs.refuse_other_order(X_val, y_val, "y_val", "X_val")
@@ -156,14 +161,14 @@ def validation(
     return queries, model.as_targets(y_val, len(queries), "y_val", "validation")
 
 
-def corrections(model: ExactModel, out_of_fold: Any) -> FloatArray:
+def corrections(model: ExactModel, out_of_fold: ArrayLike) -> FloatArray:
     """Return predictions of the training targets that did not see them, (N, K)."""
     if not isinstance(out_of_fold, str):
         return model.training.out_of_fold(out_of_fold)  # type: ignore[no-any-return]
     return unseen_predictions(model, as_method(out_of_fold, "None, "))[0]
 
 
-def error_gradient(model: Any, queries: QueryBatch, y: FloatArray) -> FloatArray:
+def error_gradient(model: Refittable, queries: QueryBatch, y: FloatArray) -> FloatArray:
     """Return the derivative of the mean validation loss by the training targets, (N, K).
 
     It is J'u / n, with u the derivative of the loss by the scores. For squared error J is K, and u

@@ -11,11 +11,12 @@ from scipy.sparse.linalg import LinearOperator
 
 from axil import inputs
 from axil.aliases import ArrayLike, TableLike
-from axil.arrays import FloatArray, IntArray
+from axil.arrays import AnyArray, FloatArray, IntArray
 from axil.attribution import DERIVATIVES, WEIGHTS
 from axil.errors import InputError, counted, shown
 from axil.machine.progress import track
 from axil.methods.explain import STREAM
+from axil.methods.kinds import differentiated, exact_model, linear_map
 from axil.methods.question import ExplainedRows, Method
 from axil.methods.removal import dense
 
@@ -42,7 +43,7 @@ class Jacobian(Method):
         model = self._answering("jacobian.matrix")
         n = model.shape[0]
         model.require(n, STREAM)
-        engines = model.ready(WEIGHTS, n).engines
+        engines = exact_model(model.ready(WEIGHTS, n)).engines
         weights: list[FloatArray] = [engine.weight_rows(None).dense() for engine in engines]
         if len(weights) == 1:
             return weights[0]
@@ -59,8 +60,8 @@ class Jacobian(Method):
         """
         model = self._answering("jacobian.operator")
         n, n_outputs = model.shape
-        matvec = partial(_by_row, model.times, n)
-        rmatvec = partial(_by_row, model.times_transposed, n)
+        matvec = partial(_by_row, linear_map(model).times, n)
+        rmatvec = partial(_by_row, linear_map(model).times_transposed, n)
         if model.outputs is not None and not model.shares_weights:
             shape = (n * n_outputs, n * n_outputs)
             return LinearOperator(shape, matvec=matvec, rmatvec=rmatvec, dtype=np.float64)
@@ -121,15 +122,15 @@ class Jacobian(Method):
             scored = 0
             labels = [0]
         else:
-            scored = _output(model, output, "output")
+            scored = _output(model.outputs, output, "output")
             if target is None:
                 labels = list(range(len(model.outputs)))
             else:
-                labels = [_output(model, target, "target")]
+                labels = [_output(model.outputs, target, "target")]
         n_outputs = model.shape[1]
         _require_memory(request, 8 * model.shape[0] * (n_outputs + 2 * len(labels) + 1))
-        queries = model.asked_of(request.queries)
-        by_label: FloatArray = queries.crossed_derivatives(request.queries.rows, scored, labels)
+        queries = differentiated(model, request.queries)
+        by_label = queries.crossed_derivatives(request.queries.rows, scored, labels)
         if model.outputs is not None and target is None:
             return np.swapaxes(by_label, 0, 1)
         return np.asarray(by_label[0])
@@ -155,8 +156,8 @@ class Jacobian(Method):
         request = self._explained_rows("jacobian.by_sample_weight", X, init_score)
         model = request.model
         _require_memory(request, model.bytes_per_query(DERIVATIVES))
-        queries = model.asked_of(request.queries)
-        derivatives: FloatArray = queries.weight_derivatives(request.queries.rows)
+        queries = differentiated(model, request.queries)
+        derivatives = queries.weight_derivatives(request.queries.rows)
         if model.outputs is None:
             return np.asarray(derivatives[0])
         return np.swapaxes(derivatives, 0, 1)
@@ -184,7 +185,7 @@ class Jacobian(Method):
             One replay of the fit for each row named, O(T (N + n)), 32 of them together.
         """
         request = self._explained_rows("jacobian.sensitivity", X, init_score)
-        model = request.model
+        model = exact_model(request.model)
         positions: IntArray = model.training.positions(rows)
         n = len(request)
         n_train = model.shape[0]
@@ -244,12 +245,12 @@ def _by_row(multiply: Callable[[FloatArray], FloatArray], n: int, values: Any) -
     return multiply(columns).reshape(np.shape(values))
 
 
-def _output(model: Any, name: Any, parameter: str) -> int:
+def _output(names: AnyArray, name: object, parameter: str) -> int:
     """Return the number of the output that the user names."""
-    number = inputs.position_of(name, model.outputs.tolist())
+    number = inputs.position_of(name, names.tolist())
     if number is None:
-        names = ", ".join(map(shown, model.outputs.tolist()[:5]))
+        listed = ", ".join(map(shown, names.tolist()[:5]))
         raise InputError(
-            f"{parameter} is {shown(name)}; expected one of explainer.outputs: {names}, ..."
+            f"{parameter} is {shown(name)}; expected one of explainer.outputs: {listed}, ..."
         )
     return number

@@ -34,6 +34,7 @@ from axil.attribution import Kind, Location
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.methods.class_labels import ClassLabels, as_probabilities, both_classes
 from axil.methods.influence import error_gradient, gains, validation
+from axil.methods.kinds import refittable_model
 from axil.methods.question import Method, output_columns
 from axil.methods.tails import tails
 from axil.methods.unseen_predictions import (
@@ -175,10 +176,9 @@ class LabelIssues(Method):
                 "X_val and y_val are for models with exact weights; this one has contributions. "
                 "Leave them out."
             )
-        if X_val is None:
-            validation_rows = None
-        else:
-            validation_rows = validation(model, X_val, y_val, init_score)
+        validation_rows = None
+        if X_val is not None and y_val is not None:
+            validation_rows = validation(refittable_model(model), X_val, y_val, init_score)
         return judged(model, out_of_fold, validation_rows, fdr).table(model.backend)
 
 

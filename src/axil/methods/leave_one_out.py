@@ -56,7 +56,7 @@ def seconds_of(model: ExactModel) -> float:
     """
     if "left out" in model.kept.known():
         return 0.0
-    return model.deletion_seconds(model.budget.available)[0]
+    return model.deletions.seconds(model.budget.available)[0]
 
 
 def predictions(model: ExactModel) -> FloatArray:

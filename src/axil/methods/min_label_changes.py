@@ -21,6 +21,7 @@ from axil.aliases import ArrayLike, DataFrame, LabelsLike, TableLike
 from axil.arrays import FloatArray, IntArray
 from axil.attribution import notes
 from axil.errors import InputError, shown
+from axil.methods.kinds import exact_model
 from axil.methods.question import Method, output_columns
 from axil.output import tables
 from axil.output.predictions import WeightedSums
@@ -87,7 +88,7 @@ class MinLabelChanges(Method):
         ['query', 'prediction', 'fewest', 'furthest']
         """
         request = self._explained_rows("min_label_changes", X, init_score)
-        model = request.model
+        model = exact_model(request.model)
         threshold = inputs.as_number(threshold, "threshold")
         thresholds = model.scale.checked_forward(
             np.full((1, model.shape[1]), threshold), "threshold"

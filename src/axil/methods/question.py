@@ -34,7 +34,7 @@ from axil.replay.verified_model import VerifiedModel
 
 #: A `VerifiedModel` of a kind that has what the method needs. `Capabilities.require` checks it, which
 #: a type checker cannot see.
-AnyModel: TypeAlias = Any
+AnyModel: TypeAlias = VerifiedModel
 R = TypeVar("R", bound=ReductionResult)
 LINE_BYTES = 8 * 8  # of a line while its table is made, besides those of the table itself
 

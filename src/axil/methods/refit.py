@@ -19,10 +19,12 @@ from axil.aliases import ArrayLike, FeatureTable, ForeignModel
 from axil.arrays import AnyArray, FloatArray
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.inputs.copies import owned
-from axil.methods.question import AnyModel, Method
+from axil.methods.kinds import refittable_model
+from axil.methods.question import Method
 from axil.methods.what_if import by_label
 from axil.methods.without import warn_of_splits
 from axil.replay.refit import RefitInputs
+from axil.replay.verified_model import Refittable
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +149,7 @@ class Refit(Method):
             rows = np.zeros(0, dtype=np.intp)
         else:
             rows = self._model.training.positions(drop)
-        warn_of_splits(self._model.share_of(rows))
+        warn_of_splits(self._model.deletions.share_of(rows))
         return again(self, drop, add, targets, sample_weight)._without(len(rows))
 
     def _without(self, dropped: int) -> Any:
@@ -197,7 +199,7 @@ def again(
             "Ask explainer.without(X, rows) or what_if(X, targets), which hold the encodings fixed.",
         )
     refit_inputs, labels = _changed(
-        self._model, arguments, drop, add, targets, sample_weight, added_labels
+        refittable_model(self._model), arguments, drop, add, targets, sample_weight, added_labels
     )
     if hasattr(self._model.adapter, "smoother"):
         smoother_targets = refit_inputs.y
@@ -210,7 +212,7 @@ def again(
         model = rewritten(arguments.model, fit, refit_inputs.X)
         bags = None
     else:
-        fits, bags = self._model.refit_leaves(refit_inputs)
+        fits, bags = refittable_model(self._model).refit_leaves(refit_inputs)
         model = rewritten(arguments.model, lambda inside, _: writer(inside).write(inside, fits))
     return arguments.make(
         model,
@@ -237,7 +239,7 @@ def _fitted_anew(
 
 
 def _changed(
-    model: AnyModel,
+    model: Refittable,
     arguments: ExplainerArguments,
     drop: Sequence[Any] | None,
     add: Sequence[Any] | None,
@@ -302,7 +304,7 @@ def _joined_weights(
 
 
 def _weights(
-    model: AnyModel, arguments: ExplainerArguments, sample_weight: ArrayLike | None
+    model: Refittable, arguments: ExplainerArguments, sample_weight: ArrayLike | None
 ) -> FloatArray | None:
     """Return the weights of the training rows with the new ones in their places, (N,).
 
@@ -324,7 +326,7 @@ def _weights(
     return inputs.as_weights(weights, n)
 
 
-def _added(model: AnyModel, arguments: ExplainerArguments, add: Sequence[Any]) -> RefitInputs:
+def _added(model: Refittable, arguments: ExplainerArguments, add: Sequence[Any]) -> RefitInputs:
     """Check the rows that ``add`` brings, and return them as the inputs of a fit."""
     if not isinstance(add, (tuple, list)) or not 2 <= len(add) <= 4:
         raise InputError(
@@ -351,7 +353,7 @@ def _added(model: AnyModel, arguments: ExplainerArguments, add: Sequence[Any]) -
     return RefitInputs(no_rows, None, rows, targets, fit_targets, weights, offsets)
 
 
-def _added_labels(model: AnyModel, X: FeatureTable, n: int) -> AnyArray:
+def _added_labels(model: Refittable, X: FeatureTable, n: int) -> AnyArray:
     """Return the labels of added rows: the index of a frame, and else numbers from N on."""
     labels = inputs.row_labels(X)
     if np.array_equal(labels, np.arange(X.shape[0])) and np.array_equal(model.index, np.arange(n)):

@@ -16,7 +16,15 @@ import numpy as np
 from axil import inputs
 from axil.aliases import ArrayLike, DataFrame, LabelsLike, TableLike
 from axil.arrays import AnyArray, FloatArray
-from axil.attribution import DELETIONS, FIRST_ORDER, Quantity, Source
+from axil.attribution import (
+    CONTRIBUTIONS,
+    DELETIONS,
+    FIRST_ORDER,
+    STEP_CONTRIBUTIONS,
+    Kind,
+    Quantity,
+    Source,
+)
 from axil.errors import ApproximationWarning, InputError, warn
 from axil.machine.memory import in_words
 from axil.machine.progress import in_time
@@ -163,7 +171,10 @@ def contributions_of(model: VerifiedModel) -> Source:
 
     Only some rows are ranked, so the contributions make no prediction.
     """
-    return replace(model.contribution_source, adds_up=False)
+    source = STEP_CONTRIBUTIONS
+    if model.kind is Kind.ADDITIVE:
+        source = CONTRIBUTIONS
+    return replace(source, adds_up=False)
 
 
 def source_of(
@@ -181,14 +192,19 @@ def source_of(
     greedy : bool
         Whether exact effects follow after each row of a set anyway.
     """
-    if greedy and method is None and not model.are_forests and model.has_first_order:
+    if (
+        greedy
+        and method is None
+        and not model.deletions.is_exact_fast
+        and model.deletions.has_first_order
+    ):
         method = "first-order"
     if method == "first-order":
         return FIRST_ORDER
     available = max(model.budget.available - bytes_in_use, 0)
     n_rows = model.shape[0]
-    seconds, fits = model.deletion_seconds(available)
-    if method is None and not fits and seconds > PATIENCE and model.has_first_order:
+    seconds, fits = model.deletions.seconds(available)
+    if method is None and not fits and seconds > PATIENCE and model.deletions.has_first_order:
         if seconds < np.inf:
             warn(
                 f"Exact deletions of {n_rows} training rows do not fit into {in_words(available)}, "
@@ -198,10 +214,10 @@ def source_of(
             )
         return FIRST_ORDER
     instead = "explainer.without(X, rows) is one replay, without the rows that you name."
-    if model.has_first_order:
+    if model.deletions.has_first_order:
         instead = 'method="first-order" takes less.'
     announce(f"Exact deletions of {n_rows} training rows take", seconds, instead)
-    return replace(DELETIONS, available=available, note=model.deletion_note())
+    return replace(DELETIONS, available=available, note=model.deletions.note())
 
 
 def dense(explained: ExplainedRows, method: str | None, by_contribution: bool) -> FloatArray:
@@ -251,7 +267,7 @@ def listed(
     lines = min(k, model.shape[0])
     if greedy:
         # Each row of a set takes one replay for the deletion, and one for the effects after it.
-        seconds = 2 * len(explained) * model.shape[1] * lines * model.pass_seconds
+        seconds = 2 * len(explained) * model.shape[1] * lines * model.deletions.pass_seconds
         instead = "Fewer predictions, smaller sets or greedy=False take less."
         announce(f"Greedy sets of {len(explained)} predictions take", seconds, instead, once=False)
     name = "effect"
@@ -265,11 +281,11 @@ def listed(
         n_unranked += ranking.unranked
         best = ranking.best
         if greedy:
-            best = model.removed_in_turn(batch, best)
+            best = model.deletions.in_turn(batch, best)
         batch_columns.append(_columns(model, batch, best, name))
     _warn_unranked(n_unranked)
     if greedy:
-        note = model.replay_note
+        note = model.deletions.replay_note
     else:
         note = model.note(source.note)
     return tables.note(tables.concatenate(batch_columns, model.backend), note)
@@ -301,11 +317,11 @@ def by_group(explained: ExplainedRows, coded: Sequence[Any]) -> DataFrame:
     )
     announce(
         f"Fits without each of {n_groups} groups take",
-        n_groups * model.pass_seconds,
+        n_groups * model.deletions.pass_seconds,
         "Fewer groups take less.",
         once=False,
     )
-    predictions = model.without_groups(explained.queries, coded)
+    predictions = model.deletions.without_groups(explained.queries, coded)
     counts = predictions.counts
     # Without the only group no row is left: that needs no warning.
     is_part = counts < counts.sum()
@@ -323,7 +339,7 @@ def by_group(explained: ExplainedRows, coded: Sequence[Any]) -> DataFrame:
         "after": after,
         "change": after - before,
     }
-    return tables.note(tables.make(columns, model.backend), model.replay_note)
+    return tables.note(tables.make(columns, model.backend), model.deletions.replay_note)
 
 
 def warn_emptied(n_nan: int, n: int, numbers: str = "predictions") -> None:

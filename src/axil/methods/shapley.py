@@ -25,6 +25,7 @@ from axil.attribution import notes
 from axil.errors import ApproximationWarning, InputError, shown, warn
 from axil.methods import leave_one_out
 from axil.methods.influence import sorted_table, validation
+from axil.methods.kinds import exact_model
 from axil.methods.question import Method, output_columns
 from axil.replay.exact_model import ExactModel
 from axil.replay.radius import leaves_beyond
@@ -83,7 +84,7 @@ class Shapley(Method):
         >>> bool(abs(values["value"].sum() - (none_known - error)) < 1e-6 * error)
         True
         """
-        proven = self._answering("shapley")
+        proven = exact_model(self._answering("shapley"))
         queries, y = validation(proven, X_val, y_val, init_score)
         if groups is None:
             coded = None

@@ -16,6 +16,7 @@ from axil.attribution.leaf_matches import RULES
 from axil.errors import CostWarning, InputError, UnsupportedQuestionError, warn
 from axil.machine.progress import in_time
 from axil.methods import label_issues
+from axil.methods.kinds import exact_model, refittable_model, with_residuals
 from axil.methods.noise import ON_PAGE
 from axil.methods.question import AnyModel, ExplainedRows, Method
 from axil.methods.unseen_predictions import number_of_folds
@@ -338,8 +339,8 @@ def _checked_suspects(
 
 def _announce_check(model: AnyModel, action: str, n_queries: int) -> None:
     """Warn if the check of the labels takes some seconds, and longer than the rest of the call."""
-    n_folds = number_of_folds(model)
-    seconds = n_folds * model.pass_seconds
+    n_folds = number_of_folds(refittable_model(model))
+    seconds = n_folds * model.deletions.pass_seconds
     if seconds > ON_PAGE and n_folds > n_queries:
         warn(
             f'suspects="{action}" checks the labels of {model.shape[0]} training rows, once for '
@@ -373,7 +374,8 @@ def compared(
     model = explained.model
     columns = allowed
     if adjust:
-        columns = model.with_residuals(allowed)
+        assert allowed is not None
+        columns = with_residuals(model, allowed)
     lines = min(choice.k, model.shape[0])
     is_weighted = model.source.quantity is not Quantity.CONTRIBUTION
     for batch, comparison in explained.answers(
@@ -392,5 +394,4 @@ def compared(
 
 def fitted_of(model: AnyModel) -> FloatArray:
     """Return the training rows' own predictions, (N, K), computed once."""
-    predictions: FloatArray = model.kept.get("fitted", model.fitted)
-    return predictions
+    return model.kept.get("fitted", exact_model(model).fitted)

@@ -44,7 +44,7 @@ def number_of_folds(model: Refittable) -> int:
     rank rows, or cut residuals off, take longer to fit again, so there are fewer.
     """
     n_rows = model.shape[0]
-    if n_rows > MANY_ROWS or model.ranks_or_cuts:
+    if n_rows > MANY_ROWS or model.deletions.ranks_or_clips:
         return 5
     if n_rows > FEW_ROWS:
         return 10
@@ -87,7 +87,7 @@ def _fold_predictions(model: Refittable) -> FloatArray:
         rows = np.flatnonzero(folds == fold)
         if len(rows) and np.delete(model.row_weights, rows).any():
             sets_of_rows.append(rows)
-    replays = model.own_predictions_without(sets_of_rows)
+    replays = model.deletions.own_predictions(sets_of_rows)
     for rows, found in zip(track(sets_of_rows, "folds"), replays):
         predictions[rows] = found
     return predictions
@@ -100,7 +100,9 @@ def has_closed_form(proven: ExactModel) -> bool:
     """
     if counts_classes(proven):
         return False
-    return proven.are_forests or all(isinstance(engine, Smoother) for engine in proven.engines)
+    return proven.deletions.is_exact_fast or all(
+        isinstance(engine, Smoother) for engine in proven.engines
+    )
 
 
 def counts_classes(proven: ExactModel) -> bool:
@@ -127,7 +129,7 @@ def unseen_predictions(proven: ExactModel, method: str) -> tuple[FloatArray, str
     try:
         if method == "leave-one-out" or has_closed_form(proven):
             found = leave_one_out.rest(proven)
-            note = proven.deletion_note()
+            note = proven.deletions.note()
         else:
             found = fold_predictions(proven)
             note = BY_FOLDS.format(number_of_folds(proven))

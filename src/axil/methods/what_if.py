@@ -9,9 +9,11 @@ from axil import inputs
 from axil.aliases import ArrayLike, DataFrame, TableLike
 from axil.arrays import FloatArray
 from axil.errors import InputError
-from axil.methods.question import AnyModel, Method
+from axil.methods.kinds import refittable_model
+from axil.methods.question import Method
 from axil.methods.without import change_columns
 from axil.output import tables
+from axil.replay.verified_model import Refittable
 
 
 class WhatIf(Method):
@@ -50,15 +52,15 @@ class WhatIf(Method):
             Offsets of the rows of X, as in `explain`.
         """
         query_batch = self._explained_rows("what_if", X, init_score)
-        model = query_batch.model
+        model = refittable_model(query_batch.model)
         before, change = model.moved(query_batch.queries, changed_targets(model, targets))
         columns = change_columns(model, query_batch.queries, before, before + change)
         if model.scale.is_identity:
             columns["change"] = change.ravel()  # without the rounding of the predictions
-        return tables.note(tables.make(columns, model.backend), model.replay_note)
+        return tables.note(tables.make(columns, model.backend), model.deletions.replay_note)
 
 
-def changed_targets(model: AnyModel, targets: Mapping[Any, Any]) -> FloatArray:
+def changed_targets(model: Refittable, targets: Mapping[Any, Any]) -> FloatArray:
     """Return the training targets with the new ones in their places, on the scale of the fit, (N, K)."""
     labels, values = by_label(targets, "targets", "new target")
     entries, rows = inputs.positions(labels, model.index, "targets")

@@ -73,8 +73,8 @@ class Without(Method):
         explained = self._explained_rows("without", X, init_score)
         model = explained.model
         positions = model.training.positions(rows)
-        warn_of_splits(model.share_of(positions))
-        predictions = model.without(explained.queries, positions)
+        warn_of_splits(model.deletions.share_of(positions))
+        predictions = model.deletions.without(explained.queries, positions)
         before = predictions.before
         after = predictions.after
         warn_emptied(int(np.isnan(after).sum()), after.size)
@@ -83,7 +83,9 @@ class Without(Method):
         counts = {"deleted": int(sum(map(np.size, positions)))}
         if predictions.emptied:
             counts["emptied"] = predictions.emptied
-        return tables.note(tables.make(columns, model.backend), model.replay_note, **counts)
+        return tables.note(
+            tables.make(columns, model.backend), model.deletions.replay_note, **counts
+        )
 
 
 def warn_of_splits(share: float) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property, partial
 from typing import Any, cast
@@ -25,29 +25,24 @@ from axil.attribution.weight_effects import DeletionEffects, WeightEffects
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.inputs.copies import frozen
 from axil.kernels.choose import backend_of
-from axil.machine.progress import track
 from axil.machine.threads import Cache
-from axil.reductions.top import Best
 from axil.replay.compare import check_answer
+from axil.replay.exact_deletions import ExactDeletions
 from axil.replay.queries import Combination, QueryBatch
-from axil.replay.radius import rows_replayed
 from axil.replay.refit import RefitInputs, refit_exact
 from axil.replay.verification import Verification
-from axil.replay.verified_model import Refittable, WithoutRows
+from axil.replay.verified_model import Refittable
 from axil.replay.walk import round_to
 from axil.scale import FittedTargets
 from axil.structure import Structure, output_groups
 from axil.structure.leaves import LeafFit
-from axil.weights.answers import Answer, RowEffects, gathered
+from axil.weights.answers import Answer, RowEffects
 from axil.weights.boosting import BoostedTrees
 from axil.weights.engine import Engine, TreeEngine, own_leaves
-from axil.weights.fit_rules import needs_walk, rule_of
-from axil.weights.forest import Forest
+from axil.weights.fit_rules import rule_of
 from axil.weights.percentile_rule import PercentileRule
 from axil.weights.residuals import FittedValues
-from axil.weights.smoother import Smoother
-from axil.weights.sum_rule import couples_leaves, estimates_rows
-from axil.weights.work import GROUP_SECONDS, REPLAYS
+from axil.weights.sum_rule import estimates_rows
 
 DELETIONS = (
     "without",
@@ -104,7 +99,7 @@ class ExactModel(Refittable):
     @cached_property
     def capabilities(self) -> Capabilities:
         approximate: dict[str, str] = {}
-        if any(map(estimates_rows, self._structures)):
+        if any(map(estimates_rows, self.all_structures)):
             approximate = dict.fromkeys(DELETIONS, ESTIMATED_COUNTS)
         return replace(super().capabilities, approximate=approximate)
 
@@ -139,6 +134,10 @@ class ExactModel(Refittable):
     def times_transposed(self, u: FloatArray) -> FloatArray:
         """(N, S): K'u."""
         return self.across(u, lambda engine, own: engine.rmatvec(None, own))
+
+    @property
+    def deletions(self) -> ExactDeletions:
+        return ExactDeletions(self)
 
     # -- engines and outputs -----------------------------------------------------------------------
 
@@ -376,20 +375,6 @@ class ExactModel(Refittable):
 
     # -- changes of the training rows --------------------------------------------------------------
 
-    @property
-    def are_forests(self) -> bool:
-        return all(isinstance(engine, Forest) for engine in self.engines)
-
-    @property
-    def pass_seconds(self) -> float:
-        columns = sum(engine.costs(self.budget.available).column for engine in self.engines)
-        return GROUP_SECONDS * sum(s.n_trees for s in self._structures) + REPLAYS * columns
-
-    def deletion_seconds(self, available: int) -> tuple[float, bool]:
-        costs = [engine.costs(available) for engine in self.engines]
-        seconds = sum(min(cost.deletion, cost.replays) for cost in costs)
-        return seconds, all(cost.deletion < np.inf for cost in costs)
-
     def as_targets(self, given: Any, n: int, what: str, rows: str) -> FloatArray:
         how = self.adapter.repeats_targets, self.missing is not None
         classes = inputs.coding_of(self.adapter)
@@ -440,7 +425,7 @@ class ExactModel(Refittable):
 
     def _keeps_active_set(self, targets: FloatArray) -> bool:
         """Return whether a fit to these targets (N, K) certainly has the active set of this one, or none."""
-        if not any(rule_of(structure).has_active_set for structure in self._structures):
+        if not any(rule_of(structure).has_active_set for structure in self.all_structures):
             return True
         if self.verification is None:
             held = None
@@ -455,36 +440,6 @@ class ExactModel(Refittable):
         at = queries.coordinates
         base = queries.offsets.base
         return self.across(u, lambda engine, own: engine.rmatvec(at, own, base))
-
-    def left_out_predictions(self, compute: Callable[[ExactModel], FloatArray]) -> FloatArray:
-        """(N, K): the prediction of each training row by the fit without it; nan where no other row says anything of it."""
-        return compute(self)
-
-    def fitted_without(self, queries: QueryBatch, rows: IntArray) -> FloatArray:
-        return self._without(rows).predicted(queries)
-
-    def without(self, queries: QueryBatch, rows: IntArray) -> WithoutRows:
-        left = self._without(rows)
-        return WithoutRows(
-            self.predicted(queries), left.predicted(queries), left.n_emptied - self.n_emptied
-        )
-
-    @property
-    def n_emptied(self) -> int:
-        emptied = [rule_of(s).emptied for s in self._structures]
-        return sum(int(leaves.sum()) for leaves in emptied if leaves is not None)
-
-    def _without(self, rows: IntArray) -> ExactModel:
-        """Return the fit without these rows; there is no model to compare its predictions with."""
-        engines = [
-            engine.deletable("without").without(rows, own)
-            for engine, own in self.by_output(self.targets)
-        ]
-        return replace(self, engines=engines, verification=None)
-
-    def own_predictions_without(self, sets_of_rows: Sequence[IntArray]) -> Iterator[FloatArray]:
-        for rows in sets_of_rows:
-            yield self._without(rows).fitted()[rows]
 
     @property
     def row_weights(self) -> FloatArray:
@@ -504,53 +459,12 @@ class ExactModel(Refittable):
         return s.row_weights
 
     @property
-    def _structures(self) -> list[Structure]:
+    def all_structures(self) -> list[Structure]:
         """The structures of all trees, of whatever output and member."""
         return [s for engine in self.engines for s in engine.structures]
 
-    @property
-    def ranks_or_cuts(self) -> bool:
-        return any(rule_of(s).ranks_rows or rule_of(s).clips_residuals for s in self._structures)
-
-    def share_of(self, rows: Any) -> float:
-        if isinstance(self.engines[0], Smoother):
-            return 0.0
-        return super().share_of(rows)
-
     def refit_leaves(self, refit_inputs: RefitInputs) -> tuple[list[LeafFit], FloatArray | None]:
         return refit_exact(cast(Adapter, self.adapter), self.engines, self.limits, refit_inputs)
-
-    @property
-    def has_first_order(self) -> bool:
-        return not any(rule_of(s).no_first_order(s) for s in self._structures)
-
-    @property
-    def bends(self) -> bool:
-        return any(map(needs_walk, self._structures))
-
-    def n_replayed(self) -> int:
-        share = self.budget.available // len(self.engines)
-        return max(rows_replayed(*pair, share) for pair in self.by_output(self.targets))
-
-    def removed_in_turn(self, batch: QueryBatch, best: Best) -> Best:
-        """Sets of rows as large as those chosen: each of largest effect once those before are gone; exact effects."""
-        size = np.zeros_like(best.size)
-        columns = {name: column.copy() for name, column in best.columns.items()}
-        output_groups = [
-            (engine, own, k)
-            for engine, own in self.by_output(self.targets)
-            for k in range(own.shape[1])
-        ]
-        for i in track(range(len(batch)), "greedy sets"):
-            for output, (engine, targets, k) in enumerate(output_groups):
-                first = best.columns["effect"][i, output][best.size[i, output] > 0]
-                rows, effects = removed_in_turn(
-                    engine, batch.coordinates[i : i + 1], targets, k, first
-                )
-                n = len(rows)
-                size[i, output, :n], columns["effect"][i, output, :n] = np.abs(effects), effects
-                columns["row"][i, output, :n] = self.index[rows]
-        return replace(best, size=size, columns=columns)
 
     # -- memory ------------------------------------------------------------------------------------
 
@@ -559,46 +473,6 @@ class ExactModel(Refittable):
         self.budget.require(
             8 * n * n_train * len(self.engines), f"The weights of {n} x {n_train} rows", instead
         )
-
-
-def removed_in_turn(
-    engine: Engine, query: Any, targets: FloatArray, k: int, first: FloatArray
-) -> tuple[list[int], list[float]]:
-    """A set of as many rows as ``first`` has effects, in their direction: each of largest effect once those before are gone.
-
-    After each removal the fit to output k of the targets is computed again, structure held fixed:
-    some four passes over trees.
-    """
-    sign = float(np.sign(first[:1].sum()))
-    rows = list[int]()
-    effects = list[float]()
-    left = engine
-    before = float(left.predicted(query, targets)[0, k])
-    for _ in first:
-        # Of forests exact effects take no longer, and bounds have no other ones.
-        exact = isinstance(left, Forest) or any(
-            couples_leaves(s) or rule_of(s).ranks_rows for s in left.structures
-        )
-        rest = left.deletable("removal")
-        if exact:
-            found = rest.deletion(query, targets, 0)
-        else:
-            found = rest.removal(query, targets)
-        gains = sign * np.nan_to_num(
-            gathered(found[k], len(targets))[0]
-        )  # nan: without the row nothing is left
-        gains[rows] = 0.0  # which are gone
-        best = int(gains.argmax())
-        if gains[best] <= 0:
-            break
-        left = engine.deletable("removal").without(np.array([*rows, best]), targets)
-        after = float(left.predicted(query, targets)[0, k])
-        if np.isnan(after):
-            break
-        rows.append(best)
-        effects.append(after - before)
-        before = after
-    return rows, effects
 
 
 def _spreads(fit: FittedValues) -> FloatArray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
@@ -15,7 +15,6 @@ from axil import inputs
 from axil.adapters.contract import Model
 from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.attribution import (
-    STEP_CONTRIBUTIONS,
     Attribution,
     Capabilities,
     Kind,
@@ -31,36 +30,13 @@ from axil.machine.memory import Budget, Limits
 from axil.machine.progress import track
 from axil.machine.threads import Cache
 from axil.reductions import Here, Shards
+from axil.replay.deletions import Deletions, ReplayedDeletions
 from axil.replay.queries import Combination, Offsets, QueryBatch
 from axil.replay.refit import RefitInputs
 from axil.replay.training_columns import ColumnsInMemory, TrainingColumns
 from axil.scale import IDENTITY, TargetScale
 from axil.structure import Structure
 from axil.structure.leaves import LeafFit
-
-
-@dataclass(frozen=True)
-class WithoutRows:
-    """Predictions of the fit without some training rows."""
-
-    before: FloatArray  #: (n, K) with all rows
-    after: FloatArray  #: (n, K)
-    emptied: int = (
-        0  #: leaves of averaged trees that lose all their rows, and have their ancestors' values
-    )
-
-
-@dataclass(frozen=True)
-class WithoutGroups:
-    """Predictions without each of G groups of training rows."""
-
-    names: NDArray[Any]  #: (G,)
-    counts: IntArray  #: (G,) rows of each
-    before: FloatArray  #: (n, K) with all rows
-    after: FloatArray  #: (n, K, G); nan where no row is left
-
-
-REPLAYED = "exact with the fitted structure held fixed: every leaf value is computed again; not a retraining"
 
 
 class VerifiedModel(ABC):
@@ -73,9 +49,6 @@ class VerifiedModel(ABC):
     kind: ClassVar[Kind]
     location: ClassVar[Location]
     source: ClassVar[Source]  #: the number that belongs to a query and a training row
-    contribution_source: ClassVar[Source] = (
-        STEP_CONTRIBUTIONS  #: what rows put into the steps of trees
-    )
     start: ClassVar[int] = 0  #: of the rows in this process, which are one shard
     adapter: Model  #: names, features and outputs of the fitted model
     limits: Limits
@@ -95,6 +68,11 @@ class VerifiedModel(ABC):
     @abstractmethod
     def training(self) -> TrainingColumns:
         """The columns of the training rows."""
+
+    @property
+    def deletions(self) -> Deletions:
+        """The fits without some of the training rows."""
+        return Deletions(self)
 
     @property
     @abstractmethod
@@ -121,11 +99,6 @@ class VerifiedModel(ABC):
         """(C,): the names of the classes that the targets stand for; None for numbers."""
         found: NDArray[Any] | None = self.adapter.classes
         return found
-
-    @property
-    def n_emptied(self) -> int:
-        """The number of leaves of averaged trees that have no rows, and have their ancestors' values."""
-        return 0
 
     @property
     def outputs(self) -> NDArray[Any] | None:
@@ -156,20 +129,6 @@ class VerifiedModel(ABC):
     def scored(self) -> Any:
         """The name of the class that scores are of, the second of two; None where every class has its score, and for numbers."""
         return None
-
-    @property
-    def replay_note(self) -> str:
-        """The note of tables on fits that were computed again."""
-        if self.bends:
-            found = notes.PATTERN
-        else:
-            found = notes.NOTE
-        return self.note(REPLAYED if self.kind is Kind.ADDITIVE else found)
-
-    @property
-    def bends(self) -> bool:
-        """Whether leaf values follow from row weights by a rule that has a pattern, or draws on other nodes."""
-        return False
 
     @cached_property
     def capabilities(self) -> Capabilities:
@@ -300,53 +259,6 @@ class VerifiedModel(ABC):
         self.verify_predictions(queries, None)
         return queries.predictions
 
-    # -- changes of the training rows --------------------------------------------------------------
-
-    @property
-    def has_first_order(self) -> bool:
-        """Whether there are first-order effects of deletions."""
-        return True
-
-    @property
-    def ranks_or_cuts(self) -> bool:
-        """Whether leaves rank their rows, or cut residuals off, as by percentiles and Huber's loss."""
-        return False
-
-    @property
-    def are_forests(self) -> bool:
-        """Whether exact effects of deletions take no longer than first-order ones."""
-        return False
-
-    @property
-    def pass_seconds(self) -> float:
-        """The time of a fit without some rows, roughly."""
-        return 0.0
-
-    def deletion_seconds(self, available: int) -> tuple[float, bool]:
-        """The time that exact deletions of every row by itself take with these bytes, and whether the leaf matrix does them."""
-        return 0.0, True
-
-    def within(self, given: FloatArray, rows: IntArray) -> FloatArray:
-        """(n, K): new targets of these training rows as they count; raises where they are of outputs that had none."""
-        return given
-
-    def training_errors(
-        self, folds: Any, compute: Callable[[Any, Any, str], Any], method: str
-    ) -> tuple[Sequence[Any], str]:
-        """Per shard (rows, K) targets less predictions that did not see them, and where these are from."""
-        found, source = compute(self, folds, method)
-        return [found], source
-
-    def deletion_note(self) -> str:
-        """The note on exact deletions of single rows: where there is a pattern, how many rows are replayed."""
-        if self.bends:
-            return notes.replayed(self.kept.get("replayed", self.n_replayed), self.shape[0])
-        return notes.NOTE
-
-    def n_replayed(self) -> int:
-        """How many rows change a pattern if they are deleted, or are replayed for other reasons."""
-        return 0
-
     # -- memory ------------------------------------------------------------------------------------
 
     @abstractmethod
@@ -401,6 +313,11 @@ class Refittable(InMemory):
 
     @property
     @abstractmethod
+    def deletions(self) -> ReplayedDeletions:
+        """The fits without some of the training rows."""
+
+    @property
+    @abstractmethod
     def row_weights(self) -> FloatArray:
         """(N,): what rows count in the fit, 0 for those held out of it."""
 
@@ -416,6 +333,10 @@ class Refittable(InMemory):
     def as_targets(self, given: Any, n: int, what: str, rows: str) -> FloatArray:
         """(n, K): targets, or classes, as the user gives them, on the scale of the fit."""
 
+    def within(self, given: FloatArray, rows: IntArray) -> FloatArray:
+        """(n, K): new targets of these training rows as they count; raises where they are of outputs that had none."""
+        return given
+
     @abstractmethod
     def moved(self, queries: QueryBatch, targets: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(n, K) twice: predictions, and by how much they change if the training targets were (N, K) others."""
@@ -429,37 +350,5 @@ class Refittable(InMemory):
         """(N, K): J'u for u (n, K), with J the derivatives of these queries' scores by the targets: K for squared error."""
 
     @abstractmethod
-    def fitted_without(self, queries: QueryBatch, rows: IntArray) -> FloatArray:
-        """(n, K): predictions of the fit without these rows; the splits are held fixed."""
-
-    @abstractmethod
-    def own_predictions_without(self, sets_of_rows: Sequence[IntArray]) -> Iterator[FloatArray]:
-        """Yield, set by set, the predictions (rows, K) of these training rows by the fit without them.
-
-        The splits are held fixed, as in `fitted_without`. Predictions, or scores, have the offsets
-        of the fit. nan: none of the rows that an output was fitted to is left.
-        """
-
-    @abstractmethod
     def refit_leaves(self, refit_inputs: RefitInputs) -> tuple[list[LeafFit], FloatArray | None]:
         """Return the leaves of a fit to other rows, with the tree structure fixed, and the sample counts (N, T)."""
-
-    def share_of(self, rows: Any) -> float:
-        """The share of these rows, as `positions` has them, in the weight of the fit; 0 where there are no splits."""
-        return float(self.row_weights[rows].sum() / self.row_weights.sum())
-
-    def without(self, queries: QueryBatch, rows: IntArray) -> WithoutRows:
-        """Return predictions of the fit, and of the fit without these rows; the splits are held fixed."""
-        return WithoutRows(
-            self.predicted(queries), self.fitted_without(queries, rows)
-        )  # the first checks them
-
-    def without_groups(self, queries: QueryBatch, coded: Sequence[Any]) -> WithoutGroups:
-        """Predictions without each of some groups of training rows."""
-        (codes, groups), before = coded[0], self.predicted(queries)  # which checks them
-        after = np.full((*before.shape, len(groups)), np.nan)
-        for g in track(range(len(groups)), "groups"):
-            rows = np.flatnonzero(codes == g)
-            if np.delete(self.row_weights, rows).any():
-                after[:, :, g] = self.fitted_without(queries, rows)
-        return WithoutGroups(groups, np.bincount(codes, minlength=len(groups)), before, after)

@@ -19,6 +19,7 @@ from axil.methods.intervals.conformal import Conformal
 from axil.methods.intervals.local import NAMES, PENALTY, Local, Own, Surroundings, around, joined
 from axil.methods.intervals.predictive import Predictive
 from axil.methods.intervals.training_errors import is_bagged, out_of_bag, training_errors
+from axil.methods.kinds import exact_model
 from axil.methods.noise import leverages
 from axil.methods.question import Method, warn_without_offsets
 from axil.replay.exact_model import ExactModel
@@ -131,7 +132,7 @@ class Calibrate(Method):
         if X_cal is not None:
             return held_out(proven, X_cal, y_cal, folds, init_score, groups, method)
         proven.capabilities.require("calibrate without X_cal and y_cal")
-        if folds is None and not is_bagged(proven):
+        if folds is None and not is_bagged(exact_model(proven)):
             raise InputError(
                 "There is nothing to calibrate with: X_cal and y_cal are missing, out_of_fold too, and this model is no forest "
                 "whose trees leave rows out. Pass rows that the model was not fitted on, or "
@@ -139,8 +140,8 @@ class Calibrate(Method):
             )
         grouped = CalibrationGroups.of(groups, proven.features, proven, proven.shape[0], "training")
         if folds is not None:
-            return from_folds(proven, folds, grouped, method)
-        return from_bags(proven, grouped)
+            return from_folds(exact_model(proven), folds, grouped, method)
+        return from_bags(exact_model(proven), grouped)
 
 
 def held_out(
@@ -169,7 +170,11 @@ def held_out(
             offsets = queries.offsets.values[rows]
         queries = model.queries(inputs.take_rows(queries.rows, rows), offsets)
         truth = truth[rows]
-    errors, source = model.training_errors(folds, training_errors, method)
+    found = model.deletions.training_errors(folds, method)
+    if found is None:
+        here, source = training_errors(exact_model(model), folds, method)
+        found = [here], source
+    errors, source = found
     known = Surroundings.of(model, errors, source, method)
     local = around(model, known, queries)
     return Predictive(

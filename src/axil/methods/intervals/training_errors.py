@@ -43,7 +43,7 @@ def training_errors(
     available = model.budget.available
     if (
         method == "leaves"
-        and leave_one_out.seconds_of(model) > number_of_folds(model) * model.pass_seconds
+        and leave_one_out.seconds_of(model) > number_of_folds(model) * model.deletions.pass_seconds
     ):
         with suppress(UnsupportedQuestionError):
             errors = model.targets - fold_predictions(model)
