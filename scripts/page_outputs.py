@@ -29,6 +29,7 @@ PAGES = (
             "adjustments",
             "credit",
             "claims",
+            "ranking_survival",
             "label_checks",
             "deletions",
             "effects",

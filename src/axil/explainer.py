@@ -124,6 +124,10 @@ class Explainer(
         baseline.
     in_bag : array of shape (n_train, n_trees), optional
         How often each tree drew each row, for sampled fits that axil cannot draw again.
+    group : array of shape (n_train,), or of sizes that add up to n_train, optional
+        The groups of a ranking model's rows, as the fit got them: LightGBM's sizes, or a label for
+        each row (XGBoost's qid, CatBoost's group_id). ``sample_weight`` may then have one weight
+        for each group.
     inverse_func : callable, optional
         For targets that you transformed before the fit: the function that undoes it, such as
         ``np.exp`` for logarithms. It takes arrays, keeps the order of the targets or reverses it.
@@ -182,6 +186,7 @@ class Explainer(
         init_score: ArrayLike | None = None,
         in_bag: ArrayLike | None = None,
         *,
+        group: ArrayLike | None = None,
         inverse_func: Callable[[Any], Any] | None = None,
         output: ScoreScale = "raw",
         loss: Any = None,
@@ -214,7 +219,8 @@ class Explainer(
             from axil.dask import build as build_on_workers
             from axil.dask.cluster import refuse_gpu
 
-            for name, value in (fit | {"index": index, "scratch": scratch}).items():
+            in_memory = fit | {"group": group, "index": index, "scratch": scratch}
+            for name, value in in_memory.items():
                 if value is not None and not (name == "output" and value == "raw"):
                     raise InputError(
                         f"{name} is for training rows in memory, and X_train is a Dask collection. Leave it out."
@@ -230,6 +236,7 @@ class Explainer(
             "sample_weight": sample_weight,
             "init_score": init_score,
             "in_bag": in_bag,
+            "group": group,
         }
         for name, value in named.items():
             if hasattr(value, "__dask_graph__"):
@@ -252,13 +259,14 @@ class Explainer(
             *rows,
             **fit,
             in_bag=in_bag,
+            group=group,
             index=index,
             limits=limits_of(**machine),
             verify=verify,
         )
         super().__init__(make_verified_model(given))
         self._arguments = ExplainerArguments.of(
-            model, *rows[1:], fit | machine | {"verify": verify}, type(self)
+            model, *rows[1:], group, fit | machine | {"verify": verify}, type(self)
         )
 
     def __getstate__(self) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from axil import adapters
 from axil.adapters.bags import compact
 from axil.adapters.contract import Adapter, TrainingRows
 from axil.aliases import ForeignModel, ForeignObject, PathLike
-from axil.arrays import AnyArray, FloatArray, LeafArray
+from axil.arrays import AnyArray, FloatArray, IntArray, LeafArray
 from axil.attribution import Kind
 from axil.contributions.additive_model import AdditiveModel
 from axil.contributions.boosting import Boosting
@@ -105,6 +105,8 @@ def _row_arrays(leaves: LeafArray, rows: TrainingRows) -> dict[str, AnyArray]:
         arrays["offsets"] = rows.offsets
     if rows.bags is not None:
         arrays["bags"] = compact(rows.bags)
+    if rows.groups is not None:
+        arrays["groups"] = rows.groups
     return arrays
 
 
@@ -260,6 +262,7 @@ def _load_additive(
                 rows.leaves,
                 rows.bags,
                 header["counts_classes"],
+                rows.groups,
             )
             assert boosting.verification is not None
             verification = _with_stated_error(boosting.verification, header)
@@ -302,13 +305,25 @@ def _training_rows(file: Archive, adapter: Any) -> TrainingRows:
         n_trees = len(leaves) - int(adapter.has_initial_tree)
         if bags is not None and bags.shape[1] != n_trees:
             raise ValueError("bags of other trees")
+        groups = _checked_groups(arrays.pop("groups", None), n_rows)
         if arrays:
             raise ValueError(f"{len(arrays)} arrays too many")
     except MemoryError:
         raise
     except Exception as error:  # arrays that do not fit may raise anything
         raise file.damaged(error) from error
-    return TrainingRows(None, targets, weights, offsets, bags, leaves=frozen(leaves))
+    return TrainingRows(None, targets, weights, offsets, bags, groups, leaves=frozen(leaves))
+
+
+def _checked_groups(groups: AnyArray | None, n_rows: int) -> IntArray | None:
+    """Return the group numbers of a file, (N,), once they are those of groups in order."""
+    if groups is None:
+        return None
+    if groups.shape != (n_rows,) or groups.dtype.kind != "i":
+        raise ValueError(f"groups of type {groups.dtype} and shape {groups.shape}")
+    if groups[0] != 0 or not np.isin(np.diff(groups), (0, 1)).all():
+        raise ValueError("groups that are not numbered in order")
+    return groups.astype(np.intp)
 
 
 def _checked_table(values: AnyArray, n_rows: int, missing: bool = False) -> FloatArray:

@@ -23,6 +23,7 @@ from axil.implicit.readers import (
     as_rows,
     copied,
     in_order_of_labels,
+    refuse_group,
     require_raw_output,
     unread,
 )
@@ -84,6 +85,7 @@ def _member_model(given: FitInputs) -> InMemory:
 
 def exact_model(adapter: Model, given: FitInputs) -> ExactModel:
     """Return the verified model of predictions that are weighted sums of the targets."""
+    refuse_group(given, "a model of exact weights")
     as_given = (given.X, given.y)
     limits = given.limits
     try:
@@ -137,6 +139,7 @@ def _without_weights(given: FitInputs, adapter: Model | None) -> InMemory:
     """
     if adapter is not None:
         return additive_model(given, cast(Adapter, adapter))
+    refuse_group(given, "no booster")
     given = _copied(given)
     several = mean.read(given, _member_model)
     if several is not None:
@@ -175,6 +178,7 @@ def _copied(given: FitInputs) -> FitInputs:
         y=copied(given.y),
         sample_weight=copied(given.sample_weight),
         init_score=copied(given.init_score),
+        group=copied(given.group),
     )
 
 

@@ -29,7 +29,7 @@ from axil.adapters.feature_tests import FeatureTests
 from axil.adapters.linear_steps import LinearSteps
 from axil.adapters.routes import Routes, Ways
 from axil.aliases import TableLike
-from axil.arrays import FloatArray
+from axil.arrays import FloatArray, IntArray
 from axil.errors import UnsupportedModelError
 from axil.inputs.label_classes import LabelClasses
 from axil.kernels import Backend
@@ -219,6 +219,8 @@ class TrainingRows:
     offsets: FloatArray | None = None  #: (N, K)
     #: (N, T) how often each row was sampled for each tree, where the user passes that
     bags: FloatArray | None = None
+    #: (N,) the number of each row's group in a ranking, from 0 up; None: there are no groups
+    groups: IntArray | None = None
     #: the sums over the leaves of each entry of the trees, once the rows were walked through the fit
     leaf_totals: list[LeafTotals] | None = None
     #: (T, N) the leaves of the rows, which a file keeps in place of their features

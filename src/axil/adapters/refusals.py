@@ -25,6 +25,7 @@ EXPONENTIAL = (
 DAMPED = "residuals are damped by a non-linear function"
 ONE_OUTPUT = "axil explains the classes of one output at a time"
 OTHER_GRADIENTS = "its gradients are not known to be those of squared error"
+GROUPED = "residuals depend on the scores of the other rows of a group"
 RANKED = "residuals depend on how the rows of a group are ranked, and axil is not given the groups"
 OWN_RANKING = (
     "Fit with a ranking objective of your own, a function that knows the groups and draws nothing "
@@ -38,6 +39,7 @@ OTHER_WEIGHTS = (
     "sample_weight is not what the fit was given: pass the same weights, in the order of the rows, "
     "or none if it had none."
 )
+OTHER_GROUPS = "The groups are not those of the fit, or the fit was given positions of the rows."
 OTHER_TARGETS = "The targets are not those of the fit, or were transformed for it (a logarithm), or are in another order."
 
 

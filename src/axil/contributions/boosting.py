@@ -63,7 +63,10 @@ def read(given: FitInputs, adapter: Adapter) -> Boosting:
     )
     if adapter.classes is not None and adapter.n_outputs == 1:
         targets = targets[:, 1:]  # of two classes: whether a row is of the second
-    sample_weights = inputs.as_weights(given.sample_weight, n_rows)
+    if given.group is not None:
+        inputs.refuse_other_order(X, given.group, "group")
+    groups = inputs.as_row_groups(given.group, n_rows)
+    sample_weights = inputs.weights_of_rows(given.sample_weight, groups, n_rows)
     weights = class_weights.counted_weights(adapter, targets, sample_weights)
     offsets = inputs.as_offsets(given.init_score, n_rows, adapter.n_outputs, "training")
     bags = inputs.as_in_bag(given.in_bag, n_rows)
@@ -80,6 +83,7 @@ def read(given: FitInputs, adapter: Adapter) -> Boosting:
             given.verify,
             bags=bags,
             counts_classes=counts_classes,
+            groups=groups,
         )
 
     try:
@@ -94,7 +98,7 @@ def read(given: FitInputs, adapter: Adapter) -> Boosting:
 
 
 def _require_memory(fit: BoostedFit, targets: FloatArray, limits: Limits) -> None:
-    """Raise where the sampled rows of all trees, or the gradients of a user's own objective, need too much memory."""
+    """Raise where the sampled rows of all trees, or gradients that are recorded, need too much memory."""
     if fit.sample_type is not None:
         size = np.dtype(fit.sample_type).itemsize * len(targets) * len(fit.table.n_leaves)
         limits.budget.require(size, "The draws of all trees", "Raise memory_limit.")
@@ -102,8 +106,9 @@ def _require_memory(fit: BoostedFit, targets: FloatArray, limits: Limits) -> Non
         size = 4 * len(targets) * len(fit.table.n_leaves)
         limits.budget.require(size, "The scores before all trees", "Raise memory_limit.")
     if fit.loss.recorded:
-        size = 4 * targets.size * (int(fit.schedule.rounds[-1]) + 1)
-        limits.budget.require(size, "The gradients of your objective", "Raise memory_limit.")
+        n_rounds = (int(fit.schedule.rounds[-1]) + 1) * int(np.max(fit.leaf_rule.steps))
+        size = np.dtype(fit.loss.gradient_type).itemsize * targets.size * n_rounds
+        limits.budget.require(size, "The gradients of all rounds", "Raise memory_limit.")
 
 
 class Boosting:
@@ -122,6 +127,7 @@ class Boosting:
         leaves: NDArray[np.unsignedinteger[Any]] | None = None,
         bags: FloatArray | None = None,
         counts_classes: bool = True,
+        groups: IntArray | None = None,
     ):
         """Read the fit and replay it on its rows.
 
@@ -131,14 +137,21 @@ class Boosting:
             The leaves of the rows, where a file keeps them and ``X`` is None.
         counts_classes : bool
             Whether `counted_weights` multiplied the weights by those of the model's classes.
+        groups : array of shape (N,), optional
+            The number of each row's group, of a ranking model.
         """
         if adapter.refused_draws is not None and bags is None:
             raise adapter.refused_draws
         targets = round_to(adapter.rounding.targets, targets)
         weights = None if weights is None else round_to(adapter.rounding.targets, weights)
         offsets = None if offsets is None else round_to(adapter.rounding.offsets, offsets)
-        rows = TrainingRows(X, targets, weights, offsets, leaves=leaves)
+        rows = TrainingRows(X, targets, weights, offsets, groups=groups, leaves=leaves)
         (fit,) = adapter.trees(rows)
+        if groups is not None and not fit.loss.couples_rows:
+            raise InputError(
+                f"group is for ranking models, and this one was fitted to the {fit.loss.name} "
+                "loss. Leave it out."
+            )
         fit = with_rows(fit, weights, bags)
         fit.loss.check(targets)
         limits = settled(limits, len(targets) * len(fit.table.n_leaves))
@@ -154,7 +167,7 @@ class Boosting:
         self.underived = fit.no_derivative
         self.classes = adapter.classes
         #: as the library keeps them, without features
-        self.rows = TrainingRows(None, targets, weights, offsets, bags)
+        self.rows = TrainingRows(None, targets, weights, offsets, bags, groups)
         self.label_weights = LabelWeights(adapter, self.rows, counts_classes)
         self._cache = Cache()  # which copies for rows with offsets share
         self.offsets: Offsets | None = None  #: of the rows that are asked about
@@ -373,11 +386,17 @@ class Boosting:
         """
         self._require_start("refit")
         self.label_weights.require_rule("refit")
-        if self.loss.recorded:
+        if not self.loss.takes_other_rows:
             raise UnsupportedQuestionError(
                 "refit",
                 "the gradients come from a function of all rows",
                 "Train again with your objective.",
+            )
+        if self.loss.draws_numbers and len(refit_inputs.old_rows) < len(self.targets):
+            raise UnsupportedQuestionError(
+                "refit(drop=)",
+                f"rows draw random numbers in {self.loss.name}, and a fit to fewer rows draws others",
+                "Ask without(X, rows), which keeps the numbers of the rows that remain.",
             )
         adapter = self.adapter
         walked = self.walked
@@ -389,7 +408,9 @@ class Boosting:
             weights = class_weights.counted_weights(adapter, targets, weights, count=True)
         rows = RefitRows.of(refit_inputs, adapter, weights, walked.fit.table.n_leaves, self.limits)
         self.loss.check(rows.targets, "targets")
-        training_rows = TrainingRows(refit_inputs.X, rows.targets, rows.weights, rows.offsets)
+        training_rows = TrainingRows(
+            refit_inputs.X, rows.targets, rows.weights, rows.offsets, groups=refit_inputs.groups
+        )
         leaves = rows.leaves(walked.leaves)
         drawn = None
         sample_counts = None
@@ -405,7 +426,7 @@ class Boosting:
         """Return fits without some rows each: the rules of the library follow the rows that remain."""
         self._require_start(question)
         self.label_weights.require_rule(question)
-        if self.loss.recorded:
+        if not self.loss.takes_other_rows:
             raise UnsupportedQuestionError(
                 question,
                 "the gradients come from a function of all rows, which may mix them",

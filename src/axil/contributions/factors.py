@@ -287,7 +287,7 @@ class Factors:
             seen_score = w.seen_scores(w.rounds[number], score, rows)
             kept = w.gradients
             if kept is not None:
-                g = weights[:, None] * kept[terms[0].round, rows]
+                g = kept[terms[0].round, rows].astype(np.float64)  # with the weights in them
             elif loss.single:
                 g = loss.seen(y, seen_score, weights)[0].astype(np.float64)
             else:

@@ -144,10 +144,11 @@ class LabelWeights:
         l2_factors = np.ones(n_fits)
         factors = self._factors_of_fits(replayed, n_fits)
         mean_before = replayed.weights.mean()
+        are_present = np.ones((n_fits, n_rows), dtype=np.bool_)
         for fit, rows in enumerate(sets_of_rows):
             if not len(rows):
                 continue
-            is_present = np.ones(n_rows, dtype=np.bool_)
+            is_present = are_present[fit]
             is_present[rows] = False
             weights[fit, rows] = 0.0
             ratios = self._class_ratios(is_present)
@@ -158,7 +159,7 @@ class LabelWeights:
             if replayed.fit.leaf_rule.l2_by_weight and is_present.any():
                 mean_after = weights[fit].sum() / is_present.sum()
                 l2_factors[fit] = mean_after / mean_before
-        return RowWeights(weights, factors, l2_factors)
+        return RowWeights(weights, factors, l2_factors, are_present)
 
     def _factors_of_fits(self, replayed: ReplayedStages, n_fits: int) -> FloatArray | None:
         """Return the factors of rows in leaves: (C, N) where fits count their labels, or (1, N)."""

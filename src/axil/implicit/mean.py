@@ -222,7 +222,7 @@ def _require_own_scale(member: Member, model: InMemory) -> None:
 
 def _refuse_settings(fit_inputs: FitInputs, parts: Any) -> None:
     """Raise for arguments that are of one model alone."""
-    for name in ("loss", "objective", "in_bag", "init_score", "inverse_func"):
+    for name in ("loss", "objective", "in_bag", "init_score", "inverse_func", "group"):
         if getattr(fit_inputs, name) is not None:
             raise InputError(f"A model of several others takes no {name}: leave it out.")
     if fit_inputs.output != "raw" and parts.calibration is not None:

@@ -35,6 +35,7 @@ class FitInputs:
     loss: ForeignObject = None  #: that a torch module was trained with
     objective: ForeignObject = None  #: the user's own, of boosted trees
     in_bag: ForeignObject = None  #: how often each tree drew each row, where that was recorded
+    group: ForeignObject = None  #: the groups of the rows of a ranking model
     _: KW_ONLY
     inverse_func: ForeignObject = None  #: from transformed targets to their own units
     index: ForeignObject = None  #: the labels of the rows
@@ -99,6 +100,12 @@ def require_raw_output(fit_inputs: FitInputs) -> None:
             "know. Leave it out, or pass the classifier inside: "
             "calibrated_classifiers_[0].estimator."
         )
+
+
+def refuse_group(fit_inputs: FitInputs, kind_of_model: str) -> None:
+    """Raise where groups are passed for a model whose fit has none."""
+    if fit_inputs.group is not None:
+        raise InputError(f"group is for ranking models, and this is {kind_of_model}. Leave it out.")
 
 
 def unread(fit_inputs: FitInputs) -> InputError:

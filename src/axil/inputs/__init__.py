@@ -50,6 +50,7 @@ from axil.inputs.numbers import (
     on_host,
     weights_of_some,
 )
+from axil.inputs.row_groups import as_row_groups, weights_of_rows
 from axil.inputs.tables import (
     ModelColumns,
     as_directory,

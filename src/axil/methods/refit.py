@@ -16,7 +16,7 @@ from axil import adapters, inputs
 from axil.adapters.pipeline import last_step, rewritten, writer
 from axil.adapters.searches import unwrapped
 from axil.aliases import ArrayLike, FeatureTable, ForeignModel
-from axil.arrays import AnyArray, FloatArray
+from axil.arrays import AnyArray, FloatArray, IntArray
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.inputs.copies import owned
 from axil.methods.kinds import refittable_model
@@ -35,6 +35,7 @@ class ExplainerArguments:
     y: AnyArray  #: (N,) or (N, K) as the user gave it
     sample_weight: FloatArray | None
     init_score: FloatArray | None
+    groups: IntArray | None  #: (N,) the number of each row's group, of a ranking model
     settings: dict[str, Any]  #: further keyword arguments of `Explainer`
     make: Callable[..., Any]  #: `Explainer` itself
     #: how many training rows ``drop`` of `refit` left out, all rows of a label
@@ -47,6 +48,7 @@ class ExplainerArguments:
         y: Any,
         sample_weight: ArrayLike | None,
         init_score: ArrayLike | None,
+        group: ArrayLike | None,
         settings: dict[str, Any],
         make: Callable[..., Any],
     ) -> ExplainerArguments:
@@ -54,13 +56,14 @@ class ExplainerArguments:
         if hasattr(y, "detach"):
             y = y.detach()
         targets = owned(inputs.as_array(y, "y_train"))
-        weights = inputs.as_weights(sample_weight, len(targets))
+        groups = inputs.as_row_groups(group, len(targets))
+        weights = inputs.weights_of_rows(sample_weight, groups, len(targets))
         if weights is not None:
             weights = owned(weights)
         offsets = None
         if init_score is not None:
             offsets = owned(inputs.as_array(init_score, "init_score").astype(np.float64))
-        return cls(model, targets, weights, offsets, settings, make)
+        return cls(model, targets, weights, offsets, groups, settings, make)
 
     @property
     def is_picklable(self) -> bool:
@@ -221,6 +224,7 @@ def again(
         refit_inputs.weights,
         refit_inputs.offsets,
         bags,
+        group=refit_inputs.groups,
         index=labels,
         **arguments.settings,
     )
@@ -269,8 +273,17 @@ def _changed(
         offsets = arguments.init_score[old_rows]
     if weights is not None:
         weights = weights[old_rows]
+    groups = None
+    if arguments.groups is not None:
+        groups = arguments.groups[old_rows]
     new_X = None
     if add is not None:
+        if groups is not None:
+            raise UnsupportedQuestionError(
+                "refit(add=)",
+                "the rows of a ranking model belong to groups, and added rows have none",
+                "Train again with the new groups.",
+            )
         added = _added(model, arguments, add)
         new_X = added.X
         X = inputs.stack_rows(X, new_X)
@@ -286,7 +299,10 @@ def _changed(
     if not len(y) or (weights is not None and not weights.any()):
         raise InputError("Without these rows none of any weight is left to fit again; keep some.")
     fit_targets = model.as_targets(y, len(y), "targets", "training")
-    return RefitInputs(old_rows, new_X, X, y, fit_targets, weights, offsets), labels
+    refit_inputs = RefitInputs(
+        old_rows, new_X, X, y, fit_targets, weights, offsets, inputs.as_row_groups(groups, len(y))
+    )
+    return refit_inputs, labels
 
 
 def _joined_weights(

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.boosted_fit import BoostedFit
-from axil.arrays import FloatArray, LeafArray
+from axil.arrays import BoolArray, FloatArray, LeafArray
 from axil.errors import UnsupportedQuestionError
 from axil.kernels import Cells
 from axil.kernels.choose import host_backend
@@ -35,6 +35,9 @@ from axil.replay.replayed_stages import ReplayedStages, Round
 from axil.replay.row_scores import RowScores
 from axil.structure import IsotonicRule, NodeRule, cell_dtype
 
+# Of the largest leaf value of a tree: what rounding leaves between two fits of the same rows.
+SAME_VALUE = 1e-6
+
 
 @dataclass(frozen=True)
 class RowWeights:
@@ -44,6 +47,7 @@ class RowWeights:
     #: (C, N) what multiplies the weights in leaves, or (1, N) in all fits; None: nothing
     factors: FloatArray | None
     l2_factors: FloatArray  #: (C,) what l2 is multiplied by
+    is_present: BoolArray | None = None  #: (C, N) rows that each fit has; None: all
 
     @classmethod
     def of_one_fit(cls, weights: FloatArray, factors: FloatArray | None) -> RowWeights:
@@ -237,6 +241,7 @@ class ComputedWalk:
                 self.is_rounded,
                 each_block,
                 host_backend(self.n_threads),
+                self.rows.row_weights.is_present,
             )
             values_of_stages: dict[int, FloatArray] = {}
             for step_round in track(self.replayed.rounds, "refit"):
@@ -279,6 +284,8 @@ class ComputedWalk:
         for stage, step in zip(step_round.stages, steps):
             scale = float(self.replayed.scales[stage])
             values = step.scaled(scale).value.reshape(self.n_copies, -1)
+            if self.fit.loss.couples_rows and self.is_rounded:
+                values = self._with_values_of_fit(stage, values)
             values_of_stages[stage] = values
             if self.is_rounded:
                 place, column = self._place_of_stage(stage)
@@ -288,8 +295,19 @@ class ComputedWalk:
             place, column = self._place_of_stage(stage)
             gain = coefficient * values_of_stages[stage]
             self.leaf_values[:, place, column] += gain
+            if self.fit.loss.couples_rows:
+                gain = coefficient * self._with_values_of_fit(stage, values_of_stages[stage])
             moves.append((*self._tree_and_output(stage), gain))
         return moves
+
+    def _with_values_of_fit(self, stage: int, values: FloatArray) -> FloatArray:
+        """Return leaf values (C, L_t), with the replayed ones where rounding alone is between them.
+
+        Ranks turn on ties, so scores advance with the model's own values where these are unchanged.
+        """
+        replayed_values = self.replayed.steps[stage].value
+        rounding = SAME_VALUE * float(np.abs(replayed_values).max(initial=0.0))
+        return np.where(np.abs(values - replayed_values) <= rounding, replayed_values, values)
 
     # -- steps -------------------------------------------------------------------------------------
 

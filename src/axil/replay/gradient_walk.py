@@ -116,7 +116,7 @@ class GradientWalk:
         self.starts = fit.table.starts
         self.n_steps = int(np.max(fit.leaf_rule.steps))
         self.weights = np.ones(n_rows)
-        if fit.weights.row_weights is not None and not fit.loss.recorded:
+        if fit.weights.row_weights is not None:
             self.weights = np.asarray(fit.weights.row_weights)
         self.start = fit.schedule.shares_of_initial[0] * fit.initial.values
         if offsets is not None:
@@ -468,7 +468,7 @@ class GradientWalk:
             return
         self.row_scores.compute_gradients()
         if self.loss.recorded:
-            self.recorded_gradients.append(self.row_scores.g.astype(np.float32))
+            self.recorded_gradients.append(self.row_scores.g.astype(self.loss.gradient_type))
         if is_first:
             self._draw(trees)
 
@@ -480,10 +480,7 @@ class GradientWalk:
         assert sampler is not None
         gradients = None
         if sampler.needs_gradients:
-            weights = self.weights
-            if self.fit.weights.leaf_factors is not None:
-                weights = weights * self.fit.weights.leaf_factors
-            weights = weights[:, None]
+            weights = self.row_scores.sum_weights[:, None]
             gradients = RowGradients(-weights * self.row_scores.g, weights * self.row_scores.h)
         drawn_trees = slice(trees.start, trees.stop)
         self.drawn[drawn_trees] = sampler.draw(trees, self.leaves[drawn_trees], gradients)

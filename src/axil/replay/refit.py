@@ -63,6 +63,7 @@ class RefitInputs:
     targets: FloatArray  #: (N, K) on the scale of the fit
     weights: FloatArray | None  #: (N,) sample weights
     offsets: FloatArray | None  #: (N,) or (N, K)
+    groups: IntArray | None = None  #: (N,) the number of each row's group, of a ranking model
 
 
 @dataclass(frozen=True)

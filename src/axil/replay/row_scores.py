@@ -11,10 +11,10 @@ from __future__ import annotations
 import numpy as np
 
 from axil.adapters.boosted_fit import BoostedFit, Shrinkage
-from axil.arrays import AnyArray, FloatArray
+from axil.arrays import AnyArray, BoolArray, FloatArray
 from axil.kernels import NONE, Backend, Cells
 from axil.machine.blocks import BlockWorker
-from axil.trees.losses import Loss
+from axil.trees.losses import Loss, RoundRows
 
 
 class RowScores:
@@ -37,6 +37,8 @@ class RowScores:
         Has some work done on every block of rows; see `axil.machine.blocks.row_blocks`.
     backend : Backend
         Where the leaf sums are computed.
+    is_present : bool array of shape (C, N), optional
+        The rows that each fit has, for losses whose gradients depend on other rows; by default all.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class RowScores:
         rounded: bool,
         each_block: BlockWorker,
         backend: Backend,
+        is_present: BoolArray | None = None,
     ):
         self.loss = fit.loss
         self.targets = targets
@@ -66,12 +69,19 @@ class RowScores:
         self.sum_weights = leaf_weights
         if rounded and fit.loss.single:
             self.rounded_weights = leaf_weights
+        if (rounded and fit.loss.single) or fit.loss.recorded:
             self.sum_weights = np.ones(len(targets))
+        self._is_rounded = rounded
+        self._leaf_weights = leaf_weights.reshape(len(weights), -1)
+        self._is_present = is_present
+        self._n_computed = 0  # how often gradients were computed
         self.has_unit_weights = bool(np.all(self.sum_weights == 1))
+        # Ranks turn on ties, and rounding decides what is tied.
+        keeps_rounding = rounded or fit.loss.couples_rows
         #: (C * N, K) the scores as the library keeps them, if otherwise. Where trees are dropped,
         #: the library adds up all scores again, so they are not rounded tree by tree.
         self.as_kept: AnyArray | None = None
-        if rounded and fit.schedule.is_plain and fit.score_precision is not np.float64:
+        if keeps_rounding and fit.schedule.is_plain and fit.score_precision is not np.float64:
             self.as_kept = self.current.astype(fit.score_precision)
         n_outputs = targets.shape[1]
         #: (K, C * N, 2) the gradients and hessians at the current scores, filled round by round
@@ -93,7 +103,7 @@ class RowScores:
         if self.loss.pooled:
             self._compute_pooled_gradients(scores)
         elif self.loss.recorded:
-            self._compute_block(self.loss, scores, slice(None))
+            self._compute_fit_gradients(scores)
         else:
             self._each_block(lambda rows: self._compute_block(self.loss, scores, rows))
 
@@ -105,6 +115,27 @@ class RowScores:
             loss = self.loss.of_round(self.targets[rows], scores[rows], weights)
             self.round_losses.append(loss)
             self._compute_block(loss, scores, rows)
+
+    def _compute_fit_gradients(self, scores: AnyArray) -> None:
+        """Compute the gradients of a loss that is asked about all rows of a fit at once."""
+        n_rows = self.weights.shape[1]
+        for copy, weights in enumerate(self._leaf_weights):
+            rows = slice(copy * n_rows, (copy + 1) * n_rows)
+            is_present = None
+            if self._is_present is not None:
+                is_present = self._is_present[copy]
+            round_rows = RoundRows(
+                self.targets[rows],
+                scores[rows],
+                weights,
+                self._n_computed,
+                is_present,
+                self._is_rounded,
+            )
+            g, h = self.loss.fit_gradients(round_rows)
+            self.gradients[:, rows, 0] = np.transpose(g)
+            self.gradients[:, rows, 1] = np.transpose(h)
+        self._n_computed += 1
 
     def _compute_block(self, loss: Loss, scores: AnyArray, rows: slice) -> None:
         """Compute the gradients of some rows."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from axil.arrays import FloatArray
+from axil.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from axil.errors import InputError, UnsupportedQuestionError
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Logistic",
     "Logit",
     "Loss",
+    "RoundRows",
     "Slopes",
     "Softmax",
     "Squared",
@@ -51,6 +52,32 @@ class Slopes:
     h_by_score: Any
     g_by_target: Any
     h_by_target: Any = 0.0
+
+
+@dataclass(frozen=True)
+class RoundRows:
+    """All rows of one fit at the scores that a round sees, for losses that are asked about all rows at once."""
+
+    targets: FloatArray  #: (N, K)
+    scores: AnyArray  #: (N, K) in the precision in which the fit keeps them
+    weights: FloatArray  #: (N,) by which rows count in leaves
+    number: int  #: how often the gradients of this fit were computed before
+    is_present: BoolArray | None = None  #: (N,) rows that the fit has; None: all
+    is_rounded: bool = True  #: whether gradients are rounded as the library rounds them
+
+    @property
+    def precision(self) -> type[np.floating[Any]]:
+        """The precision of gradients in a library that keeps them in float32."""
+        if self.is_rounded:
+            return np.float32
+        return np.float64
+
+    @property
+    def present(self) -> IntArray:
+        """The positions of the rows that the fit has."""
+        if self.is_present is None:
+            return np.arange(len(self.targets))
+        return np.flatnonzero(self.is_present)
 
 
 @dataclass(frozen=True)
@@ -91,6 +118,15 @@ class Loss(ABC):
     #: whether gradients can only be asked for all rows at once, with row weights in them already,
     #: and are kept
     recorded = False
+    #: whether the gradient of a row depends on the scores of other rows: of its group, or of the
+    #: rows at risk with it. Such a loss is ``recorded``
+    couples_rows = False
+    #: whether gradients can be computed for other rows than those of the fit
+    takes_other_rows = True
+    #: whether rows draw random numbers in the order of the fit, so that other rows draw others
+    draws_numbers = False
+    #: the type in which recorded gradients are kept
+    gradient_type: type[np.floating[Any]] = np.float32
     #: whether the gradients of a round depend on all rows together; `of_round` gives the loss of
     #: the round
     pooled = False
@@ -128,6 +164,10 @@ class Loss(ABC):
     def anywhere(self) -> bool:
         """Whether `slopes` takes arrays of a device as well, and gives such ones."""
         return type(self)._slopes in _ANYWHERE
+
+    def fit_gradients(self, rows: RoundRows) -> tuple[Any, Any]:
+        """Return g and h (N, K) of all rows of a fit, with the row weights in them, where they are ``recorded``."""
+        return self.leaf_slopes(rows.targets, rows.scores.astype(np.float64))
 
     def leaf_slopes(self, y: FloatArray, F: FloatArray) -> tuple[Any, Any]:
         """The g and h of `slopes`, which is all that leaf values need."""

@@ -178,6 +178,7 @@ class Custom(Squared):
     name = "custom"
     smooth = False
     recorded = True
+    takes_other_rows = False
 
     def _slopes(self, y: FloatArray, F: FloatArray) -> Slopes:
         found = []

@@ -28,9 +28,10 @@ from axil.adapters.lightgbm.path_smooth import PathSmooth
 from axil.adapters.lightgbm.rates import stated_rates
 from axil.adapters.lightgbm.reading import LightGBMReading
 from axil.adapters.objective import Objective, as_objective
-from axil.adapters.refusals import first_of
+from axil.adapters.refusals import OTHER_GROUPS, first_of
 from axil.arrays import FloatArray
 from axil.errors import InputError, UnsupportedModelError
+from axil.trees.coupled_losses import RANKS_TURN
 from axil.trees.losses import Loss
 
 
@@ -119,7 +120,7 @@ class AdditiveLightGBM(LightGBMAdapter):
         follows_targets = self._starts_from_average and not rows.totals.offset
         initial_values = np.zeros(n_outputs)
         if follows_targets:
-            initial_values = self._initial_scores(targets, rows.weights)
+            initial_values = self._initial_scores(rows)
         shares, hidden = self._shares_and_hidden(rows, initial_values)
         values, nodes = self._without_base(hidden)
         tree_shares = None
@@ -135,6 +136,7 @@ class AdditiveLightGBM(LightGBMAdapter):
             rates=rates,
             counts_alone=self._rule.smooth > 0,  # values do not follow from sums by the rule
         )
+        loss = self._loss(rows)
         fit = BoostedFit(
             table=self._tree_table(evidence),
             leaf_rule=self._leaf_rule(evidence, nodes, rates),
@@ -146,16 +148,16 @@ class AdditiveLightGBM(LightGBMAdapter):
                 initial_shares=initial_shares,
             ),
             initial=InitialPrediction(initial_values, follows_targets),
-            loss=self._loss(rows),
+            loss=loss,
             weights=WeightRule(leaf_factors=self.label_factors(targets)),
             sampler=self._balanced(evidence, targets) or self._sampler(evidence, len(targets)),
-            no_derivative=self._no_derivative,
+            no_derivative=self._no_derivative(loss),
         )
         return [fit]
 
     def _loss(self, rows: TrainingRows) -> Loss:
         if self._custom is None:
-            return self._objective.loss
+            return self._objective.loss(rows.groups)
         return self._custom.loss(rows.targets, rows.weights, np.float64, None)
 
     def _shares_and_hidden(
@@ -247,7 +249,7 @@ class AdditiveLightGBM(LightGBMAdapter):
         Without boost_from_average, first trees that find no split put them there (TrainOneIter,
         src/boosting/gbdt.cpp).
         """
-        if self._custom is not None:
+        if self._custom is not None or self._objective.ranks_rows:
             return False
         if self._reading.forest:
             return self._settings.flag("boost_from_average") or self._reading.no_features
@@ -256,7 +258,10 @@ class AdditiveLightGBM(LightGBMAdapter):
 
     def causes(self, mismatch: str) -> str:
         """Return the most likely reasons for a disagreement in "counts" or "values"."""
-        return with_class_weight_advice(self._stated_class_weight, super().causes(mismatch))
+        causes = with_class_weight_advice(self._stated_class_weight, super().causes(mismatch))
+        if self._objective.ranks_rows and mismatch == "values":
+            return f"{OTHER_GROUPS}\n{causes}"
+        return causes
 
     @property
     def single_output_setting(self) -> str:
@@ -274,20 +279,21 @@ class AdditiveLightGBM(LightGBMAdapter):
             }
         )
 
-    @property
-    def _no_derivative(self) -> str:
-        """Why there are no derivatives by the targets; empty: there are."""
+    def _no_derivative(self, loss: Loss) -> str:
+        """Return why there are no derivatives by the targets; empty: there are."""
         if self._custom is not None:
             return "how the gradients of a user's own objective move with the targets is not known"
-        if self._objective.loss.smooth:
+        if loss.couples_rows:
+            return RANKS_TURN
+        if loss.smooth:
             return ""
         return "its gradient has corners, between which it does not follow the targets"
 
-    def _initial_scores(self, targets: FloatArray, weights: FloatArray | None) -> FloatArray:
+    def _initial_scores(self, rows: TrainingRows) -> FloatArray:
         """Return the scores that the fit starts from, (K,): BoostFromScore of each objective."""
-        loss = self._objective.loss
-        loss.check(targets)
-        scores = loss.start(np.average(targets, axis=0, weights=weights))
+        loss = self._loss(rows)
+        loss.check(rows.targets)
+        scores = loss.start(np.average(rows.targets, axis=0, weights=rows.weights))
         # Scores this close to zero are left out (src/boosting/gbdt.cpp).
         return np.where(np.abs(scores) > EPSILON, scores, 0.0)
 

@@ -11,10 +11,13 @@ from functools import partial
 
 import numpy as np
 
+from axil.adapters.lightgbm.ranking import RANKING
 from axil.adapters.lightgbm.reading import LightGBMReading
 from axil.adapters.lightgbm.refusals import REFUSALS
 from axil.adapters.lightgbm.text import LightGBMSettings
 from axil.adapters.refusals import Refusal, gradient_refusals
+from axil.arrays import IntArray
+from axil.trees.coupled_losses import require_groups
 from axil.trees.losses import Logistic, Loss, Softmax, Squared, gamma, poisson, tweedie
 from axil.trees.residual_losses import Fair, Huber
 
@@ -49,8 +52,14 @@ class LightGBMObjective:
         return float(self.settings.precisely(name)[0])
 
     @property
-    def loss(self) -> Loss:
-        """The loss of an objective that is LightGBM's own."""
+    def ranks_rows(self) -> bool:
+        """Whether rows are ranked within groups."""
+        return self.name in RANKING
+
+    def loss(self, groups: IntArray | None) -> Loss:
+        """Return the loss of an objective that is LightGBM's own, for rows of these groups (N,)."""
+        if self.ranks_rows:
+            return RANKING[self.name](self.settings, require_groups(groups, self.name))
         return _LOSSES[self.name](self)
 
 
@@ -127,12 +136,12 @@ GRADIENT_REFUSALS = gradient_refusals(
         "objective",
         lambda model: (
             not model.own_objective
-            and name_of(model) not in _LOSSES
+            and name_of(model) not in (*_LOSSES, *RANKING)
             and (model.text.objective or "custom")
         ),
         "axil does not know its gradient",
         "Pass the function that it was fitted with as objective=, or fit with objective binary, cross_entropy, multiclass, "
-        "poisson, gamma, tweedie, huber or fair.",
+        "poisson, gamma, tweedie, huber, fair, lambdarank or rank_xendcg.",
     ),
     Refusal(
         "refit_decay_rate",
@@ -145,6 +154,12 @@ GRADIENT_REFUSALS = gradient_refusals(
         lambda model: "sqrt" in model.text.objective.split()[1:],
         "axil differentiates by the targets themselves, not by their roots",
         "Fit with reg_sqrt=False, or take the roots yourself.",
+    ),
+    Refusal(
+        "boosting",
+        lambda model: model.dart and name_of(model) == "lambdarank" and "dart with lambdarank",
+        "taking trees out and putting them back leaves other rounding in the scores, and ranks turn on it",
+        'Fit with boosting="gbdt", or with objective="rank_xendcg".',
     ),
     Refusal(
         "pred_early_stop",

@@ -12,13 +12,13 @@ from axil.adapters.lightgbm.reading import LightGBMReading
 from axil.adapters.refusals import (
     DAMPED,
     EXPONENTIAL,
+    GROUPED,
     LOGIT,
     OTHER_COLUMNS,
     OTHER_GRADIENTS,
     OTHER_ROWS,
     OTHER_TARGETS,
     OTHER_WEIGHTS,
-    RANKED,
     SOFTMAX,
     Refusal,
     by_name,
@@ -32,10 +32,10 @@ _WITH_GRADIENTS = {  # losses whose gradients are replayed: reason, condition
     **dict.fromkeys(("poisson", "gamma", "tweedie"), (EXPONENTIAL, "(i)")),
     **dict.fromkeys(("binary", "multiclassova", "cross_entropy"), (LOGIT, "(i)")),
     "multiclass": (SOFTMAX, "(i)"),
+    **dict.fromkeys(("lambdarank", "rank_xendcg"), (GROUPED, "(ii)")),
 }
 _OTHERS = {
     "cross_entropy_lambda": ("residuals pass through a logarithm", "(ii)"),
-    **dict.fromkeys(("lambdarank", "rank_xendcg"), (RANKED, "(ii)")),
 }
 
 

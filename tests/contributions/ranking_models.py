@@ -1,0 +1,160 @@
+"""Ranking models of every library with a replay of their gradients in plain loops."""
+
+from dataclasses import dataclass, field
+from functools import cache
+
+import lightgbm as lgb
+import numpy as np
+
+import axil
+from tests.contributions import ranking_reference as reference
+
+N_NEW = 8
+
+
+def groups_and_rows(seed=0, n_rows=150):
+    """Return features, relevance labels and groups of 1 to 17 rows, and features of unseen rows."""
+    rng = np.random.default_rng(seed)
+    sizes = []
+    while sum(sizes) < n_rows:
+        sizes.append(int(rng.choice([1, 2, 5, 9, 17])))
+    sizes[-1] -= sum(sizes) - n_rows
+    rows = rng.normal(size=(n_rows + N_NEW, 4))
+    rows[:, 2] = np.round(rows[:, 2])
+    relevance = 1.2 + rows[:, 0] + 0.5 * rows[:, 1] * rows[:, 2] + 0.7 * rng.normal(size=len(rows))
+    labels = np.clip(np.round(relevance), 0, 4)[:n_rows]
+    group = np.repeat(np.arange(len(sizes)), sizes)
+    group_weights = np.float32(rng.uniform(0.3, 3, len(sizes))).astype(float)
+    return rows[:n_rows], labels, np.array(sizes), group, group_weights, rows[n_rows:]
+
+
+X, LABELS, SIZES, GROUP, GROUP_WEIGHTS, X_NEW = groups_and_rows()
+ROW_WEIGHTS = np.float32(np.random.default_rng(5).uniform(0.3, 3, len(X))).astype(float)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A fitted ranking model, the arguments of its explainer, and its gradients."""
+
+    model: object
+    labels: np.ndarray
+    arguments: dict  #: of axil.Explainer beside the labels
+    #: (labels, is_present) -> function of scores that returns g and h of the next round
+    gradients: object
+    rate: float
+    l2: float
+    leaves: object  #: rows -> (n, T)
+    values: list
+    start: float = 0.0
+    draws: bool = False  #: whether rows draw numbers
+    more: dict = field(default_factory=dict)
+
+    def explainer(self, **changes):
+        """Return the explainer, with some arguments changed."""
+        return axil.Explainer(
+            self.model, X, **{"y_train": self.labels, **self.arguments, **changes}
+        )
+
+    def replay(self, labels=None, is_present=None, own=False):
+        """Return what `ranking_reference.replay` makes of this fit with other labels or fewer rows."""
+        if labels is None:
+            labels = self.labels
+        if is_present is None:
+            is_present = np.ones(len(X), dtype=bool)
+        gradients = self.gradients(labels, is_present)
+        leaves = self.leaves(X)
+        new_leaves = self.leaves(X_NEW)
+        return reference.replay(
+            leaves, self.values, gradients, self.rate, self.l2, self.start, new_leaves, own
+        )
+
+    def scores(self):
+        """Return the library's own scores of the unseen rows, (n,)."""
+        return np.ravel(self.model.predict(X_NEW))
+
+
+LGB = {
+    "n_estimators": 8,
+    "num_leaves": 6,
+    "min_child_samples": 5,
+    "learning_rate": 0.2,
+    "verbose": -1,
+    "n_jobs": 1,
+}
+
+
+def lightgbm_case(objective="lambdarank", weights=None, l2=0.0, gains=None, **settings):
+    """Return a model of LGBMRanker."""
+    fitted = dict(settings)
+    if gains is not None:
+        fitted["label_gain"] = gains
+    model = lgb.LGBMRanker(objective=objective, reg_lambda=l2, **{**LGB, **fitted})
+    model.fit(X, LABELS, group=SIZES, sample_weight=weights)
+    row_weights = np.ones(len(X)) if weights is None else weights
+    names = {
+        "lambdarank_truncation_level": "top",
+        "lambdarank_norm": "norm",
+        "sigmoid": "sigmoid",
+    }
+    options = {names[name]: value for name, value in settings.items() if name in names}
+
+    def gradients(labels, is_present):
+        if objective == "rank_xendcg":
+            rounds = reference.XeNdcg(settings.get("objective_seed", 5), GROUP)
+            return lambda scores: rounds(scores, labels, is_present, row_weights)
+
+        def of_present(scores):
+            g = np.zeros(len(X))
+            h = np.zeros(len(X))
+            parts = (values[is_present] for values in (scores, labels, GROUP, row_weights))
+            g[is_present], h[is_present] = reference.lambdarank(*parts, gains=gains, **options)
+            return g, h
+
+        return of_present
+
+    trees = model.booster_.dump_model()["tree_info"]
+    values = [leaf_values(tree["tree_structure"]) for tree in trees]
+    arguments = {"group": SIZES, "sample_weight": weights}
+    return Case(
+        model,
+        LABELS,
+        arguments,
+        gradients,
+        LGB["learning_rate"],
+        l2,
+        lambda rows: model.predict(rows, pred_leaf=True).astype(int),
+        values,
+        draws=objective == "rank_xendcg",
+    )
+
+
+def leaf_values(node):
+    """Return the leaf values of a tree that LightGBM dumps, by the number of the leaf."""
+    values = {}
+
+    def visit(node):
+        if "leaf_value" in node:
+            values[node.get("leaf_index", 0)] = node["leaf_value"]
+        else:
+            visit(node["left_child"])
+            visit(node["right_child"])
+
+    visit(node)
+    return np.array([values[leaf] for leaf in sorted(values)])
+
+
+_MAKERS = {
+    "lambdarank": lightgbm_case,
+    "lambdarank top 3, group weights": lambda: lightgbm_case(
+        weights=GROUP_WEIGHTS[GROUP], lambdarank_truncation_level=3
+    ),
+    "lambdarank without norm, row weights": lambda: lightgbm_case(
+        weights=ROW_WEIGHTS, l2=4.0, lambdarank_norm=False, sigmoid=2.0
+    ),
+    "lambdarank gains": lambda: lightgbm_case(gains=[0, 1, 5, 6, 20]),
+    "rank_xendcg": lambda: lightgbm_case("rank_xendcg"),
+    "rank_xendcg seed, row weights": lambda: lightgbm_case(
+        "rank_xendcg", ROW_WEIGHTS, objective_seed=11
+    ),
+}
+CASES = {name: cache(make) for name, make in _MAKERS.items()}

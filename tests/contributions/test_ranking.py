@@ -1,0 +1,200 @@
+"""Ranking models: verification, contributions and refits, beside replays of the losses in plain loops."""
+
+import numpy as np
+import pytest
+
+import axil
+from tests.contributions.ranking_models import (
+    CASES,
+    GROUP,
+    GROUP_WEIGHTS,
+    LABELS,
+    SIZES,
+    X_NEW,
+    X,
+    lightgbm_case,
+)
+
+# The references have no table of sigmoids and no float32 sums, which are 1e-5 apart.
+CLOSE = 1e-4
+
+
+@pytest.fixture(params=CASES)
+def case(request):
+    return CASES[request.param]()
+
+
+def assert_close(values, expected, size):
+    np.testing.assert_allclose(values, expected, rtol=0, atol=CLOSE * size)
+
+
+def test_contributions_are_those_of_the_replay(case):
+    explanation = case.explainer()(X_NEW)
+    expected = case.replay()
+    assert_close(explanation.contributions, expected, np.abs(expected).sum(axis=1).max())
+    sums = explanation.base_values + explanation.contributions.sum(axis=1)
+    np.testing.assert_allclose(sums, case.scores(), rtol=0, atol=1e-5 * np.abs(case.scores()).max())
+
+
+def test_the_difference_of_two_scores_has_coefficients(case):
+    explainer = case.explainer()
+    difference = explainer.aggregate(X_NEW[:2], [1, -1])
+    expected = case.replay()
+    size = np.abs(expected).sum(axis=1).max()
+    assert_close(difference.contributions[0], expected[0] - expected[1], size)
+    scores = case.scores()
+    np.testing.assert_allclose(
+        np.ravel(difference.predictions), scores[0] - scores[1], atol=1e-5 * np.abs(scores).max()
+    )
+
+
+def changed_label(case):
+    """Return the label of a row in a large group, after a change."""
+    row = int(np.flatnonzero(np.bincount(GROUP)[GROUP] > 5)[0])
+    labels = case.labels.copy()
+    labels[row] = labels.max() - labels[row]
+    if labels[row] == case.labels[row]:
+        labels[row] = 0
+    return row, labels
+
+
+def test_what_if_of_a_label(case):
+    row, labels = changed_label(case)
+    expected = case.replay(labels, own=True) - case.replay(own=True)
+    table = case.explainer().what_if(X_NEW, {row: labels[row]})
+    assert np.abs(expected).max() > 0
+    assert_close(table["change"], expected, np.abs(expected).max() + np.abs(case.scores()).max())
+
+
+@pytest.mark.parametrize("rows", ["rows", "groups"])
+def test_without_rows_and_groups(case, rows):
+    large = int(np.argmax(SIZES))
+    removed = {
+        "rows": np.flatnonzero(large == GROUP)[:3],
+        "groups": np.flatnonzero(np.isin(GROUP, (large, 0))),
+    }[rows]
+    is_present = np.ones(len(X), dtype=bool)
+    is_present[removed] = False
+    expected = case.replay(is_present=is_present, own=True) - case.replay(own=True)
+    explainer = case.explainer()
+    table = explainer.without(X_NEW, removed.tolist())
+    assert np.abs(expected).max() > 0
+    assert_close(table["change"], expected, np.abs(expected).max() + np.abs(case.scores()).max())
+    if case.draws:
+        with pytest.raises(axil.UnsupportedQuestionError, match="draw random numbers"):
+            explainer.refit(drop=removed.tolist())
+        return
+    refitted = explainer.refit(drop=removed.tolist())
+    scores = refitted(X_NEW).predictions
+    np.testing.assert_allclose(scores, table["after"], atol=2e-5 * np.abs(scores).max())
+
+
+def test_refit_to_other_labels(case):
+    row, labels = changed_label(case)
+    explainer = case.explainer()
+    refitted = explainer.refit(targets={row: labels[row]})
+    expected = explainer.what_if(X_NEW, {row: labels[row]})["after"]
+    scores = refitted(X_NEW).predictions
+    np.testing.assert_allclose(scores, expected, atol=2e-5 * np.abs(scores).max())
+    same = explainer.refit()
+    np.testing.assert_allclose(same(X_NEW).predictions, case.scores(), rtol=1e-6)
+
+
+def test_wrong_groups_labels_and_weights_are_noticed(case):
+    moved = SIZES.copy()
+    largest = int(np.argmax(moved))
+    moved[largest] -= 1
+    moved[largest - 1] += 1
+    labels = case.labels.copy()
+    row = int(np.flatnonzero(np.bincount(GROUP)[GROUP] > 5)[0])
+    labels[row] = (labels[row] + 1) % (labels.max() + 1)
+    weights = np.ones(len(SIZES))
+    weights[largest] = 7.0
+    for changes in ({"group": moved}, {"y_train": labels}, {"sample_weight": weights}):
+        with pytest.raises(axil.ExactnessError):
+            case.explainer(**changes)
+    with pytest.raises(axil.InputError, match="Pass the groups of the fit"):
+        case.explainer(group=None)
+
+
+def test_methods_about_groups(case, tmp_path):
+    explainer = case.explainer()
+    by_group = explainer.group(X_NEW[:2], GROUP)
+    sums = by_group.groupby("query")["contribution"].sum()
+    scores = case.scores()[:2]
+    np.testing.assert_allclose(sums + case.start, scores, atol=1e-5 * np.abs(scores).max())
+    assert len(explainer.top(X_NEW[:2], k=3)) == 6
+    assert len(explainer.similar(X_NEW[:2], k=3)) == 6
+    explainer.save(tmp_path / "ranking.axil")
+    loaded = axil.load(tmp_path / "ranking.axil", case.model)
+    np.testing.assert_array_equal(loaded(X_NEW).contributions, explainer(X_NEW).contributions)
+    assert axil.supports(case.model).kind == "additive"
+
+
+@pytest.mark.parametrize("as_given", ["sizes", "labels", "text", "weights of groups"])
+def test_groups_as_libraries_take_them(as_given):
+    case = lightgbm_case(weights=GROUP_WEIGHTS[GROUP])
+    changes = {
+        "sizes": {"group": list(SIZES)},
+        "labels": {"group": GROUP[::-1].max() - GROUP},
+        "text": {"group": np.array([f"query {number}" for number in GROUP])},
+        "weights of groups": {"sample_weight": GROUP_WEIGHTS},
+    }[as_given]
+    contributions = case.explainer(**changes)(X_NEW).contributions
+    np.testing.assert_array_equal(contributions, case.explainer()(X_NEW).contributions)
+
+
+@pytest.mark.parametrize(
+    ("group", "message"),
+    [
+        (SIZES[1:], "add up to"),
+        (GROUP % 2, "next to each other"),
+        (np.full(3, 0.5), "they are no sizes"),
+        (np.zeros((2, 2)), "has shape"),
+    ],
+)
+def test_groups_that_are_none(group, message):
+    with pytest.raises(axil.InputError, match=message):
+        CASES["lambdarank"]().explainer(group=group)
+
+
+def test_groups_of_other_models_are_refused():
+    import lightgbm as lgb
+    from sklearn.linear_model import LogisticRegression, Ridge
+
+    models = [
+        Ridge().fit(X, LABELS),
+        LogisticRegression().fit(X, LABELS > 1),
+        lgb.LGBMClassifier(n_estimators=2, verbose=-1).fit(X, LABELS > 1),
+    ]
+    for model, targets in zip(models, (LABELS, LABELS > 1, LABELS > 1)):
+        with pytest.raises(axil.InputError, match="group is for ranking models"):
+            axil.Explainer(model, X, targets, group=SIZES)
+
+
+def test_dropped_trees_and_added_rows_are_refused():
+    case = CASES["lambdarank"]()
+    with pytest.raises(axil.UnsupportedQuestionError, match="belong to groups"):
+        case.explainer().refit(add=(X[:2], LABELS[:2]))
+    dropped = lightgbm_case(boosting_type="dart")
+    with pytest.raises(axil.UnsupportedModelError, match="dart with lambdarank"):
+        dropped.explainer()
+    assert lightgbm_case("rank_xendcg", boosting_type="dart").explainer()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"subsample": 0.6, "subsample_freq": 2},
+        {"data_sample_strategy": "goss"},
+        {"boosting_type": "rf", "subsample": 0.6, "subsample_freq": 1},
+        {"reg_alpha": 0.05},
+        {"max_delta_step": 0.05},
+        {"monotone_constraints": [1, 0, 0, -1]},
+        {"num_leaves": 31, "lambdarank_truncation_level": 1},
+    ],
+)
+def test_settings_of_lightgbm(settings):
+    explanation = lightgbm_case(**settings).explainer()(X_NEW)
+    sums = explanation.base_values + explanation.contributions.sum(axis=1)
+    np.testing.assert_allclose(sums, explanation.predictions, atol=1e-9)
