@@ -47,7 +47,7 @@ from axil.output import archive
 from axil.replay.verified_model import VerifiedModel
 from axil.report.reports import Reports
 from axil.scale import TargetScale
-from axil.verify import make_verified_model
+from axil.verify import make_verified_model, of_class
 
 # Kinds that the text of an explainer names; exact weights are the rule
 KIND_TEXTS = {
@@ -133,6 +133,10 @@ class Explainer(
         ``np.exp`` for logarithms. It takes arrays, keeps the order of the targets or reverses it.
         Answers are then shown in the targets' own units; weights are the same. For models of kind
         "exact".
+    pos_label : class, optional
+        The class, of two, that scores, probabilities, contributions and pages are of; by default
+        the second one of the model, such as ``model.classes_[1]``. Where the model has an output
+        for each class, as forests have, tables have a line for each, and reports are about this one.
     output : "raw" or "probability", default "raw"
         For models of the other kinds, what derivatives are of: scores (log-odds, logarithms of
         means), or probabilities and means. Contributions are always of scores.
@@ -188,6 +192,7 @@ class Explainer(
         *,
         group: ArrayLike | None = None,
         inverse_func: Callable[[Any], Any] | None = None,
+        pos_label: Any = None,
         output: ScoreScale = "raw",
         loss: Any = None,
         objective: Callable[..., Any] | None = None,
@@ -219,8 +224,13 @@ class Explainer(
             from axil.dask import build as build_on_workers
             from axil.dask.cluster import refuse_gpu
 
-            in_memory = fit | {"group": group, "index": index, "scratch": scratch}
-            for name, value in in_memory.items():
+            in_memory = {
+                "group": group,
+                "index": index,
+                "scratch": scratch,
+                "pos_label": pos_label,
+            }
+            for name, value in (fit | in_memory).items():
                 if value is not None and not (name == "output" and value == "raw"):
                     raise InputError(
                         f"{name} is for training rows in memory, and X_train is a Dask collection. Leave it out."
@@ -264,10 +274,9 @@ class Explainer(
             limits=limits_of(**machine),
             verify=verify,
         )
-        super().__init__(make_verified_model(given))
-        self._arguments = ExplainerArguments.of(
-            model, *rows[1:], group, fit | machine | {"verify": verify}, type(self)
-        )
+        super().__init__(of_class(make_verified_model(given), pos_label))
+        settings = fit | machine | {"verify": verify, "pos_label": pos_label}
+        self._arguments = ExplainerArguments.of(model, *rows[1:], group, settings, type(self))
 
     def __getstate__(self) -> dict[str, Any]:
         """All but how it was made where a function without a name is part of that: no pickle holds one. A file is proven now."""
@@ -339,7 +348,10 @@ class Explainer(
 
     @property
     def targets(self) -> FloatArray:
-        """(n_train,) or (n_train, K): the training targets on the scale of the fit; one-hot for classes, 0 and 1 for two."""
+        """Return the training targets on the scale of the fit, (n_train,) or (n_train, K).
+
+        Classes are one-hot. With a single score for two classes, 1 stands for `pos_label`.
+        """
         targets: FloatArray = self._model.targets
         if self.outputs is None:
             return targets[:, 0]
@@ -360,6 +372,11 @@ class Explainer(
     def outputs(self) -> AnyArray | None:
         """(K,): the names of the classes or the numbers of the outputs; None for a single output."""
         return self._model.outputs
+
+    @property
+    def pos_label(self) -> Any:
+        """The class, of two, that scores and reports are of; None for numbers and for more classes."""
+        return self._model.pos_label
 
     @property
     def verification(self) -> Any:

@@ -72,9 +72,17 @@ class Explanation(Arrays):
     def top(self, k: int = 10, by: str | None = None, *, per_class: bool = True) -> DataFrame:
         """The k training rows with the largest |weight| (or |contribution|) in each prediction.
 
-        A frame with the columns query, prediction, rank (from 1), row, weight, target,
-        contribution, and output if there are several; an additive explanation has no column weight,
-        its predictions are scores, and the column probability or mean has what each stands for.
+        A frame with the columns query, output, prediction, score, probability, rank (from 1), row,
+        weight, target and contribution.
+
+        - output is there where there are several, and for classes: it names the class that the
+          numbers of the line are of. Of two classes with one score that is `pos_label`.
+        - prediction is what the model's ``predict`` returns: the class of largest probability, an
+          expected count or amount, or a value in the targets' own units.
+        - score is what contributions add up to, where that is neither of the other two.
+        - probability is there for classes alone.
+        - weight is not there for additive explanations.
+
         Where the model was fitted to transformed targets, prediction and target are not transformed
         and the name of contribution says how it is, such as "contribution (log)"; for logarithms
         there is a column factor, ``target ** weight``.

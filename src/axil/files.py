@@ -45,7 +45,7 @@ from axil.structure import all_n_leaves, cell_dtype
 
 SavedModel = ExactModel | AdditiveModel
 
-ERRORS = (AttributeError, IndexError, TypeError, ValueError)  #: of arrays that do not fit
+ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError)  #: of arrays that do not fit
 
 
 # -- saving ----------------------------------------------------------------------------------------
@@ -78,7 +78,16 @@ def _exact_contents(model: ExactModel) -> tuple[dict[str, AnyArray], dict[str, A
     arrays = _row_arrays(_leaves_of(model), model.rows)
     if model.seen is not None and not model.scale.is_identity:
         arrays["shown"] = model.seen
-    return arrays, {"inverse_func": _inverse_name(model), "prepared": model.is_prepared}
+    chosen_class = None
+    if model.chosen_class is not None:
+        assert model.classes is not None
+        chosen_class = model.classes.tolist().index(model.chosen_class)
+    settings = {
+        "inverse_func": _inverse_name(model),
+        "prepared": model.is_prepared,
+        "chosen_class": chosen_class,
+    }
+    return arrays, settings
 
 
 def _additive_contents(model: AdditiveModel) -> tuple[dict[str, AnyArray], dict[str, Any]]:
@@ -89,6 +98,7 @@ def _additive_contents(model: AdditiveModel) -> tuple[dict[str, AnyArray], dict[
     else:
         details = boosting.verification.details
     settings = {
+        "scores_first_class": model.is_reflected,
         "output": boosting.differentiates,
         "counts_classes": boosting.label_weights.counts_classes,
         "rounding_error": details.get("rounding_error"),
@@ -207,6 +217,7 @@ def _load_exact(
     try:
         backend = as_backend(file.header.get("backend"))
         fitted = _fitted_targets(scale, rows.targets, shown)
+        chosen_class = _chosen_class(file, adapter)
     except InputError:
         raise
     except ERRORS as error:
@@ -222,7 +233,12 @@ def _load_exact(
             raise
         except (ExactnessError, UnsupportedModelError, *ERRORS) as error:
             raise file.damaged(error) from error
-        model = replace(model.on(fitted), backend=backend, verification=verification)
+        model = replace(
+            model.on(fitted),
+            backend=backend,
+            verification=verification,
+            chosen_class=chosen_class,
+        )
         if file.header.get("prepared") is True:
             model = model.prepared()
         if X_train is None:
@@ -230,6 +246,16 @@ def _load_exact(
         return replace(model, features=_same_features(model, X_train, rows, adapter.trees))
 
     return verified
+
+
+def _chosen_class(file: Archive, adapter: Any) -> Any:
+    """Return the class of two that the user chose; None if the file names none."""
+    place = file.header["chosen_class"]
+    if place is None:
+        return None
+    if type(place) is not int or place not in (0, 1) or len(adapter.classes) != 2:
+        raise ValueError(f"the class {place!r}")
+    return adapter.classes[place]
 
 
 def _load_additive(
@@ -244,6 +270,8 @@ def _load_additive(
             raise ValueError(f"the output {header['output']!r}")
         if type(header["counts_classes"]) is not bool:
             raise ValueError(f"counts_classes of {header['counts_classes']!r}")
+        if type(header["scores_first_class"]) is not bool:
+            raise ValueError(f"scores_first_class of {header['scores_first_class']!r}")
         backend = as_backend(header.get("backend"))
     except (InputError, KeyError, *ERRORS) as error:
         raise file.damaged(error) from error
@@ -272,7 +300,14 @@ def _load_additive(
             raise file.damaged(error) from error
         boosting.verification = verification
         model = AdditiveModel(
-            adapter, file.index, None, backend, boosting.limits, verification, boosting=boosting
+            adapter,
+            file.index,
+            None,
+            backend,
+            boosting.limits,
+            verification,
+            is_reflected=header["scores_first_class"],
+            boosting=boosting,
         )
         if X_train is None:
             return model

@@ -8,13 +8,13 @@ derivatives.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 from axil import adapters, inputs
 from axil.adapters.contract import Adapter, Form, Kind, Model, TrainingRows
 from axil.contributions import boosting
 from axil.contributions.additive_model import AdditiveModel
-from axil.errors import ExactnessError, InputError
+from axil.errors import ExactnessError, InputError, shown
 from axil.implicit import learners, mean, torch
 from axil.implicit.derivative_model import DerivativeModel
 from axil.implicit.optimum import Implicit
@@ -123,6 +123,34 @@ def exact_model(adapter: Model, given: FitInputs) -> ExactModel:
         raise mistakes.with_cause(
             error, adapter, rows, as_given, lambda changed: build(adapter, changed, labels, limits)
         ) from None
+
+
+def of_class(model: InMemory, pos_label: Any) -> InMemory:
+    """Return the model with its single score of this class of two; see `Explainer`."""
+    if pos_label is None:
+        return model
+    names = model.class_names
+    if names is None or len(names) != 2:
+        if names is None:
+            predicted = "numbers"
+        else:
+            predicted = f"{len(names)} classes"
+        raise InputError(
+            f"pos_label is {shown(pos_label)}, and it chooses one of two classes; this model "
+            f"predicts {predicted}. Leave it out."
+        )
+    position = inputs.position_of(pos_label, names.tolist())
+    if position is None:
+        listed = " or ".join(shown(name) for name in names.tolist())
+        raise InputError(
+            f"pos_label is {shown(pos_label)}; expected a class of this model: {listed}."
+        )
+    if model.outputs is not None:
+        return replace(model, chosen_class=names[position])
+    if position == 0:
+        reflected: InMemory = model.reflected()
+        return reflected
+    return model
 
 
 def _number_of_trees(adapter: Model, X: object) -> int:

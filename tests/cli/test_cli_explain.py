@@ -220,14 +220,19 @@ def test_pushes_of_a_classifier_add_up_on_the_screen_too(run):
     )
     assert code == 0
     assert "they add up to it, exactly" in out
-    assert ", probability 0." in out
-    assert ": score " in out
+    assert ", probability of 1 0." in out
+    assert ", score " in out
     found = pd.read_csv("pushes.csv")
     assert "weight" not in found
     base = float(axil.Explainer(model, X, Y > 140)(X.head(1)).intercepts[0])
     for _, own in found.groupby("query"):
-        assert abs(own["contribution"].sum() + base - own["prediction"].iloc[0]) < 1e-9
-        assert abs(1 / (1 + np.exp(-own["prediction"].iloc[0])) - own["probability"].iloc[0]) < 1e-9
+        assert abs(own["contribution"].sum() + base - own["score"].iloc[0]) < 1e-9
+        assert abs(1 / (1 + np.exp(-own["score"].iloc[0])) - own["probability"].iloc[0]) < 1e-9
+    code, out, _ = run(f"explain dear.txt {more} --pos-label 0 --query query.csv --format csv")
+    assert code == 0
+    assert set(table_of(out)["output"]) == {0}
+    expected = axil.Explainer(model, X, Y > 140, pos_label=False).top(QUERY[FEATURES])
+    np.testing.assert_allclose(table_of(out)["contribution"], expected["contribution"], rtol=1e-9)
     code, out, _ = run(f"check dear.txt {more}")
     assert code == 0
     assert "contributions that add up to the score, proven on labels.csv" in out

@@ -66,7 +66,8 @@ def test_probabilities_are_the_models_own():
         explanation = explainer(X_NEW)
         assert np.allclose(explanation.probabilities, own, rtol=1e-6)
         for table in (explainer.top(X_NEW, 2), explanation.top(2), explainer.similar(X_NEW, 2)):
-            assert np.allclose(table[explanation.meaning], np.repeat(own.ravel(), 2), rtol=1e-6)
+            column = {"mean": "prediction"}.get(explanation.meaning, explanation.meaning)
+            assert np.allclose(table[column], np.repeat(own.ravel(), 2), rtol=1e-6)
     squared = lgb.LGBMRegressor(**LGB).fit(X, COUNTS)
     assert axil.Explainer(squared, X, COUNTS)(X_NEW).probabilities is None
     assert along_gradients(squared, X, COUNTS)(X_NEW).probabilities is None

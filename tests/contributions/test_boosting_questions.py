@@ -113,6 +113,7 @@ def test_what_if_says_what_the_scores_stand_for():
     frame = explainer_of("lightgbm binary").what_if(X_NEW, {"row 3": 1 - BINARY[3]})
     assert list(frame) == [
         "query",
+        "output",
         "before",
         "after",
         "change",
@@ -235,7 +236,8 @@ def test_removal_sets_are_the_largest_pushes_of_one_sign(name):
     for i, of_query in enumerate(pushes):
         for k, own in enumerate(of_query):
             lines = frame[
-                (frame["query"] == i) & (frame["output"] == k if "output" in frame else True)
+                (frame["query"] == i)
+                & (frame["output"] == (k if explainer.outputs is not None else 1))
             ]
             sides = [np.sort(np.maximum(sign * own, 0))[::-1][:4].sum() for sign in (1, -1)]
             assert np.isclose(np.abs(lines["contribution"].sum()), max(sides))

@@ -94,10 +94,11 @@ def test_scores_are_those_of_the_library_with_offsets(made):
         found.predictions[:, None],
     )
     top = explainer.top(ASKED, 2, init_score=shift)
-    np.testing.assert_allclose(top["prediction"][::2], np.ravel(scores), **SAME)
-    np.testing.assert_allclose(top[found.meaning][::2], np.ravel(means), **SAME)
+    np.testing.assert_allclose(top["score"][::2], np.ravel(scores), **SAME)
+    column = {"mean": "prediction"}.get(found.meaning, found.meaning)
+    np.testing.assert_allclose(top[column][::2], np.ravel(means), **SAME)
     np.testing.assert_allclose(
-        explainer.similar(ASKED, 2, init_score=shift)["prediction"], top["prediction"], **SAME
+        explainer.similar(ASKED, 2, init_score=shift)["score"], top["score"], **SAME
     )
     grouped = (
         explainer.group(ASKED, GROUPS, init_score=shift)["contribution"]

@@ -65,7 +65,7 @@ def test_parquet(name, tmp_path):
     assert list(table["query"]) == list(np.repeat(X.index, n_outputs))
     if explainer.outputs is not None:
         assert list(table["output"]) == list(np.tile(explainer.outputs, 11))
-    np.testing.assert_allclose(table["prediction"], explanation.predictions.ravel(), **CLOSE)
+    np.testing.assert_allclose(table["score"], explanation.predictions.ravel(), **CLOSE)
     np.testing.assert_allclose(table["intercept"], explanation.intercepts.ravel(), **CLOSE)
     weights = explanation.weights
     expected = (
@@ -188,7 +188,7 @@ def test_files_of_every_kind_and_place(any_explainer, tmp_path):
         getattr(whole, name).reshape(len(NEW) * n_outputs, -1),
     )
     np.testing.assert_allclose(weights, wanted, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(table["prediction"], whole.predictions.ravel(), rtol=1e-9)
+    np.testing.assert_allclose(table["score"], whole.predictions.ravel(), rtol=1e-9)
     assert list(table["query"]) == list(np.repeat(NEW.index, n_outputs))
     any_explainer.write(NEW, tmp_path / "w.zarr")
     stored = zarr.open_group(str(tmp_path / "w.zarr"), mode="r")

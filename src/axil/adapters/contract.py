@@ -294,8 +294,10 @@ class Model(Protocol):
 
     # -- targets ----------------------------------------------------------------------------------
     n_outputs: int = 1
-    #: the names of the classes; targets are then one-hot, and predictions are probabilities
+    #: the names of the classes; targets are then one-hot
     classes: NDArray[Any] | None = None
+    #: whether the predictions of classes are probabilities, and no other scores
+    predicts_probabilities: bool = True
     #: the classes of a classifier of several labels per row, which has no ``classes``
     label_classes: LabelClasses | None = None
     #: whether all outputs were fitted to one column of targets, as several quantiles are

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from axil.arrays import FloatArray
+from axil.arrays import FloatArray, IntArray
 from axil.attribution.effects import Block, Effects, add_contributions
 from axil.kernels import Backend
 from axil.machine.arrays import host
@@ -70,6 +70,33 @@ class BlockEffects(Effects):
         for first, of_outputs in self._read():
             for output, block in enumerate(of_outputs):
                 yield (output,), first, block
+
+
+class Reflected(Effects):
+    """Numbers of the other one of two classes: the negatives of those of a single score."""
+
+    def __init__(self, effects: Effects):
+        self._effects = effects
+        self.n = effects.n
+        self.shape = effects.shape
+        self.factors = effects.factors
+        self.intercepts = 0.0 - effects.intercepts
+        self.backend = effects.backend
+        self.first = effects.first
+        self.shared_leaves = effects.shared_leaves
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the negative numbers block by block."""
+        for outputs, first, block in self._effects.blocks():
+            yield outputs, first, -block
+
+    def by_group(self, codes: IntArray, n_groups: int) -> tuple[FloatArray, FloatArray] | None:
+        """Return the negative sums by group, if there is a faster algorithm than to read blocks."""
+        sums = self._effects.by_group(codes, n_groups)
+        if sums is None:
+            return None
+        numbers, contributions = sums
+        return -numbers, -contributions
 
 
 class Once(Effects):

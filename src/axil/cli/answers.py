@@ -55,7 +55,15 @@ VERIFIED_TEXTS = {  # of the kinds that the command line explains
     "exact": "exact weights",
     "additive": "contributions that add up to the score",
 }
-REPLAY_OPTIONS = ("weights", "offset", "index", "features", "inverse_func", "categorical")
+REPLAY_OPTIONS = (
+    "weights",
+    "offset",
+    "index",
+    "features",
+    "inverse_func",
+    "pos_label",
+    "categorical",
+)
 
 # The numbers of an array and its axes; that of outputs is there where these differ
 ARRAY_COLUMNS = {

@@ -96,6 +96,11 @@ DATA_OPTIONS = (
         choices=tuple(INVERSES),
     ),
     option(
+        "--pos-label",
+        "the class of two that scores and probabilities are of (default: the model's second)",
+        metavar="CLASS",
+    ),
+    option(
         "--categorical",
         "columns of pandas' category type (default: as MODEL says)",
         metavar="A,B,...",

@@ -15,9 +15,8 @@ from axil.explanation import Explanation
 if TYPE_CHECKING:
     import pandas as pd
 
-# What scores stand for: the name of a column, and its words in a title
-SCORE_MEANINGS = {"probability": "probability", "mean": "expected value"}
-TITLE_COLUMNS = ("query", "output", "prediction", *SCORE_MEANINGS)
+# Columns that the title of an answer has, once for all of its lines
+TITLE_COLUMNS = ("query", "output", "prediction", "score", "probability")
 
 
 @dataclass(frozen=True)
@@ -156,22 +155,28 @@ def _title(
 ) -> str:
     """Return the line above an answer: the explained row and its prediction."""
     title = f"Query {shortened(visible(plain(explanation.query_index[query])), LONGEST_VALUE)}"
-    if explanation.outputs is not None and n_outputs > 1:
+    has_several_outputs = explanation.outputs is not None and n_outputs > 1
+    if has_several_outputs:
         title += f", output {visible(str(explanation.outputs[output]))}"
-    meaning = SCORE_MEANINGS.get(explanation.meaning)
-    if meaning:
-        title += ": score "
-    else:
-        title += ": predicted "
-    prediction = rows["prediction"].iloc[0]
-    if isinstance(prediction, float):
-        title += f"{prediction:.7g}"
-    else:  # a class
-        title += f"{visible(str(prediction))}, probability {rows['probability'].iloc[0]:.4g}"
-    if explanation.probabilities is not None:
-        probabilities = np.reshape(explanation.probabilities, (len(explanation), n_outputs))
-        title += f", {meaning} {probabilities[query, output]:.4g}"
-    return title
+    line = {name: rows[name].iloc[0] for name in TITLE_COLUMNS if name in rows.columns}
+    facts = []
+    if "prediction" in line:
+        facts.append(f"predicted {_number_or_name(line['prediction'])}")
+    if "score" in line:
+        facts.append(f"score {line['score']:.7g}")
+    if "probability" in line:
+        of_class = ""
+        if "output" in line:
+            of_class = f" of {visible(str(line['output']))}"
+        facts.append(f"probability{of_class} {line['probability']:.4g}")
+    return f"{title}: {', '.join(facts)}"
+
+
+def _number_or_name(value: object) -> str:
+    """Return a number with seven digits, or the name of a class."""
+    if isinstance(value, float):
+        return f"{value:.7g}"
+    return visible(str(value))
 
 
 def with_labels(table: pd.DataFrame, training: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:

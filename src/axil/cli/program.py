@@ -30,6 +30,7 @@ OPTION_BY_PARAMETER = {
     "y_train": "the column that --target names",
     "sample_weight": "the column that --weights names",
     "inverse_func": "--inverse-func",
+    "pos_label": "--pos-label",
     "n_threads": "--threads",
     "memory_limit": "--memory-limit",
     "scratch": "--scratch",

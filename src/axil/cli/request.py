@@ -68,7 +68,15 @@ COLUMN_OPTIONS = (
 
 
 # Options on a fit that is replayed from files, which a saved explainer has itself
-FIT_ARGUMENTS = ("train", "target", "weights", "inverse_func", "categorical", "scratch")
+FIT_ARGUMENTS = (
+    "train",
+    "target",
+    "weights",
+    "inverse_func",
+    "pos_label",
+    "categorical",
+    "scratch",
+)
 
 
 @dataclass(frozen=True)
@@ -277,6 +285,7 @@ def read_subject(arguments: argparse.Namespace) -> Subject:
             target,
             rows.weights,
             inverse_func=inverse,
+            pos_label=_pos_label(arguments.pos_label, adapter),
             init_score=rows.init_score,
             n_threads=arguments.threads,
             memory_limit=arguments.memory_limit,
@@ -338,6 +347,15 @@ def _read_adapter(model: Any) -> tuple[adapters.Model, bool]:
     if reading.adapter is None:
         raise reading.not_exact or adapters.unread(model)
     return reading.adapter, reading.kind is adapters.Kind.ADDITIVE
+
+
+def _pos_label(name: str | None, adapter: adapters.Model) -> Any:
+    """Return the class of this name as the model has it; the name itself for no class, which `Explainer` refuses."""
+    if adapter.classes is None:
+        classes = list(range(getattr(adapter, "numbered_classes", 0)))
+    else:
+        classes = adapter.classes.tolist()
+    return next((label for label in classes if str(label) == name), name)
 
 
 def _warn_of_class_numbers(names: list[str]) -> None:

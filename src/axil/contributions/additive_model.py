@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from axil.adapters.contract import OffsetRule
 from axil.arrays import BoolArray, FloatArray, IntArray, LeafArray
@@ -21,7 +22,7 @@ from axil.inputs.copies import frozen
 from axil.machine.arrays import have_same_values
 from axil.machine.memory import BATCH_BYTES
 from axil.machine.threads import Cache
-from axil.replay.queries import Combination, QueryBatch
+from axil.replay.queries import Combination, QueryBatch, reflected
 from axil.replay.refit import RefitInputs
 from axil.replay.verified_model import Refittable
 from axil.structure.leaves import LeafFit
@@ -79,12 +80,17 @@ class AdditiveModel(Refittable):
 
     @property
     def targets(self) -> FloatArray:
-        """(N, K): the targets of the fit; of two classes, whether a row is of the second."""
-        return frozen(self.boosting.targets)
+        """(N, K): the targets of the fit; of two classes, whether a row is of the one that is scored."""
+        return frozen(self.labels_in_order(self.boosting.targets))
 
     @property
-    def scored(self) -> Any:
-        return self.boosting.scored
+    def class_names(self) -> NDArray[Any] | None:
+        return self.in_order(self.boosting.class_names)
+
+    def has_link_of(self, source: Source) -> bool:
+        if source.quantity is Quantity.DERIVATIVE and self.boosting.differentiates != "raw":
+            return False
+        return bool(self.boosting.loss.meaning)
 
     @property
     def starts_elsewhere(self) -> bool:
@@ -135,10 +141,9 @@ class AdditiveModel(Refittable):
     def derivative_effects(self, query_batch: QueryBatch | Combination) -> Effects:
         if isinstance(query_batch, QueryBatch):
             model = self.asked_of(query_batch)
-            predictions = model.predictions(query_batch.rows)
             return derived(
                 model.target_derivatives(query_batch.rows),
-                predictions,
+                self._differentiated(model, query_batch),
                 self.targets,
                 query_batch.start,
             )
@@ -146,7 +151,15 @@ class AdditiveModel(Refittable):
         model = self.asked_of(rows)
         size = self.budget.batch_size(self.boosting.bytes_per_query())
         derivatives = mixed(query_batch, size, lambda part: model.target_derivatives(part.rows))
-        return derived(derivatives, query_batch.of(model.predictions(rows.rows)), self.targets)
+        sums = query_batch.of(self._differentiated(model, rows))
+        return derived(derivatives, sums, self.targets)
+
+    def _differentiated(self, model: Boosting, batch: QueryBatch) -> FloatArray:
+        """Return what derivatives of explained rows are of, (n, K): scores, or what their link makes of them."""
+        reflection = self.reflection
+        if reflection is not None and model.differentiates == "probability":
+            reflection = 1.0
+        return reflected(model.predictions(batch.rows), reflection)
 
     def deletion_effects(self, query_batch: QueryBatch | Combination, available: int) -> Effects:
         assert isinstance(query_batch, QueryBatch)
@@ -167,9 +180,13 @@ class AdditiveModel(Refittable):
     def verify_predictions(
         self, batch: QueryBatch | Combination, predictions: FloatArray | None
     ) -> None:
-        self.asked_of(
-            batch.queries if isinstance(batch, Combination) else batch
-        ).verify_predictions(batch, predictions)
+        if isinstance(batch, Combination):
+            rows = batch.queries
+        else:
+            rows = batch
+        if predictions is not None:
+            predictions = reflected(predictions, self.reflection)
+        self.asked_of(rows).verify_predictions(batch, predictions)
 
     # -- changes of the training rows --------------------------------------------------------------
 
@@ -186,16 +203,15 @@ class AdditiveModel(Refittable):
         return by_columns(self.boosting.across, u, self.shape[1])
 
     def as_targets(self, given: Any, n: int, what: str, rows: str) -> FloatArray:
-        return self.boosting.as_targets(given, n, what, rows)
+        return self.labels_in_order(self.boosting.as_targets(given, n, what, rows))
 
     def moved(self, queries: QueryBatch, targets: FloatArray) -> tuple[FloatArray, FloatArray]:
         self.verify_predictions(queries, None)
         model = self.asked_of(queries)
         leaves = queries.coordinates
-        change = (
-            model.refitted(targets).scores(leaves)[0] - model.refitted_as_before().scores(leaves)[0]
-        )
-        return queries.predictions, change
+        refitted = model.refitted(self.labels_in_order(targets))
+        change = refitted.scores(leaves)[0] - model.refitted_as_before().scores(leaves)[0]
+        return queries.predictions, reflected(change, self.reflection)
 
     def loss_slopes(self, queries: QueryBatch, y: FloatArray) -> FloatArray:
         return self.asked_of(queries).loss_slopes(queries.rows, y)
@@ -211,14 +227,25 @@ class AdditiveModel(Refittable):
         return super().held_out(self.boosting.rows.weights)  # classes may have no weight either
 
     def refit_leaves(self, refit_inputs: RefitInputs) -> tuple[list[LeafFit], FloatArray | None]:
-        leaf_fit, sample_counts = self.boosting.refit_leaves(refit_inputs)
+        targets = self.labels_in_order(refit_inputs.targets)
+        leaf_fit, sample_counts = self.boosting.refit_leaves(replace(refit_inputs, targets=targets))
         return [leaf_fit], sample_counts
 
     def meant(self, scores: FloatArray) -> dict[str, FloatArray]:
-        means = self.boosting.means(scores)
+        own_scores = reflected(scores, self.reflection)
+        means = self.boosting.means(own_scores)
         if means is None:
             return {}
-        return {self.boosting.loss.meaning: self.calibrated(scores, means)}
+        calibrated = self.calibrated(own_scores, means)
+        if self.is_reflected:
+            calibrated = reflected(calibrated, 1.0)
+        return {self.boosting.loss.meaning: calibrated}
+
+    def for_method(self, method: str) -> AdditiveModel:
+        # These tables name classes, so they are the same for either score.
+        if method in ("find_label_issues", "influence"):
+            return self.as_fitted  # type: ignore[no-any-return]
+        return self
 
     def bytes_per_query(self, source: Source, whole: bool = False) -> int:
         if source.quantity in (Quantity.DERIVATIVE, Quantity.FIRST_ORDER):

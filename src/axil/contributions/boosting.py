@@ -318,14 +318,6 @@ class Boosting:
         return None
 
     @property
-    def scored(self) -> Any:
-        """Name of the class that scores are of, the second of two; None where every class has its score, and for numbers."""
-        names = self.class_names
-        if names is None or self.outputs is not None:
-            return None
-        return names[1]
-
-    @property
     def variance_power(self) -> float | None:
         """Power of the mean that the loss takes the variance for: 1 for Poisson, 2 for gamma; None of other losses."""
         if isinstance(self.loss, Deviance):
@@ -537,7 +529,7 @@ class Boosting:
         else:
             rows = batch
         leaves = rows.coordinates
-        scores = rows.predictions
+        scores = rows.own_predictions
         if self._verify and len(scores):
             self._check(leaves, scores)
         if sums is not None:

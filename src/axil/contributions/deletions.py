@@ -15,7 +15,7 @@ from axil.errors import InputError
 from axil.machine.blocks import spans
 from axil.machine.progress import track
 from axil.replay.deletions import ReplayedDeletions
-from axil.replay.queries import Offsets, QueryBatch
+from axil.replay.queries import Offsets, QueryBatch, reflected
 
 if TYPE_CHECKING:
     from axil.contributions.additive_model import AdditiveModel
@@ -60,7 +60,8 @@ class AdditiveDeletions(ReplayedDeletions):
         if model.offsets is not None:  # of these rows, which both fits leave out
             after = after + model.offsets.values
         is_huge = np.abs(change) > HUGE * np.abs(without)
-        return np.asarray(np.where(is_huge, after, queries.predictions + change))
+        scores = np.where(is_huge, after, queries.own_predictions + change)
+        return reflected(scores, self.model.reflection)
 
     def own_predictions(self, sets_of_rows: Sequence[IntArray]) -> Iterator[FloatArray]:
         offsets = Offsets.of(
@@ -78,7 +79,8 @@ class AdditiveDeletions(ReplayedDeletions):
             fits = model.deleted(some_sets, "without")
             for number, rows in enumerate(some_sets):
                 without = fits[number].scores(leaves[rows])[0]
-                yield model.fitted[rows] + (without - with_all[rows])
+                scores = model.fitted[rows] + (without - with_all[rows])
+                yield reflected(scores, self.model.reflection)
 
 
 def by_replay(model: Boosting, X: FeatureTable) -> Iterator[tuple[int, list[FloatArray]]]:

@@ -76,13 +76,9 @@ class PartitionedAdditiveModel(PartitionedModel):
         """The number of leaves of each tree; the only entry has all trees."""
         return self.walked.fit.table.n_leaves, [slice(None)]
 
-    @property
-    def scored(self) -> object:
-        """The name of the second of two classes, of which scores are."""
-        names = self.classes
-        if names is None or self.outputs is not None:
-            return None
-        return names[1]
+    def has_link_of(self, source: Source) -> bool:
+        """Return whether a link leads from scores to predictions."""
+        return bool(self.walked.loss.meaning)
 
     @property
     def starts_elsewhere(self) -> bool:

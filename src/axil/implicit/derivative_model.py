@@ -13,7 +13,7 @@ from axil.errors import InputError
 from axil.implicit.optimum import Implicit
 from axil.implicit.readers import as_rows
 from axil.inputs.copies import frozen
-from axil.replay.queries import Combination, QueryBatch
+from axil.replay.queries import Combination, QueryBatch, reflected
 from axil.replay.verified_model import InMemory
 
 
@@ -28,12 +28,34 @@ class DerivativeModel(InMemory):
 
     @property
     def targets(self) -> FloatArray:
-        """Return what predictions are differentiated by, (N, K): 0 and 1 for classes."""
-        return frozen(self.adapter.targets)
+        """Return what predictions are differentiated by, (N, K): 0 and 1 for classes, 1 for the one that is scored."""
+        return frozen(self.labels_in_order(self.adapter.targets))
 
     @property
     def outputs(self) -> AnyArray | None:
         return self.adapter.outputs
+
+    @property
+    def class_names(self) -> AnyArray | None:
+        return self.in_order(self.adapter.class_names)
+
+    @property
+    def explains_scores(self) -> bool:
+        return self.adapter.meaning_of_scores is not None
+
+    def has_link_of(self, source: Source) -> bool:
+        return self.adapter.meaning_of_scores is not None
+
+    def meant(self, scores: FloatArray) -> dict[str, FloatArray]:
+        link = self.adapter.meaning_of_scores
+        if link is None:
+            return {}
+        means = link(reflected(scores, self.reflection))[0]
+        if self.class_names is None:
+            return {"mean": means}
+        if self.is_reflected:
+            means = reflected(means, 1.0)
+        return {"probability": means}
 
     def queries(self, X: FeatureTable, init_score: ForeignObject = None) -> QueryBatch:
         if init_score is not None:

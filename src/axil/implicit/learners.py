@@ -151,6 +151,8 @@ def read(fit_inputs: FitInputs) -> Implicit | None:
         outputs=_output_names(targets.shape[1], classes),
         remedy=_remedy(kind),
         unfinished=_unfinished(plain),
+        class_names=classes,
+        meaning_of_scores=_meaning_of_scores(reading, output),
     )
     return Implicit(  # type: ignore[abstract]  # it has no coordinates
         predictor,
@@ -168,6 +170,13 @@ def _explained_link(reading: LearnerFit, output: str) -> row_losses.Link:
     if output == "probability":
         return reading.link
     return row_losses.identity_link
+
+
+def _meaning_of_scores(reading: LearnerFit, output: str) -> row_losses.Link | None:
+    """Return the link from what is explained to predictions; None where these are the same."""
+    if output == "probability" or reading.link is row_losses.identity_link:
+        return None
+    return reading.link
 
 
 def _output_names(n_outputs: int, classes: AnyArray | None) -> AnyArray | None:

@@ -33,7 +33,7 @@ from axil.implicit.readers import FitInputs, as_rows
 from axil.inputs.copies import frozen
 from axil.replay.deletions import Deletions, WithoutRows
 from axil.replay.members import naming
-from axil.replay.queries import Combination, QueryBatch
+from axil.replay.queries import Combination, QueryBatch, reflected
 from axil.replay.verification import Verification, worst_of
 from axil.replay.verified_model import InMemory
 
@@ -50,6 +50,8 @@ class MeanAdapter(Defaults):
         #: whether the whole says itself what is explained: of members side by side it has the
         #: scores alone
         self._compares = parts.predict is not None and (output == "raw" or not parts.of_scores)
+        #: whether scores are explained, and not probabilities
+        self.explains_scores = parts.of_scores and output == "raw"
         self._parts = parts
         self.n_features = number_of_features(model)
         names = getattr(model, "feature_names_in_", None)
@@ -328,6 +330,14 @@ class MeanModel(InMemory):
         """Return the model for exactly these rows."""
         return self
 
+    @property
+    def explains_scores(self) -> bool:
+        return self.adapter.explains_scores
+
+    def reflected(self) -> MeanModel:
+        model: MeanModel = super().reflected()
+        return replace(model, targets=frozen(1.0 - self.targets))
+
     def _summed(self, source: Source, query_batch: QueryBatch | Combination) -> FloatArray:
         """Return the sums of the members' numbers, (K, n, N).
 
@@ -386,7 +396,7 @@ class MeanModel(InMemory):
         else:
             expected = None
         if expected is not None:
-            check_predictions(batch.predictions, expected)
+            check_predictions(batch.own_predictions, expected)
 
     def bytes_per_query(self, source: Source, whole: bool = False) -> int:
         n_rows, n_outputs = self.shape
@@ -444,6 +454,13 @@ class MeanOfDerivatives(MeanModel):
     def classes(self) -> None:
         return None
 
+    @property
+    def class_names(self) -> AnyArray | None:
+        return self.in_order(self.parts.classes)
+
+    def has_link_of(self, source: Source) -> bool:
+        return self.parts.classes is not None and self.adapter.explains_scores
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MeanOfContributions(MeanModel):
@@ -471,16 +488,19 @@ class MeanOfContributions(MeanModel):
         return MeanDeletions(self)
 
     @property
-    def scored(self) -> Any:
-        names = self.parts.classes
-        if names is not None and self.outputs is None:
-            return names[1]
-        return None
+    def class_names(self) -> AnyArray | None:
+        return self.in_order(self.parts.classes)
+
+    def has_link_of(self, source: Source) -> bool:
+        return self.parts.classes is not None
 
     def meant_by(self, batch: Any) -> dict[str, FloatArray]:
         if isinstance(batch, Combination) or self.parts.calibration is None:
             return {}
-        return {"probability": self.adapter.mean_probabilities(batch.rows)}
+        probabilities = self.adapter.mean_probabilities(batch.rows)
+        if self.is_reflected:
+            probabilities = reflected(probabilities, 1.0)
+        return {"probability": probabilities}
 
 
 @dataclass(frozen=True, eq=False)
@@ -511,4 +531,5 @@ class MeanDeletions(Deletions):
             result = member_model.deletions.without(member_model.queries(member_rows), dropped)
             change += member.coefficient * _columns(result.after - result.before, n_outputs)
             emptied += result.emptied
+        change = reflected(change, self.model.reflection)
         return WithoutRows(queries.predictions, queries.predictions + change, emptied)

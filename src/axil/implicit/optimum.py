@@ -99,6 +99,9 @@ class Predictor:
     remedy: str  #: what to do about a fit that did not converge
     #: in a sentence, that the model itself says that its fit did not converge; empty: it does not
     unfinished: str = ""
+    class_names: AnyArray | None = None  #: (C,) of a classifier
+    #: from scores to the predictions of the model, where the differentiated function is scores
+    meaning_of_scores: Link | None = None
 
 
 class Implicit(Defaults):
@@ -139,6 +142,8 @@ class Implicit(Defaults):
         self.spelling = columns.spelling  # type: ignore[method-assign]
         self.targets = training.targets
         self.outputs = predictor.outputs
+        self.class_names = predictor.class_names
+        self.meaning_of_scores = predictor.meaning_of_scores
         self.n_outputs = training.targets.shape[1]
         self.classes = None
         scores = learner.scores(X)

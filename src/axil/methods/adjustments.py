@@ -125,7 +125,10 @@ def training_rows(model: Checked, numbers: IntArray) -> QueryBatch:
     """Return some training rows, by position, as rows to predict."""
     rows = inputs.take_rows(model.features, numbers)
     zeros = Offsets(np.zeros((len(numbers), model.shape[1])))
-    return QueryBatch(model.adapter, rows, zeros, model.index[numbers], model.n_threads)
+    labels = model.index[numbers]
+    return QueryBatch(
+        model.adapter, rows, zeros, labels, model.n_threads, reflection=model.reflection
+    )
 
 
 # -- what the user passes --------------------------------------------------------------------------

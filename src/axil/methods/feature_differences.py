@@ -103,6 +103,8 @@ def differences(model: Replayed, pairs: RowPairs, groups: FeatureGroups) -> Floa
     size = max(1, ENTRIES // (len(groups.names) * n_outputs))
     for place in spans(len(pairs), size):
         differences_of_pairs[place] = score.differences(pairs[place], groups)
+    if model.is_reflected:
+        differences_of_pairs *= -1.0
     _check_sums(model, pairs, differences_of_pairs)
     return differences_of_pairs
 

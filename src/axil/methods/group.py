@@ -39,7 +39,9 @@ class Group(Method):
         weighted = model.source.quantity is not Quantity.CONTRIBUTION
 
         def columns(batch: QueryBatch, sums: Grouped) -> dict[str, Any]:
-            return tables.group_columns(batch.labels, model.outputs, model.scale, sums, weighted)
+            return tables.group_columns(
+                batch.labels, model.shown_outputs, model.scale, sums, weighted
+            )
 
         parts = explained.answers(Groups(), model.training.most_groups(coded), 5, coded)
         return explained.table(parts, columns, model.note(model.source.note))

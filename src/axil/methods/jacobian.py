@@ -158,6 +158,8 @@ class Jacobian(Method):
         _require_memory(request, model.bytes_per_query(DERIVATIVES))
         queries = differentiated(model, request.queries)
         derivatives = queries.weight_derivatives(request.queries.rows)
+        if model.is_reflected:
+            derivatives = -derivatives
         if model.outputs is None:
             return np.asarray(derivatives[0])
         return np.swapaxes(derivatives, 0, 1)

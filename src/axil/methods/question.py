@@ -7,7 +7,7 @@ and joins these to one table.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias, TypeVar
@@ -18,14 +18,16 @@ from axil import inputs
 from axil.adapters.contract import Model
 from axil.aliases import ArrayLike, DataFrame, FeatureTable, LabelsLike, TableLike
 from axil.arrays import AnyArray, IntArray
-from axil.attribution import DERIVATIVES, Kind, Source
+from axil.attribution import DERIVATIVES, Kind, Quantity, Source
 from axil.errors import counted, warn
 from axil.inputs.copies import owned_rows
+from axil.machine.threads import Cache
 from axil.output import page, tables
 from axil.output.comparables import Beside
 from axil.output.context import Account, Context
 from axil.output.predictions import WeightedSums
 from axil.output.shown_columns import columns_of
+from axil.output.tables import Predicted
 from axil.reductions import Whole, answer
 from axil.reductions.reduction import Reduction, ReductionResult
 from axil.reductions.whole import Gathered, joined
@@ -248,15 +250,35 @@ def output_columns(name: str, labels: AnyArray, outputs: AnyArray | None) -> dic
     return {name: np.repeat(labels, len(outputs)), "output": np.tile(outputs, len(labels))}
 
 
+def described(model: VerifiedModel, batch: QueryBatch | Combination, source: Source) -> Predicted:
+    """Return the explained rows of a batch as tables show them, beside the numbers of a source."""
+    has_link = model.has_link_of(source)
+    meanings = {}
+    if source is model.source or has_link:
+        meanings = model.meant_by(batch)
+    is_weighted = source.quantity is not Quantity.CONTRIBUTION
+    return Predicted(
+        batch.labels,
+        model.shown_outputs,
+        model.scale,
+        meanings,
+        is_weighted,
+        model.class_names,
+        has_link,
+        is_sum=isinstance(batch, Combination),
+    )
+
+
 def take(explained: ExplainedRows, positions: IntArray) -> ExplainedRows:
     """Return some of the explained rows, by position."""
     batch = explained.queries
-    chosen = QueryBatch(
-        batch.adapter,
-        inputs.take_rows(batch.rows, positions),
-        batch.offsets[positions],
-        batch.labels[positions],
-        batch.n_threads,
+    chosen = replace(
+        batch,
+        rows=inputs.take_rows(batch.rows, positions),
+        offsets=batch.offsets[positions],
+        labels=batch.labels[positions],
+        kept=Cache(),
+        start=0,
     )
     return ExplainedRows(explained.model, chosen)
 
@@ -283,7 +305,8 @@ def sums(
     meanings = {}
     if is_of_model:
         kind = model.kind
-    if is_of_model and not is_additive:
+    has_link = model.has_link_of(source)
+    if not is_additive and (is_of_model or has_link):
         meanings = model.meant_by(batch)
     # Contributions are summed as they are, so that each counts once.
     factors = targets
@@ -317,6 +340,8 @@ def sums(
         account=account,
         beside=meanings,
         classes=model.classes,
+        class_names=model.class_names,
+        has_link=has_link,
         note=model.note(source.note),
     )
 
@@ -360,7 +385,9 @@ def _derived(model: AnyModel, adapter: Model, X: FeatureTable, offsets: Offsets)
     subject = f"The derivatives of {counted(n, 'prediction')} by {model.shape[0]} training rows"
     n_bytes = n * model.bytes_per_query(DERIVATIVES, whole=True)
     model.budget.require(n_bytes, subject, "Take fewer predictions: explanation[:10].")
-    queries = QueryBatch(adapter, X, offsets, np.arange(n), model.n_threads)
+    queries = QueryBatch(
+        adapter, X, offsets, np.arange(n), model.n_threads, reflection=model.reflection
+    )
     ((batch, effects),) = answer(model, queries, DERIVATIVES, Whole(), max(n, 1))
     return sums(model, DERIVATIVES, batch, effects)
 

@@ -18,11 +18,11 @@ from axil.machine.progress import in_time
 from axil.methods import label_issues
 from axil.methods.kinds import exact_model, refittable_model, with_residuals
 from axil.methods.noise import ON_PAGE
-from axil.methods.question import AnyModel, ExplainedRows, Method
+from axil.methods.question import AnyModel, ExplainedRows, Method, described
 from axil.methods.unseen_predictions import number_of_folds
 from axil.output import comparables
-from axil.output.comparables import Predicted
 from axil.output.rules import Rules
+from axil.output.tables import Predicted
 from axil.reductions.choice import Choice, Compared
 
 SIGNS = ("any", "for", "against")
@@ -377,19 +377,10 @@ def compared(
         assert allowed is not None
         columns = with_residuals(model, allowed)
     lines = min(choice.k, model.shape[0])
-    is_weighted = model.source.quantity is not Quantity.CONTRIBUTION
     for batch, comparison in explained.answers(
         choice, lines, n_columns, columns, line_bytes=24 * 8
     ):
-        predicted = Predicted(
-            batch.labels,
-            model.outputs,
-            model.scale,
-            model.meant_by(batch),
-            is_weighted,
-            model.classes,
-        )
-        yield predicted, comparison
+        yield described(model, batch, model.source), comparison
 
 
 def fitted_of(model: AnyModel) -> FloatArray:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from axil import inputs
 from axil.aliases import ArrayLike, DataFrame, TableLike
 from axil.arrays import AnyArray
-from axil.attribution import DERIVATIVES, Kind, Quantity
+from axil.attribution import DERIVATIVES, Kind
 from axil.errors import InputError
-from axil.methods.question import ExplainedRows, Method
+from axil.methods.question import ExplainedRows, Method, described
 from axil.methods.similar import compared
 from axil.output import tables
 from axil.output.comparables import as_per_class, listed
@@ -63,15 +63,9 @@ class Top(Method):
         n_bytes = model.budget.available - table_bytes
         top_rows = TopRows(k, by or "weight", len(explained), n_bytes, model.n_threads)
         answers = explained.answers(top_rows, lines, 8, source=source, line_bytes=12 * 8)
-        is_weighted = source.quantity is not Quantity.CONTRIBUTION
 
         def make_columns(batch: QueryBatch, best: Best) -> dict[str, AnyArray]:
-            meanings = {}
-            if source is model.source:
-                meanings = model.meant_by(batch)
-            return tables.top_columns(
-                batch.labels, model.outputs, model.scale, best, meanings, is_weighted
-            )
+            return tables.top_columns(described(model, batch, source), best)
 
         return explained.table(answers, make_columns, model.note(source.note))
 

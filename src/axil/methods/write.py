@@ -95,8 +95,9 @@ def _write_parquet(
 ) -> None:
     """Write a line per explained row and output.
 
-    Its columns are query, output, prediction, intercept and weights, a list in the order of the
-    training rows.
+    Its columns are query, output, those of the prediction, score, intercept, and weights or
+    contributions, a list in the order of the training rows. These and the intercept sum to the
+    score, weights times targets.
     """
     try:
         import pyarrow as pa
@@ -116,10 +117,13 @@ def _write_parquet(
             positions = np.repeat(np.arange(start, start + len(batch)), n_outputs)
             flat = np.ascontiguousarray(np.swapaxes(weights, 0, 1)).reshape(-1)
             columns = {"query": pa.array(queries[positions])}
-            if batch.outputs is not None:
-                columns["output"] = pa.array(np.tile(batch.outputs, len(batch)))
+            if batch.shown_outputs is not None:
+                columns["output"] = pa.array(np.tile(batch.shown_outputs, len(batch)))
+            scores = batch.predictions.reshape(len(batch), n_outputs)
+            prediction_columns = batch.predicted.prediction_columns(scores)
+            columns |= {name: pa.array(values) for name, values in prediction_columns.items()}
             columns |= {
-                "prediction": pa.array(batch.predictions.reshape(-1)),
+                "score": pa.array(scores.reshape(-1)),
                 "intercept": pa.array(batch.intercepts.reshape(-1)),
                 batch.name: pa.FixedSizeListArray.from_arrays(pa.array(flat), len(index)),
             }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,22 +13,11 @@ from axil.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from axil.errors import InputError, counted, shown, warn
 from axil.output import tables
 from axil.output.shown_columns import Columns
+from axil.output.tables import Predicted
 from axil.reductions.choice import Compared
 from axil.scale import TargetScale
 
 MAX_LABELS = 3  # in a warning
-
-
-@dataclass(frozen=True, eq=False)
-class Predicted:
-    """Predictions that training rows are listed beside."""
-
-    labels: AnyArray  #: (n,) the user's
-    outputs: AnyArray | None
-    scale: TargetScale
-    meant: Mapping[str, FloatArray]  #: (n, K) by name: what scores stand for, such as probabilities
-    weighted: bool  #: whether the numbers are weights of targets, and not contributions
-    classes: AnyArray | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,14 +52,7 @@ def listed(
     if not per_class:
         return _listed_once(predicted, compared, first)
     best = compared.best
-    lines = tables.top_columns(
-        predicted.labels,
-        predicted.outputs,
-        predicted.scale,
-        best,
-        predicted.meant,
-        predicted.weighted,
-    )
+    lines = tables.top_columns(predicted, best)
     columns: dict[str, AnyArray] = {}
     if predicted.weighted:
         name_before_share = "weight"
@@ -97,14 +79,16 @@ def _listed_once(predicted: Predicted, compared: Compared, first: int) -> Listed
     assert predicted.classes is not None
     best = compared.best
     predictions = compared.predictions
-    likeliest = predictions.argmax(axis=1)
-    probability = predictions[np.arange(len(likeliest)), likeliest]
+    if predicted.has_link:
+        name = "score"
+    else:
+        name = "probability"
+    prediction_columns = {
+        "prediction": tables.likeliest(predicted.classes, predictions),
+        name: predictions.max(axis=1),
+    }
     columns: dict[str, AnyArray] = tables.predicted_columns(
-        predicted.labels,
-        None,
-        predicted.classes[likeliest],
-        best.size.shape[2],
-        {"probability": probability},
+        predicted.labels, None, prediction_columns, best.size.shape[2]
     )
     columns["row"] = best.columns["row"][:, 0].ravel()
     if "similarity" in best.columns:

@@ -16,8 +16,8 @@ from axil.attribution.weight_effects import SumEffects
 from axil.inputs.copies import frozen
 from axil.kernels.products import weighted
 from axil.output import tables
-from axil.output.comparables import Predicted
 from axil.output.context import Account, Context
+from axil.output.tables import Predicted
 from axil.reductions import Groups
 from axil.reductions.choice import Allowed, Choice, Compared
 from axil.reductions.top import best_of
@@ -60,6 +60,9 @@ class WeightedSums:
     classes: AnyArray | None = (
         None  #: names of the classes that targets stand for; None for numbers
     )
+    #: names of the classes that predictions are of; those of a Booster are numbers, and its targets too
+    class_names: AnyArray | None = None
+    has_link: bool = False  #: whether a link leads from these scores to predictions
     note: str = notes.NOTE  #: on the numbers of tables
     start: ClassVar[int] = 0  #: of the training rows, which are one shard
 
@@ -96,6 +99,11 @@ class WeightedSums:
     def additive(self) -> bool:
         """Whether these are sums of contributions."""
         return self.kind == "additive"
+
+    @property
+    def shown_outputs(self) -> AnyArray | None:
+        """(K,) what the column ``output`` of tables holds; of two classes with one score the class that is scored."""
+        return tables.shown_outputs(self.outputs, self.class_names)
 
     @property
     def name(self) -> str:
@@ -254,18 +262,27 @@ class WeightedSums:
         best = best_of(
             self, largest, largest[0].k, predictions, np.zeros(shape), self._target_columns
         )
-        return tables.top_columns(
-            self.query_index, self.outputs, self.scale, best, self.meant, not self.additive
-        )
+        return tables.top_columns(self.predicted, best)
 
     def compared(
         self, choice: Choice, allowed: Allowed | None = None
     ) -> tuple[Predicted, Compared]:
         """Return these predictions, with the training rows to list beside each."""
-        predicted = Predicted(
-            self.query_index, self.outputs, self.scale, self.meant, not self.additive, self.classes
+        return self.predicted, choice.of(cast(Shard, self), self._effects, allowed)
+
+    @property
+    def predicted(self) -> Predicted:
+        """The explained rows as tables show them."""
+        return Predicted(
+            self.query_index,
+            self.shown_outputs,
+            self.scale,
+            self.meant,
+            not self.additive,
+            self.class_names,
+            self.has_link,
+            is_sum=self.context is not None and self.context.X is None,
         )
-        return predicted, choice.of(cast(Shard, self), self._effects, allowed)
 
     @property
     def _effects(self) -> SumEffects:
@@ -281,7 +298,7 @@ class WeightedSums:
         """Return the columns of `Explanation.group`, for rows of these group numbers (n_train,)."""
         sums = Groups().of(cast(Shard, self), self._effects, (codes, groups))
         return tables.group_columns(
-            self.query_index, self.outputs, self.scale, sums, not self.additive
+            self.query_index, self.shown_outputs, self.scale, sums, not self.additive
         )
 
     def curves(self, shares: FloatArray, ranks: IntArray) -> tuple[NDArray[np.int64], FloatArray]:

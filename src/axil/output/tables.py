@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -62,38 +63,101 @@ def check_by(by: str | None) -> None:
         as_choice(by, ("weight", "contribution"), "by")
 
 
-def top_columns(
-    query_index: AnyArray,
-    outputs: AnyArray | None,
-    scale: TargetScale,
-    best: Best,
-    meant: Mapping[str, FloatArray],
-    weighted: bool,
-) -> dict[str, Any]:
-    """Return query, (output,) prediction, rank, row, weight, target and contribution, with a line for each listed row.
+@dataclass(frozen=True, eq=False)
+class Predicted:
+    """Explained rows, and what tables need to show their predictions."""
 
-    Parameters
-    ----------
-    query_index : ndarray of shape (n,)
-        The labels of the explained rows.
-    outputs : ndarray of shape (K,) or None
-        The names of the outputs.
-    scale : TargetScale
-        The scale of the fit, which the predictions and contributions of ``best`` are on.
-    best : Best
-        The k listed rows of each prediction.
-    meant : mapping
-        What scores stand for, (n, K) by name, such as probabilities.
-    weighted : bool
-        Whether there is a column of weights; contributions of additive models have none.
+    labels: AnyArray  #: (n,) the user's
+    outputs: AnyArray | None  #: (K,) the names in the column ``output``; None for no such column
+    scale: TargetScale  #: of the fit
+    meant: Mapping[str, FloatArray]  #: (n, K) by name: what scores stand for, such as probabilities
+    weighted: bool  #: whether the numbers are weights of targets, and not contributions
+    #: (C,) the names of the classes, of which a single score is of the second; None for numbers
+    classes: AnyArray | None = None
+    #: whether a link leads from what contributions add up to, the score, to the prediction
+    has_link: bool = False
+    is_sum: bool = False  #: whether these are sums of several predictions
+
+    def prediction_columns(self, scores: FloatArray) -> dict[str, AnyArray]:
+        """Return the columns prediction, score and probability, with a line for each prediction and output.
+
+        - prediction is what the model's ``predict`` returns: the class of largest probability, an
+          expected count or amount, or a value in the targets' own units.
+        - score is what contributions add up to, where that is neither the prediction nor the
+          probability.
+        - probability is that of the class in the column ``output``.
+
+        Sums of several predictions have one column alone: no class is predicted for them, and
+        sums of scores have no meaning behind the link.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (n, K)
+            The predictions on the scale of the fit, or raw scores.
+        """
+        if self.has_link and not self.meant:
+            return self._of_scores(scores)
+        if self.is_sum and self.classes is not None:
+            return {"probability": scores.ravel()}
+        if self.classes is None and not self.meant:
+            return {"prediction": self.scale.inverse(scores).ravel()}
+        probabilities = self.meant.get("probability", scores)
+        columns: dict[str, AnyArray]
+        if self.classes is None:
+            ((name, means),) = self.meant.items()
+            columns = {"prediction": means.ravel(), "score": scores.ravel()}
+            if name == "probability":
+                columns[name] = means.ravel()
+            return columns
+        predicted = np.repeat(likeliest(self.classes, probabilities), probabilities.shape[1])
+        columns = {"prediction": predicted}
+        if probabilities is not scores:
+            columns["score"] = scores.ravel()
+        return columns | {"probability": probabilities.ravel()}
+
+    def _of_scores(self, scores: FloatArray) -> dict[str, AnyArray]:
+        """Return the columns of scores that stand for no probability: the class of largest score, and the score."""
+        if self.classes is None or self.is_sum:
+            return {"score": scores.ravel()}
+        if scores.shape[1] == 1:
+            predicted = self.classes[(scores[:, 0] > 0).astype(np.intp)]
+        else:
+            predicted = self.classes[scores.argmax(axis=1)]
+        return {"prediction": np.repeat(predicted, scores.shape[1]), "score": scores.ravel()}
+
+
+def shown_outputs(outputs: AnyArray | None, class_names: AnyArray | None) -> AnyArray | None:
+    """Return what the column ``output`` holds, (K,): outputs, or the second of two classes, which a single score is of."""
+    if outputs is None and class_names is not None and len(class_names) == 2:
+        return np.asarray(class_names[1:])
+    return outputs
+
+
+def likeliest(classes: AnyArray, probabilities: FloatArray) -> AnyArray:
+    """Return the names of the classes of largest probability, (n,).
+
+    ``probabilities`` are (n, K), of every class, or of the second of two.
     """
-    predictions = scale.inverse(best.predictions)
-    columns = predicted_columns(query_index, outputs, predictions, best.size.shape[2], meant)
+    if probabilities.shape[1] == 1:
+        return np.asarray(classes[(probabilities[:, 0] > 0.5).astype(np.intp)])
+    return np.asarray(classes[probabilities.argmax(axis=1)])
+
+
+def top_columns(predicted: Predicted, best: Best) -> dict[str, Any]:
+    """Return the columns of the k largest rows of each prediction, with a line for each listed row.
+
+    They are query, (output,) those of the prediction, rank, row, (weight,) target and contribution.
+    """
+    n_lines = best.size.shape[2]
+    columns = predicted_columns(
+        predicted.labels, predicted.outputs, predicted.prediction_columns(best.predictions), n_lines
+    )
     columns["row"] = best.columns["row"].ravel()
-    if weighted:
+    if predicted.weighted:
         columns["weight"] = best.columns["effect"].ravel()
     columns["target"] = best.columns["target"].ravel()
-    return columns | contribution_columns(best.columns["contribution"].ravel(), scale)
+    contributions = best.columns["contribution"].ravel()
+    return columns | contribution_columns(contributions, predicted.scale)
 
 
 def group_columns(
@@ -113,16 +177,14 @@ def group_columns(
 def predicted_columns(
     query_index: AnyArray,
     outputs: AnyArray | None,
-    predictions: AnyArray,
+    prediction_columns: Mapping[str, AnyArray],
     k: int,
-    meant: Mapping[str, FloatArray],
 ) -> dict[str, Any]:
-    """Return query, (output,) prediction, what it stands for, and rank: the first columns of a table of the k largest."""
+    """Return query, (output,) the columns of the prediction, and rank: the first columns of a table of the k largest."""
     columns = label_columns(query_index, outputs, "rank", np.arange(1, k + 1))
     rank = columns.pop("rank")
-    columns["prediction"] = np.repeat(np.ravel(predictions), k)
-    for name, values in meant.items():
-        columns[name] = np.repeat(np.ravel(values), k)
+    for name, values in prediction_columns.items():
+        columns[name] = np.repeat(values, k)
     columns["rank"] = rank
     return columns
 

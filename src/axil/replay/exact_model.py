@@ -277,6 +277,9 @@ class ExactModel(Refittable):
         else:
             self.check(batch, predictions)
 
+    def has_link_of(self, source: Source) -> bool:
+        return self.classes is not None and not self.adapter.predicts_probabilities
+
     def meant(self, scores: FloatArray) -> dict[str, FloatArray]:
         calibration = self.adapter.calibration
         if calibration is None:

@@ -60,6 +60,17 @@ class Offsets:
         return np.asarray(predict(X) + self.values)
 
 
+def reflected(values: FloatArray, reflection: float | None) -> FloatArray:
+    """Return scores or probabilities of the other one of two classes; the values themselves with None.
+
+    Scores of two classes are each other's negatives, with a reflection of 0, and probabilities add
+    up to a reflection of 1.
+    """
+    if reflection is None:
+        return values
+    return reflection - values
+
+
 @dataclass(frozen=True, eq=False)
 class QueryBatch:
     """Checked rows to explain. The model is asked about them when it is first needed, once, by one thread."""
@@ -71,6 +82,9 @@ class QueryBatch:
     n_threads: int
     kept: Cache = field(default_factory=Cache, repr=False)
     start: int = 0  #: the position of the first row in the whole request
+    #: None: predictions are the model's own. A number: they are of the first of two classes, this
+    #: number less the model's own, which are of the second
+    reflection: float | None = None
 
     def __len__(self) -> int:
         return int(self.rows.shape[0])
@@ -83,11 +97,16 @@ class QueryBatch:
         )
 
     @property
-    def predictions(self) -> FloatArray:
-        """(n, K): the model's own predictions, with offsets."""
+    def own_predictions(self) -> FloatArray:
+        """(n, K): the model's own predictions, with offsets; of two classes with one score those of the second."""
         return self.kept.get(
             "predictions", lambda: self.offsets.predictions(self.adapter, self.rows)
         )
+
+    @property
+    def predictions(self) -> FloatArray:
+        """(n, K): the model's own predictions, with offsets, of the class that the user chose."""
+        return reflected(self.own_predictions, self.reflection)
 
     def __getitem__(self, part: slice) -> QueryBatch:
         """Some of the rows, with what is known of them by now."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -17,11 +17,14 @@ from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.attribution import (
     Attribution,
     Capabilities,
+    Effects,
     Kind,
     Location,
+    Quantity,
     Source,
     notes,
 )
+from axil.attribution.block_effects import Reflected
 from axil.attribution.capabilities import Refusal, without_shared_leaves
 from axil.attribution.leaf_matches import TreeWeights
 from axil.errors import UnsupportedQuestionError
@@ -61,6 +64,7 @@ class VerifiedModel(ABC):
     verification: Any  #: what the replay found; None where it was not asked for
     has_leaves: bool = False  #: whether rows can be compared by the leaves that they share
     kept: Cache
+    is_reflected: bool = False  #: whether its single score is of the first of two classes
     targets: Any  #: (N, K) on the scale of the fit; one-hot for classes
     index: Any  #: (N,) the user's labels of the training rows
 
@@ -97,8 +101,40 @@ class VerifiedModel(ABC):
     @property
     def classes(self) -> NDArray[Any] | None:
         """(C,): the names of the classes that the targets stand for; None for numbers."""
-        found: NDArray[Any] | None = self.adapter.classes
-        return found
+        return self.in_order(self.adapter.classes)
+
+    def in_order(self, classes: NDArray[Any] | None) -> NDArray[Any] | None:
+        """Return the names of classes so that a single score is of the second of two."""
+        return classes
+
+    @property
+    def pos_label(self) -> Any:
+        """The class of two that pages and reports are about; None where there are not two."""
+        names = self.class_names
+        if names is None or len(names) != 2:
+            return None
+        return names[1]
+
+    @property
+    def class_names(self) -> NDArray[Any] | None:
+        """(C,): the names of the classes that predictions are of; None for numbers."""
+        return self.classes
+
+    def has_link_of(self, source: Source) -> bool:
+        """Return whether a link leads from the sums of these numbers, scores, to predictions."""
+        return False
+
+    @property
+    def shown_outputs(self) -> NDArray[Any] | None:
+        """(K,): what the column ``output`` of tables holds; of two classes with one score the class that is scored."""
+        if self.outputs is None and self.scored is not None:
+            return np.asarray(self.class_names)[1:]
+        return self.outputs
+
+    @property
+    def reflection(self) -> float | None:
+        """What the predictions of two classes add up to; None where they are those of the library."""
+        return None
 
     @property
     def outputs(self) -> NDArray[Any] | None:
@@ -128,7 +164,10 @@ class VerifiedModel(ABC):
     @property
     def scored(self) -> Any:
         """The name of the class that scores are of, the second of two; None where every class has its score, and for numbers."""
-        return None
+        names = self.class_names
+        if names is None or self.outputs is not None or len(names) != 2:
+            return None
+        return names[1]
 
     @cached_property
     def capabilities(self) -> Capabilities:
@@ -286,10 +325,65 @@ class InMemory(VerifiedModel, Attribution[QueryBatch | Combination]):
     scale: TargetScale = IDENTITY
     seen: FloatArray | None = None
     kept: Cache = field(default_factory=Cache)
+    is_reflected: bool = False  #: whether its single score is of the first of two classes
+    chosen_class: Any = None  #: the class of two that the user chose, where each has an output
 
     def __post_init__(self) -> None:
         """Labels are shared with every explanation, so they are read-only."""
         object.__setattr__(self, "index", frozen(self.index))
+
+    # -- two classes -------------------------------------------------------------------------------
+
+    def reflected(self) -> Any:
+        """Return this model with its single score, or probability, of the other one of two classes."""
+        return replace(self, is_reflected=not self.is_reflected, kept=Cache())
+
+    @property
+    def as_fitted(self) -> Any:
+        """This model with its score of the class that the library scores."""
+        if not self.is_reflected:
+            return self
+        return self.kept.get("as fitted", self.reflected)
+
+    @property
+    def explains_scores(self) -> bool:
+        """Whether scores are explained, which are each other's negatives for two classes, and not probabilities."""
+        return True
+
+    @property
+    def reflection(self) -> float | None:
+        """What the predictions of two classes add up to; None where they are those of the library."""
+        if not self.is_reflected:
+            return None
+        if self.explains_scores:
+            return 0.0
+        return 1.0
+
+    def in_order(self, classes: NDArray[Any] | None) -> NDArray[Any] | None:
+        if self.is_reflected and classes is not None:
+            return classes[::-1]
+        return classes
+
+    @property
+    def pos_label(self) -> Any:
+        if self.chosen_class is not None:
+            return self.chosen_class
+        return super().pos_label
+
+    def labels_in_order(self, targets: FloatArray) -> FloatArray:
+        """Return targets (n, 1) of two classes, 1 for the class that is scored; other targets as they are."""
+        if self.is_reflected:
+            return np.asarray(1.0 - targets)
+        return targets
+
+    def effects(self, source: Source, query_batch: QueryBatch | Combination) -> Effects:
+        effects = super().effects(source, query_batch)
+        # Derivatives of either score by the labels of its class are the same.
+        if self.is_reflected and source.quantity is not Quantity.DERIVATIVE:
+            return Reflected(effects)
+        return effects
+
+    # -- queries -----------------------------------------------------------------------------------
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -305,7 +399,10 @@ class InMemory(VerifiedModel, Attribution[QueryBatch | Combination]):
         rows = inputs.as_features(X, self.adapter, "X", self.features)
         self.training.warn_of_unseen(rows)
         offsets = Offsets.of(init_score, rows.shape[0], self.adapter)
-        return QueryBatch(self.adapter, rows, offsets, inputs.row_labels(rows), self.n_threads)
+        labels = inputs.row_labels(rows)
+        return QueryBatch(
+            self.adapter, rows, offsets, labels, self.n_threads, reflection=self.reflection
+        )
 
 
 class Refittable(InMemory):

@@ -351,8 +351,9 @@ class RidgeClassifierAdapter(RidgeAdapter):
     """
 
     about_predictions = (
-        "predictions are (1 + decision_function) / 2, the ridge regression of targets 0 and 1"
+        "scores are (1 + decision_function) / 2, the ridge regression of targets 0 and 1"
     )
+    predicts_probabilities = False
 
     def __init__(self, model: Any):
         refuse(RIDGE_CLASSIFIERS, model)
