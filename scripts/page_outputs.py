@@ -1,6 +1,6 @@
 """What the examples of a page print: run it to write that under them.
 
-    python scripts/page_outputs.py docs/questions.md ...     # without names: all pages that show their output
+    python scripts/page_outputs.py docs/methods.md ...     # without names: all pages that show their output
 
 A block of Python that is followed by a block of text shows there what it prints. Blocks run one after the other.
 """
@@ -22,7 +22,7 @@ PAGES = (
         f"docs/{name}.md"
         for name in (
             "index",
-            "questions",
+            "methods",
             "intervals",
             "recipes",
             "prices",
