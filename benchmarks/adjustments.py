@@ -40,7 +40,7 @@ def main():
         n_estimators=N_TREES, num_leaves=31, learning_rate=0.05, verbose=-1, n_jobs=1
     )
     explainer = axil.Explainer(model.fit(X, y), X, y, n_threads=1)
-    similar = explainer.similar(homes, N_COMPARABLES, [])
+    similar = explainer.similar(homes, N_COMPARABLES, columns=[])
     labels = np.repeat(np.arange(N_HOMES), N_COMPARABLES)
     at_random = pd.DataFrame({"query": labels, "row": rng.integers(0, N_ROWS, len(labels))})
     lines = []

@@ -107,7 +107,7 @@ def measured(n, trees, repeats):
     )
     yield (
         "novelty(model, row, X_train, held_out)",
-        milliseconds(lambda: axil.novelty(model, row, X, held_out, n_threads=1), 2),
+        milliseconds(lambda: axil.novelty(model, row, X, held_out=held_out, n_threads=1), 2),
     )
 
 

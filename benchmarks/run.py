@@ -143,7 +143,10 @@ def measure_label_issues(n, threads):
     )
     unseen = np.roll(y, 1)
     yield line(
-        n, "find_label_issues, given", seconds(lambda: explainer.find_label_issues(unseen)), setup
+        n,
+        "find_label_issues, given",
+        seconds(lambda: explainer.find_label_issues(out_of_fold=unseen)),
+        setup,
     )
     labels = (y > np.median(y)).astype(int)
     classifier = fit(X, labels, objective="binary")

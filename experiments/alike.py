@@ -62,7 +62,11 @@ def measure(name: str, kind: str, folder: Path) -> list[Line]:
         explainer = axil.Explainer(model, X.iloc[old], y[old])
         own, asked = model.predict(X.iloc[old]), model.predict(X.iloc[new])
         for by in ("weight", "leaves"):
-            rows = explainer.similar(X.iloc[new], K, [], by=by)["row"].to_numpy().reshape(-1, K)
+            rows = (
+                explainer.similar(X.iloc[new], K, columns=[], by=by)["row"]
+                .to_numpy()
+                .reshape(-1, K)
+            )
             at = np.searchsorted(np.sort(old), rows)
             at = np.argsort(old)[at]
             means = y[old][at].mean(axis=1), (asked[:, None] + (y[old] - own)[at]).mean(axis=1)

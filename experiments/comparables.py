@@ -71,7 +71,7 @@ def fitted(kind: str, X: pd.DataFrame, y: np.ndarray, seed: int) -> axil.Explain
 
 def by_weight(explainer: axil.Explainer, X: pd.DataFrame) -> tuple[dict[str, np.ndarray], float]:
     """(n,) estimates of the prices of X from `similar`, by name, and the share of the weight that the rows listed hold."""
-    found = explainer.similar(X, K, [], by="weight", adjust=True, sign="for")
+    found = explainer.similar(X, K, columns=[], by="weight", adjust=True, sign="for")
     footer, query = pd.DataFrame(found.attrs["comparables"]), found["query"]
     weights = found["weight"] / found.groupby("query", sort=False)["weight"].transform("sum")
     made = {"model": footer["prediction"].to_numpy(), "all adjusted": footer["mean"].to_numpy()}
@@ -85,7 +85,7 @@ def by_weight(explainer: axil.Explainer, X: pd.DataFrame) -> tuple[dict[str, np.
 
 def by_rule(explainer: axil.Explainer, X: pd.DataFrame, rule: str) -> np.ndarray:
     """(n, k): positions of the training rows that share most leaves, where trees count by a rule."""
-    found = explainer.similar(X, K, [], by="leaves", tree_weights=rule)["row"]
+    found = explainer.similar(X, K, columns=[], by="leaves", tree_weights=rule)["row"]
     return pd.Index(explainer.index).get_indexer(found).reshape(len(X), K)
 
 

@@ -32,7 +32,14 @@ def measure(library: str, name: str) -> Line:
     """The line of one configuration."""
     case = case_of(library, name)
     offsets = offsets_of(case)
-    explainer = axil.Explainer(case.model, case.X, case.y, case.sample_weight, offsets, n_threads=1)
+    explainer = axil.Explainer(
+        case.model,
+        case.X,
+        case.y,
+        sample_weight=case.sample_weight,
+        init_score=offsets,
+        n_threads=1,
+    )
     proof, structures = explainer.verification, structures_of(explainer)
     known = predict(case, case.X) if offsets is None else predict_from(case, case.X, offsets)
     training = furthest(explainer, case.X, known, offsets)

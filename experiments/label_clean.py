@@ -89,7 +89,7 @@ def explainers(case: str, seed: int) -> Iterator[tuple[str, str, axil.Explainer]
         y = amounts(kind, mean * exposure, setting, draws)
         for name, make in models(loss):
             fitted = make().fit(X, y / exposure, sample_weight=exposure)
-            yield "weights", name, axil.Explainer(fitted, X, y / exposure, exposure)
+            yield "weights", name, axil.Explainer(fitted, X, y / exposure, sample_weight=exposure)
         offsets = np.log(exposure)
         fitted = next(models(loss))[1]().fit(X, y, init_score=offsets)
         yield "offsets", "LightGBM", axil.Explainer(fitted, X, y, init_score=offsets)

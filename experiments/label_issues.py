@@ -147,7 +147,7 @@ def marks_of_classes(
     found = {}
     for name, table in (
         ("find_label_issues", explainer.find_label_issues()),
-        ("find_label_issues, out-of-fold", explainer.find_label_issues(unseen)),
+        ("find_label_issues, out-of-fold", explainer.find_label_issues(out_of_fold=unseen)),
     ):
         by_row = table.set_index("row").sort_index()
         found[name] = (

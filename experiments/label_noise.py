@@ -162,8 +162,8 @@ def label_checks(
     """The explainer, predictions without the row, out-of-fold predictions, and what the label_checks say."""
     explainer = explained(X, y)
     unseen, longer = timed(lambda: unseen_predictions(X, y, seed))
-    table, seconds = timed(lambda: explainer.find_label_issues("leave-one-out"))
-    given, more = timed(lambda: explainer.find_label_issues(unseen))
+    table, seconds = timed(lambda: explainer.find_label_issues(out_of_fold="leave-one-out"))
+    given, more = timed(lambda: explainer.find_label_issues(out_of_fold=unseen))
     alone = table.set_index("row")["expected_label"].sort_index().to_numpy()
     found = {
         "find_label_issues": score_of_issues(table, seconds=seconds),
@@ -180,7 +180,7 @@ def orders(
         explainer, alone, unseen, found = label_checks(X, y, seed)
         found["leave-one-out residual"] = Found(np.nan_to_num(np.abs(y - alone), nan=np.inf))
         found["influence, leave-one-out"] = gains(
-            explainer.influence(X_val, y_val, "leave-one-out")
+            explainer.influence(X_val, y_val, out_of_fold="leave-one-out")
         )
     else:
         explainer, unseen, found = explained(X, y), unseen_predictions(X, y, seed), {}

@@ -101,7 +101,7 @@ def held_wrong(X: np.ndarray, y: np.ndarray, seed: int) -> dict[str, int]:
     unseen = unseen_probabilities(X, y, seed)
     found = {
         "find_label_issues": explainer.find_label_issues(),
-        "find_label_issues, out-of-fold": explainer.find_label_issues(unseen),
+        "find_label_issues, out-of-fold": explainer.find_label_issues(out_of_fold=unseen),
     }
     counts = {method: int(table["is_label_issue"].sum()) for method, table in found.items()}
     return (

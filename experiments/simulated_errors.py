@@ -44,7 +44,7 @@ def areas(folder: Path | None, kind: str, signal: int, run: int) -> np.ndarray:
         [unseen, *(unseen_predictions(X, y, run + RUNS * time) for time in range(1, TIMES))], axis=0
     )
     found[f"find_label_issues, {TIMES} times out-of-fold"] = score_of_issues(
-        explainer.find_label_issues(mean)
+        explainer.find_label_issues(out_of_fold=mean)
     )
     suspicions = {method: own.suspicion for method, own in found.items()}
     suspicions |= {

@@ -28,7 +28,9 @@ def listed(
     explainer: axil.Explainer, X: pd.DataFrame, y: np.ndarray, wrong: pd.Index, suspects: str
 ) -> dict[str, float]:
     """Figures on the rows listed beside homes X of prices y."""
-    found = explainer.similar(X, K, [], by="weight", adjust=True, sign="for", suspects=suspects)
+    found = explainer.similar(
+        X, K, columns=[], by="weight", adjust=True, sign="for", suspects=suspects
+    )
     query, ratio = found["query"], np.log(found["adjusted"] / found["prediction"])
     is_wrong, is_far = found["row"].isin(wrong), abs(ratio) > np.log(FAR)
     model = np.log(found.groupby("query", sort=False)["prediction"].first().to_numpy()) - np.log(y)

@@ -52,9 +52,10 @@ class Case:
     def explainer(self, convert: Callable[[Any], Any] = lambda values: values) -> axil.Explainer:
         """Return the explainer of the model, with its data converted."""
         data = (self.X, self.y, self.sample_weight, self.offsets)
-        return axil.Explainer(
-            self.model, *(None if values is None else convert(values) for values in data)
+        X, y, sample_weight, offsets = (
+            None if values is None else convert(values) for values in data
         )
+        return axil.Explainer(self.model, X, y, sample_weight=sample_weight, init_score=offsets)
 
 
 def is_chosen(name: str, share: int) -> bool:

@@ -63,7 +63,9 @@ def offsets_of(case):
 def explainer_of(library, name):
     """Return the explainer of a case in memory, the same one to all tests."""
     case = case_of(library, name)
-    return axil.Explainer(case.model, case.X, case.y, case.sample_weight, offsets_of(case))
+    return axil.Explainer(
+        case.model, case.X, case.y, sample_weight=case.sample_weight, init_score=offsets_of(case)
+    )
 
 
 def predict(case, X):

@@ -12,32 +12,33 @@ import axil
 from axil.kernels import choose
 from tests.away import Away
 from tests.dask.dask_models import partitioned
+from tests.fits import explainer_of_fit
 
 
 def in_memory(model, *data):
     """Return the explainer of rows in memory."""
-    return axil.Explainer(model, *data)
+    return explainer_of_fit(model, *data)
 
 
 def from_file(model, *data):
     """Return the explainer after it was saved and loaded."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "explainer.npz"
-        axil.Explainer(model, *data).save(path)
+        explainer_of_fit(model, *data).save(path)
         return axil.load(path, model, X_train=data[0])
 
 
 def over_dask(model, *data):
     """Return the explainer of rows in Dask partitions."""
     collections = [None if values is None else partitioned(values) for values in data]
-    return axil.Explainer(model, *collections)
+    return explainer_of_fit(model, *collections)
 
 
 def on_stand_in(model, *data):
     """Return the explainer on a back end whose arrays do not mix with the host's, as on a GPU."""
-    axil.Explainer(model, *data)  # loads the modules that choose a back end
+    explainer_of_fit(model, *data)  # loads the modules that choose a back end
     with stand_in_chosen():
-        return axil.Explainer(model, *data)
+        return explainer_of_fit(model, *data)
 
 
 @contextmanager

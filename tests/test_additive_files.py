@@ -54,7 +54,9 @@ def test_a_loaded_explainer_gives_the_same_bits(name, tmp_path):
 @pytest.mark.parametrize("name", ["lightgbm dart", "lightgbm goss multiclass", "xgboost dart"])
 def test_draws_and_drops_are_replayed_again(name, tmp_path):
     case = model_of(name)
-    before = axil.Explainer(case.model, X, case.y, case.weights, case.offsets)
+    before = axil.Explainer(
+        case.model, X, case.y, sample_weight=case.weights, init_score=case.offsets
+    )
     assert_same(again(before, tmp_path / "saved", case.model), before)
 
 
@@ -141,7 +143,9 @@ def case():
 
 @pytest.fixture(scope="module")
 def explainer(case):
-    return axil.Explainer(case.model, X, case.y, case.weights, case.offsets)
+    return axil.Explainer(
+        case.model, X, case.y, sample_weight=case.weights, init_score=case.offsets
+    )
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +162,9 @@ def test_what_cannot_be_saved_is_refused_by_name(tmp_path, case):
     )
     with pytest.raises(axil.UnsupportedQuestionError, match=r"save.*no file keeps"):
         smooth.save(tmp_path / "no")
-    unproven = axil.Explainer(case.model, X, case.y, case.weights, case.offsets, verify=False)
+    unproven = axil.Explainer(
+        case.model, X, case.y, sample_weight=case.weights, init_score=case.offsets, verify=False
+    )
     with pytest.raises(axil.InputError, match="verify=False"):
         unproven.save(tmp_path / "no")
     assert list(tmp_path.iterdir()) == []

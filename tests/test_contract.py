@@ -30,6 +30,7 @@ from tests.contract_models import (
     predict_from,
 )
 from tests.dask.dask_models import partitioned
+from tests.fits import explainer_of_fit
 from tests.places import PLACES
 from tests.reference import dense_weights, replay, replayed_steps
 from tests.subsets import chosen, mostly_slow
@@ -205,7 +206,9 @@ def test_a_wrong_target_is_noticed(library, name):
         # CatBoost itself may be the reason why leaves of these models disagree; axil names this first.
         errors += (axil.UnsupportedModelError,)
     with pytest.raises(errors):
-        axil.Explainer(case.model, case.X, wrong, case.sample_weight, offsets_of(case))
+        axil.Explainer(
+            case.model, case.X, wrong, sample_weight=case.sample_weight, init_score=offsets_of(case)
+        )
 
 
 @pytest.mark.parametrize(("library", "name"), mostly_slow(6, GRID))
@@ -219,7 +222,7 @@ def test_fewer_rows_are_noticed(library, name):
     per_row = (case.y, case.sample_weight, offsets_of(case))
     data = [None if values is None else np.asarray(values)[keep] for values in per_row]
     with pytest.raises(axil.AxilError):
-        axil.Explainer(case.model, X, *data)
+        explainer_of_fit(case.model, X, *data)
 
 
 # Of alpha=1/3 a copy keeps six digits, which the refusal names.
@@ -234,7 +237,9 @@ def test_pickled_and_copied_models_give_the_same_weights(library, name):
     with contextlib.suppress(pickle.PicklingError, AttributeError):  # a lambda among the settings
         copies.append(pickle.loads(pickle.dumps(case.model)))
     for model in copies:
-        explainer = axil.Explainer(model, case.X, case.y, case.sample_weight, offsets_of(case))
+        explainer = axil.Explainer(
+            model, case.X, case.y, sample_weight=case.sample_weight, init_score=offsets_of(case)
+        )
         weights = explainer(case.X_new).weights
         np.testing.assert_allclose(weights, expected, rtol=0, atol=1e-7)  # text keeps six digits
 

@@ -19,12 +19,18 @@ from sklearn.linear_model import LogisticRegression
 import axil
 from axil import InputError
 from tests.adapters.lightgbm_models import CASES
+from tests.fits import explainer_of_fit
 from tests.notebooks import table_cells
 
 
 def explain(case, **arguments):
     return axil.Explainer(
-        case.model, case.X, case.y, case.sample_weight, case.init_score, **arguments
+        case.model,
+        case.X,
+        case.y,
+        sample_weight=case.sample_weight,
+        init_score=case.init_score,
+        **arguments,
     )
 
 
@@ -162,7 +168,7 @@ def test_bad_input_is_refused_before_any_work(case, what, monkeypatch):
     arguments, message = BAD[what]
     monkeypatch.setattr("axil.verify.build", lambda *_: pytest.fail("work was done"))
     with pytest.raises(InputError, match=message):
-        axil.Explainer(*arguments(case))
+        explainer_of_fit(*arguments(case))
 
 
 def test_an_unfitted_model():
@@ -337,8 +343,8 @@ class TestLabelsInAnotherOrder:
             ("groups", lambda e, X, y, other: e.removal(X, groups=other)),
             ("groups", lambda e, X, y, other: e(X).group(other)),
             ("by", lambda e, X, y, other: e.aggregate(X, by=other)),
-            ("out_of_fold", lambda e, X, y, other: e.find_label_issues(other)),
-            ("out_of_fold", lambda e, X, y, other: e.influence(X, y, other)),
+            ("out_of_fold", lambda e, X, y, other: e.find_label_issues(out_of_fold=other)),
+            ("out_of_fold", lambda e, X, y, other: e.influence(X, y, out_of_fold=other)),
             ("y_val", lambda e, X, y, other: e.influence(X, other)),
             ("y_cal", lambda e, X, y, other: e.calibrate(X + 0.01, other)),
             ("y", lambda e, X, y, other: e.calibrate(X + 0.01, y).crps(X, other)),

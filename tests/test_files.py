@@ -41,7 +41,9 @@ def explainer(case):
 @pytest.mark.parametrize("name", ["regressor", "weighted", "scored", "path_smooth=2"])
 def test_a_loaded_explainer_gives_the_same_weights(name, tmp_path):
     case = CASES[name]()
-    before = axil.Explainer(case.model, case.X, case.y, case.sample_weight, case.init_score)
+    before = axil.Explainer(
+        case.model, case.X, case.y, sample_weight=case.sample_weight, init_score=case.init_score
+    )
     before.save(tmp_path / "saved")
     after = axil.load(tmp_path / "saved", case.model)
     np.testing.assert_array_equal(after(case.X_new).weights, before(case.X_new).weights)
@@ -410,7 +412,7 @@ def of_every_kind(tmp_path_factory):
             "outputs with trees of their own": np.column_stack([y, y**2]),
         }.get(name, y)
         explainer, path = (
-            axil.Explainer(model, X, targets, w),
+            axil.Explainer(model, X, targets, sample_weight=w),
             tmp_path_factory.mktemp("kinds") / "whole",
         )
         explainer.save(path)

@@ -197,7 +197,10 @@ def test_a_mistake_that_passes_is_reported(mistake, monkeypatch):
     model = LGBMRegressor(n_estimators=5, min_child_samples=5, reg_lambda=1.0, verbose=-1).fit(
         X, y, sample_weight=w
     )
-    trial, explainer = Trial(model, X, y, w, None, X, model.predict), axil.Explainer(model, X, y, w)
+    trial, explainer = (
+        Trial(model, X, y, w, None, X, model.predict),
+        axil.Explainer(model, X, y, sample_weight=w),
+    )
     proven = mutations.VerifiedModel(explainer, X, None, explainer(X).weights)
     assert mutations.passed(mistake, trial, proven, Draw(0)) == ""  # noticed
     other = LGBMRegressor(n_estimators=5, min_child_samples=9, reg_lambda=1.0, verbose=-1)

@@ -25,7 +25,7 @@ NEW = X.head(5) + 0.1
 
 
 def test_the_mean_of_drawn_rows_scatters_as_the_textbook_says():
-    found = axil.stability(DummyRegressor(), X, Y, NEW, 600)
+    found = axil.stability(DummyRegressor(), X, Y, NEW, n=600)
     np.testing.assert_allclose(
         found.std, np.std(Y) / np.sqrt(len(Y)), rtol=0.15
     )  # the error of 600 draws is 2.9 %
@@ -34,7 +34,7 @@ def test_the_mean_of_drawn_rows_scatters_as_the_textbook_says():
 
 def test_refits_are_those_of_the_rows_drawn():
     found, rng = (
-        axil.stability(LinearRegression(), X, Y, NEW, 3, random_state=7),
+        axil.stability(LinearRegression(), X, Y, NEW, n=3, random_state=7),
         np.random.default_rng(7),
     )
     for own in found.predictions:
@@ -57,10 +57,10 @@ def test_refits_are_those_of_the_rows_drawn():
     ],
 )
 def test_other_seeds(estimator):
-    found = axil.stability(estimator, X, Y, NEW, 4, method="seed")
+    found = axil.stability(estimator, X, Y, NEW, n=4, method="seed")
     assert (found.std > 0).all()
     np.testing.assert_array_equal(
-        axil.stability(estimator, X, Y, NEW, 4, method="seed").predictions, found.predictions
+        axil.stability(estimator, X, Y, NEW, n=4, method="seed").predictions, found.predictions
     )
     assert (
         not hasattr(estimator, "tree_count_") or estimator.tree_count_ is None
@@ -68,7 +68,7 @@ def test_other_seeds(estimator):
 
 
 def test_the_table():
-    found = axil.stability(clone(DecisionTreeRegressor(max_depth=2)), X, Y, NEW, 40)
+    found = axil.stability(clone(DecisionTreeRegressor(max_depth=2)), X, Y, NEW, n=40)
     table = found.table(0.8)
     assert list(table.columns) == ["query", "mean", "std", "lower", "upper"]
     assert table["query"].tolist() == NEW.index.tolist()
@@ -81,7 +81,7 @@ def test_the_table():
 
 def test_classes_have_probabilities_even_where_none_was_drawn():
     y = np.where(np.arange(80) < 2, "rare", np.where(X["a"] > 0, "high", "low"))
-    found = axil.stability(LogisticRegression(), X, y, NEW, 12)
+    found = axil.stability(LogisticRegression(), X, y, NEW, n=12)
     assert found.predictions.shape == (12, 5, 3)
     np.testing.assert_allclose(found.predictions.sum(axis=2), 1.0)
     assert found.outputs.tolist() == ["high", "low", "rare"]
@@ -91,14 +91,14 @@ def test_classes_have_probabilities_even_where_none_was_drawn():
 
 def test_weights_are_drawn_with_their_rows():
     weights = np.where(np.arange(80) < 40, 1.0, 0.0)
-    found = axil.stability(DummyRegressor(), X, Y, NEW, 400, sample_weight=weights)
+    found = axil.stability(DummyRegressor(), X, Y, NEW, n=400, sample_weight=weights)
     np.testing.assert_allclose(found.mean, Y[:40].mean(), atol=0.2)
 
 
 def test_the_page_says_how_far_retraining_moves_a_prediction():
     model = LGBMRegressor(n_estimators=5, verbose=-1, n_jobs=1)
     explainer = axil.Explainer(clone(model).fit(X, Y), X, Y)
-    found = axil.stability(model, X, Y, NEW, 5)
+    found = axil.stability(model, X, Y, NEW, n=5)
     page = explainer.to_html(NEW, stability=found)
     assert page != explainer.to_html(NEW)
     assert explainer(NEW).to_html(stability=found, sigma=None) != explainer(NEW).to_html()
@@ -112,7 +112,7 @@ def test_the_page_says_how_far_retraining_moves_a_prediction():
         explainer.to_html(NEW, stability=0.1)
     two = LGBMClassifier(n_estimators=3, verbose=-1, n_jobs=1).fit(X, Y > 10)
     assert axil.Explainer(two, X, Y > 10).to_html(
-        NEW, stability=axil.stability(two, X, Y > 10, NEW, 3)
+        NEW, stability=axil.stability(two, X, Y > 10, NEW, n=3)
     )
 
 
@@ -141,5 +141,5 @@ def test_a_seed_that_changes_nothing_is_told():
         match='the seed changes nothing in this model. .*method="bootstrap"',
     ):
         axil.stability(
-            LGBMRegressor(n_estimators=2, verbose=-1, n_jobs=1), X, Y, NEW, 3, method="seed"
+            LGBMRegressor(n_estimators=2, verbose=-1, n_jobs=1), X, Y, NEW, n=3, method="seed"
         )

@@ -28,7 +28,12 @@ SAVED = [one for one in MODELS if one[0] != "smoother"]
 def made(library, name, prepared=False, n_threads=2):
     case = case_of(library, name)
     explainer = axil.Explainer(
-        case.model, case.X, case.y, case.sample_weight, offsets_of(case), n_threads=n_threads
+        case.model,
+        case.X,
+        case.y,
+        sample_weight=case.sample_weight,
+        init_score=offsets_of(case),
+        n_threads=n_threads,
     )
     return explainer.precompute() if prepared else explainer
 
@@ -153,7 +158,7 @@ def test_a_limit_leaves_no_room_for_leaf_matrix(monkeypatch):
     case = case_of("lightgbm", "regressor")
     for limit, prepared in (("1GiB", True), ("200KiB", False)):
         explainer = axil.Explainer(
-            case.model, case.X, case.y, case.sample_weight, memory_limit=limit
+            case.model, case.X, case.y, sample_weight=case.sample_weight, memory_limit=limit
         )
         (engine,) = verified_model(explainer).ready(WEIGHTS, 20).engines
         assert (engine.leaf_matrix is not None) == prepared

@@ -420,7 +420,8 @@ def test_influence_measures_the_error_on_the_scale_of_the_fit(homes):
     pd.testing.assert_frame_equal(by_hand.influence(X[:20], np.log(prices[:20])), table, rtol=1e-9)
     guesses = 1.1 * prices
     np.testing.assert_allclose(
-        explainer.influence(X[:20], prices[:20], guesses)["corrected"].max(), guesses.max()
+        explainer.influence(X[:20], prices[:20], out_of_fold=guesses)["corrected"].max(),
+        guesses.max(),
     )
     with pytest.raises(InputError, match="y_val holds"):
         by_hand.influence(X[:20], prices[:20])
@@ -566,7 +567,7 @@ def test_pictures_name_any_other_scale(homes):
         )
     assert "(sqrt)" in texts(axil.plots.influence(explainer.influence(X[:9], prices[:9])))
     frame = explainer.removal(X[:1], 3, same_sign=True)
-    drawn = axil.plots.removal(frame, explainer, X[:1])
+    drawn = axil.plots.removal(frame, explainer, X=X[:1])
     assert "change of the prediction\n" in texts(drawn)
     expected = explainer.without(X[:1], frame["row"].tolist())["change"][
         0

@@ -201,7 +201,8 @@ def test_novelty_of_rows_beyond_the_edge_whose_leaves_stay() -> None:
     far[:, 0] *= 5
     np.testing.assert_array_equal(axil.similarity(model, far, X), axil.similarity(model, new, X))
     assert (
-        axil.novelty(model, far, X, held_out) > axil.novelty(model, new, X, held_out)
+        axil.novelty(model, far, X, held_out=held_out)
+        > axil.novelty(model, new, X, held_out=held_out)
     ).mean() > 0.8
 
 
@@ -227,14 +228,14 @@ def test_training_rows_are_not_held_out(table: Any) -> None:
     with pytest.raises(
         axil.InputError, match="50 of the 50 held_out rows are training rows: the same features"
     ):
-        axil.novelty(model, table(new), table(X), table(X[:50]))
+        axil.novelty(model, table(new), table(X), held_out=table(X[:50]))
     mixed = np.concatenate([X[:30], held_out])
     with pytest.warns(
         UserWarning, match=r"30 of the 100 held_out rows are training rows.* 70 held_out rows stay"
     ):
-        found = axil.novelty(model, table(new), table(X), table(mixed))
-    np.testing.assert_array_equal(found, axil.novelty(model, new, X, held_out))
-    assert axil.novelty(model, new, X, held_out[:0]).shape == (20,)
+        found = axil.novelty(model, table(new), table(X), held_out=table(mixed))
+    np.testing.assert_array_equal(found, axil.novelty(model, new, X, held_out=held_out))
+    assert axil.novelty(model, new, X, held_out=held_out[:0]).shape == (20,)
 
 
 def test_held_out_rows_may_equal_training_rows_by_chance() -> None:
@@ -242,7 +243,7 @@ def test_held_out_rows_may_equal_training_rows_by_chance() -> None:
     model = lgb.LGBMRegressor(n_estimators=5, verbose=-1).fit(coarse[:200], target[:200])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert axil.novelty(model, coarse[:5], coarse[:200], coarse[200:]).shape == (5,)
+        assert axil.novelty(model, coarse[:5], coarse[:200], held_out=coarse[200:]).shape == (5,)
 
 
 SEVERAL = {

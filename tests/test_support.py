@@ -34,6 +34,7 @@ from tests.adapters import (
     xgboost_models,
 )
 from tests.adapters.smoother_models import CASES as SMOOTHERS
+from tests.fits import explainer_of_fit
 from tests.notebooks import table_cells
 from tests.subsets import mostly_slow
 
@@ -279,7 +280,7 @@ def test_what_supports_says_of_refused_models_is_what_the_explainer_does(library
     fit = case.model, case.X, case.y, case.sample_weight, offsets
     if told.kind == "no":
         with pytest.raises(axil.UnsupportedModelError) as refused:
-            axil.Explainer(*fit)
+            explainer_of_fit(*fit)
         assert refused.value.setting == told.setting
     else:
-        assert axil.Explainer(*fit).kind == told.kind
+        assert explainer_of_fit(*fit).kind == told.kind

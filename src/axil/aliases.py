@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 
 __all__ = [
     "ArrayLike",
+    "CalibrationMethod",
     "DataFrame",
     "Device",
     "FeatureTable",
@@ -27,12 +28,20 @@ __all__ = [
     "ForeignObject",
     "IntoDataFrame",
     "LabelsLike",
+    "LeverageMethod",
     "ModelKind",
+    "OutOfFold",
     "PathLike",
+    "Ranking",
+    "RemovalMethod",
     "ScoreScale",
     "Series",
+    "Sign",
+    "SimilarBy",
     "SparseMatrix",
+    "Suspects",
     "TableLike",
+    "TreeWeighting",
 ]
 
 if TYPE_CHECKING:
@@ -73,5 +82,26 @@ PathLike: TypeAlias = str | os.PathLike[str]
 Device: TypeAlias = Literal["cpu", "cuda", "auto"]
 #: What axil's numbers of training rows are for a model, see `axil.Explainer.kind`.
 ModelKind: TypeAlias = Literal["exact", "additive", "derivative"]
+#: The numbers that rank the training rows of tables and plots.
+Ranking: TypeAlias = Literal["weight", "contribution"]
+#: What decides which comparables `similar` lists; see there.
+SimilarBy: TypeAlias = Literal["leaves", "weight", "contribution", "derivative"]
+#: How much each tree counts for the similarity of two rows.
+TreeWeighting: TypeAlias = Literal["alike", "variance", "error", "improved"]
+#: Whether comparables speak for the prediction, or against it.
+Sign: TypeAlias = Literal["any", "for", "against"]
+#: What happens to training rows whose targets look wrong: one of these words, the labels or a mask
+#: of such rows, or a pair of both.
+Suspects: TypeAlias = (
+    Literal["keep", "mark", "drop"] | LabelsLike | tuple[Literal["mark", "drop"], LabelsLike]
+)
+#: Predictions of the training rows by fits that have not seen them, or how axil computes them.
+OutOfFold: TypeAlias = Literal["folds", "leave-one-out"] | ArrayLike
+#: Whether axil computes leverages exactly, or estimates them from random vectors.
+LeverageMethod: TypeAlias = Literal["exact", "estimate"]
+#: Whether the effect of a removed row is exact or a first-order approximation.
+RemovalMethod: TypeAlias = Literal["exact", "first-order"]
+#: How the scale of intervals weighs the calibration errors; see `axil.Explainer.calibrate`.
+CalibrationMethod: TypeAlias = Literal["leaves", "exact"]
 #: Whether derivatives are of scores, such as log-odds, or of probabilities and means.
 ScoreScale: TypeAlias = Literal["raw", "probability"]

@@ -233,7 +233,7 @@ class Comparison:
         return changes_page.write(self.table(), self.top(k), PARTS, self.scale, path, title, target)
 
 
-def compare(old: Explainer, new: Explainer, X: Any, init_score: Any = None) -> Comparison:
+def compare(old: Explainer, new: Explainer, X: Any, *, init_score: Any = None) -> Comparison:
     """Explain why predictions of X changed from an old model to a new one, by rows and by splits.
 
     axil refits the old splits to the new rows (`Explainer.refit`). Every change is then the sum of
@@ -290,7 +290,8 @@ def compare(old: Explainer, new: Explainer, X: Any, init_score: Any = None) -> C
     )
     batch_size = max(1, BATCH_BYTES // (8 * n_outputs * n_rows))
     explanations = zip(
-        old.iter(old_X, batch_size, init_score), refitted.iter(old_X, batch_size, init_score)
+        old.iter(old_X, batch_size, init_score=init_score),
+        refitted.iter(old_X, batch_size, init_score=init_score),
     )
     batches = [_change(before, middle, rows) for before, middle in explanations]
     if not batches:

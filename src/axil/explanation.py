@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from axil.aliases import ArrayLike, DataFrame, LabelsLike, PathLike
+from axil.aliases import ArrayLike, DataFrame, LabelsLike, PathLike, Ranking
 from axil.arrays import FloatArray, IntArray
 from axil.errors import InputError, counted
 from axil.inputs import as_count, as_positions, as_share, as_shares, group_codes, row_values
@@ -69,7 +69,7 @@ class Explanation(Arrays):
             fitted = f", fitted to {self.scale.name}"
         return f"<axil.Explanation: {rows}, {kind}, structure held fixed{fitted}>"
 
-    def top(self, k: int = 10, by: str | None = None, *, per_class: bool = True) -> DataFrame:
+    def top(self, k: int = 10, by: Ranking | None = None, *, per_class: bool = True) -> DataFrame:
         """The k training rows with the largest |weight| (or |contribution|) in each prediction.
 
         A frame with the columns query, output, prediction, score, probability, rank (from 1), row,

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -185,7 +186,7 @@ class RatioStudy:
         self,
         explainer: Method,
         X: TableLike,
-        statistic: str = "COD",
+        statistic: Literal["median", "COD", "PRD", "PRB", "VEI"] = "COD",
         *,
         stratum: Hashable = None,
     ) -> DataFrame:

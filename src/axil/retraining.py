@@ -78,8 +78,8 @@ def stability(
     X: TableLike,
     y: ArrayLike,
     X_new: TableLike,
-    n: int = 20,
     *,
+    n: int = 20,
     method: RefitMethod = "bootstrap",
     sample_weight: ArrayLike | None = None,
     random_state: int = 0,
@@ -124,7 +124,7 @@ def stability(
     >>> from sklearn.datasets import load_diabetes
     >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
     >>> model = LGBMRegressor(n_estimators=20, verbose=-1)
-    >>> stability = axil.stability(model, X[:300], y[:300], X[300:303], 5)
+    >>> stability = axil.stability(model, X[:300], y[:300], X[300:303], n=5)
     >>> stability
     <axil.Stability: LGBMRegressor, 5 refits to sampled rows, 3 predictions>
     >>> list(stability.table().columns)

@@ -149,8 +149,8 @@ def novelty(
     model: ForeignModel,
     X: TableLike,
     X_train: TableLike,
-    held_out: TableLike | None = None,
     *,
+    held_out: TableLike | None = None,
     n_threads: int | None = None,
     memory_limit: int | str | None = None,
 ) -> FloatArray:
@@ -193,8 +193,8 @@ def novelty(
     >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
     >>> model = LGBMRegressor(n_estimators=20, verbose=-1).fit(X[:300], y[:300])
     >>> new, held_out = X[300:370], X[370:]
-    >>> ranks = novelty(model, new, X[:300], held_out)
-    >>> ranks_far_away = novelty(model, 3 * new, X[:300], held_out)
+    >>> ranks = novelty(model, new, X[:300], held_out=held_out)
+    >>> ranks_far_away = novelty(model, 3 * new, X[:300], held_out=held_out)
     >>> bool(ranks.mean() < 0.6), bool(ranks_far_away.mean() > 0.9)
     (True, True)
     """

@@ -87,7 +87,7 @@ def check_wrong_targets(case: Any, least: float, error: Any = axil.ExactnessErro
     """
     rng, explainer = (
         np.random.default_rng(0),
-        axil.Explainer(case.model, case.X, case.y, case.sample_weight),
+        axil.Explainer(case.model, case.X, case.y, sample_weight=case.sample_weight),
     )
     weights = explainer(case.X).weights.reshape(-1, len(case.y))
     carried = np.flatnonzero(np.abs(weights).max(axis=0) > least)
@@ -100,7 +100,7 @@ def check_wrong_targets(case: Any, least: float, error: Any = axil.ExactnessErro
         tried += [changed, swapped]
     for wrong in tried:
         with pytest.raises(error):
-            axil.Explainer(case.model, case.X, wrong, case.sample_weight)
+            axil.Explainer(case.model, case.X, wrong, sample_weight=case.sample_weight)
 
 
 def drawn_rows(

@@ -170,7 +170,7 @@ def test_weights_of_an_ensemble_are_means_over_its_folds(splits: str, weighted: 
     tree = DecisionTreeClassifier(max_depth=3, random_state=0)
     model = CalibratedClassifierCV(tree, cv=SPLITS[splits]).fit(X, LABELS, sample_weight=weight)
     assert axil.supports(model).exact
-    explainer = axil.Explainer(model, X, LABELS, weight)
+    explainer = axil.Explainer(model, X, LABELS, sample_weight=weight)
     given = np.ones(len(X)) if weight is None else weight
     expected = np.zeros((len(X_NEW), len(X)))
     folds = _folds(model, LABELS)

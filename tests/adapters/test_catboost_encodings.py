@@ -116,7 +116,9 @@ def test_equal_texts_and_whole_numbers_are_one_category() -> None:
 @pytest.mark.parametrize("name", ENCODED)
 def test_leaves_are_proven_and_encodings_are_named(name: str) -> None:
     case = CASES[name]()
-    found = Explainer(case.model, case.X, case.y, case.sample_weight, case.baseline).verification
+    found = Explainer(
+        case.model, case.X, case.y, sample_weight=case.sample_weight, init_score=case.baseline
+    ).verification
     assert found.held.encodings > 0
     assert f"{found.held.encodings} encoding" in str(found.held)
     assert found.compared == ["leaf counts"] * (case.sample_weight is None) + ["leaf weights"]
@@ -155,7 +157,7 @@ def test_wrong_targets_never_pass(name: str, wrong: str) -> None:
     with pytest.raises(
         ExactnessError, match=order_named if wrong == "rows in another order" else None
     ):
-        Explainer(case.model, X, y, weight)
+        Explainer(case.model, X, y, sample_weight=weight)
 
 
 def test_other_categories_are_named() -> None:

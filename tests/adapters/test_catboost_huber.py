@@ -40,7 +40,7 @@ def oracle(name: str, rows: Any = slice(None)) -> tuple[Array, Array, Array]:
 @pytest.mark.parametrize("name", PLAIN)
 def test_weights_and_deletions_are_those_of_a_replay(name: str) -> None:
     case = CUT[name]()
-    explainer = axil.Explainer(case.model, case.X, case.y, case.sample_weight)
+    explainer = axil.Explainer(case.model, case.X, case.y, sample_weight=case.sample_weight)
     F, K, _ = oracle(name)
     scale = np.abs(case.y).max()
     assert explainer.kind == "exact"
@@ -58,7 +58,7 @@ def test_weights_and_deletions_are_those_of_a_replay(name: str) -> None:
 def test_a_refit_is_the_fit_to_the_rows_left(name: str) -> None:
     """It is proven again: rows that are cut off count in the weights that CatBoost records, whatever they do in values."""
     case = CUT[name]()
-    explainer = axil.Explainer(case.model, case.X, case.y, case.sample_weight)
+    explainer = axil.Explainer(case.model, case.X, case.y, sample_weight=case.sample_weight)
     again = explainer.refit(drop=[3, 7, 50])
     left = oracle(name, np.setdiff1d(np.arange(len(case.y)), [3, 7, 50]))[0]
     np.testing.assert_allclose(
@@ -69,7 +69,7 @@ def test_a_refit_is_the_fit_to_the_rows_left(name: str) -> None:
 @pytest.mark.parametrize("name", ["Huber", "Huber Gradient weighted"])
 def test_wrong_targets_are_noticed(name: str) -> None:
     case, rng = CUT[name](), np.random.default_rng(0)
-    explainer = axil.Explainer(case.model, case.X, case.y, case.sample_weight)
+    explainer = axil.Explainer(case.model, case.X, case.y, sample_weight=case.sample_weight)
     carried = np.flatnonzero(np.abs(explainer(case.X).weights).max(axis=0) > 0.02)
     changed, swapped = case.y.copy(), case.y.copy()
     one, other = rng.choice(carried, 2, replace=False)
@@ -77,7 +77,7 @@ def test_wrong_targets_are_noticed(name: str) -> None:
     swapped[[one, other]] = swapped[[other, one]]
     for wrong in (rng.permutation(case.y), changed, swapped):
         with pytest.raises(axil.ExactnessError):
-            axil.Explainer(case.model, case.X, wrong, case.sample_weight)
+            axil.Explainer(case.model, case.X, wrong, sample_weight=case.sample_weight)
 
 
 def test_several_steps_are_additive() -> None:

@@ -66,7 +66,7 @@ def test_without_ranks_the_rows_that_are_left_again(name: str, alpha: float, del
     case = RANKED[name]()
     gone = np.random.default_rng(0).choice(len(case.y), 25, replace=False)
     left = np.delete(np.arange(len(case.y)), gone)
-    explainer = axil.Explainer(case.model, case.X, case.y, case.sample_weight)
+    explainer = axil.Explainer(case.model, case.X, case.y, sample_weight=case.sample_weight)
     found = explainer.without(case.X[left], gone.tolist())["after"]
     np.testing.assert_allclose(found, replayed(name, alpha, delta, left)[0], rtol=0, atol=1e-6)
 
@@ -76,7 +76,7 @@ def test_weights_are_those_of_a_replay(name: str, alpha: float, delta: float) ->
     case = RANKED[name]()
     F, K = replayed(name, alpha, delta, np.arange(len(case.y)))
     np.testing.assert_allclose(F, case.model.predict(case.X), rtol=0, atol=1e-6)
-    explainer = axil.Explainer(case.model, case.X, case.y, case.sample_weight)
+    explainer = axil.Explainer(case.model, case.X, case.y, sample_weight=case.sample_weight)
     found = explainer(case.X)
     np.testing.assert_allclose(found.weights, K, rtol=0, atol=1e-6)
     held = explainer.verification.held  # type: ignore[union-attr]
@@ -87,14 +87,14 @@ def test_weights_are_those_of_a_replay(name: str, alpha: float, delta: float) ->
 @pytest.mark.parametrize("weighted", [False, True])
 def test_several_quantiles_of_one_column_of_targets(weighted: bool) -> None:
     case = regressor(loss_function="MultiQuantile:alpha=0.2,0.7", weighted=weighted)
-    explainer = axil.Explainer(case.model, case.X, case.y, case.sample_weight)
+    explainer = axil.Explainer(case.model, case.X, case.y, sample_weight=case.sample_weight)
     found = explainer(case.X_new)
     np.testing.assert_allclose(found.predictions, case.model.predict(case.X_new), rtol=0, atol=1e-6)
     np.testing.assert_allclose(
         found.weights @ case.y + found.intercepts, found.predictions, rtol=0, atol=1e-6
     )
     with pytest.raises(axil.ExactnessError):
-        axil.Explainer(case.model, case.X, case.y[::-1], case.sample_weight)
+        axil.Explainer(case.model, case.X, case.y[::-1], sample_weight=case.sample_weight)
 
 
 @pytest.mark.parametrize("name", ["quantile", "MAE weighted", "MAPE"])

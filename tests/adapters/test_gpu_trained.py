@@ -80,7 +80,7 @@ def fitted(name: str, tmp_path: Path) -> tuple[Any, Any, Any, Any]:
 @pytest.mark.parametrize("name", READ)
 def test_is_read_exactly(name: str, tmp_path: Path) -> None:
     model, X, y, w = fitted(name, tmp_path)
-    explainer = Explainer(model, X, y, w)
+    explainer = Explainer(model, X, y, sample_weight=w)
     found = explainer(X[:20])
     own = verified_model(explainer).adapter.predictions(X[:20])[:, 0]
     # Leaf values of float32, so up to 6e-8 of the largest prediction each, of up to 21 trees.
@@ -98,13 +98,13 @@ def test_one_other_target_is_noticed(name: str, tmp_path: Path) -> None:
         0.01 * np.abs(y - y.mean()).max()
     )
     with pytest.raises(ExactnessError):
-        Explainer(model, X, y, w)
+        Explainer(model, X, y, sample_weight=w)
 
 
 @pytest.mark.parametrize("name", PUSHED)
 def test_pushes_of_classifiers_add_up(name: str, tmp_path: Path) -> None:
     model, X, y, w = fitted(name, tmp_path)
-    explainer = Explainer(model, X, y, w)
+    explainer = Explainer(model, X, y, sample_weight=w)
     found, own = explainer(X[:20]), model.predict(X[:20], raw_score=True)
     sums = found.intercepts + found.contributions.sum(axis=-1)
     # Leaves add up in float32 in the fit, and the pushes to the model's own leaves.
@@ -112,14 +112,14 @@ def test_pushes_of_classifiers_add_up(name: str, tmp_path: Path) -> None:
     y = y.copy()
     y[11] = (y[11] + 1) % (y.max() + 1)
     with pytest.raises(ExactnessError):
-        Explainer(model, X, y, w)
+        Explainer(model, X, y, sample_weight=w)
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
 def test_is_refused_by_name(name: str, tmp_path: Path) -> None:
     model, X, y, w = fitted(name, tmp_path)
     with pytest.raises(UnsupportedModelError, match=REFUSED[name]):
-        Explainer(model, X, y, w)
+        Explainer(model, X, y, sample_weight=w)
 
 
 def test_other_draws_than_those_of_a_known_stream_are_refused(

@@ -28,7 +28,7 @@ FOREST = RandomForestClassifier(5, random_state=0)
 def test_weights_are_shares_of_leaves() -> None:
     """By scikit-learn's own leaves and counts."""
     model = DecisionTreeClassifier(max_depth=3).fit(X, Y, sample_weight=DATA.weight)
-    found = axil.Explainer(model, X, Y, DATA.weight)(X_NEW)
+    found = axil.Explainer(model, X, Y, sample_weight=DATA.weight)(X_NEW)
     own = (model.apply(X_NEW)[:, None] == model.apply(X)) * DATA.weight
     np.testing.assert_allclose(
         found.weights, own / own.sum(axis=1, keepdims=True), rtol=0, atol=1e-12

@@ -42,7 +42,9 @@ def oracle(name: str, rows: Any = slice(None)) -> tuple[Array, Array, Array]:
 
 def explained(name: str) -> axil.Explainer:
     case = CUT[name]()
-    return axil.Explainer(case.model, case.X, case.y, case.sample_weight, case.init_score)
+    return axil.Explainer(
+        case.model, case.X, case.y, sample_weight=case.sample_weight, init_score=case.init_score
+    )
 
 
 @pytest.mark.parametrize("name", PLAIN)

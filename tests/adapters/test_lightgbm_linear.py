@@ -40,7 +40,7 @@ def case_of(name: str) -> Case:
 @cache
 def explainer_of(name: str) -> axil.Explainer:
     case = case_of(name)
-    return axil.Explainer(case.model, case.X, case.y, case.sample_weight)
+    return axil.Explainer(case.model, case.X, case.y, sample_weight=case.sample_weight)
 
 
 def leaves_below(node: dict[str, Any], above: frozenset[int] = frozenset()) -> list[dict[str, Any]]:
@@ -122,7 +122,7 @@ def test_mistakes_in_the_targets_are_found(name: str) -> None:
     swapped[[first, second]], changed[first] = case.y[[second, first]], case.y[first] + 0.1
     for wrong in (swapped, changed, case.y[::-1], case.y + 1.0):
         with pytest.raises(axil.ExactnessError):
-            axil.Explainer(case.model, case.X, wrong, case.sample_weight)
+            axil.Explainer(case.model, case.X, wrong, sample_weight=case.sample_weight)
     if case.sample_weight is not None:
         with pytest.raises(axil.ExactnessError, match="weight of leaf"):
             axil.Explainer(case.model, case.X, case.y)

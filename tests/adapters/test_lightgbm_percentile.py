@@ -95,9 +95,9 @@ def test_weights_are_those_of_a_replay(name: str) -> None:
     np.testing.assert_allclose(
         F, model, rtol=0, atol=1e-7 * np.abs(model).max()
     )  # the base is kept in single precision
-    found = axil.Explainer(case.model, case.X, case.y, case.sample_weight, case.init_score)(
-        case.X, init_score=case.init_score
-    )
+    found = axil.Explainer(
+        case.model, case.X, case.y, sample_weight=case.sample_weight, init_score=case.init_score
+    )(case.X, init_score=case.init_score)
     if (
         name == "l1 equal targets"
     ):  # of equal residuals rounding may choose another: the same numbers, other rows
@@ -135,7 +135,9 @@ def test_without_ranks_the_rows_that_are_left_again(name: str) -> None:
     (y, weights, leaves), offsets = (part[left] for part in given[:3]), given[3]
     own = offsets if np.ndim(offsets) == 0 else np.asarray(offsets)[left]
     expected, _ = replayed(PLAIN[name], y, weights, leaves, rates, base, own)
-    explainer = axil.Explainer(case.model, case.X, case.y, case.sample_weight, case.init_score)
+    explainer = axil.Explainer(
+        case.model, case.X, case.y, sample_weight=case.sample_weight, init_score=case.init_score
+    )
     scored = None if case.init_score is None else case.init_score[left]
     table = explainer.without(case.X[left], gone.tolist(), init_score=scored)
     np.testing.assert_allclose(table["after"], expected, rtol=0, atol=1e-6)
@@ -148,7 +150,7 @@ def test_without_ranks_the_rows_that_are_left_again(name: str) -> None:
 )
 def test_deletions_of_single_rows_are_fits_without_them(settings: dict[str, Any]) -> None:
     case = booster(table(90), n_trees=4, **settings)
-    explainer = axil.Explainer(case.model, case.X, case.y, case.sample_weight)
+    explainer = axil.Explainer(case.model, case.X, case.y, sample_weight=case.sample_weight)
     effects, left = explainer.removal(case.X_new[:3]), explainer.diagnostics.leave_one_out()
     for row in (0, 17, 80):
         found = explainer.without(np.concatenate([case.X_new[:3], case.X[row : row + 1]]), [row])
@@ -168,7 +170,9 @@ def test_label_issues_and_calibrate_of_a_median_take_errors_without_the_row() ->
     case = booster(table(90), n_trees=4, objective="l1")
     explainer = axil.Explainer(case.model, case.X, case.y)
     left = explainer.diagnostics.leave_one_out()
-    issues = explainer.find_label_issues("leave-one-out").set_index("row").loc[left["row"]]
+    issues = (
+        explainer.find_label_issues(out_of_fold="leave-one-out").set_index("row").loc[left["row"]]
+    )
     np.testing.assert_allclose(issues["expected_label"], left["prediction"], rtol=0, atol=1e-12)
     half = len(case.X_new) // 2
     predictive = explainer.calibrate(
@@ -194,7 +198,7 @@ def test_bags_that_were_recorded() -> None:
 
 def test_files_keep_the_pattern(tmp_path: Any) -> None:
     case = RANKED["quantile dart bagging weighted"]()
-    explainer = axil.Explainer(case.model, case.X, case.y, case.sample_weight)
+    explainer = axil.Explainer(case.model, case.X, case.y, sample_weight=case.sample_weight)
     explainer.save(tmp_path / "model.axil")
     again = axil.load(tmp_path / "model.axil", case.model)
     np.testing.assert_array_equal(again(case.X_new).weights, explainer(case.X_new).weights)
@@ -243,7 +247,7 @@ def test_weights_of_one_are_none(objective: str) -> None:
     y = as_float32(X[:, 0] + rng.normal(size=80))
     quiet = {"n_estimators": 5, "min_child_samples": 5, "verbose": -1, "n_jobs": 1, "alpha": 0.7}
     model = lgb.LGBMRegressor(objective=objective, **quiet).fit(X, y, sample_weight=ones)
-    explainer = axil.Explainer(model, X, y, ones)
+    explainer = axil.Explainer(model, X, y, sample_weight=ones)
     found = explainer(X)
     np.testing.assert_allclose(
         found.weights @ y + found.intercepts, model.predict(X), rtol=0, atol=1e-6
@@ -275,7 +279,7 @@ def test_weights_of_one_that_are_left_over_are_none(heavy: list[int]) -> None:
     for leaf in np.unique(leaves):
         rows = kept[leaves[kept] == leaf]
         expected[leaves == leaf] = base + 0.5 * np.quantile(y[rows] - base, alpha)
-    explainer = axil.Explainer(model, X, y, w)
+    explainer = axil.Explainer(model, X, y, sample_weight=w)
     np.testing.assert_allclose(explainer.without(X, gone)["after"], expected, rtol=0, atol=1e-6)
     np.testing.assert_allclose(
         explainer.refit(drop=gone).model.predict(X), expected, rtol=0, atol=1e-6

@@ -353,7 +353,7 @@ def test_weights_next_to_zero(heaviest: float) -> None:
         X, y, weights
     )
     np.testing.assert_allclose(
-        Explainer(model, X, y, weights)(X).predictions, model.predict(X), rtol=1e-6
+        Explainer(model, X, y, sample_weight=weights)(X).predictions, model.predict(X), rtol=1e-6
     )
     with pytest.raises(ExactnessError):
-        Explainer(model, X, y + 1e-4 * np.cos(np.arange(len(y))), weights)
+        Explainer(model, X, y + 1e-4 * np.cos(np.arange(len(y))), sample_weight=weights)

@@ -57,7 +57,9 @@ def refit(name):
 
 
 def explainer(model, given, X=NEW.X, y=NEW.y):
-    return axil.Explainer(model, X, y, given.get("weight"), given.get("init_score"))
+    return axil.Explainer(
+        model, X, y, sample_weight=given.get("weight"), init_score=given.get("init_score")
+    )
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -103,10 +103,10 @@ def test_catboost_weights_where_rows_were_shuffled_for_categories():
         "bootstrap_type": "Bernoulli",
     }
     model = cb.CatBoostRegressor(**how).fit(cb.Pool(table, Y, weight=weights, cat_features=["d"]))
-    axil.Explainer(model, table, Y, weights)
+    axil.Explainer(model, table, Y, sample_weight=weights)
     for wrong in (None, weights[::-1]):
         with pytest.raises(axil.ExactnessError):
-            axil.Explainer(model, table, Y, wrong)
+            axil.Explainer(model, table, Y, sample_weight=wrong)
 
 
 @pytest.mark.parametrize("grow_policy", ["Lossguide", "Depthwise"])

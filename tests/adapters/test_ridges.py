@@ -64,7 +64,7 @@ def test_estimated_precisions_are_held(name, recwarn):
     model, weight = clone(ESTIMATED[name][0]), ESTIMATED[name][1]
     model.fit(X, Y) if weight is None else model.fit(X, Y, sample_weight=weight)
     assert axil.supports(model).exact
-    explainer, penalties = axil.Explainer(model, X, Y, weight), penalties_of(model)
+    explainer, penalties = axil.Explainer(model, X, Y, sample_weight=weight), penalties_of(model)
     assert np.isinf(penalties).any() == ("left out" in name)
     np.testing.assert_allclose(explainer(X_NEW).weights @ Y, model.predict(X_NEW), rtol=1e-9)
     changed = Y.copy()
@@ -122,7 +122,7 @@ def test_classes_without_rows_are_those_of_a_fit(name):
     how = {} if case.sample_weight is None else {"sample_weight": case.sample_weight[keep]}
     fitted = clone(case.model).set_params(**settings).fit(case.X[keep], case.y[keep], **how)
     expected = smoother_models.Shares(fitted, None, None, None, None).predict(case.X_new[:4])
-    explainer = axil.Explainer(case.model, case.X, case.y, case.sample_weight)
+    explainer = axil.Explainer(case.model, case.X, case.y, sample_weight=case.sample_weight)
     after = explainer.without(case.X_new[:4], [3, 8])["after"].to_numpy().reshape(expected.shape)
     np.testing.assert_allclose(after, expected, atol=1e-9)
     again = explainer.refit(drop=[3, 8]).model.decision_function(case.X_new[:4])

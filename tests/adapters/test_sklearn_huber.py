@@ -167,4 +167,4 @@ def test_other_targets_that_change_the_pattern_are_replayed() -> None:
 def test_sample_weights_are_refused_by_name() -> None:
     case = boosted(loss="huber", fit_with={"weighted": True})
     with pytest.raises(axil.UnsupportedModelError, match="sample_weight"):
-        axil.Explainer(case.model, case.X, case.y, case.sample_weight)
+        axil.Explainer(case.model, case.X, case.y, sample_weight=case.sample_weight)

@@ -59,7 +59,7 @@ CASES = {name: cache(make) for name, make in CASES.items()}
 
 
 def explain(case):
-    return axil.Explainer(case.model, case.X, case.y, case.sample_weight)
+    return axil.Explainer(case.model, case.X, case.y, sample_weight=case.sample_weight)
 
 
 @pytest.mark.parametrize("name", CASES)

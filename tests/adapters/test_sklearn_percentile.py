@@ -62,7 +62,7 @@ def test_boosted_weights_are_those_of_a_replay(name: str) -> None:
     for row, share in rows:
         K[:, row] += share * left
     np.testing.assert_allclose(F, case.model.predict(case.X), rtol=0, atol=1e-12)
-    found = axil.Explainer(case.model, case.X, case.y, case.sample_weight)(case.X)
+    found = axil.Explainer(case.model, case.X, case.y, sample_weight=case.sample_weight)(case.X)
     np.testing.assert_allclose(found.weights, K, rtol=0, atol=1e-12)
 
 
@@ -92,7 +92,7 @@ def test_without_ranks_the_rows_that_are_left_again(name: str) -> None:
     rows = [] if "zero" in name else picked(start, y, weights, np.arange(len(y)))
     base = float(sum(share * y[row] for row, share in rows))
     expected, _ = replayed(rule, y, weights, leaves, [rate] * N_TREES, base)
-    explainer = axil.Explainer(case.model, case.X, case.y, case.sample_weight)
+    explainer = axil.Explainer(case.model, case.X, case.y, sample_weight=case.sample_weight)
     np.testing.assert_allclose(
         explainer.without(case.X[left], gone.tolist())["after"], expected, rtol=0, atol=1e-12
     )

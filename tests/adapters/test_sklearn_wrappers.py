@@ -181,7 +181,7 @@ def expected(case, X):
 
 
 def explain(case):
-    return axil.Explainer(case.model, case.X, case.y, case.sample_weight)
+    return axil.Explainer(case.model, case.X, case.y, sample_weight=case.sample_weight)
 
 
 def made(explanation, case):
@@ -278,7 +278,7 @@ def test_a_what_if_is_a_refit_where_no_split_can_move(name):
 def test_removal_adds_up():
     case = CASES["voting weighted"]()
     members = [
-        axil.Explainer(model, case.X, case.y, case.sample_weight)
+        axil.Explainer(model, case.X, case.y, sample_weight=case.sample_weight)
         for model in case.model.estimators_
     ]
     parts = [member.removal(case.X_new) for member in members]

@@ -94,7 +94,7 @@ def test_other_data_than_those_of_the_fit_show(name):
 
 
 def test_weights_are_the_closed_form():
-    found = axil.Explainer(fitted("wls"), X, Y, WEIGHT)(X_NEW).weights
+    found = axil.Explainer(fitted("wls"), X, Y, sample_weight=WEIGHT)(X_NEW).weights
     expected = X_NEW @ np.linalg.solve((X.T * WEIGHT) @ X, X.T * WEIGHT)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-13)
     found = axil.Explainer(fitted("gls"), X, Y)(X_NEW).weights
@@ -121,9 +121,11 @@ def test_removal_is_a_derivative():
 
 def test_other_weights_than_those_of_the_model_are_refused():
     with pytest.raises(axil.InputError, match="sample_weight of row 3"):
-        axil.Explainer(fitted("wls"), X, Y, np.where(np.arange(len(Y)) == 3, 2 * WEIGHT, WEIGHT))
+        axil.Explainer(
+            fitted("wls"), X, Y, sample_weight=np.where(np.arange(len(Y)) == 3, 2 * WEIGHT, WEIGHT)
+        )
     with pytest.raises(axil.InputError, match="takes no sample_weight"):
-        axil.Explainer(fitted("ols"), X, Y, WEIGHT)
+        axil.Explainer(fitted("ols"), X, Y, sample_weight=WEIGHT)
 
 
 def test_rows_that_a_formula_dropped_are_not_rows_of_the_fit():

@@ -66,7 +66,7 @@ def test_weights_are_those_of_a_replay(name: str) -> None:
     F, K = replayed(PLAIN[name], y, weights, leaves, [0.3] * 10, base)
     model = case.predict(case.X)[:, 0]
     np.testing.assert_allclose(F, model, rtol=0, atol=1e-6 * np.abs(model).max())
-    found = axil.Explainer(case.model, case.X, case.y, case.sample_weight)(case.X)
+    found = axil.Explainer(case.model, case.X, case.y, sample_weight=case.sample_weight)(case.X)
     np.testing.assert_allclose(found.weights, K, rtol=0, atol=1e-6)
 
 
@@ -82,7 +82,7 @@ def test_without_ranks_the_rows_that_are_left_again(name: str) -> None:
     leaves = read(case.model).leaves(case.X)[left]  # type: ignore[attr-defined]
     base = 3.0 if "base_score" in name else None
     expected, _ = replayed(PLAIN[name], y[left], weights[left], leaves, [0.3] * 10, base)
-    explainer = axil.Explainer(case.model, case.X, case.y, case.sample_weight)
+    explainer = axil.Explainer(case.model, case.X, case.y, sample_weight=case.sample_weight)
     np.testing.assert_allclose(
         explainer.without(case.X[left], gone.tolist())["after"],
         expected,

@@ -76,7 +76,7 @@ class Case:
 
     @property
     def explainer(self) -> axil.Explainer:
-        return axil.Explainer(self.model, X, self.y, self.weights)
+        return axil.Explainer(self.model, X, self.y, sample_weight=self.weights)
 
     def margins(self, rows: Array, model: Any = None) -> Array:
         booster = self.model if model is None else model
@@ -234,7 +234,7 @@ def test_contributions_add_up(name: str, objective: str) -> None:
     swapped = case.y.copy()
     swapped[[3, 4]] = swapped[[4, 3]]
     with pytest.raises(axil.ExactnessError):
-        axil.Explainer(case.model, X, swapped, case.weights)
+        axil.Explainer(case.model, X, swapped, sample_weight=case.weights)
 
 
 @pytest.mark.parametrize("name", ["absolute error weighted", "quantiles"])
@@ -248,7 +248,9 @@ def test_all_doors_give_the_same(name: str, tmp_path: Path) -> None:
     booster = xgb.Booster(model_file=tmp_path / "model.json")
     for model in (booster, estimator, make_pipeline(scaler, estimator)):
         assert np.array_equal(
-            axil.Explainer(model, X, case.y, case.weights).jacobian.gradient_contributions(QUERIES),
+            axil.Explainer(
+                model, X, case.y, sample_weight=case.weights
+            ).jacobian.gradient_contributions(QUERIES),
             expected,
         )
     case.explainer.save(tmp_path / "explainer.npz")
@@ -305,4 +307,4 @@ def test_other_targets_weights_and_rows_are_noticed() -> None:
         (case.y, WEIGHTS, X[::-1]),
     ):
         with pytest.raises(axil.ExactnessError):
-            axil.Explainer(case.model, rows, y, w)
+            axil.Explainer(case.model, rows, y, sample_weight=w)

@@ -106,7 +106,7 @@ class Asked:
             )
 
     def scores(self, baseline, y=True):
-        return baseline.scores(self.X, self.y if y else None, self.init_score)
+        return baseline.scores(self.X, self.y if y else None, init_score=self.init_score)
 
 
 asked = cache(Asked)

@@ -30,7 +30,13 @@ CLOSE = 2e-5  # of the largest score: LightGBM and XGBoost keep gradients and le
 def fitted(name, **settings):
     case = case_of(name)
     return axil.Explainer(
-        case.model, X, case.y, case.weights, case.offsets, n_threads=1, **settings
+        case.model,
+        X,
+        case.y,
+        sample_weight=case.weights,
+        init_score=case.offsets,
+        n_threads=1,
+        **settings,
     )
 
 
@@ -270,7 +276,7 @@ def test_batches_and_threads_change_nothing(kind, monkeypatch):
     case = case_of("lightgbm multiclass")
     expected = kind(fitted("lightgbm multiclass")).scores(X[:20], case.y[:20])
     monkeypatch.setattr("axil.machine.memory.MOST_QUERIES", 7)
-    fit = axil.Explainer(case.model, X, case.y, case.weights, n_threads=2)
+    fit = axil.Explainer(case.model, X, case.y, sample_weight=case.weights, n_threads=2)
     np.testing.assert_allclose(kind(fit).scores(X[:20], case.y[:20]), expected, rtol=0, atol=1e-12)
 
 
@@ -357,7 +363,7 @@ def test_a_surrogate_that_cannot_be_fitted_is_refused(monkeypatch):
 
 def test_classes_go_by_their_names():
     case = case_of("lightgbm binary weighted")
-    fit = axil.Explainer(case.model, X, case.y, case.weights)
+    fit = axil.Explainer(case.model, X, case.y, sample_weight=case.weights)
     assert np.isfinite(BoostIn(fit).scores(X_NEW, ["yes", "no", "yes"])).all()
 
 

@@ -70,7 +70,7 @@ def test_similar(run, monkeypatch, suffix):
     expected = explainer.similar(
         homes[FEATURES],
         4,
-        ["bmi", "sold", "city"],
+        columns=["bmi", "sold", "city"],
         adjust=True,
         sign="for",
         within=("sold", "1Y"),
@@ -162,8 +162,8 @@ def test_report(run):
     explainer.report(
         homes[FEATURES],
         "wanted",
-        3,
-        ["city", "sold", "bmi"],
+        k=3,
+        columns=["city", "sold", "bmi"],
         map=("lat", "lon", "miles"),
         within=("sold", "2Y"),
         asof="2024-01-01",

@@ -133,7 +133,7 @@ def test_parquet_weights_and_labels(run, folder):
     assert code == 0
     found = table_of(out)
     labelled = X.set_axis(TRAIN["id"]), Y.set_axis(TRAIN["id"])
-    expected = axil.Explainer(model, *labelled, TRAIN["w"])(
+    expected = axil.Explainer(model, *labelled, sample_weight=TRAIN["w"])(
         QUERY[FEATURES].set_axis(QUERY["id"])
     ).top(10)
     pd.testing.assert_frame_equal(

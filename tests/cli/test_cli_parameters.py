@@ -149,10 +149,15 @@ def test_weights_of_refits(run):
     assert "154 rows, 150 before; 1 dropped" in out
     labelled = X.set_axis(TRAIN["id"])
     own = axil.Explainer(
-        lightgbm_model().fit(labelled, Y, sample_weight=TRAIN["w"]), labelled, Y, TRAIN["w"]
+        lightgbm_model().fit(labelled, Y, sample_weight=TRAIN["w"]),
+        labelled,
+        Y,
+        sample_weight=TRAIN["w"],
     )
     again = own.refit(
-        ["p003"], (more[FEATURES], more["y"], more["w"]), sample_weight=1.0 / TRAIN["w"].to_numpy()
+        drop=["p003"],
+        add=(more[FEATURES], more["y"], more["w"]),
+        sample_weight=1.0 / TRAIN["w"].to_numpy(),
     )
     found = lightgbm.Booster(model_file="new.txt").predict(ASKED)
     np.testing.assert_allclose(found, again.model.predict(ASKED), rtol=1e-9)
@@ -163,7 +168,7 @@ def test_refits(run, fails):
     words = f"stability estimator.joblib --trust {PLAIN} --query query.csv --n 3 --random-state 5"
     code, out, err = run(f"{words} --format csv --confidence-level 0.5")
     assert code == 0, err
-    expected = axil.stability(lightgbm_model(), X, Y, ASKED, 3, random_state=5)
+    expected = axil.stability(lightgbm_model(), X, Y, ASKED, n=3, random_state=5)
     pd.testing.assert_frame_equal(
         pd.read_csv(io.StringIO(out)),
         expected.table(0.5),

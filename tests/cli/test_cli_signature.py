@@ -45,12 +45,12 @@ ASKED = {
         QUERY[FEATURES], groups=TRAIN["city"].to_numpy()
     ),
     "shapley --validation validation.csv --groups city --baseline others": lambda e: e.shapley(
-        VALIDATION[FEATURES], VALIDATION["y"], "others", TRAIN["city"].to_numpy()
+        VALIDATION[FEATURES], VALIDATION["y"], baseline="others", groups=TRAIN["city"].to_numpy()
     ),
     "leave-one-out --top 150": lambda e: e.diagnostics.leave_one_out(),
     "leave-one-out-curve": lambda e: e.diagnostics.leave_one_out_curve(),
     "min-label-changes --query query.csv --threshold 150 --bounds 20 --groups city": lambda e: (
-        e.min_label_changes(QUERY[FEATURES], 150.0, 20.0, TRAIN["city"].to_numpy())
+        e.min_label_changes(QUERY[FEATURES], 150.0, 20.0, groups=TRAIN["city"].to_numpy())
     ),
     "min-label-changes --query query.csv --threshold 150 --bounds 0,1000 --listed": lambda e: (
         e.min_label_changes(QUERY[FEATURES], 150.0, (0.0, 1000.0), listed=True)
@@ -81,7 +81,7 @@ ASKED = {
         }
     ),
     "influence --validation validation.csv --out-of-fold w --top 150": lambda e: e.influence(
-        VALIDATION[FEATURES], VALIDATION["y"], TRAIN["w"].to_numpy()
+        VALIDATION[FEATURES], VALIDATION["y"], out_of_fold=TRAIN["w"].to_numpy()
     ),
 }
 

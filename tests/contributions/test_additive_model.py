@@ -69,7 +69,9 @@ def test_without_is_the_fit_again_with_no_weight_on_these_rows(name):
 def test_without_where_rows_are_drawn_or_trees_are_dropped(name):
     """Draws and drops are held fixed, also those of GOSS, which followed the gradients; slack as above."""
     case = model_of(name)
-    explainer = axil.Explainer(case.model, X, case.y, case.weights, case.offsets)
+    explainer = axil.Explainer(
+        case.model, X, case.y, sample_weight=case.weights, init_score=case.offsets
+    )
     more = {"rate": RATE, **case.more} | (
         {} if case.offsets is None else {"offsets": case.offsets[:, None]}
     )
@@ -192,7 +194,7 @@ def test_what_has_no_deletions_is_refused_by_name():
         own.without(X_NEW, [3])
     held = MODELS["xgboost pseudo-huber"]().fit()
     with pytest.raises(axil.UnsupportedQuestionError, match=r"without.*starts from"):
-        axil.Explainer(held.model, X, held.y, held.weights).without(X_NEW, [3])
+        axil.Explainer(held.model, X, held.y, sample_weight=held.weights).without(X_NEW, [3])
     smooth = axil.Explainer(
         LogisticRegression(tol=1e-10, max_iter=10_000).fit(X, BINARY), X, BINARY
     )
@@ -203,7 +205,7 @@ def test_what_has_no_deletions_is_refused_by_name():
 
 def test_losses_without_derivatives_have_exact_effects():
     case = MODELS["catboost huber"]().fit()
-    explainer = axil.Explainer(case.model, X, case.y, case.weights)
+    explainer = axil.Explainer(case.model, X, case.y, sample_weight=case.weights)
     assert np.isclose(explainer.removal(X_NEW)[0, 3], explainer.without(X_NEW, [3])["change"][0])
     with pytest.raises(axil.UnsupportedQuestionError, match="corners"):
         explainer.removal(X_NEW, method="first-order")
@@ -216,7 +218,7 @@ def test_the_last_row_of_any_weight():
     model = lgb.LGBMRegressor(**LGB | {"min_sum_hessian_in_leaf": 0}, objective="gamma").fit(
         X, POSITIVE, w
     )
-    explainer = axil.Explainer(model, X, POSITIVE, w)
+    explainer = axil.Explainer(model, X, POSITIVE, sample_weight=w)
     found = explainer.removal(X_NEW)
     assert np.isnan(found[:, 5]).all()
     assert (np.delete(found, 5, axis=1) == 0).all()

@@ -52,7 +52,7 @@ def case(objective, from_average=True):
     kind = lgb.LGBMRegressor if objective == "poisson" else lgb.LGBMClassifier
     model = kind(objective=objective, boost_from_average=from_average, reg_lambda=1.5, **FOREST)
     model.fit(X, TARGETS[objective], sample_weight=W)
-    return model, axil.Explainer(model, X, TARGETS[objective], W)
+    return model, axil.Explainer(model, X, TARGETS[objective], sample_weight=W)
 
 
 def replayed(objective, columns, w, from_average=True):
@@ -140,9 +140,9 @@ def test_wrong_rows_do_not_pass():
     model, _ = case("binary")
     y = TARGETS["binary"]
     with pytest.raises(axil.ExactnessError):
-        axil.Explainer(model, X, 1 - y, W)
+        axil.Explainer(model, X, 1 - y, sample_weight=W)
     with pytest.raises(axil.ExactnessError):
-        axil.Explainer(model, X[::-1], y[::-1], W[::-1])  # other rows are drawn then
+        axil.Explainer(model, X[::-1], y[::-1], sample_weight=W[::-1])  # other rows are drawn then
 
 
 def test_leaves_that_lose_all_rows_are_refused():

@@ -147,7 +147,7 @@ SQUARED = {
 @pytest.mark.parametrize("name", SQUARED)
 def test_squared_error_gives_the_exact_weights(name):
     model = SQUARED[name].fit(X, SCORE, sample_weight=WEIGHTS)
-    exact = axil.Explainer(model, X, SCORE, WEIGHTS)(X_NEW)
+    exact = axil.Explainer(model, X, SCORE, sample_weight=WEIGHTS)(X_NEW)
     found = along_gradients(model, X, SCORE, WEIGHTS)(X_NEW)
     assert np.abs(found.weights - exact.weights).max() < 1e-8 * np.abs(exact.weights).max()
     assert np.abs(found.predictions - exact.predictions).max() < 1e-6
@@ -169,7 +169,7 @@ def test_the_step_search_finds_halved_steps():
 )
 def test_threads_and_batches_change_nothing(name):
     case, explainer = case_of(name), explainer_of(name)
-    other = axil.Explainer(case.model, X, case.y, case.weights, n_threads=2)
+    other = axil.Explainer(case.model, X, case.y, sample_weight=case.weights, n_threads=2)
     whole = explainer(X[:7]).weights
     assert np.array_equal(other(X[:7]).weights, whole)
     parts = [part.weights for part in explainer.iter(X[:7], batch_size=3)]
@@ -194,11 +194,11 @@ def test_wrong_training_data_raise(name):
     i, j = 0, int(np.flatnonzero(case.y != case.y[0])[0])
     swapped[[i, j]] = swapped[[j, i]]
     with pytest.raises(axil.ExactnessError, match=r"leaf|initial prediction"):
-        axil.Explainer(case.model, X, swapped, case.weights)
+        axil.Explainer(case.model, X, swapped, sample_weight=case.weights)
     with pytest.raises(axil.ExactnessError):
-        axil.Explainer(case.model, X, case.y, case.w * np.linspace(0.9, 1.1, N))
+        axil.Explainer(case.model, X, case.y, sample_weight=case.w * np.linspace(0.9, 1.1, N))
     with pytest.raises(axil.ExactnessError):
-        axil.Explainer(case.model, X[::-1], case.y, case.weights)
+        axil.Explainer(case.model, X[::-1], case.y, sample_weight=case.weights)
 
 
 def test_a_model_that_changed_is_noticed():
@@ -333,15 +333,17 @@ def test_class_weights_multiply_sample_weights(kind, settings, setting):
     product = w * compute_sample_weight("balanced" if setting == "balanced" else {1: 4.0}, CLASSES)
     model = kind(**settings, class_weight=setting).fit(X, labels, sample_weight=w)
     by_hand = kind(**settings).fit(X, labels, sample_weight=product)
-    found = axil.Explainer(model, X, labels, w)
-    expected = axil.Explainer(by_hand, X, labels, product)
+    found = axil.Explainer(model, X, labels, sample_weight=w)
+    expected = axil.Explainer(by_hand, X, labels, sample_weight=product)
     np.testing.assert_allclose(
         found.jacobian.gradient_contributions(X_NEW),
         expected.jacobian.gradient_contributions(X_NEW),
         rtol=0,
         atol=1e-12,
     )
-    by_product = axil.Explainer(model, X, labels, product)  # multiplied by hand already
+    by_product = axil.Explainer(
+        model, X, labels, sample_weight=product
+    )  # multiplied by hand already
     np.testing.assert_array_equal(
         by_product.jacobian.gradient_contributions(X_NEW),
         found.jacobian.gradient_contributions(X_NEW),
@@ -349,7 +351,7 @@ def test_class_weights_multiply_sample_weights(kind, settings, setting):
     with pytest.raises(
         axil.ExactnessError, match=r"first:\n- The model has class_weight=.* as the fit got it"
     ):
-        axil.Explainer(model, X, labels, w[::-1])
+        axil.Explainer(model, X, labels, sample_weight=w[::-1])
 
 
 @pytest.mark.parametrize(
@@ -375,9 +377,9 @@ def test_class_weights_of_catboost_multiply_sample_weights(settings, factors):
     product = w * np.array(factors)[codes]
     model = catboost.CatBoostClassifier(**CAT, **settings).fit(X, labels, sample_weight=w)
     by_hand = catboost.CatBoostClassifier(**CAT).fit(X, labels, sample_weight=product)
-    found = axil.Explainer(model, X, labels, w)
+    found = axil.Explainer(model, X, labels, sample_weight=w)
     assert found.kind == "additive"
-    expected = axil.Explainer(by_hand, X, labels, product)
+    expected = axil.Explainer(by_hand, X, labels, sample_weight=product)
     np.testing.assert_allclose(
         found.jacobian.gradient_contributions(X_NEW),
         expected.jacobian.gradient_contributions(X_NEW),
@@ -390,7 +392,7 @@ def test_class_weights_of_catboost_multiply_sample_weights(settings, factors):
     )
     for wrong in (swapped, np.random.default_rng(0).permutation(labels)):
         with pytest.raises(axil.ExactnessError):
-            axil.Explainer(model, X, wrong, w)
+            axil.Explainer(model, X, wrong, sample_weight=w)
 
 
 def test_categories():

@@ -104,7 +104,7 @@ def test_out_of_fold_probabilities_take_the_place_of_shares():
     without = explainer.find_label_issues().set_index("row").sort_index()["probability"].to_numpy()
     second = np.random.default_rng(1).random(240)
     given = np.where(y == 1, second, 1 - second)
-    table = explainer.find_label_issues(second).set_index("row").sort_index()
+    table = explainer.find_label_issues(out_of_fold=second).set_index("row").sort_index()
     np.testing.assert_allclose(table["label_quality"], (given + without) / 2)
     usual = [(1 - second[y == 0]).mean(), second[y == 1].mean()]
     other = np.where(y == 1, (1 - second) >= usual[0], second >= usual[1])
@@ -124,9 +124,9 @@ def test_out_of_fold_probabilities_take_the_place_of_shares():
         <= table["label_quality"][~table["is_label_issue"]].min()
     )
     with pytest.raises(InputError, match="out_of_fold"):
-        explainer.find_label_issues(second[:-1])
+        explainer.find_label_issues(out_of_fold=second[:-1])
     with pytest.raises(UnsupportedQuestionError, match="replayed one by one"):
-        explainer.find_label_issues("leave-one-out")
+        explainer.find_label_issues(out_of_fold="leave-one-out")
 
 
 def test_counts_are_judged_by_their_residuals():
@@ -146,7 +146,7 @@ def test_counts_are_judged_by_their_residuals():
     np.testing.assert_allclose(by_row["expected_label"][rows], np.exp(without), rtol=1e-9)
     np.testing.assert_allclose(by_row["residual"], y - by_row["expected_label"])
     np.testing.assert_array_equal(
-        explainer.find_label_issues(np.full(300, 5.0))
+        explainer.find_label_issues(out_of_fold=np.full(300, 5.0))
         .set_index("row")
         .sort_index()["expected_label"],
         5.0,
@@ -240,7 +240,9 @@ def test_clean_counts_and_amounts_are_not_suspected_and_wrong_ones_are(kind):
         model = lgb.LGBMRegressor(**settings).fit(
             X, targets, sample_weight=weights, init_score=offsets
         )
-        table = axil.Explainer(model, X, targets, weights, offsets).find_label_issues()
+        table = axil.Explainer(
+            model, X, targets, sample_weight=weights, init_score=offsets
+        ).find_label_issues()
         suspects = set(table["row"][table["is_label_issue"]])
         assert suspects == set(table["row"].head(len(suspects)))
         if targets is y:

@@ -144,15 +144,17 @@ def test_bad_targets_are_refused():
     for name in ("xgboost pseudo-huber", "catboost mae by gradients"):
         case = MODELS[name]().fit()
         with pytest.raises(axil.UnsupportedQuestionError, match="starts from"):
-            axil.Explainer(case.model, X, case.y, case.weights).what_if(X_NEW, {3: 1.0})
+            axil.Explainer(case.model, X, case.y, sample_weight=case.weights).what_if(
+                X_NEW, {3: 1.0}
+            )
 
 
 def test_what_if_where_a_leaf_has_a_value_for_every_class():
     """XGBoost's vector leaves; from 3.1 on the fit starts from centred logarithms of the shares."""
     case = replace(MODELS["xgboost vector leaves"]().fit(), start=CENTRED)
-    found = axil.Explainer(case.model, X, case.y, case.weights).what_if(X_NEW, others(case))[
-        "change"
-    ]
+    found = axil.Explainer(case.model, X, case.y, sample_weight=case.weights).what_if(
+        X_NEW, others(case)
+    )["change"]
     leaves = [
         np.repeat(case.model.apply(rows).astype(int)[:, :, None], 3, axis=2) for rows in (X, X_NEW)
     ]

@@ -100,7 +100,7 @@ BENT = [
 def test_the_derivative_with_a_pattern_held_is_the_exact_weights(name):
     case = case_of(name)
     assert axil.supports(case.model).kind == "exact"
-    exact = axil.Explainer(case.model, X, case.y, case.weights)(X[:9])
+    exact = axil.Explainer(case.model, X, case.y, sample_weight=case.weights)(X[:9])
     derivative = along_gradients(case.model, X, case.y, case.weights)(X[:9])
     np.testing.assert_allclose(
         derivative.weights, exact.weights, atol=1e-6
@@ -111,7 +111,12 @@ def test_the_derivative_with_a_pattern_held_is_the_exact_weights(name):
 def test_models_of_other_losses_are_additive(name):
     case = case_of(name)
     assert axil.supports(case.model).kind == "additive"
-    assert axil.Explainer(case.model, X, case.y, case.weights, case.offsets).kind == "additive"
+    assert (
+        axil.Explainer(
+            case.model, X, case.y, sample_weight=case.weights, init_score=case.offsets
+        ).kind
+        == "additive"
+    )
 
 
 def test_only_predictions_that_can_stop_early_are_refused_for_it():

@@ -179,7 +179,7 @@ CLIPPED = {
 def case(name):
     own = (MODELS | CLIPPED)[name]()
     own.model.fit(X, own.y, sample_weight=W)
-    return own, axil.Explainer(own.model, X, own.y, W)
+    return own, axil.Explainer(own.model, X, own.y, sample_weight=W)
 
 
 def newton_step(y, w, slopes):
@@ -383,7 +383,7 @@ def test_shares_that_are_quotients_of_rounding_are_refused(name, monkeypatch):
         np.errstate(all="ignore"),
         pytest.raises(axil.ExactnessError, match="sum of the pushes in a leaf"),
     ):
-        axil.Explainer(own.model, X, own.y, W)
+        axil.Explainer(own.model, X, own.y, sample_weight=W)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -470,7 +470,7 @@ def test_refits_keep_the_bounds(name, kind):
     y = own.y.copy()
     y[kept[:2]] = 1 - (y[kept[:2]] > 0)
     with pytest.raises(axil.AxilError):
-        axil.Explainer(again.model, X[kept], y[kept], W[kept])
+        axil.Explainer(again.model, X[kept], y[kept], sample_weight=W[kept])
 
 
 @pytest.mark.parametrize("name", MONOTONE)
@@ -502,7 +502,7 @@ def test_wrong_targets_do_not_pass(name):
         y = own.y.copy()
         y[[i, j]] = y[[j, i]]
         with pytest.raises(axil.AxilError):
-            axil.Explainer(own.model, X, y, W)
+            axil.Explainer(own.model, X, y, sample_weight=W)
     with pytest.raises(axil.AxilError):
         axil.Explainer(own.model, X, own.y)  # without the weights
 

@@ -145,7 +145,7 @@ def test_data_that_are_not_those_of_the_fit_are_caught(name):
     case = fitted(name)
     for what, rows, y, weights in mutations(case):
         try:
-            axil.Explainer(case.model, rows, y, weights)
+            axil.Explainer(case.model, rows, y, sample_weight=weights)
         except axil.ExactnessError:
             continue
         pytest.fail(what)
@@ -187,7 +187,7 @@ BOOSTERS = {
 @pytest.mark.parametrize("library", BOOSTERS)
 def test_an_objective_of_your_own_is_asked_as_the_library_asks_it(library):
     booster = BOOSTERS[library](native_logistic)
-    explainer = axil.Explainer(booster, X, BINARY, WEIGHTS, objective=native_logistic)
+    explainer = axil.Explainer(booster, X, BINARY, sample_weight=WEIGHTS, objective=native_logistic)
     raw = (
         booster.predict(X_NEW)
         if library == "lightgbm"
@@ -209,15 +209,21 @@ def test_an_objective_of_your_own_is_asked_as_the_library_asks_it(library):
         return 1.01 * g, h
 
     with pytest.raises(axil.ExactnessError):
-        axil.Explainer(booster, X, BINARY, WEIGHTS, objective=other)
+        axil.Explainer(booster, X, BINARY, sample_weight=WEIGHTS, objective=other)
     with pytest.raises(axil.InputError, match="raised ZeroDivisionError"):
-        axil.Explainer(booster, X, BINARY, WEIGHTS, objective=lambda scores, data: 1 / 0)
+        axil.Explainer(
+            booster, X, BINARY, sample_weight=WEIGHTS, objective=lambda scores, data: 1 / 0
+        )
     with pytest.raises(axil.InputError, match="expected 120 numbers"):
         axil.Explainer(
-            booster, X, BINARY, WEIGHTS, objective=lambda scores, data: (scores[1:], scores)
+            booster,
+            X,
+            BINARY,
+            sample_weight=WEIGHTS,
+            objective=lambda scores, data: (scores[1:], scores),
         )
     with pytest.raises(axil.InputError, match="expected the function"):
-        axil.Explainer(booster, X, BINARY, WEIGHTS, objective="mse")
+        axil.Explainer(booster, X, BINARY, sample_weight=WEIGHTS, objective="mse")
 
 
 def test_an_objective_of_several_classes():
@@ -252,24 +258,26 @@ def test_an_objective_of_your_own_beside_the_name_of_another(named):
         with pytest.raises(
             axil.UnsupportedModelError, match="percentiles in the place of the steps"
         ):
-            axil.Explainer(booster, X, BINARY, weights, objective=native_logistic)
+            axil.Explainer(booster, X, BINARY, sample_weight=weights, objective=native_logistic)
         return
-    explainer = axil.Explainer(booster, X, BINARY, weights, objective=native_logistic)
+    explainer = axil.Explainer(booster, X, BINARY, sample_weight=weights, objective=native_logistic)
     sums = explainer(X_NEW).intercepts + explainer.jacobian.gradient_contributions(X_NEW).sum(
         axis=-1
     )
     assert np.abs(sums - raw).max() < 1e-6 * np.abs(raw).max()
     with pytest.raises(axil.ExactnessError, match="not the function of the fit"):
-        axil.Explainer(booster, X, 1 - BINARY, weights, objective=native_logistic)
+        axil.Explainer(booster, X, 1 - BINARY, sample_weight=weights, objective=native_logistic)
 
 
 def test_an_estimator_knows_its_own_objective():
     weighted = xgb.XGBRegressor(**XGB, objective=weighted_logistic).fit(
         X, BINARY, sample_weight=WEIGHTS
     )
-    found = axil.Explainer(weighted, X, BINARY, WEIGHTS).jacobian.gradient_contributions(X_NEW)
+    found = axil.Explainer(
+        weighted, X, BINARY, sample_weight=WEIGHTS
+    ).jacobian.gradient_contributions(X_NEW)
     given = axil.Explainer(
-        weighted, X, BINARY, WEIGHTS, objective=weighted_logistic
+        weighted, X, BINARY, sample_weight=WEIGHTS, objective=weighted_logistic
     ).jacobian.gradient_contributions(X_NEW)
     assert np.array_equal(found, given)
     coupled = lgb.LGBMRegressor(**LGB, objective=kernel).fit(
@@ -300,7 +308,9 @@ def test_squared_error_has_the_same_pushes_either_way():
     """Exact weights walk residuals, other losses gradients; L1 is in both."""
     for settings in ({}, {"reg_alpha": 1.5}, {"subsample": 0.6, "subsample_freq": 1}):
         model = lgb.LGBMRegressor(**LGB, **settings).fit(X, SCORE, sample_weight=WEIGHTS)
-        exact = axil.Explainer(model, X, SCORE, WEIGHTS).jacobian.gradient_contributions(X_NEW)
+        exact = axil.Explainer(
+            model, X, SCORE, sample_weight=WEIGHTS
+        ).jacobian.gradient_contributions(X_NEW)
         found = along_gradients(model, X, SCORE, WEIGHTS).jacobian.gradient_contributions(X_NEW)
         assert (
             np.abs(found - exact).max() < 1e-6 * np.abs(exact).max()
@@ -359,7 +369,7 @@ def test_scores_of_nothing_but_rounding(model):
     rows, classes = np.zeros((41, 2)), np.arange(41) % 2
     weights = np.where(classes, 1.0, 20 / 21) * 0.1
     model.set_params(n_estimators=5).fit(rows, classes, sample_weight=weights)
-    found = axil.Explainer(model, rows, classes, weights)(rows[:2])
+    found = axil.Explainer(model, rows, classes, sample_weight=weights)(rows[:2])
     assert np.abs(found.intercepts + found.contributions.sum(axis=-1)).max() < 1e-7
 
 
@@ -378,7 +388,7 @@ def test_a_class_without_weight(model, classes):
     for light in range(classes):
         weights = np.where(labels == light, 0.0, 1.0)
         model.fit(rows, labels, sample_weight=weights)
-        found = axil.Explainer(model, rows, labels, weights)(rows[:9])
+        found = axil.Explainer(model, rows, labels, sample_weight=weights)(rows[:9])
         made = found.intercepts + found.contributions.sum(axis=-1)
         scores = model.decision_function(rows[:9])
         np.testing.assert_allclose(made.reshape(scores.shape), scores, rtol=1e-6)
@@ -431,7 +441,7 @@ def test_vector_leaves_with_single_classes_set_to_zero(settings):
         **{**XGB, "n_estimators": 16, **settings}, multi_strategy="multi_output_tree"
     )
     model.fit(X, CLASSES, sample_weight=WEIGHTS)
-    explainer = axil.Explainer(model, X, CLASSES, WEIGHTS)
+    explainer = axil.Explainer(model, X, CLASSES, sample_weight=WEIGHTS)
     walked = verified_model(explainer).boosting.walked
     if VERSION >= (3, 4):
         assert walked.zeroed is None or not walked.zeroed.any()
@@ -450,7 +460,7 @@ def test_vector_leaves_with_single_classes_set_to_zero(settings):
     flipped = CLASSES.copy()
     flipped[0] = (flipped[0] + 1) % 3
     with pytest.raises(axil.ExactnessError):
-        axil.Explainer(model, X, flipped, WEIGHTS)
+        axil.Explainer(model, X, flipped, sample_weight=WEIGHTS)
 
 
 def test_a_ranking_objective_of_your_own():
@@ -491,7 +501,7 @@ LABELS = np.stack([BINARY, X[:, 1] > 0.3, X[:, 2] > -1], axis=1).astype(int)
 def test_a_classifier_of_several_labels(strategy):
     """Its trees are those of classifiers of one label each, where each label has trees of its own."""
     model = xgb.XGBClassifier(**XGB, multi_strategy=strategy).fit(X, LABELS, sample_weight=WEIGHTS)
-    explainer = axil.Explainer(model, X, LABELS, WEIGHTS)
+    explainer = axil.Explainer(model, X, LABELS, sample_weight=WEIGHTS)
     assert explainer.kind == "additive" == axil.supports(model).kind
     found, raw = explainer(X_NEW), model.predict(X_NEW, output_margin=True)
     pushed = explainer.jacobian.gradient_contributions(X_NEW)
@@ -505,7 +515,7 @@ def test_a_classifier_of_several_labels(strategy):
         for k in range(LABELS.shape[1]):
             single = xgb.XGBClassifier(**XGB).fit(X, LABELS[:, k], sample_weight=WEIGHTS)
             expected = axil.Explainer(
-                single, X, LABELS[:, k], WEIGHTS
+                single, X, LABELS[:, k], sample_weight=WEIGHTS
             ).jacobian.gradient_contributions(X_NEW)
             np.testing.assert_allclose(
                 pushed[:, k], expected, rtol=0, atol=1e-6 * np.abs(expected).max()
@@ -513,7 +523,7 @@ def test_a_classifier_of_several_labels(strategy):
     flipped = LABELS.copy()
     flipped[0, 1] = 1 - flipped[0, 1]
     with pytest.raises(axil.ExactnessError):
-        axil.Explainer(model, X, flipped, WEIGHTS)
+        axil.Explainer(model, X, flipped, sample_weight=WEIGHTS)
 
 
 @pytest.mark.parametrize(
@@ -534,4 +544,4 @@ def test_the_weights_of_leaves_that_xgboost_recorded_are_compared(name):
     other._Booster = xgb.Booster(model_file=bytearray(json.dumps(document).encode()))
     other._Booster.load_config(booster.save_config())
     with pytest.raises(axil.ExactnessError, match="sum of hessians"):
-        axil.Explainer(other, X, case.y, case.weights)
+        axil.Explainer(other, X, case.y, sample_weight=case.weights)

@@ -12,6 +12,7 @@ from axil.kernels import choose
 from axil.methods.question import verified_model
 from tests.away import Away
 from tests.devices import need_gpu
+from tests.fits import explainer_of_fit
 
 # Sums of at most 200 numbers of size 1 in another order: far less than this apart.
 CLOSE = {"rtol": 1e-9, "atol": 1e-12}
@@ -98,10 +99,10 @@ def explainers(name, device, monkeypatch):
         )
     model, y, weights = fitted(name)
     given = model, X, y, weights
-    gpu = axil.Explainer(*given, n_threads=2, device=device if device == "cuda" else "cpu")
+    gpu = explainer_of_fit(*given, n_threads=2, device=device if device == "cuda" else "cpu")
     assert verified_model(gpu).boosting.backend.name == device
     monkeypatch.undo()
-    cpu = axil.Explainer(*given, n_threads=2)
+    cpu = explainer_of_fit(*given, n_threads=2)
     return cpu, gpu
 
 

@@ -130,16 +130,18 @@ def test_means_move_with_targets_at_the_scores_with_offsets(made):
     found = made("probability")[0](ASKED, shift)
     np.testing.assert_allclose(found.weights, expected, rtol=1e-5)
     np.testing.assert_allclose(found[1:].weights, expected[1:], rtol=1e-5)
-    by_weight = made("probability")[0].jacobian.by_sample_weight(ASKED, shift)
+    by_weight = made("probability")[0].jacobian.by_sample_weight(ASKED, init_score=shift)
     np.testing.assert_allclose(
-        by_weight, means[:, None] * explainer.jacobian.by_sample_weight(ASKED, shift), rtol=1e-5
+        by_weight,
+        means[:, None] * explainer.jacobian.by_sample_weight(ASKED, init_score=shift),
+        rtol=1e-5,
     )
 
 
 def test_a_base_that_offsets_replace_moves_no_score():
     """Derivatives, and other targets, against an independent replay whose queries start from 0; see test_boosting."""
     case, rows = case_of("xgboost binary"), [0, 3, 17]
-    explainer = axil.Explainer(case.model, X, case.y, case.weights)
+    explainer = axil.Explainer(case.model, X, case.y, sample_weight=case.weights)
     more = {"rate": 0.25, **case.more, "query_start": "zero"}
     w = np.float32(case.w).astype(float)
 

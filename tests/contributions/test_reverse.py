@@ -16,7 +16,7 @@ SEVERAL = [name for name in CASES if case_of(name).targets.shape[1] > 1]
 def test_every_block_is_the_derivative_of_a_replay(name):
     """Central differences are good to 1e-8 or so of the largest derivative of all blocks."""
     case = case_of(name)
-    explainer = axil.Explainer(case.model, X, case.y, case.weights)
+    explainer = axil.Explainer(case.model, X, case.y, sample_weight=case.weights)
     K = case.targets.shape[1]
     found = np.stack(
         [explainer.jacobian.derivatives(X_NEW, output=k) for k in explainer.outputs]
@@ -47,15 +47,17 @@ def test_every_block_is_the_derivative_of_a_replay(name):
 def test_softmax_couples_classes_and_one_versus_all_does_not():
     coupled, apart = (case_of(f"lightgbm {name}") for name in ("multiclass", "multiclassova"))
     for case, moves in ((coupled, True), (apart, False)):
-        explainer = axil.Explainer(case.model, X, case.y, case.weights)
+        explainer = axil.Explainer(case.model, X, case.y, sample_weight=case.weights)
         assert np.any(explainer.jacobian.derivatives(X_NEW, output=0, target=1) != 0) == moves
 
 
 def test_probabilities():
     """By the chain rule from the blocks of all scores: a class's probability moves with the score of each."""
     case = case_of("xgboost multiclass")
-    raw = axil.Explainer(case.model, X, case.y, case.weights)
-    explainer = axil.Explainer(case.model, X, case.y, case.weights, output="probability")
+    raw = axil.Explainer(case.model, X, case.y, sample_weight=case.weights)
+    explainer = axil.Explainer(
+        case.model, X, case.y, sample_weight=case.weights, output="probability"
+    )
     p = softmax(case.scores(X_NEW))
     blocks = np.stack(
         [raw.jacobian.derivatives(X_NEW, output=k, target=2) for k in range(3)]
@@ -80,11 +82,13 @@ def test_one_output_has_one_block():
 
 def test_what_there_is_no_block_of_is_refused():
     case = case_of("catboost multiclass")
-    explainer = axil.Explainer(case.model, X, case.y, case.weights)
+    explainer = axil.Explainer(case.model, X, case.y, sample_weight=case.weights)
     for named in ({}, {"output": 7}, {"output": True}, {"output": 0, "target": "first"}):
         with pytest.raises(axil.InputError, match=r"expected one of explainer\.outputs"):
             explainer.jacobian.derivatives(X_NEW, **named)
-    small = axil.Explainer(case.model, X, case.y, case.weights, memory_limit=8 * N * 30)
+    small = axil.Explainer(
+        case.model, X, case.y, sample_weight=case.weights, memory_limit=8 * N * 30
+    )
     with pytest.raises(axil.InputError, match="memory_limit"):
         small.jacobian.derivatives(X, output=0)
     smooth = axil.Explainer(

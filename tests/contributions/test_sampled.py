@@ -13,6 +13,7 @@ from axil.baselines import LeafMatch
 from tests.contributions.boosting_models import BINARY, WEIGHTS, X_NEW, N, X
 from tests.contributions.fixed_structure import differences, first, pushes, replay
 from tests.contributions.sampled_models import LGB_DART, LGB_GOSS, MODELS, RATE, model_of
+from tests.fits import explainer_of_fit
 
 COLUMNS = [0, 17, 119]
 
@@ -20,7 +21,9 @@ COLUMNS = [0, 17, 119]
 @cache
 def explainer_of(name):
     case = model_of(name)
-    return axil.Explainer(case.model, X, case.y, case.weights, case.offsets)
+    return axil.Explainer(
+        case.model, X, case.y, sample_weight=case.weights, init_score=case.offsets
+    )
 
 
 def settings(case):
@@ -126,14 +129,20 @@ def test_data_that_are_not_those_of_the_fit_are_caught(name):
     swapped[[0, other]] = case.y[[other, 0]]
     for y in (flipped, swapped):
         with pytest.raises(axil.ExactnessError):
-            axil.Explainer(case.model, X, y, case.weights, case.offsets)
+            axil.Explainer(case.model, X, y, sample_weight=case.weights, init_score=case.offsets)
     with pytest.raises(axil.ExactnessError):
-        axil.Explainer(case.model, X, case.y, case.w * np.linspace(0.9, 1.1, N), case.offsets)
+        axil.Explainer(
+            case.model,
+            X,
+            case.y,
+            sample_weight=case.w * np.linspace(0.9, 1.1, N),
+            init_score=case.offsets,
+        )
     fewer = [
         None if part is None else part[:-1] for part in (X, case.y, case.weights, case.offsets)
     ]
     with pytest.raises(axil.ExactnessError):
-        axil.Explainer(case.model, *fewer)
+        explainer_of_fit(case.model, *fewer)
 
 
 def test_dart_whose_iterations_find_no_split():
@@ -181,9 +190,9 @@ def test_a_dart_whose_drops_are_not_replayed_is_refused(tmp_path):
     booster = xgb.Booster()
     booster.load_model(tmp_path / "model.json")
     with pytest.raises(axil.UnsupportedModelError, match="weight_drop does not follow"):
-        axil.Explainer(booster, X, BINARY, WEIGHTS)
+        axil.Explainer(booster, X, BINARY, sample_weight=WEIGHTS)
 
 
 def test_baselines_refuse_dart():
     with pytest.raises(axil.InputError, match="fitted with DART"):
-        LeafMatch(axil.Explainer(model_of("lightgbm dart").model, X, BINARY, WEIGHTS))
+        LeafMatch(axil.Explainer(model_of("lightgbm dart").model, X, BINARY, sample_weight=WEIGHTS))

@@ -138,9 +138,9 @@ def test_exact_or_refused_and_wrong_labels_are_caught(library, loss, setting):
     model = kind(**given).fit(X, y, sample_weight=WEIGHTS)
     if (loss, setting) in REFUSED:
         with pytest.raises(axil.UnsupportedModelError, match=REFUSED[loss, setting]):
-            axil.Explainer(model, X, y, WEIGHTS)
+            axil.Explainer(model, X, y, sample_weight=WEIGHTS)
         return
-    explainer = axil.Explainer(model, X, y, WEIGHTS)
+    explainer = axil.Explainer(model, X, y, sample_weight=WEIGHTS)
     scores = Case(model, y, "", "").scores(X_NEW)
     explanation = explainer(X_NEW)
     made = explanation.intercepts + explanation.contributions.sum(axis=-1)
@@ -154,4 +154,4 @@ def test_exact_or_refused_and_wrong_labels_are_caught(library, loss, setting):
     flipped[0], swapped[[0, other]] = y[other], y[[other, 0]]
     for wrong in (flipped, swapped):
         with pytest.raises(axil.ExactnessError):
-            axil.Explainer(model, X, wrong, WEIGHTS)
+            axil.Explainer(model, X, wrong, sample_weight=WEIGHTS)

@@ -42,7 +42,7 @@ def fitted(objective, boosting, from_average):
 @pytest.mark.parametrize("objective", TARGETS)
 def test_models_without_a_split(objective, boosting, from_average):
     model, y = fitted(objective, boosting, from_average), TARGETS[objective]
-    explainer = axil.Explainer(model, X, y, W)
+    explainer = axil.Explainer(model, X, y, sample_weight=W)
     found = explainer(X[:2])
     expected = shares(objective, W)
     np.testing.assert_allclose(
@@ -68,7 +68,7 @@ def test_models_without_a_split(objective, boosting, from_average):
 def test_derivatives_of_models_without_a_split(objective, boosting, from_average):
     """Of link(mean), by every target."""
     model, y = fitted(objective, boosting, from_average), TARGETS[objective]
-    explainer = axil.Explainer(model, X, y, W)
+    explainer = axil.Explainer(model, X, y, sample_weight=W)
     if objective == "multiclass":
         found = explainer.jacobian.derivatives(X[:2], output=1, target=1)
         np.testing.assert_array_equal(
@@ -95,7 +95,7 @@ def test_trees_after_a_first_one_without_a_split():
     sizes = [tree["num_leaves"] for tree in booster.dump_model()["tree_info"]]
     assert sizes[0] == 1
     assert max(sizes) > 1
-    explainer = axil.Explainer(booster, X, y, W)
+    explainer = axil.Explainer(booster, X, y, sample_weight=W)
     found = explainer(X)
     scores = booster.predict(X, raw_score=True)
     np.testing.assert_allclose(

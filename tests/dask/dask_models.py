@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from sklearn.datasets import load_diabetes
 
-import axil
 from tests.contract_models import offsets_of
+from tests.fits import explainer_of_fit
 
 X, Y = load_diabetes(return_X_y=True, as_frame=True)
 X.index = Y.index = [f"patient {i}" for i in range(len(X))]
@@ -37,7 +37,7 @@ def partitioned(values, sizes=None):
 
 def over_dask(case, **arguments):
     given = (case.X, case.y, case.sample_weight, offsets_of(case))
-    return axil.Explainer(
+    return explainer_of_fit(
         case.model, *(None if v is None else partitioned(v) for v in given), **arguments
     )
 

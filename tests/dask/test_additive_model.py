@@ -31,6 +31,7 @@ from tests.contributions.boosting_models import (
     case_of,
 )
 from tests.contributions.more_models import MODELS
+from tests.fits import explainer_of_fit
 
 SIZES = (50, 0, 1, 53, 16)  # one empty and one of a single row
 SUMMED = (
@@ -62,7 +63,7 @@ def partitioned(values, sizes=SIZES):
 
 def over_dask(case, **settings):
     given = X, case.y, case.weights, case.offsets
-    return axil.Explainer(case.model, *map(partitioned, given), **settings)
+    return explainer_of_fit(case.model, *map(partitioned, given), **settings)
 
 
 def same_numbers(explainer, whole):
@@ -96,7 +97,9 @@ def same_numbers(explainer, whole):
 @pytest.mark.parametrize("name", SUMMED)
 def test_the_numbers_of_one_machine(name):
     case = case_of(name)
-    whole = axil.Explainer(case.model, X, case.y, case.weights, case.offsets)
+    whole = axil.Explainer(
+        case.model, X, case.y, sample_weight=case.weights, init_score=case.offsets
+    )
     same_numbers(over_dask(case), whole)
 
 
@@ -138,7 +141,10 @@ def test_rows_held_out_and_labels_of_a_frame():
 
 def test_streamed_questions():
     case = case_of("lightgbm multiclass")
-    explainer, whole = over_dask(case), axil.Explainer(case.model, X, case.y, case.weights)
+    explainer, whole = (
+        over_dask(case),
+        axil.Explainer(case.model, X, case.y, sample_weight=case.weights),
+    )
     pd.testing.assert_frame_equal(
         explainer.concentration(X_NEW), whole.concentration(X_NEW), rtol=1e-9
     )
@@ -155,7 +161,7 @@ def test_offsets_of_queries(name):
     case = case_of(name)
     explainer, whole = (
         over_dask(case),
-        axil.Explainer(case.model, X, case.y, case.weights, case.offsets),
+        axil.Explainer(case.model, X, case.y, sample_weight=case.weights, init_score=case.offsets),
     )
     shape = (len(X_NEW),) if whole.outputs is None else (len(X_NEW), len(whole.outputs))
     offsets = np.random.default_rng(0).normal(size=shape)
@@ -185,7 +191,9 @@ def test_with_a_client(processes):
     ) as client:
         case = case_of("xgboost binary from offsets")
         explainer = over_dask(case, client=client)
-        whole = axil.Explainer(case.model, X, case.y, case.weights, case.offsets)
+        whole = axil.Explainer(
+            case.model, X, case.y, sample_weight=case.weights, init_score=case.offsets
+        )
         found, expected = explainer.top(X_NEW, 3), whole.top(X_NEW, 3)
         np.testing.assert_allclose(found["contribution"], expected["contribution"], rtol=1e-9)
 
@@ -236,7 +244,7 @@ def test_what_is_not_summed_is_refused_by_name():
         (several.model, several.y, WEIGHTS, "leaf steps"),
     ):
         with pytest.raises(axil.UnsupportedModelError, match=words):
-            axil.Explainer(model, partitioned(X), partitioned(y), partitioned(w))
+            axil.Explainer(model, partitioned(X), partitioned(y), sample_weight=partitioned(w))
     with pytest.raises(axil.InputError, match="over Dask collections expected trees"):
         axil.Explainer(LogisticRegression().fit(X, BINARY), partitioned(X), partitioned(BINARY))
     with pytest.raises(axil.InputError, match=r'device is "cuda".*training rows in memory'):

@@ -10,24 +10,25 @@ from sklearn.linear_model import Ridge
 import axil
 from axil.methods.question import verified_model
 from tests.dask.dask_models import QUERIES, WEIGHTS, X, Y, changed, partitioned, unequal
+from tests.fits import explainer_of_fit
 
 
 def test_recorded_draws(model):
     bagged = lgb.LGBMRegressor(n_estimators=12, subsample=0.6, subsample_freq=1, verbose=-1).fit(
         X, Y, WEIGHTS
     )
-    whole = axil.Explainer(bagged, X, Y, WEIGHTS)
+    whole = axil.Explainer(bagged, X, Y, sample_weight=WEIGHTS)
     s = verified_model(whole).engines[0].structure
     bags = s.sample_counts[s.cells // s.n_leaves[:, None]].T
     parts = [partitioned(values) for values in (X, Y, WEIGHTS)]
     with pytest.raises(axil.UnsupportedModelError, match=r"LightGBM bagging.*in_bag="):
-        axil.Explainer(bagged, *parts)
-    explainer = axil.Explainer(bagged, *parts, in_bag=partitioned(bags))
+        explainer_of_fit(bagged, *parts)
+    explainer = explainer_of_fit(bagged, *parts, in_bag=partitioned(bags))
     np.testing.assert_allclose(
         explainer(QUERIES).weights, whole(QUERIES).weights, rtol=0, atol=1e-14
     )
     with pytest.raises(axil.ExactnessError, match="row count"):
-        axil.Explainer(bagged, *parts, in_bag=partitioned(bags[::-1]))
+        explainer_of_fit(bagged, *parts, in_bag=partitioned(bags[::-1]))
 
 
 WRONG = {
@@ -44,9 +45,9 @@ WRONG = {
 def test_wrong_data_raise_the_same_error_as_on_one_machine(model, what):
     data = WRONG[what]()
     with pytest.raises(axil.ExactnessError) as alone:
-        axil.Explainer(model, *data)
+        explainer_of_fit(model, *data)
     with pytest.raises(axil.ExactnessError) as over:
-        axil.Explainer(model, *map(partitioned, data))
+        explainer_of_fit(model, *map(partitioned, data))
     names = ("quantity", "tree", "leaf", "cause")[
         : 3 if what == "weights" else 4
     ]  # with all rows here a mistake is tried out
@@ -112,7 +113,7 @@ BAD = {
 def test_bad_input(model, what):
     data, message = BAD[what]
     with pytest.raises(axil.InputError, match=message):
-        axil.Explainer(model, *data())
+        explainer_of_fit(model, *data())
 
 
 def test_smoothers_are_refused():
@@ -210,7 +211,7 @@ def trained(client, kind, sizes, weighted):
 )
 def test_models_that_dask_trained(client, kind, sizes, weighted):
     model, parts, values = trained(client, kind, sizes, weighted)
-    explainer = axil.Explainer(model, *parts, client=client)
+    explainer = explainer_of_fit(model, *parts, client=client)
     local = (
         model["booster"]
         if isinstance(model, dict)
@@ -218,7 +219,7 @@ def test_models_that_dask_trained(client, kind, sizes, weighted):
         if kind.startswith("lightgbm")
         else model
     )
-    whole = axil.Explainer(local.get_booster() if kind == "xgboost" else local, *values)
+    whole = explainer_of_fit(local.get_booster() if kind == "xgboost" else local, *values)
     queries = values[0][:5]
     np.testing.assert_allclose(
         explainer(queries).weights, whole(queries).weights, rtol=0, atol=1e-12
@@ -237,4 +238,4 @@ def test_lightgbm_on_unequal_machines_starts_from_no_mean_of_all_targets(client)
     with pytest.raises(
         axil.ExactnessError, match=r"trained on 2 machines.*boost_from_average=False"
     ):
-        axil.Explainer(model, *parts, client=client)
+        explainer_of_fit(model, *parts, client=client)

@@ -11,6 +11,7 @@ from sklearn.ensemble import RandomForestRegressor
 import axil
 from axil.methods.question import verified_model
 from tests.dask.dask_models import partitioned
+from tests.fits import explainer_of_fit
 
 X, Y = load_diabetes(return_X_y=True, as_frame=True)
 FIT, CAL, NEW = X[:250], X[250:380], X[380:]
@@ -37,7 +38,9 @@ def same(found, expected):
     """
     queries = NEW.iloc[:20]
     for symmetric in (True, False):
-        ours, theirs = (one.interval(queries, 0.8, symmetric) for one in (found, expected))
+        ours, theirs = (
+            one.interval(queries, 0.8, symmetric=symmetric) for one in (found, expected)
+        )
         assert list(ours.columns) == list(theirs.columns)
         for name in theirs.columns:
             tie = 1.01 / found.n_calibration if name == "uncertainty_rank" else 0.0
@@ -47,7 +50,8 @@ def same(found, expected):
         np.testing.assert_allclose(ask(found), ask(expected), rtol=1e-11)
     np.testing.assert_allclose(found.predict(queries), expected.predict(queries), rtol=1e-12)
     np.testing.assert_array_equal(
-        found.sample(queries, 3, 1).shape, expected.sample(queries, 3, 1).shape
+        found.sample(queries, 3, random_state=1).shape,
+        expected.sample(queries, 3, random_state=1).shape,
     )
     ours, theirs = found.why(queries, 4), expected.why(queries, 4)
     assert list(ours.columns) == list(theirs.columns)
@@ -67,8 +71,8 @@ def test_the_numbers_of_one_machine(name):
     y = (Y.to_numpy() if targets is None else targets)[: len(FIT)]
     truth = (Y.to_numpy() if targets is None else targets)[250:380]
     model = make().fit(FIT, y, sample_weight=WEIGHTS)
-    explainer = axil.Explainer(model, *map(partitioned, (FIT, y, WEIGHTS)))
-    whole = axil.Explainer(model, FIT, y, WEIGHTS)
+    explainer = explainer_of_fit(model, *map(partitioned, (FIT, y, WEIGHTS)))
+    whole = axil.Explainer(model, FIT, y, sample_weight=WEIGHTS)
     same(explainer.calibrate(CAL, truth), whole.calibrate(CAL, truth))
     if name == "lightgbm":
         same(
@@ -87,7 +91,9 @@ def test_out_of_bag():
     whole = axil.Explainer(forest, FIT, Y[:250])
     s = verified_model(whole).engines[0].structure
     bags = s.sample_counts[s.cells // s.n_leaves[:, None]].T
-    explainer = axil.Explainer(forest, *map(partitioned, (FIT, Y[:250])), in_bag=partitioned(bags))
+    explainer = explainer_of_fit(
+        forest, *map(partitioned, (FIT, Y[:250])), in_bag=partitioned(bags)
+    )
     same(explainer.calibrate(CAL, Y[250:380]), whole.calibrate(CAL, Y[250:380]))
 
 

@@ -12,6 +12,7 @@ from sklearn.ensemble import ExtraTreesClassifier
 import axil
 from tests.contract_models import case_of, explainer_of
 from tests.dask.dask_models import QUERIES, WEIGHTS, X, Y, over_dask, partitioned, unequal
+from tests.fits import explainer_of_fit
 
 TARGETS = {"lightgbm": "regressor weighted scored", "xgboost": "one_output_per_tree weighted"}
 TARGETS |= {"catboost": "multi weighted", "sklearn": "ExtraTreesRegressor outputs weighted"}
@@ -40,7 +41,11 @@ def frames():
     )
     parts = [partitioned(values) for values in (rows, Y, WEIGHTS)]
     with dask.config.set(scheduler="synchronous"):
-        return rows, axil.Explainer(model, *parts), axil.Explainer(model, rows, Y, WEIGHTS)
+        return (
+            rows,
+            explainer_of_fit(model, *parts),
+            axil.Explainer(model, rows, Y, sample_weight=WEIGHTS),
+        )
 
 
 @pytest.mark.parametrize(
@@ -95,7 +100,10 @@ def test_pushes():
     model = lgb.LGBMClassifier(n_estimators=8, num_leaves=6, verbose=-1, n_jobs=1).fit(rows, y)
     explainer = axil.Explainer(model, partitioned(rows), partitioned(y))
     whole, queries = axil.Explainer(model, rows, y), rows.iloc[[3, 200]]
-    same(explainer.similar(queries, 4, ["mean area"]), whole.similar(queries, 4, ["mean area"]))
+    same(
+        explainer.similar(queries, 4, columns=["mean area"]),
+        whole.similar(queries, 4, columns=["mean area"]),
+    )
     chosen = {"among": lambda frame: frame["mean area"] > 500, "sign": "for"}
     same(explainer.similar(queries, 4, **chosen), whole.similar(queries, 4, **chosen))
     with pytest.raises(axil.UnsupportedQuestionError, match="adjust"):
@@ -112,11 +120,14 @@ def test_offsets_of_pushes():
         np.array([0.5, -2.0]),
     )
     same(
-        *(one.similar(queries, 4, ["mean area"], init_score=offsets) for one in (explainer, whole))
+        *(
+            one.similar(queries, 4, columns=["mean area"], init_score=offsets)
+            for one in (explainer, whole)
+        )
     )
     same(
         *(
-            one.similar(queries, 4, ["mean area"], within=("mean area", 90.0))
+            one.similar(queries, 4, columns=["mean area"], within=("mean area", 90.0))
             for one in (explainer, whole)
         )
     )
@@ -131,7 +142,7 @@ def test_one_line_for_all_classes():
     for per_class in (True, False):
         same(
             *(
-                one.similar(queries, 4, ["mean area"], per_class=per_class)
+                one.similar(queries, 4, columns=["mean area"], per_class=per_class)
                 for one in (explainer, whole)
             )
         )
@@ -148,7 +159,7 @@ def test_days_within_a_distance():
     for distance in (5, 400.0, 1e9):
         same(
             *(
-                one.similar(queries, 6, ["day"], within=("day", distance))
+                one.similar(queries, 6, columns=["day"], within=("day", distance))
                 for one in (explainer, whole)
             )
         )
@@ -160,8 +171,8 @@ def test_many_queries_and_none(frames, monkeypatch):
         "axil.dask.exact_model.SENT_BYTES", 8 * 9 * 25 * 100
     )  # a hundred queries at a time
     same(
-        explainer.similar(rows, 2, ["bmi"], adjust=True),
-        whole.similar(rows, 2, ["bmi"], adjust=True),
+        explainer.similar(rows, 2, columns=["bmi"], adjust=True),
+        whole.similar(rows, 2, columns=["bmi"], adjust=True),
     )
     assert len(explainer.similar(rows.iloc[:0], 2)) == 0
 
@@ -245,7 +256,7 @@ def test_trees_count_by_the_same_rules(kind, rule, frames):
             over = axil.Explainer(model, partitioned(X), partitioned(dear))
     for own in ({}, {"sign": "for"}):
         with dask.config.set(scheduler="synchronous"):
-            found = over.similar(queries, 4, [], by="leaves", tree_weights=rule, **own)
-        expected = here.similar(queries, 4, [], by="leaves", tree_weights=rule, **own)
+            found = over.similar(queries, 4, columns=[], by="leaves", tree_weights=rule, **own)
+        expected = here.similar(queries, 4, columns=[], by="leaves", tree_weights=rule, **own)
         np.testing.assert_allclose(found["similarity"], expected["similarity"], rtol=1e-10)
         assert found.attrs["axil"] == expected.attrs["axil"]

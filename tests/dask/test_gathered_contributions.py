@@ -10,6 +10,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 import axil
 from tests.dask.dask_models import WEIGHTS, X, Y, partitioned, same_table
+from tests.fits import explainer_of_fit
 
 TWO = pd.Series(np.where(Y > 140, "high", "low"), index=Y.index)
 THREE = pd.cut(Y, [0, 100, 180, 400], labels=False)
@@ -38,7 +39,7 @@ def pair(request):
     data = (X, y, weights, offsets)
     collections = [None if values is None else partitioned(values) for values in data]
     with dask.config.set(scheduler="synchronous"):
-        return axil.Explainer(model, *collections), axil.Explainer(model, *data)
+        return explainer_of_fit(model, *collections), explainer_of_fit(model, *data)
 
 
 def numbers_of(table):

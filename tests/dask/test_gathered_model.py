@@ -11,6 +11,7 @@ from sklearn.ensemble import RandomForestRegressor
 import axil
 from axil.methods.question import verified_model
 from tests.dask.dask_models import QUERIES, WEIGHTS, X, Y, close, partitioned, same_table
+from tests.fits import explainer_of_fit
 
 VALIDATION = slice(0, 40)
 QUIET = {"verbose": -1, "n_jobs": 1}
@@ -54,7 +55,7 @@ def pair(request):
     data = (X, y, weights, offsets)
     collections = [None if values is None else partitioned(values) for values in data]
     with dask.config.set(scheduler="synchronous"):
-        return axil.Explainer(model, *collections), axil.Explainer(model, *data)
+        return explainer_of_fit(model, *collections), explainer_of_fit(model, *data)
 
 
 def validation(explainer):
@@ -80,7 +81,9 @@ METHODS = {
     "find_label_issues(out_of_fold='leave-one-out')": lambda e: e.find_label_issues(
         out_of_fold="leave-one-out"
     ),
-    "find_label_issues(X_val=)": lambda e: e.find_label_issues("folds", *validation(e)),
+    "find_label_issues(X_val=)": lambda e: e.find_label_issues(
+        X_val=validation(e)[0], y_val=validation(e)[1]
+    ),
     "influence": lambda e: e.influence(*validation(e)),
     "influence(out_of_fold=None)": lambda e: e.influence(*validation(e), out_of_fold=None),
     "what_if": lambda e: e.what_if(QUERIES, {"patient 3": changed(e), "patient 300": changed(e)}),

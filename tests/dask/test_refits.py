@@ -25,6 +25,7 @@ from tests.dask.dask_models import (
     same_table,
     unequal,
 )
+from tests.fits import explainer_of_fit
 
 SAME = [
     ("lightgbm", "lambda_l1=2 lambda_l2=1 weighted scored"),
@@ -81,7 +82,7 @@ def pair():
     model = lgb.LGBMRegressor(n_estimators=6, num_leaves=9, n_jobs=1, verbose=-1).fit(X, Y, weights)
     parts = [partitioned(values) for values in (X, Y, weights)]
     with dask.config.set(scheduler="synchronous"):
-        return axil.Explainer(model, *parts), axil.Explainer(model, X, Y, weights)
+        return explainer_of_fit(model, *parts), axil.Explainer(model, X, Y, sample_weight=weights)
 
 
 def test_rows_that_outweigh_all_others_are_refitted(pair, monkeypatch):
@@ -89,7 +90,7 @@ def test_rows_that_outweigh_all_others_are_refitted(pair, monkeypatch):
     close(explainer.removal(QUERIES), whole.removal(QUERIES))
     left, expected = explainer.diagnostics.leave_one_out(), whole.diagnostics.leave_one_out()
     close(left["prediction"], expected["prediction"])
-    again = axil.Explainer(
+    again = explainer_of_fit(
         verified_model(explainer).adapter._booster, *(partitioned(v) for v in (X, Y, heavy()))
     )
     monkeypatch.setattr("axil.dask.deletions.MOST_REFITS", 1)
@@ -136,8 +137,10 @@ def test_a_group_of_all_rows(pair):
 def test_a_group_without_which_no_weight_is_left():
     weights = pd.Series(np.arange(len(X)) % 2 * 1.0, index=X.index)
     model = lgb.LGBMRegressor(n_estimators=3, n_jobs=1, verbose=-1).fit(X, Y, sample_weight=weights)
-    whole = axil.Explainer(model, X, Y, weights)
-    explainer = axil.Explainer(model, partitioned(X), partitioned(Y), partitioned(weights))
+    whole = axil.Explainer(model, X, Y, sample_weight=weights)
+    explainer = axil.Explainer(
+        model, partitioned(X), partitioned(Y), sample_weight=partitioned(weights)
+    )
     labels = np.where(weights > 0, "all that count", "others")
     found = explainer.removal(QUERIES, groups=da.from_array(labels, chunks=(unequal(len(X)),)))
     same_table(found, whole.removal(QUERIES, groups=labels), ("before", "after", "change"))
@@ -163,10 +166,10 @@ def test_draws_that_were_recorded():
         n_estimators=8, subsample=0.6, subsample_freq=1, verbose=-1, n_jobs=1
     ).fit(X, Y, WEIGHTS)
     for model, data in ((forest, (X, Y)), (bagged, (X, Y, WEIGHTS))):
-        whole = axil.Explainer(model, *data)
+        whole = explainer_of_fit(model, *data)
         s = verified_model(whole).engines[0].structure
         bags = partitioned(s.sample_counts[s.cells // s.n_leaves[:, None]].T)
-        explainer = axil.Explainer(model, *map(partitioned, data), in_bag=bags)
+        explainer = explainer_of_fit(model, *map(partitioned, data), in_bag=bags)
         for method in ("exact", "first-order"):
             close(explainer.removal(QUERIES, method=method), whole.removal(QUERIES, method=method))
         close(
@@ -185,7 +188,7 @@ def test_with_a_client(pair):
         n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
     ) as client:
         parts = [partitioned(values) for values in (X, Y, heavy())]
-        spread = axil.Explainer(verified_model(explainer).adapter._booster, *parts, client=client)
+        spread = explainer_of_fit(verified_model(explainer).adapter._booster, *parts, client=client)
         close(spread.removal(QUERIES), whole.removal(QUERIES))
         found, expected = (
             spread.without(QUERIES, ["patient 7"]),

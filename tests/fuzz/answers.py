@@ -29,7 +29,9 @@ ENTRIES = 6  # of a file, that are changed one at a time
 def explained(fit: Fit) -> Any:
     """The explainer, whose scores must be the model's own."""
     with silence() as said:
-        explainer = axil.Explainer(fit.model, fit.X, fit.y, fit.sample_weight, fit.offsets)
+        explainer = axil.Explainer(
+            fit.model, fit.X, fit.y, sample_weight=fit.sample_weight, init_score=fit.offsets
+        )
         found = explainer(fit.X_new, init_score=fit.new_offsets)
         theirs = np.reshape(fit.raw(fit.X_new, fit.new_offsets), (len(fit.X_new), -1))
     if said:
@@ -254,7 +256,11 @@ def check_mistakes(fit: Fit, draw: Draw) -> None:
         try:
             with silence():
                 other = axil.Explainer(
-                    wrong.model, wrong.X, wrong.y, wrong.sample_weight, wrong.offsets
+                    wrong.model,
+                    wrong.X,
+                    wrong.y,
+                    sample_weight=wrong.sample_weight,
+                    init_score=wrong.offsets,
                 )
                 found = np.asarray(other(fit.X_new, init_score=fit.new_offsets).contributions)
         except axil.AxilError:

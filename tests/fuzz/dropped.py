@@ -273,7 +273,11 @@ def check_dropped(trial: Trial, draw: Draw) -> None:
     """Raise `Wrong` unless `without`, `refit` and the deletions of single rows agree."""
     with silence():
         explainer = axil.Explainer(
-            trial.model, trial.X, trial.y, trial.sample_weight, trial.offsets
+            trial.model,
+            trial.X,
+            trial.y,
+            sample_weight=trial.sample_weight,
+            init_score=trial.offsets,
         )
     n_rows = len(trial.y)
     gone = draw.rng.random(n_rows) < draw.pick("share deleted", 0.05, 0.3, 0.7)

@@ -32,7 +32,11 @@ def judge(trial: Trial, draw: Draw) -> None:
     """Raise one of axil's errors, or `Wrong`."""
     with silence() as said:
         explainer = axil.Explainer(
-            trial.model, trial.X, trial.y, trial.sample_weight, trial.offsets
+            trial.model,
+            trial.X,
+            trial.y,
+            sample_weight=trial.sample_weight,
+            init_score=trial.offsets,
         )
         inside = explainer(trial.X, init_score=trial.offsets)
         outside = ask(explainer, trial)
@@ -65,7 +69,11 @@ def judge_encoded(trial: Trial, draw: Draw) -> None:
     judge(trial, draw)
     with silence():
         explainer = axil.Explainer(
-            trial.model, trial.X, trial.y, trial.sample_weight, trial.offsets
+            trial.model,
+            trial.X,
+            trial.y,
+            sample_weight=trial.sample_weight,
+            init_score=trial.offsets,
         )
         inside = explainer(trial.X, init_score=trial.offsets)
     if explainer.kind == "exact":
@@ -85,7 +93,9 @@ def check_wrong_labels(trial: Trial, draw: Draw) -> None:
     y[[first, second]] = y[[second, first]]
     try:
         with silence():
-            other = axil.Explainer(trial.model, trial.X, y, trial.sample_weight, trial.offsets)
+            other = axil.Explainer(
+                trial.model, trial.X, y, sample_weight=trial.sample_weight, init_score=trial.offsets
+            )
             found = other(trial.X)
             scores = np.asarray(trial.predict(trial.X), dtype=float).reshape(
                 found.predictions.shape

@@ -144,7 +144,13 @@ def passed(name: str, trial: Trial, proven: VerifiedModel, draw: Draw) -> str:
     if change is not None and np.abs(change).max() < proven.visible:
         return ""
     try:
-        other = axil.Explainer(trial.model, wrong.X, wrong.y, wrong.sample_weight, wrong.offsets)
+        other = axil.Explainer(
+            trial.model,
+            wrong.X,
+            wrong.y,
+            sample_weight=wrong.sample_weight,
+            init_score=wrong.offsets,
+        )
         weights = np.asarray(other(proven.rows, init_score=proven.offsets).weights)
     except axil.AxilError:
         return ""

@@ -210,7 +210,7 @@ def terms(fit: Scored, start: Array) -> Array:
 def check(fit: Scored, draw: Draw) -> None:
     """Contributions add up to the library's scores, and no row puts more into one than the terms of leaf values allow."""
     with silence():
-        explainer = axil.Explainer(fit.model, fit.X, fit.y, fit.sample_weight)
+        explainer = axil.Explainer(fit.model, fit.X, fit.y, sample_weight=fit.sample_weight)
         found = explainer(fit.X_new)
         theirs = fit.raw(fit.X_new)
     parts = np.asarray(found.contributions)

@@ -31,7 +31,9 @@ def verdict_of(trial: Trial, draw: Draw) -> Verdict:
     """
     try:
         with silence() as said:
-            explainer = axil.Explainer(trial.model, trial.X, trial.y, trial.sample_weight)
+            explainer = axil.Explainer(
+                trial.model, trial.X, trial.y, sample_weight=trial.sample_weight
+            )
             outside, inside = explainer(trial.X_new), explainer(trial.X[:ASKED])
         if said:
             raise Wrong(f"axil printed or warned: {said[0][:300]}")

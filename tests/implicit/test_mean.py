@@ -269,9 +269,9 @@ def test_weights_of_rows(weighted: bool) -> None:
     weight = WEIGHT if weighted else None
     for model in (CalibratedClassifierCV(BOOSTED, cv=3), VotingClassifier(MEMBERS, voting="soft")):
         made = clone(model).fit(X, BINARY, sample_weight=weight)
-        explainer = axil.Explainer(made, X, BINARY, weight)
+        explainer = axil.Explainer(made, X, BINARY, sample_weight=weight)
         with pytest.raises(axil.ExactnessError):
-            axil.Explainer(made, X, BINARY, None if weighted else WEIGHT)
+            axil.Explainer(made, X, BINARY, sample_weight=None if weighted else WEIGHT)
         assert explainer.verification is not None
 
 

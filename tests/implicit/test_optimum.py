@@ -45,7 +45,7 @@ def test_of_squared_error_it_is_the_exact_weights_of_ridge(fit_intercept):
     ridge = Ridge(0.03 * w.sum(), fit_intercept=fit_intercept).fit(
         X[:100], y[:100], sample_weight=w
     )
-    exact = axil.Explainer(ridge, X[:100], y[:100], w)(X)
+    exact = axil.Explainer(ridge, X[:100], y[:100], sample_weight=w)(X)
     found = read(model, X[:100], y[:100], w)
     assert found.target_derivatives(X).shape == (1, 120, 100)
     np.testing.assert_allclose(found.target_derivatives(X)[0], exact.weights, atol=1e-10)

@@ -47,7 +47,9 @@ def test_a_linear_module_has_the_exact_weights_of_ridge(reduction):
     decay = {"weight": 6.0}  # MSELoss has no half
     found = read(module, X, y, w, loss=TrainingLoss(torch.nn.MSELoss(reduction=reduction), decay))
     np.testing.assert_allclose(
-        found.target_derivatives(X)[0], axil.Explainer(ridge, X, y, w)(X).weights, atol=1e-10
+        found.target_derivatives(X)[0],
+        axil.Explainer(ridge, X, y, sample_weight=w)(X).weights,
+        atol=1e-10,
     )
     np.testing.assert_allclose(found.predictions(X)[:, 0], ridge.predict(X))
     if reduction == "sum":

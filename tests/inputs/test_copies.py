@@ -30,6 +30,7 @@ from sklearn.preprocessing import StandardScaler
 import axil
 from axil.inputs.copies import owned_rows
 from axil.methods.question import verified_model
+from tests.fits import explainer_of_fit
 from tests.subsets import mostly_slow
 
 N = 60
@@ -152,7 +153,7 @@ def test_answers_stay_when_the_data_are_changed(kind: str, frame: str) -> None:
         name = {"lightgbm": "init_score", "xgboost": "base_margin", "catboost": "baseline"}[kind]
         given[name] = offsets.copy()
     model.fit(np.array(table) if frame == "polars" else X, np.array(y), **given)
-    explainer = axil.Explainer(model, X, y, weights, offsets)
+    explainer = axil.Explainer(model, X, y, sample_weight=weights, init_score=offsets)
     before, made = settled(explainer, kind, queries), explainer(queries)
     kept = (
         [
@@ -335,7 +336,7 @@ def test_derivatives_stay_when_data_and_model_are_changed(model: object) -> None
     y = (numbers > 10).astype(float)
     weights = np.linspace(1, 2, N)
     fitted = copy.deepcopy(model).fit(X, y, sample_weight=weights)
-    explainer = axil.Explainer(fitted, X, y, weights)
+    explainer = axil.Explainer(fitted, X, y, sample_weight=weights)
 
     def told() -> list[object]:
         made = explainer(QUERIES)
@@ -368,7 +369,7 @@ def test_answers_over_dask_stay_when_the_data_are_changed() -> None:
         frame, targets
     )
     given = dd.from_pandas(frame, npartitions=2), dd.from_pandas(targets, npartitions=2)
-    explainer = axil.Explainer(model, *given)
+    explainer = explainer_of_fit(model, *given)
     before = str(explainer.top(QUERIES, 3).to_dict()), explainer.targets.compute()
     frame.iloc[:, :], targets.iloc[:], X[:], y[:] = 7.0, 0.0, 0.0, 0.0
     model.fit(frame.assign(a=np.arange(N)), np.arange(N, dtype=float))

@@ -203,10 +203,10 @@ def test_classes_and_offsets_of_128_bits(as_table):
 def test_one_weight_for_all_rows():
     """scikit-learn takes one number for the weight of every row."""
     model = Ridge().fit(VALUES, Y, sample_weight=3.0)
-    expected = axil.Explainer(model, VALUES, Y, np.full(60, 3.0))(VALUES[:4]).weights
+    expected = axil.Explainer(model, VALUES, Y, sample_weight=np.full(60, 3.0))(VALUES[:4]).weights
     for weight in (3.0, 3, np.float32(3), np.array(3)):
-        explainer = axil.Explainer(model, VALUES, Y, weight)
+        explainer = axil.Explainer(model, VALUES, Y, sample_weight=weight)
         np.testing.assert_array_equal(explainer(VALUES[:4]).weights, expected)
         assert len(explainer.refit(drop=[0]).index) == 59
     with pytest.raises(InputError, match="zero everywhere"):
-        axil.Explainer(model, VALUES, Y, 0.0)
+        axil.Explainer(model, VALUES, Y, sample_weight=0.0)

@@ -261,10 +261,10 @@ def explained(monkeypatch: pytest.MonkeyPatch, build: float, **machine: Any) -> 
 @pytest.mark.parametrize("by", ["weight", "contribution"])
 def test_top_of_an_explainer(by: str, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, asked = explained(monkeypatch, np.inf, device=device)
-    expected = whole.top(asked, 7, by)
+    expected = whole.top(asked, 7, by=by)
     assert verified_model(whole).engines[0].rows._bounded.blocks is None
     ours, _ = explained(monkeypatch, 0, device=device)
-    found = ours.top(asked, 7, by)
+    found = ours.top(asked, 7, by=by)
     assert verified_model(ours).engines[0].rows._bounded.blocks is not None
     assert found.equals(expected)
 

@@ -51,7 +51,9 @@ STATE = (
 
 def fresh(library, name):
     case = case_of(library, name)
-    return axil.Explainer(case.model, case.X, case.y, case.sample_weight, offsets_of(case)), case
+    return axil.Explainer(
+        case.model, case.X, case.y, sample_weight=case.sample_weight, init_score=offsets_of(case)
+    ), case
 
 
 def questions(case):

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-import axil
+from tests.fits import explainer_of_fit
 from tests.methods.question_models import CLASSES, QUIET, X, Y, partitioned
 
 KINDS = [
@@ -39,7 +39,7 @@ def any_explainer(request):
     more = {} if kind in ("exact", "pushes") else {"output": "probability"}
     rows = [partitioned(X), partitioned(pd.Series(y, index=X.index))] if over_dask else [X, y]
     with dask.config.set(scheduler="synchronous"):
-        yield axil.Explainer(model, *rows, **more)
+        yield explainer_of_fit(model, *rows, **more)
 
 
 @pytest.fixture

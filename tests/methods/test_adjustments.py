@@ -368,7 +368,7 @@ def test_amounts_sum_to_the_adjustment() -> None:
     predictions = model.predict(X)
     for (query, row), amount in sums.items():
         assert amount == pytest.approx(predictions[query] - predictions[row], abs=1e-9)
-    similar = explainer.similar(X.head(4), 3, [], adjust=True)
+    similar = explainer.similar(X.head(4), 3, columns=[], adjust=True)
     lines = table.attrs["comparables"]
     assert [line["row"] for line in lines] == similar["row"].tolist()
     np.testing.assert_allclose([line["adjusted"] for line in lines], similar["adjusted"])
@@ -389,7 +389,7 @@ def test_of_logarithms_in_money_and_percent() -> None:
         np.testing.assert_allclose(y[row] + np.cumsum(lines["amount"]), steps)
         sizes = np.abs(np.log1p(lines["percent"] / 100)).to_numpy()
         assert (np.diff(sizes) <= 1e-12).all()
-    similar = explainer.similar(X.iloc[[7]], 3, [], adjust=True)
+    similar = explainer.similar(X.iloc[[7]], 3, columns=[], adjust=True)
     listed = explainer.adjustments(X.iloc[[7]], similar)
     parts = [line["adjusted"] for line in listed.attrs["comparables"]]
     np.testing.assert_allclose(parts, similar["adjusted"])
@@ -430,7 +430,7 @@ def test_several_outputs_have_lines_of_their_own() -> None:
     table = explainer.adjustments(X.iloc[[7]], [3])
     sums = table.groupby("output")["amount"].sum()
     np.testing.assert_allclose(sums, (predict(X.iloc[[7]]) - predict(X.iloc[[3]]))[0], atol=1e-4)
-    by_weight = explainer.similar(X.iloc[[7]], 2, [])
+    by_weight = explainer.similar(X.iloc[[7]], 2, columns=[])
     chosen = explainer.adjustments(X.iloc[[7]], by_weight)
     assert set(zip(chosen["output"], chosen["row"])) <= set(
         zip(by_weight["output"], by_weight["row"])

@@ -166,7 +166,7 @@ def test_the_rows_of_a_share_are_the_largest_weights(library, name, monkeypatch)
     explanation = explainer(case.X_new)
     small_batches(monkeypatch, explainer)
     shares = (0.5, 0.9, 1.0)
-    frame = explainer.concentration(case.X_new, shares)
+    frame = explainer.concentration(case.X_new, shares=shares)
     weights = np.abs(
         explanation.weights.reshape(len(frame), -1)
     )  # a line for each query, and output with trees of its own
@@ -179,15 +179,18 @@ def test_the_rows_of_a_share_are_the_largest_weights(library, name, monkeypatch)
     pd.testing.assert_frame_equal(frame, explanation.concentration(shares), rtol=1e-9, atol=1e-12)
     for bad in ((), (0.0,), (1.5,), "half"):
         with pytest.raises(InputError, match="shares is"):
-            explainer.concentration(case.X_new, bad)
+            explainer.concentration(case.X_new, shares=bad)
 
 
 def test_measures_of_every_kind_and_place(any_explainer, batches):
     rows = question_models.NEW
-    whole, found = any_explainer(rows), any_explainer.concentration(rows, (0.3, 0.9), 0.1)
-    question_models.same(found, whole.concentration((0.3, 0.9), 0.1))
+    whole, found = (
+        any_explainer(rows),
+        any_explainer.concentration(rows, shares=(0.3, 0.9), top=0.1),
+    )
+    question_models.same(found, whole.concentration((0.3, 0.9), top=0.1))
     assert found.attrs["axil"].startswith(NOTES[whole.kind])
-    assert whole.concentration((0.3, 0.9), 0.1).attrs == found.attrs
+    assert whole.concentration((0.3, 0.9), top=0.1).attrs == found.attrs
     np.testing.assert_allclose(found["effective_size"], whole.effective_size.ravel(), rtol=1e-9)
     np.testing.assert_allclose(
         found["negative_share"], whole.negative_share.ravel(), rtol=1e-9, atol=1e-12

@@ -87,7 +87,11 @@ def test_corrections_are_predictions_without_the_row():
     """`leave_one_out`, which tests/weights/test_deletion.py compares with fits without the row."""
     case, explainer = case_of("lightgbm", "weighted"), explainer_of("lightgbm", "weighted")
     y = validation("lightgbm", "weighted")
-    frame = explainer.influence(case.X_new, y, "leave-one-out").set_index("row").sort_index()
+    frame = (
+        explainer.influence(case.X_new, y, out_of_fold="leave-one-out")
+        .set_index("row")
+        .sort_index()
+    )
     left_out = explainer.diagnostics.leave_one_out()
     np.testing.assert_array_equal(frame["corrected"], left_out["prediction"])
     np.testing.assert_array_equal(left_out["residual"], left_out["target"] - left_out["prediction"])

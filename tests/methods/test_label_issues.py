@@ -105,7 +105,7 @@ def test_folds_are_those_of_refits_without_them():
     model = LGBMRegressor(**SETTINGS, reg_lambda=3.0).fit(
         X, y, sample_weight=weights, init_score=offsets
     )
-    explainer = axil.Explainer(model, X, y, weights, init_score=offsets)
+    explainer = axil.Explainer(model, X, y, sample_weight=weights, init_score=offsets)
     rows = np.flatnonzero(fold_numbers(verified_model(explainer)) == 3)
     table = explainer.find_label_issues().set_index("row").sort_index()
     after = explainer.without(X[rows], rows, init_score=offsets[rows])["after"]
@@ -125,12 +125,12 @@ def test_classes_are_spread_over_the_folds():
 
 def test_leave_one_out_by_name(case):
     explainer = case[3]
-    table = explainer.find_label_issues("leave-one-out").set_index("row").sort_index()
+    table = explainer.find_label_issues(out_of_fold="leave-one-out").set_index("row").sort_index()
     alone = explainer.diagnostics.leave_one_out().set_index("row")
     np.testing.assert_array_equal(table["expected_label"], alone["prediction"])
     np.testing.assert_array_equal(table["residual"], alone["residual"])
     with pytest.raises(InputError, match='expected "folds"'):
-        explainer.find_label_issues("loo")
+        explainer.find_label_issues(out_of_fold="loo")
 
 
 def test_no_fit_without_each_row_unless_asked_for(case, monkeypatch):
@@ -243,12 +243,12 @@ def test_the_scale_is_local():
 def test_out_of_fold_predictions_take_the_place_of_deletions(case):
     X, y, _, explainer = case
     given = y + np.random.default_rng(1).normal(size=len(y))
-    table = explainer.find_label_issues(given).set_index("row").sort_index()
+    table = explainer.find_label_issues(out_of_fold=given).set_index("row").sort_index()
     np.testing.assert_array_equal(table["expected_label"], given)
     np.testing.assert_allclose(table["residual"], y - given)
     leaves = LGBMRegressor(**SETTINGS).fit(X, y).predict(X, pred_leaf=True)
     np.testing.assert_allclose(table["studentised"], by_hand(y - given, leaves)[1], rtol=1e-9)
-    assert "given" in explainer.find_label_issues(given).attrs["axil"]
+    assert "given" in explainer.find_label_issues(out_of_fold=given).attrs["axil"]
 
 
 def test_gain_is_that_of_influence(case):
@@ -318,7 +318,7 @@ def test_rows_alone_in_a_leaf_are_judged_by_the_trees_in_which_they_are_not(insi
     assert len(alone) <= 30
     assert explainer.find_label_issues()["row"][0] == 7
     assert explainer.find_label_issues()["is_label_issue"][0]
-    table = explainer.find_label_issues("leave-one-out").set_index("row")
+    table = explainer.find_label_issues(out_of_fold="leave-one-out").set_index("row")
     for row in alone:
         after = explainer.without(X[[row]], [row])["after"][0]
         assert abs(table["expected_label"][row] - after) < 1e-9 * np.abs(y).max()
@@ -400,7 +400,7 @@ def test_out_of_fold_probabilities_and_the_models_own():
     own = explainer.find_label_issues().set_index("row").sort_index()["probability"].to_numpy()
     second = np.clip(X[:, 0] + rng.normal(0, 0.2, 200), 0, 1)
     given = np.where(y == 1, second, 1 - second)
-    table = explainer.find_label_issues(second).set_index("row").sort_index()
+    table = explainer.find_label_issues(out_of_fold=second).set_index("row").sort_index()
     np.testing.assert_allclose(table["probability"], given)
     np.testing.assert_allclose(table["label_quality"], (given + own) / 2)
     usual = given[y == 0].mean(), given[y == 1].mean()
@@ -427,12 +427,12 @@ def test_out_of_fold_probabilities_and_the_models_own():
     np.testing.assert_array_equal(table["expected_label"], np.where(suspect, 1 - y, y))
     pd.testing.assert_frame_equal(
         table,
-        explainer.find_label_issues(np.column_stack([1 - second, second]))
+        explainer.find_label_issues(out_of_fold=np.column_stack([1 - second, second]))
         .set_index("row")
         .sort_index(),
     )
     with pytest.raises(InputError, match="probabilities from 0 to 1"):
-        explainer.find_label_issues(5 * second)
+        explainer.find_label_issues(out_of_fold=5 * second)
 
 
 def test_in_the_users_own_frame_library():

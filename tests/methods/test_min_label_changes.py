@@ -51,7 +51,7 @@ def test_no_smaller_set_crosses_the_threshold(nine, threshold, codes, pair):
     low, high = (np.full(9, 1.0), np.full(9, 5.0)) if pair else (y - far, y + far)
     groups = None if codes.max() == 8 else codes
     frame = explainer.min_label_changes(
-        X, threshold, (1.0, np.full(9, 5.0)) if pair else far, groups
+        X, threshold, (1.0, np.full(9, 5.0)) if pair else far, groups=groups
     )
     expected = fewest_of(
         explanation.weights, y, low, high, explanation.predictions, threshold, codes

@@ -16,6 +16,7 @@ from catboost import CatBoostRegressor, Pool
 import axil
 from axil.baselines import TREX, BoostIn
 from axil.methods.question import verified_model
+from tests.fits import explainer_of_fit
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(80, 4))
@@ -59,7 +60,11 @@ def fitted(name: str) -> tuple[xgboost.XGBRegressor, axil.Explainer, np.ndarray]
     settings, y, weights, margin = XGBOOST[name]
     model = xgboost.XGBRegressor(**({"n_estimators": 5, "max_depth": 3} | settings))
     model.fit(X, y, sample_weight=weights, base_margin=margin)
-    return model, axil.Explainer(model, X, y, weights, margin), np.asarray(y)
+    return (
+        model,
+        axil.Explainer(model, X, y, sample_weight=weights, init_score=margin),
+        np.asarray(y),
+    )
 
 
 def margins(y: np.ndarray) -> np.ndarray:
@@ -113,7 +118,7 @@ def test_influence_and_baselines_with_a_margin(name: str) -> None:
     np.testing.assert_allclose(influences.gain, np.square(error).mean() - after, rtol=0, atol=1e-4)
     base = float(model.predict(ASKED)[0] - model.predict(ASKED, base_margin=np.zeros(7))[0])
     np.testing.assert_allclose(
-        BoostIn(explainer).scores(ASKED, VALID, MARGIN),
+        BoostIn(explainer).scores(ASKED, VALID, init_score=MARGIN),
         BoostIn(explainer).scores(ASKED, VALID - MARGIN + base),
         rtol=0,
         atol=1e-4,
@@ -233,7 +238,7 @@ def test_a_margin_of_the_fit_takes_the_place_of_the_base_in_training_rows(name: 
         **settings,
     }
     model = xgboost.XGBRegressor(**settings).fit(X, y, sample_weight=weights, base_margin=margin)
-    explainer = axil.Explainer(model, X, y, weights, margin)
+    explainer = axil.Explainer(model, X, y, sample_weight=weights, init_score=margin)
     rows, offsets = y.reshape(80, -1), margin.reshape(80, -1)
     expected = without_each_row(model, rows, offsets, np.ones(80) if weights is None else weights)
     found = explainer.diagnostics.leave_one_out()["prediction"].to_numpy().reshape(expected.shape)
@@ -254,7 +259,7 @@ def test_a_margin_of_the_fit_takes_the_place_of_the_base_in_training_rows(name: 
         None if a is None else da.from_array(a, chunks=(30, *a.shape[1:]))
         for a in (X, y, weights, margin)
     ]
-    over_dask = axil.Explainer(model, *parts).diagnostics.leave_one_out()["prediction"]
+    over_dask = explainer_of_fit(model, *parts).diagnostics.leave_one_out()["prediction"]
     np.testing.assert_allclose(over_dask.to_numpy().reshape(found.shape), found, rtol=0, atol=1e-12)
 
 
@@ -284,7 +289,10 @@ def test_trex_with_a_margin_in_the_fit() -> None:
     )
     expected = TREX(own, l2=1e-4).scores(ASKED, VALID - MARGIN)
     np.testing.assert_allclose(
-        trex.scores(ASKED, VALID, MARGIN), expected, rtol=0, atol=1e-4 * np.abs(expected).max()
+        trex.scores(ASKED, VALID, init_score=MARGIN),
+        expected,
+        rtol=0,
+        atol=1e-4 * np.abs(expected).max(),
     )
 
 
@@ -297,7 +305,7 @@ def test_rows_without_offsets_of_an_xgboost_fit_with_offsets_are_told(objective)
     model = xgboost.XGBRegressor(objective=objective, n_estimators=3, max_depth=2, n_jobs=1)
     for placed in (np.asarray, partial(da.from_array, chunks=30)):
         rows = placed(X), placed(y)
-        explainer = axil.Explainer(
+        explainer = explainer_of_fit(
             model.fit(X, y, base_margin=offset), *rows, init_score=placed(offset)
         )
         with pytest.warns(
@@ -307,7 +315,7 @@ def test_rows_without_offsets_of_an_xgboost_fit_with_offsets_are_told(objective)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             explainer.top(X[:1], 1, init_score=offset[:1])
-            axil.Explainer(model.fit(X, y), *rows).top(X[:1], 1)
+            explainer_of_fit(model.fit(X, y), *rows).top(X[:1], 1)
 
 
 WITH_OFFSETS = {

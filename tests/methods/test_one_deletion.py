@@ -139,7 +139,9 @@ def table(found, column):
 @pytest.mark.parametrize("name", STUMPS)
 def test_a_retrained_stump_is_the_fit_without_the_rows(name):
     model, y, weights = STUMPS[name]
-    explainer = axil.Explainer(deepcopy(model).fit(X, y, sample_weight=weights), X, y, weights)
+    explainer = axil.Explainer(
+        deepcopy(model).fit(X, y, sample_weight=weights), X, y, sample_weight=weights
+    )
     for gone in (GONE, [4], [3]):  # a row with weight, and one that has none where some are zero
         left = np.delete(np.arange(N), gone)
         own = None if weights is None else weights[left]
@@ -169,7 +171,9 @@ def test_a_retrained_stump_is_the_fit_without_the_rows(name):
 def test_targets_that_do_not_change_leave_the_model_as_it_is(name):
     """Rows without weight stay: CatBoost multiplies l2_leaf_reg by the mean weight of all rows."""
     model, y, weights = STUMPS[name]
-    explainer = axil.Explainer(deepcopy(model).fit(X, y, sample_weight=weights), X, y, weights)
+    explainer = axil.Explainer(
+        deepcopy(model).fit(X, y, sample_weight=weights), X, y, sample_weight=weights
+    )
     again = explainer.refit(targets={60: y[60]})
     assert len(again.index) == N
     np.testing.assert_allclose(
@@ -183,7 +187,9 @@ def test_targets_that_do_not_change_leave_the_model_as_it_is(name):
 def test_weights_that_follow_the_labels_have_no_first_order(name):
     """To first order they would be held; every row is replayed instead."""
     model, y, weights = STUMPS[name]
-    explainer = axil.Explainer(deepcopy(model).fit(X, y, sample_weight=weights), X, y, weights)
+    explainer = axil.Explainer(
+        deepcopy(model).fit(X, y, sample_weight=weights), X, y, sample_weight=weights
+    )
     with pytest.raises(axil.UnsupportedQuestionError, match=r"first-order.*classes are counted"):
         explainer.removal(X_NEW, method="first-order")
     assert np.isfinite(explainer.removal(X_NEW)).all()
@@ -194,7 +200,9 @@ def test_weights_that_follow_the_labels_have_no_first_order(name):
 )
 def test_explainers_of_files_count_classes_again(name, tmp_path):
     model, y, weights = STUMPS[name]
-    explainer = axil.Explainer(deepcopy(model).fit(X, y, sample_weight=weights), X, y, weights)
+    explainer = axil.Explainer(
+        deepcopy(model).fit(X, y, sample_weight=weights), X, y, sample_weight=weights
+    )
     explainer.save(tmp_path / "explainer.npz")
     loaded = axil.load(tmp_path / "explainer.npz", explainer.model)
     found, expected = loaded.without(X_NEW, GONE), explainer.without(X_NEW, GONE)
@@ -205,9 +213,9 @@ def test_class_weights_that_the_user_multiplied_in_are_the_users():
     """They are sample weights then: no rule of the library made them."""
     weights = compute_sample_weight("balanced", BINARY)
     model = LGBMClassifier(**LGB, class_weight="balanced").fit(X, BINARY)
-    explainer = axil.Explainer(model, X, BINARY, weights)
+    explainer = axil.Explainer(model, X, BINARY, sample_weight=weights)
     plain = LGBMClassifier(**LGB).fit(X, BINARY, sample_weight=weights)
-    expected = axil.Explainer(plain, X, BINARY, weights).without(X_NEW, GONE)["after"]
+    expected = axil.Explainer(plain, X, BINARY, sample_weight=weights).without(X_NEW, GONE)["after"]
     np.testing.assert_allclose(
         explainer.without(X_NEW, GONE)["after"], expected, rtol=0, atol=SINGLE
     )
@@ -310,7 +318,7 @@ def test_huge_leaf_values_that_cancel_keep_the_targets():
     }
     model = CatBoostRegressor(**settings).fit(x, y, sample_weight=weights)
     assert np.abs(model.get_leaf_values()).max() > 1e18
-    explainer = axil.Explainer(model, x, y, weights)
+    explainer = axil.Explainer(model, x, y, sample_weight=weights)
     alone = explainer.diagnostics.leave_one_out()["prediction"].to_numpy()
     for row in range(4):
         after = explainer.without(x[[row]], [row])["after"].to_numpy()
@@ -336,7 +344,7 @@ SINGLE_ROWS = [
     lambda explainer: explainer.removal(TABLE[:3], k=2, greedy=True),
     lambda explainer: explainer.removal(TABLE[:3], k=2, method="first-order"),
     lambda explainer: explainer.diagnostics.leave_one_out(),
-    lambda explainer: explainer.find_label_issues("leave-one-out"),
+    lambda explainer: explainer.find_label_issues(out_of_fold="leave-one-out"),
 ]
 DRAWS_BY_WEIGHT = tuple(map(int, sklearn.__version__.split(".")[:2])) >= (
     1,
@@ -378,7 +386,7 @@ def test_balanced_trees_count_classes_again(name):
     """The splits are fixed; class weights, and the shares of leaves with them, follow the rows that are left."""
     model, weights = BALANCED_TREES[name]
     model = deepcopy(model).fit(TABLE, CLASSES, sample_weight=weights)
-    explainer = axil.Explainer(model, TABLE, CLASSES, weights)
+    explainer = axil.Explainer(model, TABLE, CLASSES, sample_weight=weights)
     queries = TABLE[20:30]
     np.testing.assert_allclose(
         shares_of_leaves(model, queries, CLASSES, weights, np.arange(N)),
@@ -403,7 +411,10 @@ def test_balanced_trees_count_classes_again(name):
 def test_balanced_trees_refuse_deletions_of_single_rows(name, tmp_path):
     model, weights = BALANCED_TREES[name]
     explainer = axil.Explainer(
-        deepcopy(model).fit(TABLE, CLASSES, sample_weight=weights), TABLE, CLASSES, weights
+        deepcopy(model).fit(TABLE, CLASSES, sample_weight=weights),
+        TABLE,
+        CLASSES,
+        sample_weight=weights,
     )
     explainer.save(tmp_path / "explainer.npz")
     loaded = axil.load(tmp_path / "explainer.npz", explainer.model)

@@ -315,7 +315,7 @@ def test_forests_of_weighted_rows_that_were_not_drawn(name):
     model, target = WHOLE[name]
     y, weights = TARGETS[target][:TRAIN], np.random.default_rng(3).uniform(0.2, 2.0, TRAIN)
     explainer = axil.Explainer(
-        model.fit(X[:TRAIN], y, sample_weight=weights), X[:TRAIN], y, weights
+        model.fit(X[:TRAIN], y, sample_weight=weights), X[:TRAIN], y, sample_weight=weights
     )
     gone, queries = list(X.index[:5]), X[TRAIN:]
     again = explainer.refit(drop=gone, sample_weight={"r9": 3.0}).refit(targets={"r8": y.iloc[30]})
@@ -338,7 +338,7 @@ def test_forests_of_weighted_rows_that_were_not_drawn(name):
     dropped, after = explainer.refit(drop=gone), explainer.without(queries, gone)["after"]
     np.testing.assert_allclose(predicted(dropped, queries).ravel(), after, rtol=0, atol=1e-12)
     left = np.delete(np.asarray(explainer._arguments.sample_weight), range(5))
-    axil.Explainer(dropped.model, X[5:TRAIN], TARGETS[target][5:TRAIN], left)
+    axil.Explainer(dropped.model, X[5:TRAIN], TARGETS[target][5:TRAIN], sample_weight=left)
     if hasattr(model, "_sample_weight"):
         np.testing.assert_array_equal(dropped.model._sample_weight, left)
 
@@ -470,7 +470,7 @@ def test_rows_without_weight_keep_their_ranks(name):
     model, y = MODELS[name][0], TARGETS["numbers"][:TRAIN]
     weights = np.where(np.arange(TRAIN) % 3 == 0, 0.0, 1.5)
     explainer = axil.Explainer(
-        model.fit(X[:TRAIN], y, sample_weight=weights), X[:TRAIN], y, weights
+        model.fit(X[:TRAIN], y, sample_weight=weights), X[:TRAIN], y, sample_weight=weights
     )
     gone, queries = list(X.index[:9]), X[TRAIN:]
     expected = explainer.without(queries, gone)["after"]
@@ -544,7 +544,7 @@ def test_weights_of_several_outputs():
     weights = RNG.uniform(0.1, 1.1, TRAIN).astype(np.float32).astype(float)
     model = catboost.CatBoostRegressor(**CAT, loss_function="MultiRMSE", learning_rate=0.25)
     model.fit(X[:TRAIN], y, sample_weight=weights)
-    explainer = axil.Explainer(model, X[:TRAIN], y, weights)
+    explainer = axil.Explainer(model, X[:TRAIN], y, sample_weight=weights)
     left = np.arange(7, TRAIN)
     changed = weights.copy()
     changed[0] = 2.0
@@ -568,7 +568,7 @@ def test_weights_and_a_category_that_no_split_uses(loss):
     weights = RNG.uniform(0.1, 1.1, TRAIN)
     settings = CAT | {"depth": 1, "iterations": 3, "cat_features": ["word"], "loss_function": loss}
     model = catboost.CatBoostRegressor(**settings).fit(table, y, sample_weight=weights)
-    explainer = axil.Explainer(model, table, y, weights)
+    explainer = axil.Explainer(model, table, y, sample_weight=weights)
     assert not verified_model(explainer).adapter.encodings
     gone = list(X.index[:7])
     after = explainer.without(table[-20:], gone)["after"].to_numpy()

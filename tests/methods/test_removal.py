@@ -66,7 +66,7 @@ def test_top_rows_have_the_largest_effects(library, name, method, small_blocks):
 
 def test_outputs_that_share_trees_share_the_walk(small_blocks, monkeypatch):
     case = case_of("xgboost", "multi_output_tree weighted")
-    explainer = axil.Explainer(case.model, case.X, case.y, case.sample_weight)
+    explainer = axil.Explainer(case.model, case.X, case.y, sample_weight=case.sample_weight)
     walked, walk = [], deletion.Level.walk
     monkeypatch.setattr(
         deletion.Level,
@@ -282,7 +282,9 @@ def test_leaves_without_rows_have_the_values_of_their_ancestors(name):
 def test_effects_without_a_rank_are_said():
     X, y = np.arange(10.0)[:, None], np.arange(10.0) ** 2
     weights = np.append(1.0, np.zeros(9))
-    explainer = axil.Explainer(DecisionTreeRegressor().fit(X, y, weights), X, y, weights)
+    explainer = axil.Explainer(
+        DecisionTreeRegressor().fit(X, y, weights), X, y, sample_weight=weights
+    )
     with pytest.warns(UserWarning, match="2 effects have no rank"):
         assert len(explainer.removal(X[:2], k=10)) == 0
     with pytest.warns(UserWarning, match="2 effects have no rank"):

@@ -56,7 +56,7 @@ def test_every_row_of_nine(nine, baseline):
     """1e-12: 512 coalitions of errors of order one, each with a weight."""
     explainer, X, y = nine
     given = np.linspace(-1, 1, 9) if baseline == "own" else "mean"
-    frame = explainer.shapley(X, y, given)
+    frame = explainer.shapley(X, y, baseline=given)
     numbers = given if baseline == "own" else np.full(9, explainer.targets.mean())
     expected = brute_force(worth_of(explainer, X, y, numbers, np.arange(9), 0), 9)
     assert frame["value"].is_monotonic_decreasing
@@ -100,7 +100,7 @@ def test_groups_of_real_models(library, name):
 def test_values_sum_to_the_fall_of_the_error_also_of_what_others_say():
     case, explainer = case_of("lightgbm", "regressor"), explainer_of("lightgbm", "regressor")
     y = np.linspace(0, 1, len(case.X_new))
-    frame = explainer.shapley(case.X_new, y, "others").set_index("row").sort_index()
+    frame = explainer.shapley(case.X_new, y, baseline="others").set_index("row").sort_index()
     others = explainer.diagnostics.leave_one_out()["prediction"].to_numpy()
     np.testing.assert_array_equal(frame["baseline"], others)
     unknown = {row: value for row, value in enumerate(others) if not np.isnan(value)}
@@ -122,7 +122,9 @@ def test_rows_alone_in_their_leaves_have_the_values_of_the_nodes_above():
     fall = (
         np.mean((y + 1 - others) ** 2) - 1.0
     )  # of the error, from the targets of others to those of all rows
-    assert explainer.shapley(X, y + 1, "others")["value"].sum() == pytest.approx(fall, rel=1e-12)
+    assert explainer.shapley(X, y + 1, baseline="others")["value"].sum() == pytest.approx(
+        fall, rel=1e-12
+    )
 
 
 def test_refusals():
@@ -133,11 +135,11 @@ def test_refusals():
         (np.zeros(3), "baseline has shape"),
     ]:
         with pytest.raises(InputError, match=message):
-            explainer.shapley(case.X_new, y, bad)
+            explainer.shapley(case.X_new, y, baseline=bad)
     with pytest.raises(InputError, match="X_val has no rows"):
         explainer.shapley(case.X_new[:0], y[:0])
     with pytest.raises(InputError, match="groups"):
         explainer.shapley(case.X_new, y, groups=[1, 2])
     X = case_of("smoother", "neighbours").X_new
     with pytest.raises(UnsupportedQuestionError, match="leave_one_out"):
-        explainer_of("smoother", "neighbours").shapley(X, np.zeros(len(X)), "others")
+        explainer_of("smoother", "neighbours").shapley(X, np.zeros(len(X)), baseline="others")

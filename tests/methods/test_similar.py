@@ -174,7 +174,7 @@ def test_the_rows_listed(explainer, monkeypatch, positive, kept, labels):
     found = explainer.similar(
         NEW,
         9,
-        [],
+        columns=[],
         by="weight",
         among=among,
         distinct=labels,
@@ -391,7 +391,7 @@ def test_rows_within_a_distance_in_time(monkeypatch, name, given, distance):
     near, weights = within_by_definition(distance), dense(explainer, NEW)[0]
     for more in ({}, {"distinct": "owner", "among": (X["year"] >= 2019).to_numpy(), "sign": "for"}):
         found = explainer.similar(
-            NEW, 9, [], by="weight", within=("sold", given), beside=BESIDE, **more
+            NEW, 9, columns=[], by="weight", within=("sold", given), beside=BESIDE, **more
         )
         rows = [
             (NEW.index[i], rank + 1, X.index[j])
@@ -411,24 +411,24 @@ def test_rows_within_a_distance_in_time(monkeypatch, name, given, distance):
 
 
 def test_rows_within_a_distance_of_numbers(boosting):
-    found = boosting.similar(NEW, N, ["area"], by="weight", within=("area", 12.5))
+    found = boosting.similar(NEW, N, columns=["area"], by="weight", within=("area", 12.5))
     gap = abs(found["area (row)"] - found["area (query)"])
     wanted = abs(X["area"].to_numpy() - NEW["area"].to_numpy()[:, None]) <= 12.5
     assert len(found) == wanted.sum()
     assert gap.max() <= 12.5
     # dates of any kind are the same days
-    wanted = boosting.similar(NEW, 4, [], within=("sold", "1Y"), beside=BESIDE)
+    wanted = boosting.similar(NEW, 4, columns=[], within=("sold", "1Y"), beside=BESIDE)
     plain = [pd.DataFrame({"sold": part["sold"].dt.date}) for part in BESIDE]
     zoned = [pd.DataFrame({"sold": part["sold"].dt.tz_localize("UTC")}) for part in BESIDE]
     other = [pl.DataFrame({"sold": part["sold"].dt.date.tolist()}) for part in BESIDE]
     for beside in (plain, zoned, other):
         pd.testing.assert_frame_equal(
-            boosting.similar(NEW, 4, [], within=("sold", "1Y"), beside=beside), wanted
+            boosting.similar(NEW, 4, columns=[], within=("sold", "1Y"), beside=beside), wanted
         )
     missing = BESIDE[0].assign(
         sold=SOLD.where(np.arange(N) % 2 == 0)
     )  # a row without a date is near no query
-    found = boosting.similar(NEW, N, [], within=("sold", "1Y"), beside=(missing, BESIDE[1]))
+    found = boosting.similar(NEW, N, columns=[], within=("sold", "1Y"), beside=(missing, BESIDE[1]))
     assert set(found["row"]) <= set(X.index[::2])
 
 
@@ -450,7 +450,13 @@ def test_rows_before_a_date(monkeypatch, name):
             (("sold", "1Y"), [one - year for one in dates]),
         ):
             found = explainer.similar(
-                NEW, 9, ["sold"], by="weight", asof=asof, within=within, beside=(sales, homes)
+                NEW,
+                9,
+                columns=["sold"],
+                by="weight",
+                asof=asof,
+                within=within,
+                beside=(sales, homes),
             )
             near = [
                 ((sold < date) & (sold >= first)).to_numpy() for date, first in zip(dates, least)
@@ -467,9 +473,11 @@ def test_rows_before_a_date(monkeypatch, name):
 
 
 def test_numbers_before_a_number(boosting):
-    found = boosting.similar(NEW, N, ["year"], asof=2022, within=("year", 2))
+    found = boosting.similar(NEW, N, columns=["year"], asof=2022, within=("year", 2))
     assert set(found["year (row)"]) == {2020, 2021}
-    assert set(boosting.similar(NEW, N, ["year"], asof=2020, within="year")["year (row)"]) == {
+    assert set(
+        boosting.similar(NEW, N, columns=["year"], asof=2020, within="year")["year (row)"]
+    ) == {
         2018,
         2019,
     }
@@ -485,7 +493,7 @@ def test_queries_without_a_row_are_named_once(boosting, monkeypatch):
     monkeypatch.setattr("axil.machine.memory.Budget.batch_size", lambda self, *_: 4)
     far = NEW.assign(area=NEW["area"].where(np.arange(Q) != 2, 1e6))
     with pytest.warns(UserWarning, match="No training row meets") as warned:
-        found = boosting.similar(far, 3, ["area"], within=("area", 50.0))
+        found = boosting.similar(far, 3, columns=["area"], within=("area", 50.0))
     assert len(warned) == 1
     said = str(warned[0].message)
     assert f"for 1 of {Q} rows of X, which the table leaves out: {NEW.index[2]!r}." in said
@@ -508,7 +516,9 @@ def test_a_function_of_rows_and_query(monkeypatch, name):
     beside = BESIDE[0], BESIDE[1].assign(least=5)
     near = within_by_definition(pd.DateOffset(years=2))
     for more, also in (({}, True), ({"within": ("sold", "2Y")}, near)):
-        found = explainer.similar(NEW, 9, [], by="weight", among=alike, beside=beside, **more)
+        found = explainer.similar(
+            NEW, 9, columns=[], by="weight", among=alike, beside=beside, **more
+        )
         rows = [
             X.index[j]
             for i, mask in enumerate(own & also)
@@ -533,14 +543,18 @@ def test_suspects_are_marked_or_dropped(monkeypatch):
     table = explainer.find_label_issues()
     wrong = set(table["row"][table["is_label_issue"]])
     assert {X.index[3], X.index[50], X.index[99]} <= wrong
-    marked = explainer.similar(NEW, N, [], suspects="mark")
+    marked = explainer.similar(NEW, N, columns=[], suspects="mark")
     assert set(marked["row"][marked["suspect"]]) == wrong & set(marked["row"])
-    pd.testing.assert_frame_equal(marked.drop(columns="suspect"), explainer.similar(NEW, N, []))
+    pd.testing.assert_frame_equal(
+        marked.drop(columns="suspect"), explainer.similar(NEW, N, columns=[])
+    )
     kept = ~X.index.isin(wrong)
-    dropped = explainer.similar(NEW, 5, [], suspects="drop", among=(X["year"] > 2018).to_numpy())
-    same(dropped, explainer.similar(NEW, 5, [], among=kept & (X["year"] > 2018).to_numpy()))
+    dropped = explainer.similar(
+        NEW, 5, columns=[], suspects="drop", among=(X["year"] > 2018).to_numpy()
+    )
+    same(dropped, explainer.similar(NEW, 5, columns=[], among=kept & (X["year"] > 2018).to_numpy()))
     monkeypatch.setattr("axil.methods.label_issues.suspects", None)  # found once for each explainer
-    same(explainer.similar(NEW, N, [], suspects="mark"), marked)
+    same(explainer.similar(NEW, N, columns=[], suspects="mark"), marked)
 
 
 def test_suspects_of_ones_own(monkeypatch):
@@ -555,14 +569,14 @@ def test_suspects_of_ones_own(monkeypatch):
     own = X.index[[3, 5, 40]]
     mask = X.index.isin(own)
     for given in (list(own), mask, pd.Series(mask, index=X.index), ("mark", own)):
-        marked = explainer.similar(NEW, N, [], suspects=given)
+        marked = explainer.similar(NEW, N, columns=[], suspects=given)
         assert set(marked["row"][marked["suspect"]]) == set(own) & set(marked["row"])
     for given in (("drop", list(own)), ("drop", mask)):
         same(
-            explainer.similar(NEW, 5, [], suspects=given),
-            explainer.similar(NEW, 5, [], among=~mask),
+            explainer.similar(NEW, 5, columns=[], suspects=given),
+            explainer.similar(NEW, 5, columns=[], among=~mask),
         )
-    assert not explainer.similar(NEW, 5, [], suspects=[])["suspect"].any()
+    assert not explainer.similar(NEW, 5, columns=[], suspects=[])["suspect"].any()
     with pytest.raises(InputError, match="suspects names row"):
         explainer.similar(NEW, 5, suspects=["nobody"])
     with pytest.raises(InputError, match="suspects has the row labels of X_train in another order"):
@@ -576,10 +590,10 @@ def test_suspects_of_ones_own(monkeypatch):
 def test_suspects_by_out_of_fold_predictions():
     explainer = made("boosting")
     unseen = np.asarray(Y) + np.where(np.arange(N) % 20 == 0, 50.0, 0.1) * np.ptp(Y)
-    table = explainer.find_label_issues(unseen)
+    table = explainer.find_label_issues(out_of_fold=unseen)
     wrong = set(table["row"][table["is_label_issue"]])
     assert wrong
-    marked = explainer.similar(NEW, N, [], suspects="mark", out_of_fold=unseen)
+    marked = explainer.similar(NEW, N, columns=[], suspects="mark", out_of_fold=unseen)
     assert set(marked["row"][marked["suspect"]]) == wrong & set(marked["row"])
 
 
@@ -589,14 +603,14 @@ def test_a_check_that_takes_longer_than_the_rest_is_announced(monkeypatch):
     with pytest.warns(
         axil.CostWarning, match='longer than the rest of this call. Say suspects="keep"'
     ) as said:
-        explainer.similar(NEW, 3, [], suspects="mark")
+        explainer.similar(NEW, 3, columns=[], suspects="mark")
     assert said[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        explainer.similar(NEW, 3, [], suspects="mark")  # it is known by now
-        made("boosting").similar(NEW, 3, [], suspects=["h3"])
+        explainer.similar(NEW, 3, columns=[], suspects="mark")  # it is known by now
+        made("boosting").similar(NEW, 3, columns=[], suspects=["h3"])
         many = pd.concat([NEW] * 10)
-        made("boosting").similar(many, 3, [], suspects="mark")
+        made("boosting").similar(many, 3, columns=[], suspects="mark")
 
 
 def test_suspects_of_classes_and_of_several_outputs():
@@ -604,12 +618,12 @@ def test_suspects_of_classes_and_of_several_outputs():
         explainer = made(name)
         table = explainer.find_label_issues()
         wrong = set(table["row"][table["is_label_issue"]])
-        found = explainer.similar(NEW, N, [], suspects="mark")
+        found = explainer.similar(NEW, N, columns=[], suspects="mark")
         assert set(found["row"][found["suspect"]]) == wrong & set(found["row"])
 
 
 def test_columns_beside_the_features(boosting):
-    found = boosting.similar(NEW, 3, ["area", "owner", "sold"], beside=BESIDE)
+    found = boosting.similar(NEW, 3, columns=["area", "owner", "sold"], beside=BESIDE)
     assert list(found.columns[-5:]) == [
         "area (row)",
         "area (query)",
@@ -726,11 +740,11 @@ def test_comparables_of_every_kind_and_place(any_explainer, batches):
     np.testing.assert_array_equal(found["age (query)"], new.loc[found["query"], "age"])
     assert found["share"].between(0, 1 + 1e-12).all()
     assert found.attrs["axil"].startswith(NOTES[whole.kind])
-    before = any_explainer.similar(new, 3, ["age"], asof=0.2, within=("age", 0.9))
+    before = any_explainer.similar(new, 3, columns=["age"], asof=0.2, within=("age", 0.9))
     assert len(before)
     assert before["age (row)"].between(0.2 - 0.9, 0.2, inclusive="left").all()
     alike = any_explainer.similar(
-        new, 3, ["age"], among=lambda rows, query: rows["age"] > query["age"]
+        new, 3, columns=["age"], among=lambda rows, query: rows["age"] > query["age"]
     )
     assert len(alike)
     assert (alike["age (row)"] > alike["age (query)"]).all()
@@ -743,7 +757,7 @@ def test_comparables_of_every_kind_and_place(any_explainer, batches):
     else:
         table = any_explainer.find_label_issues()
         wrong = set(table["row"][table["is_label_issue"]])
-        marked = any_explainer.similar(new, len(rows), ["age"], suspects="mark")
+        marked = any_explainer.similar(new, len(rows), columns=["age"], suspects="mark")
         assert set(marked["row"][marked["suspect"]]) == wrong & set(marked["row"])
         assert not wrong & set(any_explainer.similar(new, len(rows), suspects="drop")["row"])
 
@@ -771,8 +785,8 @@ def test_rows_that_share_most_leaves_of_every_kind_and_place(any_explainer, batc
         return
     whole = any_explainer(new)
     similarity = axil.similarity(verified_model(any_explainer).adapter._booster, new, rows)
-    found = any_explainer.similar(new, 4, ["age"], by="leaves")
-    same(any_explainer.similar(new, 4, ["age"]), found)  # all of these are boosted
+    found = any_explainer.similar(new, 4, columns=["age"], by="leaves")
+    same(any_explainer.similar(new, 4, columns=["age"]), found)  # all of these are boosted
     wanted = alike_rows(similarity, 4)
     n_outputs = len(found) // (4 * len(new))
     at = rows.index.get_indexer(found["row"]).reshape(len(new), n_outputs, 4)
@@ -791,7 +805,9 @@ def test_rows_that_share_most_leaves_of_every_kind_and_place(any_explainer, batc
     )
     assert "share most leaves" in found.attrs["axil"]
     allowed = rows["age"].to_numpy() > 0
-    some = any_explainer.similar(new, 4, ["age"], by="leaves", among=lambda given: given["age"] > 0)
+    some = any_explainer.similar(
+        new, 4, columns=["age"], by="leaves", among=lambda given: given["age"] > 0
+    )
     wanted = alike_rows(similarity, 4, allowed)
     each = wanted[:, None].repeat(n_outputs, axis=1)
     np.testing.assert_array_equal(rows.index.get_indexer(some["row"]), each[each >= 0])
@@ -806,20 +822,20 @@ def test_rows_that_speak_for_two_classes_and_against():
     similarity = axil.similarity(verified_model(explainer).adapter._booster, NEW, X)
     for sign, side in (("for", 1.0), ("against", -1.0)):
         allowed = pushes * np.sign(scores)[:, None] * side > 0
-        found = explainer.similar(NEW, 3, ["area"], by="leaves", sign=sign)
+        found = explainer.similar(NEW, 3, columns=["area"], by="leaves", sign=sign)
         wanted = alike_rows(similarity, 3, allowed)
         np.testing.assert_array_equal(X.index.get_indexer(found["row"]), wanted[wanted >= 0])
-        largest = explainer.similar(NEW, 3, ["area"], by="contribution", sign=sign)
+        largest = explainer.similar(NEW, 3, columns=["area"], by="contribution", sign=sign)
         wanted = alike_rows(np.abs(pushes), 3, allowed)
         np.testing.assert_array_equal(X.index.get_indexer(largest["row"]), wanted[wanted >= 0])
 
 
 def test_rows_that_speak_for_a_class_of_a_forest_are_of_it():
     explainer = made("classes")
-    found = explainer.similar(NEW, 5, ["area"], sign="for", by="weight")
+    found = explainer.similar(NEW, 5, columns=["area"], sign="for", by="weight")
     assert (found["target"] == 1).all()
     assert (found["weight"] > 0).all()
-    against = explainer.similar(NEW, 5, ["area"], sign="against", by="leaves")
+    against = explainer.similar(NEW, 5, columns=["area"], sign="against", by="leaves")
     assert (against["target"] == 0).all()
     assert against["similarity"].between(0, 1).all()
 
@@ -828,7 +844,7 @@ def test_rows_above_and_below_zero_by_leaves():
     explainer = made("boosting")
     for sign, side in (("for", 1), ("against", -1)):
         found = explainer.similar(
-            NEW, 3, ["area"], by="leaves", sign=sign, distinct=OWNER, adjust=True
+            NEW, 3, columns=["area"], by="leaves", sign=sign, distinct=OWNER, adjust=True
         )
         assert (side * found["weight"] > 0).all()
         assert (

@@ -135,7 +135,7 @@ def one_tree(library, loss, y, **given):
 def test_mape_weighs_rows_by_their_new_targets(library, loss, weights, target):
     """Retraining finds the same two leaves."""
     model = one_tree(library, loss, TARGETS, sample_weight=weights)
-    explainer = axil.Explainer(model, TINY, TARGETS, weights)
+    explainer = axil.Explainer(model, TINY, TARGETS, sample_weight=weights)
     changed = TARGETS.copy()
     changed[0] = target
     expected = one_tree(library, loss, changed, sample_weight=weights).predict(TINY)
@@ -201,7 +201,9 @@ def test_what_if_with_offsets_labels_and_nothing_new():
     case = case_of("lightgbm", "regressor weighted scored")
     X = pd.DataFrame(np.asarray(case.X), index=[f"r{i}" for i in range(len(case.y))])
     X.columns = getattr(case.model, "booster_", case.model).feature_name()
-    explainer = axil.Explainer(case.model, X, case.y, case.sample_weight, offsets_of(case))
+    explainer = axil.Explainer(
+        case.model, X, case.y, sample_weight=case.sample_weight, init_score=offsets_of(case)
+    )
     frame = explainer.what_if(X.iloc[:4], {"r3": 0.0}, init_score=np.arange(4.0))
     plain = explainer.what_if(X.iloc[:4], pd.Series({"r3": 0.0}))
     np.testing.assert_allclose(frame["before"] - plain["before"], np.arange(4.0))
@@ -267,7 +269,7 @@ def test_sensitivity_is_columns_of_the_weights(library, name, scored, monkeypatc
     )
     if offsets is not None and explainer.outputs is not None:
         offsets = np.stack([offsets] * len(explainer.outputs), axis=1)
-    found = explainer.jacobian.sensitivity(case.X_new, explainer.index[rows], offsets)
+    found = explainer.jacobian.sensitivity(case.X_new, explainer.index[rows], init_score=offsets)
     wanted = explainer(case.X_new, offsets).weights[..., rows]
     np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
     assert explainer.jacobian.sensitivity(case.X_new, []).shape == (*wanted.shape[:-1], 0)
@@ -330,7 +332,7 @@ def test_class_weights_follow_the_new_classes(name, weights):
     """A row has the weight of its new class, and those that balance classes are counted again."""
     y = pushed.BINARY
     model = BALANCED[name]().fit(pushed.X, y, sample_weight=weights)
-    explainer = axil.Explainer(model, pushed.X, y, weights)
+    explainer = axil.Explainer(model, pushed.X, y, sample_weight=weights)
     new = turned(explainer, y)
     assert_refit_agrees(explainer, new)
     held = verified_model(explainer).boosting.walked.weights

@@ -97,7 +97,7 @@ def test_rows_that_hold_much_of_the_weight_are_told():
     X, y, new = forest_data()
     weights = np.where(np.arange(40) < 2, 10.0, 1.0)  # two rows of 40 hold a third
     explainer = axil.Explainer(
-        GradientBoostingRegressor(n_estimators=3).fit(X, y, weights), X, y, weights
+        GradientBoostingRegressor(n_estimators=3).fit(X, y, weights), X, y, sample_weight=weights
     )
     with pytest.warns(axil.SplitsWarning, match="rows deleted hold 34 % of the weight of the fit"):
         explainer.without(new, [0, 1])

@@ -44,7 +44,7 @@ def test_one_line_per_row_with_classes_by_name(explainer, forest):
     assert list(table["target"]) == list(KINDS[X.index.get_indexer(table["row"])])
     one = per_class[per_class["output"] == "low"]
     assert np.array_equal(table[["row", "weight"]], one[["row", "weight"]])
-    found = explainer.similar(NEW, 3, ["b"], per_class=False)
+    found = explainer.similar(NEW, 3, columns=["b"], per_class=False)
     pd.testing.assert_frame_equal(found[list(table.columns)], table)
     assert np.array_equal(found["b (row)"], X.loc[found["row"], "b"])
     assert "contribution" not in found

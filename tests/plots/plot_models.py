@@ -180,7 +180,7 @@ DRAWN = {
         np.random.default_rng(2).beta(0.8, 0.8, size=200), ax=ax
     ),
     "coverage": lambda ax: plots.coverage(
-        intervals(), true_targets(), np.repeat(["a", "b", "c"], 20), ax=ax
+        intervals(), true_targets(), groups=np.repeat(["a", "b", "c"], 20), ax=ax
     ),
     "label_issues": lambda ax: plots.label_issues(suspects(), ax=ax),
     "label_issues_classes": lambda ax: plots.label_issues(class_suspects(), ax=ax),

@@ -226,21 +226,21 @@ def test_overall_is_the_mean_over_predictions(by, labels):
             table[i, j if labels is None else labels[j] - 2019] += part
     sizes = np.abs(table).mean(axis=0)
     rows = largest(sizes, 3)
-    ax = plots.overall(e, labels, 3, by=by)
+    ax = plots.overall(e, labels, k=3, by=by)
     np.testing.assert_allclose(widths(ax), sizes[rows], rtol=1e-9)
     assert names(ax) == [
         str((e.index if labels is None else np.unique(labels))[row]) for row in rows
     ]
     assert f"hold {sizes[rows].sum() / sizes.sum():.0%} of" in ax.get_title("left")
     assert_readable(ax)
-    ax = plots.overall(e, labels, 3, by=by, swarm=True)
+    ax = plots.overall(e, labels, k=3, by=by, swarm=True)
     drawn = points(ax)
     lines = np.round(drawn[:, 1]).astype(int)
     for line, row in enumerate(rows):
         np.testing.assert_allclose(
             np.sort(drawn[lines == line, 0]), np.sort(table[:, row]), rtol=1e-9
         )
-    assert names(ax)[0] == names(plots.overall(e, labels, 3, by=by))[0]
+    assert names(ax)[0] == names(plots.overall(e, labels, k=3, by=by))[0]
 
 
 def test_overall_of_sparse_weights_derivatives_and_pushes():

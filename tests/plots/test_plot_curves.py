@@ -132,7 +132,7 @@ def test_removal_draws_what_without_gives():
         "first order": asked.removal(new, 5, method="first-order", same_sign=True),
         "greedy": asked.removal(new, 5, greedy=True),
     }
-    ax = plots.removal(frames, asked, new, query=2)
+    ax = plots.removal(frames, asked, X=new, query=2)
     apart = []
     for line, frame in zip(ax.lines[1:], frames.values()):
         own = frame[frame["query"] == "patient 82"]
@@ -151,7 +151,7 @@ def test_removal_draws_what_without_gives():
     ):
         plots.removal(frames["greedy"])
     with pytest.raises(InputError, match="X has 0 rows with the label 'patient 82'"):
-        plots.removal(frames["greedy"], asked, new.iloc[:1], query=2)
+        plots.removal(frames["greedy"], asked, X=new.iloc[:1], query=2)
     ax = plots.removal([3.0, 4.0, 6.0], cumulative=True, retrained=True)
     np.testing.assert_array_equal(ax.lines[1].get_ydata(), [0.0, 3.0, 4.0, 6.0])
     np.testing.assert_array_equal(plots.removal([3.0, 4.0]).lines[1].get_ydata(), [0.0, 3.0, 7.0])
@@ -169,7 +169,7 @@ def test_removal_of_one_of_several_outputs(library):
         targets,
     )
     frame = asked.removal(rows[:3], 4, same_sign=True)
-    ax = plots.removal(frame, asked, rows[:3], query=1, output=1)
+    ax = plots.removal(frame, asked, X=rows[:3], query=1, output=1)
     listed = frame.to_dicts() if library is pl.DataFrame else frame.to_dict("records")
     own = [line["row"] for line in listed if line["query"] == 1 and line["output"] == 1]
     expected = np.asarray(asked.without(rows[1:2], own)["change"])[1]
@@ -245,7 +245,7 @@ def test_the_calibration_curve_is_the_share_inside():
 def test_coverage_by_group_and_by_scale():
     frame, y = intervals(), true_targets()
     inside = ((frame["lower"] <= y) & (y <= frame["upper"])).to_numpy()
-    ax = plots.coverage(frame, y, np.repeat(["a", "b", "c"], 20))
+    ax = plots.coverage(frame, y, groups=np.repeat(["a", "b", "c"], 20))
     drawn = np.sort(
         np.concatenate(
             [

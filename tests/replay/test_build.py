@@ -120,12 +120,12 @@ def test_wrong_weights(weighted):
     wrong = WEIGHTS.copy()
     wrong[7] *= 1.01
     with pytest.raises(ExactnessError, match="sample_weight"):
-        axil.Explainer(weighted, X, Y, wrong)
+        axil.Explainer(weighted, X, Y, sample_weight=wrong)
 
 
 def test_weights_where_there_were_none(model):
     with pytest.raises(ExactnessError, match="sample_weight"):
-        axil.Explainer(model, X, Y, WEIGHTS)
+        axil.Explainer(model, X, Y, sample_weight=WEIGHTS)
 
 
 def test_missing_init_score():

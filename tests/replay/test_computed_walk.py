@@ -53,7 +53,11 @@ def test_fits_in_the_core_are_those_of_numpy(name):
 def test_draws_and_drops_count(name):
     case = model_of(name)
     compare(
-        verified_model(axil.Explainer(case.model, X, case.y, case.weights, case.offsets)).boosting
+        verified_model(
+            axil.Explainer(
+                case.model, X, case.y, sample_weight=case.weights, init_score=case.offsets
+            )
+        ).boosting
     )
 
 

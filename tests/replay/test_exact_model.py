@@ -14,7 +14,9 @@ from tests.contract_models import case_of, offsets_of
 
 def made(library="lightgbm", name="regressor"):
     case = case_of(library, name)
-    return axil.Explainer(case.model, case.X, case.y, case.sample_weight, offsets_of(case)), case
+    return axil.Explainer(
+        case.model, case.X, case.y, sample_weight=case.sample_weight, init_score=offsets_of(case)
+    ), case
 
 
 @pytest.fixture

@@ -57,7 +57,7 @@ def walked(settings, monkeypatch, in_core):
         return found[-1]
 
     monkeypatch.setattr(GradientWalk, "_exponential_scores", states)
-    return verified_model(Explainer(model, X, y, given)).boosting.walked, found
+    return verified_model(Explainer(model, X, y, sample_weight=given)).boosting.walked, found
 
 
 def assert_same(ours, theirs, atol):

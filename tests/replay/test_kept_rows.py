@@ -98,9 +98,9 @@ def test_targets_without_noise_do_not_hide_missing_rows() -> None:
     with pytest.raises(axil.ExactnessError, match="not the rows"):
         axil.Explainer(model, X[:25], exact[:25])
     weights = np.linspace(1, 3, 50)
-    axil.Explainer(LinearRegression().fit(X, exact, weights), X, exact, weights)
+    axil.Explainer(LinearRegression().fit(X, exact, weights), X, exact, sample_weight=weights)
     with pytest.raises(axil.ExactnessError, match="weights"):
-        axil.Explainer(model, X, exact, weights)
+        axil.Explainer(model, X, exact, sample_weight=weights)
 
 
 def test_rows_of_other_types_are_the_same_rows() -> None:

@@ -22,6 +22,7 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.svm import SVR
 
 import axil
+from tests.fits import explainer_of_fit
 
 RNG = np.random.default_rng(0)
 N = 200
@@ -123,9 +124,9 @@ def fitted(name: str, given: tuple[Any, ...]) -> Any:
 def test_the_message_names_the_mistake(mistake: str, name: str) -> None:
     _, fit, given, words, others = MISTAKES[mistake]
     model = fitted(name, fit)
-    axil.Explainer(model, *fit)
+    explainer_of_fit(model, *fit)
     with pytest.raises((axil.ExactnessError, axil.InputError)) as error:
-        axil.Explainer(model, *given)
+        explainer_of_fit(model, *given)
     said = str(error.value)
     for word in words:
         assert word.lower() in said.lower(), said

@@ -134,7 +134,9 @@ def doubted():
     explainer = axil.Explainer(
         LGBMRegressor(**QUICK).fit(X, np.log(prices)), X, np.log(prices), inverse_func=np.exp
     )
-    found = explainer.similar(X, 3, [], adjust=True, sign="for", suspects="mark", by="weight")
+    found = explainer.similar(
+        X, 3, columns=[], adjust=True, sign="for", suspects="mark", by="weight"
+    )
     return explainer, found
 
 
@@ -269,7 +271,7 @@ def test_a_page_without_rows_says_so_and_is_counted(explainer, tmp_path):
 
 @pytest.mark.parametrize("sign", ["any", "for"])
 def test_rows_that_are_most_alike(explainer, tmp_path, sign):
-    table = explainer.similar(NEW, 3, [], by="leaves", sign=sign)
+    table = explainer.similar(NEW, 3, columns=[], by="leaves", sign=sign)
     explainer.report(NEW, tmp_path, by="leaves", sign=sign, **OPTIONS)
     (tmp_path / "pages" / "0000" / f"{NEW.index[5]}.html").unlink()  # a page that is written later
     explainer.report(NEW, tmp_path, by="leaves", sign=sign, **OPTIONS)
@@ -624,7 +626,7 @@ def test_cells_and_amounts():
 
 def test_pages_say_how_far_retraining_moves_an_estimate(tmp_path):
     model = LGBMRegressor(**QUICK)
-    found = axil.stability(model, X, Y, NEW, 4)
+    found = axil.stability(model, X, Y, NEW, n=4)
     explainer = axil.Explainer(model.fit(X, Y), X, Y)
     explainer.report(NEW, tmp_path / "report", stability=found, unit="$")
     pages = sorted((tmp_path / "report").rglob("h15*.html"))

@@ -346,7 +346,7 @@ def test_a_row_with_nearly_all_weight_leaves_the_others_their_answers():
     model = CatBoostRegressor(
         iterations=3, depth=3, learning_rate=0.3, verbose=0, thread_count=1, random_seed=0
     )
-    explainer = axil.Explainer(model.fit(X, y, sample_weight=w), X, y, w)
+    explainer = axil.Explainer(model.fit(X, y, sample_weight=w), X, y, sample_weight=w)
     found, rows = explainer.removal(X[:3]), [0, 1, 57, 111, 209, 399]
     assert np.isfinite(found).all()
     expected = np.stack([explainer.without(X[:3], [j])["change"] for j in rows], axis=1)

@@ -138,7 +138,7 @@ def forest_of(name):
     kind = RandomForestClassifier if name == "classifier" else RandomForestRegressor
     model = kind(7, min_samples_leaf=6, random_state=0).fit(data.X, y, data.weight)
     case = sklearn_models.Case(model, data.X, y, data.weight, data.X_new)
-    return case, axil.Explainer(model, data.X, y, data.weight)
+    return case, axil.Explainer(model, data.X, y, sample_weight=data.weight)
 
 
 def pair_of(library, name):

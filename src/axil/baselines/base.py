@@ -83,7 +83,7 @@ class Baseline(ABC):
         return type(self).__name__
 
     def scores(
-        self, X: TableLike, y: ArrayLike | None = None, init_score: ArrayLike | None = None
+        self, X: TableLike, y: ArrayLike | None = None, *, init_score: ArrayLike | None = None
     ) -> FloatArray:
         """Score every training row for every row of X with its target y; 8 * n * n_train bytes.
 

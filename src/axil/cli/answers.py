@@ -282,7 +282,7 @@ def group(request: Request) -> None:
             init_score=rows.init_score,
             **request.page_options,
         )
-    table = explainer.group(rows.features, codes, rows.init_score)
+    table = explainer.group(rows.features, codes, init_score=rows.init_score)
     table["group"] = names[table["group"].to_numpy()]
     title = (
         f"{counted(len(rows.features), 'prediction')} by {arguments.group_by}: "

@@ -263,7 +263,7 @@ COMMANDS = (
             ),
         ),
         parameters=((Explainer.top, ("k", "by")),),
-        top=f"{answers.TOP}, on a page 50",
+        top=str(answers.TOP),
         table_has_top=True,
         **EXPLAINER_PAGE,
     ),
@@ -286,7 +286,7 @@ COMMANDS = (
                 metavar="A,B,...",
             ),
         ),
-        top="50",
+        top=str(answers.TOP),
         **EXPLAINER_PAGE,
     ),
     Command(
@@ -464,7 +464,7 @@ COMMANDS = (
             (Predictive.interval, ("symmetric", "groups")),
             (Explainer.calibrate, ("X_cal", "y_cal", "out_of_fold")),
         ),
-        top="50",
+        top=str(answers.TOP),
         **EXPLAINER_PAGE,
     ),
     Command(

@@ -49,7 +49,7 @@ def similar(request: Request) -> None:
         "columns": list(rows.features.columns),  # without the columns of options
         **choice.parameters,
         **request.parameters(Explainer.similar, READ_HERE),
-        **_suspect_predictions(request, default="keep"),
+        **_suspect_predictions(request),
     }
     n_queries = len(rows.features)
     if output.shows_all:
@@ -112,7 +112,7 @@ def report(request: Request) -> None:
         init_score=choice.queries.init_score,
         **choice.parameters,
         **request.parameters(Explainer.report, READ_HERE),
-        **_suspect_predictions(request, default="mark"),
+        **_suspect_predictions(request),
     )
     title = (
         f"{counted(written.pages, 'page')}, {written.written} of them new. "
@@ -127,11 +127,11 @@ def report(request: Request) -> None:
     output.say([subject.verification, title], answer, [subject.note])
 
 
-def _suspect_predictions(request: Request, default: str) -> dict[str, Any]:
+def _suspect_predictions(request: Request) -> dict[str, Any]:
     """Return the out-of-fold predictions that judge the labels of training rows, if there are any."""
     if request.arguments.out_of_fold is None:
         return {}
-    if (request.arguments.suspects or default) == "keep":
+    if request.arguments.suspects in (None, "keep"):
         return {}
     return {"out_of_fold": request.subject.training.out_of_fold}
 

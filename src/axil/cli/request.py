@@ -283,7 +283,7 @@ def read_subject(arguments: argparse.Namespace) -> Subject:
             model,
             rows.features,
             target,
-            rows.weights,
+            sample_weight=rows.weights,
             inverse_func=inverse,
             pos_label=_pos_label(arguments.pos_label, adapter),
             init_score=rows.init_score,
@@ -333,8 +333,8 @@ def read_saved_subject(arguments: argparse.Namespace) -> Subject:
     explainer = load(
         arguments.explainer,
         model,
-        arguments.threads,
-        arguments.memory_limit,
+        n_threads=arguments.threads,
+        memory_limit=arguments.memory_limit,
         device=arguments.device,
     )
     training = rows_of_explainer(arguments.explainer, explainer.index)

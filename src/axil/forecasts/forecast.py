@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -234,7 +234,7 @@ class Forecast:
         table = self.explain().top(k)
         return self._with_dates(table.drop(columns="prediction"), table["query"])
 
-    def group(self, groups: str | ArrayLike = "year") -> DataFrame:
+    def group(self, groups: Literal["year", "month", "series"] | ArrayLike = "year") -> DataFrame:
         """Return how much of each forecast comes from each group of dates.
 
         Groups are "year", "month" or "series", or your own labels of the training rows.

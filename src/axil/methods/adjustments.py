@@ -52,7 +52,7 @@ class Adjustments(Method):
     def adjustments(
         self,
         X: TableLike,
-        comparables: int | Sequence[Hashable] | TableLike = 5,
+        comparables: int | Sequence[Hashable] | TableLike = 10,
         *,
         feature_groups: Mapping[str, Sequence[str | int]] | None = None,
     ) -> DataFrame:
@@ -82,7 +82,7 @@ class Adjustments(Method):
         ----------
         X : table
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
-        comparables : int, table, or sequence of labels, default 5
+        comparables : int, table, or sequence of labels, default 10
             Which training rows: the number that `similar` lists by default, a table that `similar`
             returned, by its columns query and row, or the labels of training rows, which are then
             compared with every row of X.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +28,9 @@ class Aggregate(Method):
     def aggregate(
         self,
         X: TableLike,
-        coefficients: Any = "mean",
+        coefficients: Literal["mean", "sum"] | ArrayLike = "mean",
         *,
-        by: Any = None,
+        by: LabelsLike | None = None,
         init_score: ArrayLike | None = None,
     ) -> Explanation:
         """Sums of predictions as one explanation: what carries the total of a district, why A is dearer than B.

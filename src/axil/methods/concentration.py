@@ -21,6 +21,7 @@ class Concentration(Method):
     def concentration(
         self,
         X: TableLike,
+        *,
         shares: Sequence[float] = (0.5, 0.8, 0.95),
         top: float = 0.05,
         init_score: ArrayLike | None = None,

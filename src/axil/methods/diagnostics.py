@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from axil.aliases import ArrayLike, DataFrame, TableLike
+from axil.aliases import ArrayLike, DataFrame, LeverageMethod, TableLike
 from axil.arrays import FloatArray
 from axil.errors import UnsupportedQuestionError
 from axil.methods import leave_one_out as left_out
@@ -115,7 +115,7 @@ class Diagnostics(Method):
             columns[model.scale.label(name)] = errors.ravel()
         return tables.note(tables.make(columns, model.backend), model.note(model.deletions.note()))
 
-    def leverage(self, method: str | None = None) -> DataFrame:
+    def leverage(self, method: LeverageMethod | None = None) -> DataFrame:
         """Return the weight of each training row in its own prediction, K[j, j].
 
         The array is (n_train,), or (n_train, K) where outputs have trees of their own. In the leaf
@@ -149,7 +149,7 @@ class Diagnostics(Method):
         estimate = leverage.estimated(model)
         return noise.Estimate(*map(_without_single_output, estimate))
 
-    def degrees_of_freedom(self, method: str | None = None) -> Any:
+    def degrees_of_freedom(self, method: LeverageMethod | None = None) -> Any:
         """Return the trace of K, the number of free parameters that the fit is worth.
 
         It is a number, or (K,) where outputs have trees of their own. It is exact, from `leverage`,

@@ -20,7 +20,7 @@ class Explain(Method):
     """Provide `Explainer.explain` and `Explainer.iter`."""
 
     def explain(
-        self, X: TableLike, init_score: ArrayLike | None = None, sparse: bool = False
+        self, X: TableLike, *, init_score: ArrayLike | None = None, sparse: bool = False
     ) -> Explanation:
         """The weight of every training target in the prediction of every row of X, or what every row pushed into its score.
 
@@ -48,7 +48,7 @@ class Explain(Method):
         return Explanation(sums, module_of(X))
 
     def __call__(
-        self, X: TableLike, init_score: ArrayLike | None = None, sparse: bool = False
+        self, X: TableLike, *, init_score: ArrayLike | None = None, sparse: bool = False
     ) -> Explanation:
         """Call `explain`.
 
@@ -61,12 +61,13 @@ class Explain(Method):
         sparse : bool, default False
             Weights as a scipy.sparse CSR array, as in `explain`.
         """
-        return self.explain(X, init_score, sparse)
+        return self.explain(X, init_score=init_score, sparse=sparse)
 
     def iter(
         self,
         X: TableLike,
         batch_size: int | None = None,
+        *,
         init_score: ArrayLike | None = None,
         sparse: bool = False,
     ) -> Iterator[Explanation]:

@@ -17,7 +17,7 @@ class Group(Method):
     """Provide `Explainer.group`."""
 
     def group(
-        self, X: TableLike, groups: LabelsLike, init_score: ArrayLike | None = None
+        self, X: TableLike, groups: LabelsLike, *, init_score: ArrayLike | None = None
     ) -> DataFrame:
         """Return the table of `Explanation.group`, for any number of rows of X.
 

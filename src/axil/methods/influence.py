@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from axil import inputs
-from axil.aliases import ArrayLike, DataFrame, TableLike
+from axil.aliases import ArrayLike, DataFrame, OutOfFold, TableLike
 from axil.arrays import AnyArray, FloatArray
 from axil.attribution import Kind, notes
 from axil.contributions.additive_model import AdditiveModel
@@ -31,7 +31,8 @@ class Influence(Method):
         self,
         X_val: TableLike,
         y_val: ArrayLike,
-        out_of_fold: ArrayLike | None = "folds",
+        *,
+        out_of_fold: OutOfFold | None = "folds",
         init_score: ArrayLike | None = None,
     ) -> DataFrame:
         """Return the influence of each training target on the error on validation rows.

@@ -78,6 +78,7 @@ class Jacobian(Method):
         self,
         X: TableLike,
         output: Any = None,
+        *,
         target: Any = None,
         init_score: ArrayLike | None = None,
     ) -> FloatArray:
@@ -135,7 +136,7 @@ class Jacobian(Method):
             return np.swapaxes(by_label, 0, 1)
         return np.asarray(by_label[0])
 
-    def by_sample_weight(self, X: TableLike, init_score: ArrayLike | None = None) -> FloatArray:
+    def by_sample_weight(self, X: TableLike, *, init_score: ArrayLike | None = None) -> FloatArray:
         """Return the derivatives of predictions by the sample weight of each training row.
 
         ``-weight * derivative`` is the first-order effect of leaving the row out, with the tree
@@ -165,7 +166,7 @@ class Jacobian(Method):
         return np.swapaxes(derivatives, 0, 1)
 
     def sensitivity(
-        self, X: TableLike, rows: Sequence[Any], init_score: ArrayLike | None = None
+        self, X: TableLike, rows: Sequence[Any], *, init_score: ArrayLike | None = None
     ) -> FloatArray:
         """Return how much each prediction moves per unit of the targets of some training rows.
 

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from scipy.stats import t as student
 
 from axil import inputs
-from axil.aliases import ArrayLike, DataFrame, TableLike
+from axil.aliases import ArrayLike, DataFrame, OutOfFold, TableLike
 from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.attribution import Kind, Location
 from axil.errors import InputError, UnsupportedQuestionError
@@ -86,7 +86,8 @@ class LabelIssues(Method):
 
     def find_label_issues(
         self,
-        out_of_fold: ArrayLike | None = "folds",
+        *,
+        out_of_fold: OutOfFold | None = "folds",
         X_val: TableLike | None = None,
         y_val: ArrayLike | None = None,
         init_score: ArrayLike | None = None,

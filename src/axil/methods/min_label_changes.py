@@ -41,6 +41,7 @@ class MinLabelChanges(Method):
         X: TableLike,
         threshold: ArrayLike,
         bounds: Any,
+        *,
         groups: LabelsLike | None = None,
         listed: bool = False,
         init_score: ArrayLike | None = None,

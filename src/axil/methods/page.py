@@ -27,7 +27,7 @@ class Pages(Method, page.Shown):
         path: PathLike | None = None,
         *,
         groups: LabelsLike | None = None,
-        k: int = 50,
+        k: int = 10,
         columns: Sequence[Any] | None = None,
         sigma: ArrayLike | None = None,
         init_score: ArrayLike | None = None,
@@ -55,7 +55,7 @@ class Pages(Method, page.Shown):
             The file to write; without one the text of the page is returned.
         groups : sequence of length n_train, or str, optional
             Labels of the training rows to sum weights by, or the name of a column of X_train.
-        k : int, default 50
+        k : int, default 10
             How many training rows to show per prediction.
         columns : sequence, optional
             Which features to show, by name or position; all by default.

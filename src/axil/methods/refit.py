@@ -91,6 +91,7 @@ class Refit(Method):
 
     def refit(
         self,
+        *,
         drop: Sequence[Any] | None = None,
         add: Sequence[Any] | None = None,
         targets: Mapping[Any, Any] | None = None,
@@ -221,9 +222,9 @@ def again(
         model,
         refit_inputs.X,
         refit_inputs.y,
-        refit_inputs.weights,
-        refit_inputs.offsets,
-        bags,
+        sample_weight=refit_inputs.weights,
+        init_score=refit_inputs.offsets,
+        in_bag=bags,
         group=refit_inputs.groups,
         index=labels,
         **arguments.settings,

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from axil import inputs
-from axil.aliases import ArrayLike, DataFrame, LabelsLike, TableLike
+from axil.aliases import ArrayLike, DataFrame, LabelsLike, RemovalMethod, TableLike
 from axil.arrays import AnyArray, FloatArray
 from axil.attribution import (
     CONTRIBUTIONS,
@@ -50,8 +50,8 @@ class Removal(Method):
         k: int | None = None,
         *,
         groups: LabelsLike | None = None,
-        method: str | None = None,
-        by: str = "effect",
+        method: RemovalMethod | None = None,
+        by: Literal["effect", "contribution"] = "effect",
         same_sign: bool = False,
         greedy: bool = False,
         init_score: ArrayLike | None = None,

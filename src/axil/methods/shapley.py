@@ -13,7 +13,7 @@ The same holds with groups of rows for players: a group's value is the sum of it
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,8 @@ class Shapley(Method):
         self,
         X_val: TableLike,
         y_val: ArrayLike,
-        baseline: Any = "mean",
+        *,
+        baseline: Literal["mean", "others"] | ArrayLike = "mean",
         groups: LabelsLike | None = None,
         init_score: ArrayLike | None = None,
     ) -> DataFrame:

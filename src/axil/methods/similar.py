@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from axil import inputs
-from axil.aliases import ArrayLike, DataFrame, TableLike
+from axil.aliases import (
+    ArrayLike,
+    DataFrame,
+    Sign,
+    SimilarBy,
+    Suspects,
+    TableLike,
+    TreeWeighting,
+)
 from axil.arrays import BoolArray, FloatArray
 from axil.attribution import Quantity
 from axil.attribution.leaf_matches import RULES
@@ -28,8 +36,6 @@ from axil.reductions.choice import Choice, Compared
 SIGNS = ("any", "for", "against")
 DEFAULT_SIGNS = {True: "any", False: "for"}  # by whether leaves rank the rows
 ACTIONS = ("keep", "mark", "drop")
-#: `similar(suspects=)`: an action, labels or truth values of training rows, or a pair of both.
-Suspects: TypeAlias = Any
 #: The notes on tables, by whether leaves rank the rows.
 RANKED = {
     True: (
@@ -54,19 +60,19 @@ class Similar(Method):
         self,
         X: TableLike,
         k: int = 10,
+        *,
         columns: Sequence[Any] | None = None,
         init_score: ArrayLike | None = None,
-        *,
-        by: str | None = None,
-        tree_weights: str = "alike",
+        by: SimilarBy | None = None,
+        tree_weights: TreeWeighting = "alike",
         adjust: bool = False,
         among: Any = None,
         distinct: Any = None,
-        sign: str = "any",
+        sign: Sign = "any",
         per_class: bool = True,
         within: Any = None,
         asof: Any = None,
-        suspects: Any = "keep",
+        suspects: Suspects = "keep",
         out_of_fold: ArrayLike | None = None,
         beside: Any = None,
     ) -> DataFrame:
@@ -166,7 +172,7 @@ class Similar(Method):
         >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
         >>> explainer = Explainer(LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y), X, y)
         >>> options = {"adjust": True, "among": lambda rows: rows["sex"] > 0, "sign": "for"}
-        >>> table = explainer.similar(X.head(1), 3, ["bmi"], **options)
+        >>> table = explainer.similar(X.head(1), 3, columns=["bmi"], **options)
         >>> list(table.columns)[6:]
         ['share', 'target', 'contribution', 'adjusted', 'adjusted (all)', 'bmi (row)', 'bmi (query)', 'bmi (difference)']
         """

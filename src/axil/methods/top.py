@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from axil import inputs
-from axil.aliases import ArrayLike, DataFrame, TableLike
+from axil.aliases import ArrayLike, DataFrame, Ranking, TableLike
 from axil.arrays import AnyArray
 from axil.attribution import DERIVATIVES, Kind
 from axil.errors import InputError
@@ -23,9 +23,9 @@ class Top(Method):
         self,
         X: TableLike,
         k: int = 10,
-        by: str | None = None,
-        init_score: ArrayLike | None = None,
         *,
+        by: Ranking | None = None,
+        init_score: ArrayLike | None = None,
         per_class: bool = True,
     ) -> DataFrame:
         """Return the table of `Explanation.top`, for any number of rows of X.

@@ -20,7 +20,7 @@ class WhatIf(Method):
     """Provide `Explainer.what_if`."""
 
     def what_if(
-        self, X: TableLike, targets: Mapping[Any, Any], init_score: ArrayLike | None = None
+        self, X: TableLike, targets: Mapping[Any, Any], *, init_score: ArrayLike | None = None
     ) -> DataFrame:
         """Predict X as if some training rows, by label, had other targets (of a classifier: other classes).
 

@@ -24,7 +24,7 @@ class Without(Method):
     """Provide `Explainer.without`."""
 
     def without(
-        self, X: TableLike, rows: Sequence[Any], init_score: ArrayLike | None = None
+        self, X: TableLike, rows: Sequence[Any], *, init_score: ArrayLike | None = None
     ) -> DataFrame:
         """Predict X as if these training rows, by label, were deleted, all of them at once.
 

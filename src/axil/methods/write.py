@@ -24,7 +24,7 @@ CHUNK = (16, 1 << 16)  # queries and training rows of a chunk of a zarr array: 8
 class Write(Method):
     """Provide `Explainer.write`."""
 
-    def write(self, X: TableLike, path: PathLike, init_score: ArrayLike | None = None) -> None:
+    def write(self, X: TableLike, path: PathLike, *, init_score: ArrayLike | None = None) -> None:
         """Write the weights of all rows of X to a path that ends in .parquet or .zarr, batch by batch.
 
         Parquet has batch line per query (and output): its label, prediction, intercept and weights as

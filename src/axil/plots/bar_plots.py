@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from axil.aliases import Ranking
 from axil.arrays import FloatArray, IntArray
 from axil.attribution import notes
 from axil.errors import InputError
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 def weights(
     source: Any,
-    k: int = 15,
+    k: int = 10,
     *,
     query: Any = 0,
     output: Any = None,
@@ -77,8 +78,8 @@ def group(
     source: Any,
     groups: Any = None,
     *,
-    by: str = "weight",
-    k: int = 20,
+    by: Ranking = "weight",
+    k: int = 10,
     query: Any = 0,
     output: Any = None,
     exact: bool = True,
@@ -175,9 +176,9 @@ INFLUENCE_AXES = {
 
 def influence(
     source: Any,
-    k: int = 15,
+    k: int = 10,
     *,
-    by: str | None = None,
+    by: Literal["gain", "gradient"] | None = None,
     output: Any = None,
     labels: Any = None,
     ax: Axes | None = None,

@@ -64,8 +64,8 @@ def concentration(
 def removal(
     curves: Any,
     explainer: Any = None,
-    X: Any = None,
     *,
+    X: Any = None,
     query: Any = 0,
     output: Any = None,
     cumulative: bool = False,

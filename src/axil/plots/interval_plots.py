@@ -148,8 +148,8 @@ def calibration(values: Any, *, ax: Axes | None = None) -> Axes:
 def coverage(
     frame: Any,
     y: Any,
-    groups: Any = None,
     *,
+    groups: Any = None,
     confidence_level: float = 0.9,
     output: Any = None,
     ax: Axes | None = None,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
+from axil.aliases import Ranking
 from axil.arrays import FloatArray, IntArray
 from axil.errors import InputError, counted, shown
 from axil.explanation import Explanation
@@ -23,9 +24,9 @@ MOST_POINTS = 1000  # of one row or group in a swarm, evenly spaced over the pre
 def overall(
     explanation: Any,
     groups: Any = None,
-    k: int = 15,
     *,
-    by: str | None = None,
+    k: int = 10,
+    by: Ranking | None = None,
     swarm: bool = False,
     output: Any = None,
     ax: Axes | None = None,
@@ -43,7 +44,7 @@ def overall(
     groups : str or sequence of length n_train, optional
         A label for each training row: a year, a region, a source; or the name of a feature. Without
         them each row is by itself.
-    k : int, default 15
+    k : int, default 10
         How many rows or groups to draw, the largest on top.
     by : "weight" or "contribution", optional
         What to draw: weights, or weight × (target − mean target), what each row moves predictions

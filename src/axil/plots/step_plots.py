@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -52,7 +52,7 @@ def waterfall(
     labels: Any = None,
     intercept: float | None = None,
     prediction: float | None = None,
-    reference: float | str = "mean",
+    reference: Literal["mean"] | float = "mean",
     exact: bool = True,
     ax: Axes | None = None,
 ) -> Axes:

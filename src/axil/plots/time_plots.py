@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -37,7 +37,7 @@ def timeline(
     *,
     query: Any = 0,
     output: Any = None,
-    reference: float | str = "mean",
+    reference: Literal["mean"] | float = "mean",
     name: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from axil import inputs
-from axil.aliases import ArrayLike, TableLike
+from axil.aliases import ArrayLike, Sign, SimilarBy, Suspects, TableLike
 from axil.arrays import FloatArray, IntArray
 from axil.errors import InputError, shown
 from axil.methods.intervals.predictive import Predictive
@@ -53,9 +53,9 @@ class Reports(Method):
         self,
         X: TableLike,
         folder: Any,
-        k: int = 5,
-        columns: Sequence[Any] | None = None,
         *,
+        k: int = 10,
+        columns: Sequence[Any] | None = None,
         title: str = "Estimate",
         target: str = "value",
         unit: str = "",
@@ -67,13 +67,13 @@ class Reports(Method):
         interval: Predictive | None = None,
         confidence_level: float | None = None,
         stability: Any = None,
-        by: str | None = None,
+        by: SimilarBy | None = None,
         among: Any = None,
         distinct: Any = None,
-        sign: str | None = None,
+        sign: Sign | None = None,
         within: Any = None,
         asof: Any = None,
-        suspects: Any = "mark",
+        suspects: Suspects = "keep",
         out_of_fold: ArrayLike | None = None,
         beside: Any = None,
         init_score: ArrayLike | None = None,
@@ -100,7 +100,7 @@ class Reports(Method):
             fit. The labels of a pandas frame name the pages, and no two may be the same.
         folder : str or path
             A directory, which is made if it is not there.
-        k : int, default 5
+        k : int, default 10
             How many training rows per page.
         columns : sequence, optional
             Which columns to show, by name or position; by default the first eight, those of
@@ -147,10 +147,10 @@ class Reports(Method):
         asof : date, str or number, optional
             The date of the predictions, or the column of X that has it, as in `similar`: only rows
             before it are listed, and pages say that they are as of this date.
-        suspects : "mark", "drop", "keep", labels, truth values or a pair, default "mark"
-            What becomes of training rows whose targets look wrong to `find_label_issues`: pages say
-            it of them, leave them out, or show them like all others. Your own suspects as in
-            `similar`; then find_label_issues is not asked.
+        suspects : "keep", "mark", "drop", labels, truth values or a pair, default "keep"
+            What happens to training rows whose targets look wrong to `find_label_issues`: the pages
+            show them like all others, mark them, or leave them out. You may pass suspects of your
+            own, as in `similar`; then `find_label_issues` does not run.
         out_of_fold : array of shape (n_train,), optional
             Predictions of your own cross-validation that `find_label_issues` judges the targets by,
             as in `similar`.

@@ -9,6 +9,7 @@ from sklearn.ensemble import RandomForestRegressor
 import axil
 from axil import InputError
 from tests.dask.dask_models import partitioned
+from tests.fits import explainer_of_fit
 from tests.methods.intervals.interval_models import explainer, rows
 from tests.notebooks import table_cells
 
@@ -55,7 +56,7 @@ def test_each_group_is_calibrated_by_its_own_rows_alone():
         assert abs(inside(table, Y_Q)[there].mean() - 0.9) < 4 * np.sqrt(
             0.09 * (1 / (n + 2) + 1 / there.sum())
         )
-    assert own.sample(Q[:5], 3, 0, groups=labels[:5]).shape == (5, 3)
+    assert own.sample(Q[:5], 3, random_state=0, groups=labels[:5]).shape == (5, 3)
     assert np.all((own.cdf(Q, Y_Q, groups=labels) > 0) & (own.cdf(Q, Y_Q, groups=labels) < 1))
 
 
@@ -81,7 +82,7 @@ def test_a_column_is_read_from_the_rows_to_predict():
     ):
         explained.calibrate(homes(X_CAL), Y_CAL, groups="kinds")
     parts = [partitioned(one) for one in (homes(X), y)]
-    away = axil.Explainer(explained.model, *parts).calibrate(homes(X_CAL), Y_CAL, groups="kind")
+    away = explainer_of_fit(explained.model, *parts).calibrate(homes(X_CAL), Y_CAL, groups="kind")
     np.testing.assert_allclose(
         away.interval(homes(Q[:50]))["upper"], own.interval(homes(Q[:50]))["upper"], rtol=1e-9
     )

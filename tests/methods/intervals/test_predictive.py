@@ -48,7 +48,7 @@ def test_coverage_of_20_rows_over_repetitions():
         first, last = i * (n + TEST) + n, (i + 1) * (n + TEST)
         own = explainer().calibrate(X[first - n : first], y[first - n : first])
         for symmetric, found in held.items():
-            table = own.interval(X[first:last], 0.9, symmetric)
+            table = own.interval(X[first:last], 0.9, symmetric=symmetric)
             found.append(
                 ((table["lower"] <= y[first:last]) & (table["upper"] >= y[first:last])).mean()
             )
@@ -162,7 +162,7 @@ def test_results_respect_the_memory_limit():
     with pytest.raises(InputError, match=r"300 x 5000 quantiles would take"):
         limited.quantiles(X, np.linspace(0.1, 0.9, 5000))
     for ask in (
-        lambda own: own.sample(Q, 2000, 0),
+        lambda own: own.sample(Q, 2000, random_state=0),
         lambda own: own.quantiles(Q, np.linspace(0.1, 0.9, 200)),
     ):
         np.testing.assert_allclose(
@@ -201,7 +201,10 @@ def test_intervals_of_prices(inverse):
     logs = axil.Explainer(model, X, y / 10).calibrate(X_cal, y_cal / 10)
     prices = axil.Explainer(model, X, y / 10, inverse_func=inverse).calibrate(X_cal, y_cal / 10)
     for symmetric in (True, False):
-        one, other = logs.interval(Q, 0.9, symmetric), prices.interval(Q, 0.9, symmetric)
+        one, other = (
+            logs.interval(Q, 0.9, symmetric=symmetric),
+            prices.interval(Q, 0.9, symmetric=symmetric),
+        )
         ends = np.sort(inverse(one[["lower", "upper"]].to_numpy()), axis=1)
         np.testing.assert_allclose(other[["lower", "upper"]], ends, rtol=1e-12)
         np.testing.assert_allclose(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from axil import inputs
-from axil.aliases import ArrayLike, LabelsLike, TableLike
+from axil.aliases import ArrayLike, CalibrationMethod, LabelsLike, TableLike
 from axil.arrays import FloatArray, IntArray
 from axil.attribution import WEIGHTS
 from axil.errors import InputError, UnsupportedQuestionError
@@ -49,10 +49,11 @@ class Calibrate(Method):
         self,
         X_cal: TableLike | None = None,
         y_cal: ArrayLike | None = None,
+        *,
         out_of_fold: ArrayLike | None = None,
         init_score: ArrayLike | None = None,
         groups: LabelsLike | None = None,
-        method: str = "leaves",
+        method: CalibrationMethod = "leaves",
     ) -> Predictive:
         """Prediction intervals and distributions, from rows held out, from out-of-fold predictions, or out of bag.
 

@@ -48,6 +48,7 @@ class Distribution:
         self,
         X: TableLike,
         confidence_level: float = 0.9,
+        *,
         symmetric: bool = True,
         init_score: ArrayLike | None = None,
         groups: LabelsLike | None = None,
@@ -103,6 +104,7 @@ class Distribution:
         self,
         X: TableLike,
         q: ArrayLike,
+        *,
         init_score: ArrayLike | None = None,
         groups: LabelsLike | None = None,
     ) -> FloatArray:
@@ -155,6 +157,7 @@ class Distribution:
         self,
         X: TableLike,
         y: ArrayLike,
+        *,
         init_score: ArrayLike | None = None,
         groups: LabelsLike | None = None,
     ) -> FloatArray:
@@ -186,7 +189,7 @@ class Distribution:
         return self._reduced(queries, None, rank, groups=groups)
 
     def std(
-        self, X: TableLike, init_score: ArrayLike | None = None, groups: LabelsLike | None = None
+        self, X: TableLike, *, init_score: ArrayLike | None = None, groups: LabelsLike | None = None
     ) -> FloatArray:
         """(n,) or (n, K): the standard deviation of the predictive distribution of each row.
 
@@ -203,7 +206,7 @@ class Distribution:
         return self._reduced(X, init_score, _deviations, groups=groups)
 
     def predict(
-        self, X: TableLike, return_std: bool = False, init_score: ArrayLike | None = None
+        self, X: TableLike, return_std: bool = False, *, init_score: ArrayLike | None = None
     ) -> Any:
         """(n,) or (n, K): the model's predictions; with ``return_std=True`` a pair, of these and `std`.
 
@@ -231,6 +234,7 @@ class Distribution:
         self,
         X: TableLike,
         n: int = 1,
+        *,
         random_state: int | None = None,
         init_score: ArrayLike | None = None,
         groups: LabelsLike | None = None,
@@ -272,6 +276,7 @@ class Distribution:
         self,
         X: TableLike,
         y: ArrayLike,
+        *,
         init_score: ArrayLike | None = None,
         groups: LabelsLike | None = None,
     ) -> FloatArray:

@@ -67,7 +67,7 @@ class Predictive(Distribution, page.Shown):
             ("errors nearby", self.training_errors),
         ]
 
-    def why(self, X: TableLike, k: int = 10, init_score: ArrayLike | None = None) -> Any:
+    def why(self, X: TableLike, k: int = 10, *, init_score: ArrayLike | None = None) -> Any:
         """The training rows whose errors make each interval wide: the k largest parts of ``sum_j |k_j r_j|``.
 
         A frame with the columns query, rank, row, weight, error, share, and output if there are

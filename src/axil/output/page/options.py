@@ -97,7 +97,7 @@ class Intervals:
 class Options:
     """The content that a page is to show."""
 
-    k: int = 50  #: training rows of each prediction
+    k: int = 10  #: training rows of each prediction
     groups: GroupNumbers | None = None
     columns: Any = None  #: features by name or position
     sigma: FloatArray | None = None  #: () or (K,) the noise of the targets
