@@ -62,7 +62,7 @@ class Objective:
         label = targets[:, 0] if targets.shape[1] == 1 else targets.argmax(axis=1)
         weight = no_weights if weights is None else weights.astype(np.float32)
         return Custom(
-            asked=partial(self.asked, TrainingSet(label.astype(np.float32), weight), precision)
+            objective=partial(self.asked, TrainingSet(label.astype(np.float32), weight), precision)
         )
 
     def asked(self, rows: TrainingSet, precision: Any, F: FloatArray) -> tuple[Any, Any]:

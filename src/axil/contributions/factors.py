@@ -289,7 +289,7 @@ class Factors:
             if kept is not None:
                 g = kept[terms[0].round, rows].astype(np.float64)  # with the weights in them
             elif loss.single:
-                g = loss.seen(y, seen_score, weights)[0].astype(np.float64)
+                g = loss.weighted_slopes(y, seen_score, weights)[0].astype(np.float64)
             else:
                 g = weights[:, None] * loss.gradient(y, seen_score)
             for term in terms:

@@ -299,7 +299,7 @@ class GradientSums(RowTotals):
         counts = np.zeros(int(starts[-1]), dtype=np.int64)
         score = (rows.score + np.zeros_like(rows.rounded)).astype(fit.score_precision)
         for trees in fit.schedule.trees_of_rounds:
-            g, h = fit.loss.seen(rows.rounded, score, rows.weights)
+            g, h = fit.loss.weighted_slopes(rows.rounded, score, rows.weights)
             for t in trees:
                 leaf = rows.leaves[t]
                 n_leaves = int(fit.table.n_leaves[t])

@@ -127,7 +127,7 @@ class AdditiveBuilder(Builder):
             table=replace(
                 fit.table, leaf_counts=None, value_slack=fit.table.value_slack + sums.lost
             ),
-            loss=Custom(asked=lambda scores: next(rounds), rounded=np.float64),
+            loss=Custom(objective=lambda scores: next(rounds), rounded=np.float64),
         )
         targets = np.zeros((width, n_outputs))
         stages = walk(self.adapter, standing, leaves, targets, None, self.verify, 1)

@@ -205,7 +205,7 @@ def refit_by_gradients(
         rule=rule,
         outputs=fit.schedule.outputs,
         hessians=walk.leaf_hessians,
-        means=fit.loss.kept_means(rows.targets, in_initial),
+        means=fit.loss.stored_means(rows.targets, in_initial),
     )
 
 

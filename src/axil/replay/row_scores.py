@@ -143,7 +143,7 @@ class RowScores:
         if self.rounded_weights is None:
             g, h = loss.leaf_slopes(self.targets[rows], block.astype(np.float64, copy=False))
         else:
-            g, h = loss.seen(self.targets[rows], block, self.rounded_weights[rows])
+            g, h = loss.weighted_slopes(self.targets[rows], block, self.rounded_weights[rows])
         self.gradients[:, rows, 0] = np.transpose(g)
         self.gradients[:, rows, 1] = np.transpose(h)
 

@@ -1,7 +1,7 @@
-"""The losses of boosting: their derivatives by score and target, their links, and the scores that a fit starts from.
+"""The losses of boosting: derivatives, links, and the scores that a fit starts from.
 
 A row with target y and score F has g = dl/dF and h, the second derivative as the library uses it.
-Adapters return one of these objects; reverse mode needs the derivatives of g and h by F and by y.
+Adapters return one of these objects. Reverse mode needs the derivatives of g and h by F and by y.
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ ROUNDING = 2.0**-23  # of a number and of one that it is computed from, in singl
 
 @dataclass(frozen=True)
 class Slopes:
-    """g, h, and their derivatives by the score and by the target: (N, K) each, or one number for all.
+    """The derivatives g and h of a loss, and their own derivatives by the score and by the target.
 
-    Where outputs are coupled, by_score is the derivative by the output's own mean;
-    `Loss.mean_slopes` does the rest.
+    Each is an array of shape (N, K), or one number for all rows. For coupled outputs,
+    ``g_by_score`` and ``h_by_score`` are derivatives by the output's own mean, and
+    `Loss.mean_slopes` has the derivatives of the means by the scores.
     """
 
     g: Any
@@ -82,10 +83,10 @@ class RoundRows:
 
 @dataclass(frozen=True)
 class Affine:
-    """Gradients ``intercepts + slopes * link(state)``, (N, K) each; the state of a row is exp(a F), or F where a is 0.
+    """Gradients of the form ``intercepts + slopes * link(state)``, (N, K) each.
 
-    Links are "identity", "inverse" for ``1 / (1 + state)``, and "share" for a state over the sum of
-    the row's K states.
+    The state of a row is ``exp(a F)``, or F if a is 0; a is `Loss.exponent`. The link is "identity",
+    "inverse" for ``1 / (1 + state)``, or "share" for a state over the sum of the row's K states.
     """
 
     link: str
@@ -95,12 +96,12 @@ class Affine:
 
 @dataclass(frozen=True, kw_only=True)
 class Loss(ABC):
-    """One loss with its link, and with the library's way of stepping and starting."""
+    """A loss with its link, its initial scores, and the rounding of the library."""
 
     unit_hessian: bool = False  #: whether the library takes gradient steps: every h is 1
     #: distance of a mean from 0 or 1 within which the library cuts its logit or logarithm off
     near: float = NEAR
-    #: whether the library computes in single precision, by the operations of `seen` and `kept_link`
+    #: whether the library computes in single precision, by the operations of `weighted_slopes` and `stored_link`
     single: bool = False
     #: whether gradients of rows that all have one class are differences of numbers near one, so
     #: that a fit to such rows is nothing but rounding
@@ -142,19 +143,30 @@ class Loss(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """Name in reports."""
+        """The name in reports."""
 
     @property
     def curvature(self) -> float | None:
-        """The c of ``h = c p (1 - p)`` beside `affine`, with p the link of the state; 0: h is 1; None: it has another form."""
+        """The factor c of ``h = c p (1 - p)``, where p is the link of the state in `affine`.
+
+        It is 0 if h is 1, and None if h has another form.
+        """
         return None
 
     def of_round(self, y: FloatArray, F: FloatArray, weights: FloatArray) -> Loss:
-        """Return the loss of a round that starts from the scores F (N, K) of rows of these weights, (N,)."""
+        """Return the loss of a boosting round.
+
+        Parameters
+        ----------
+        y, F : arrays of shape (N, K)
+            The targets, and the scores before the round.
+        weights : array of shape (N,)
+            The row weights.
+        """
         return self
 
     def slopes(self, y: FloatArray, F: FloatArray) -> Slopes:
-        """Derivatives at targets and scores (N, K), as the library uses them."""
+        """Return the derivatives at targets and scores (N, K), as the library uses them."""
         found = self._slopes(y, F)
         if self.unit_hessian:
             return Slopes(found.g, 1.0, found.g_by_score, 0.0, found.g_by_target)
@@ -162,7 +174,7 @@ class Loss(ABC):
 
     @property
     def anywhere(self) -> bool:
-        """Whether `slopes` takes arrays of a device as well, and gives such ones."""
+        """Whether `slopes` also accepts arrays of a GPU, and then returns such arrays."""
         return type(self)._slopes in _ANYWHERE
 
     def fit_gradients(self, rows: RoundRows) -> tuple[Any, Any]:
@@ -170,14 +182,17 @@ class Loss(ABC):
         return self.leaf_slopes(rows.targets, rows.scores.astype(np.float64))
 
     def leaf_slopes(self, y: FloatArray, F: FloatArray) -> tuple[Any, Any]:
-        """The g and h of `slopes`, which is all that leaf values need."""
+        """Return g and h of `slopes`; leaf values need no other derivatives."""
         found = self.slopes(y, F)
         return found.g, found.h
 
-    def seen(
+    def weighted_slopes(
         self, y: FloatArray, F: FloatArray, weights: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """(N, K) each: g and h times row weights (N,), as the library made leaves of them: rounded where it is ``single``."""
+        """Return g and h times the row weights (N,), each of shape (N, K).
+
+        They have the rounding of the library: single precision if ``single`` is set.
+        """
         if not self.single:
             g, h = self.leaf_slopes(y, F)
             return weights[:, None] * np.broadcast_to(g, F.shape), weights[
@@ -186,28 +201,36 @@ class Loss(ABC):
         return self._single(*(part.astype(np.float32) for part in (y, F, weights[:, None])))
 
     def _single(self, y: Any, F: Any, w: Any) -> tuple[Any, Any]:
-        """`seen` of float32 numbers."""
+        """Return `weighted_slopes` of float32 numbers."""
         g, h = self.leaf_slopes(y.astype(np.float64), F.astype(np.float64))
         g, h = (np.broadcast_to(part, F.shape).astype(np.float32) for part in (g, h))
         return w * g, w * h
 
     def start_rounding(self, start: FloatArray) -> FloatArray:
-        """(K,): how far scores that a fit starts from are off for the rounding of the means that they are the links of."""
+        """Bound the rounding error of the initial scores, ``link(mean target)``, (K,)."""
         if not self.single:
             return np.zeros_like(start)
         means = self.mean(start[None])[0]
         return np.asarray(np.abs(self._link_slopes(means)) @ (ROUNDING * np.abs(means)))
 
     def gradient(self, y: FloatArray, F: FloatArray) -> FloatArray:
-        """(N, K): g alone."""
+        """Return g, (N, K)."""
         return np.asarray(self.slopes(y, F).g)
 
     def affine(self, y: FloatArray) -> Affine | None:
-        """The gradient at targets (N, K) in the form that a kernel computes; None where it has no such form."""
+        """Return the gradient at targets (N, K) in the form that a kernel computes, or None."""
         return None
 
     def start_of(self, y: FloatArray, weights: FloatArray) -> FloatArray:
-        """(K,): the scores that a fit to targets (N, K) of rows of these weights, (N,), starts from."""
+        """Return the initial scores of a fit, (K,).
+
+        Parameters
+        ----------
+        y : array of shape (N, K)
+            The targets.
+        weights : array of shape (N,)
+            The row weights.
+        """
         return self.start(np.average(y, axis=0, weights=weights))
 
     def refit_start_of(self, y: FloatArray, weights: FloatArray) -> FloatArray:
@@ -223,14 +246,14 @@ class Loss(ABC):
                 )
         return self.start_of(y, weights)
 
-    def kept_means(self, y: FloatArray, weights: FloatArray) -> FloatArray:
-        """(K,): the means that a library writes down for the scores of `start_of`."""
+    def stored_means(self, y: FloatArray, weights: FloatArray) -> FloatArray:
+        """Return the means that the library stores in the model for the scores of `start_of`, (K,)."""
         if not self.newton_start:
             return np.asarray(np.average(y, axis=0, weights=weights))
         return np.asarray(self.mean(self.start_of(y, weights)[None])[0])
 
     def start(self, means: FloatArray) -> FloatArray:
-        """(K,): the scores that a fit starts from, given the targets' weighted means (K,)."""
+        """Return the initial scores for the weighted means of the targets; both have shape (K,)."""
         if not self.newton_start:
             return self.link(means)
         at = self._at_zero(
@@ -239,7 +262,7 @@ class Loss(ABC):
         return np.asarray(-np.broadcast_to(at.g / at.h, (1, len(means)))[0])
 
     def start_slopes(self, means: FloatArray) -> FloatArray:
-        """(K, K): the derivatives of those scores by those means."""
+        """Return the derivatives of the initial scores by the means, (K, K)."""
         if not self.newton_start:
             return self._link_slopes(means)
         at = self._at_zero(means)
@@ -249,39 +272,45 @@ class Loss(ABC):
     def check(  # noqa: B027 - a loss takes any targets unless it overrides this
         self, y: FloatArray, what: str = "y_train", whole: bool = True
     ) -> None:
-        """Raise `InputError` for targets that the loss does not take; ``whole``: they are all targets of a fit."""
+        """Raise `InputError` for targets that the loss does not accept.
+
+        ``whole`` says that they are all targets of a fit, and not those of some rows.
+        """
 
     def _at_zero(self, means: FloatArray) -> Slopes:
         return self._slopes(means[None], np.zeros((1, len(means))))
 
     @abstractmethod
     def link(self, means: FloatArray) -> FloatArray:
-        """(K,): the scores of these means."""
+        """Return the scores of these means, (K,)."""
 
-    def kept_link(self, means: FloatArray) -> FloatArray:
-        """(K,): the scores that the library makes of a base that it keeps as means, rounded as it rounds them."""
+    def stored_link(self, means: FloatArray) -> FloatArray:
+        """Return the scores (K,) that the library computes from stored means, with its rounding."""
         return self.link(means)
 
     @abstractmethod
     def mean(self, F: FloatArray) -> FloatArray:
-        """(n, K): probabilities or expected values at these scores."""
+        """Return the probabilities or expected values at these scores, (n, K)."""
 
     @abstractmethod
     def mean_slopes(self, F: FloatArray) -> FloatArray:
-        """(n, K, K): the derivatives of mean o by score m."""
+        """Return the derivatives of mean o by score m at ``[:, o, m]``, (n, K, K)."""
 
     @abstractmethod
     def _slopes(self, y: FloatArray, F: FloatArray) -> Slopes:
-        """Derivatives at targets and scores (N, K) with the true second derivative, times a factor at most."""
+        """Return the derivatives at targets and scores (N, K).
+
+        h is the true second derivative, or a constant times it.
+        """
 
     @abstractmethod
     def _link_slopes(self, means: FloatArray) -> FloatArray:
-        """(K, K): the derivatives of `link` by the means."""
+        """Return the derivatives of `link` by the means, (K, K)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Squared(Loss):
-    """g = F - y, h = 1."""
+    """Squared error: g = F - y, h = 1."""
 
     name = "squared"
     meaning = ""
@@ -290,30 +319,30 @@ class Squared(Loss):
         return Slopes(F - y, 1.0, 1.0, 0.0, -1.0)
 
     def affine(self, y: FloatArray) -> Affine | None:
-        """The residual; losses that inherit the link from this one have gradients of their own."""
+        """Return the residual as an affine gradient; subclasses have other gradients and return None."""
         if type(self) is Squared:
             return Affine("identity", -y, np.ones_like(y))
         return None
 
     def link(self, means: FloatArray) -> FloatArray:
-        """The means themselves."""
+        """Return the means themselves."""
         return means
 
     def _link_slopes(self, means: FloatArray) -> FloatArray:
         return np.eye(len(means))
 
     def mean(self, F: FloatArray) -> FloatArray:
-        """The scores themselves."""
+        """Return the scores themselves."""
         return F
 
     def mean_slopes(self, F: FloatArray) -> FloatArray:
-        """Identity matrices."""
+        """Return identity matrices."""
         return _diagonal(np.ones_like(F))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Logit(Loss):
-    """p = 1 / (1 + exp(-s F))."""
+    """A loss with the logit link: p = 1 / (1 + exp(-s F))."""
 
     scale: float = 1.0  #: s, LightGBM's sigmoid
     from_mean: bool = (
@@ -321,7 +350,7 @@ class Logit(Loss):
     )
 
     def link(self, means: FloatArray) -> FloatArray:
-        """Logits over the scale."""
+        """Return the logits over the scale s."""
         if self.from_mean:
             return means
         if self.single:
@@ -331,14 +360,14 @@ class Logit(Loss):
         p = np.clip(means, near, 1 - near)
         return np.asarray(np.log(p / (1 - p)) / self.scale)
 
-    def kept_means(self, y: FloatArray, weights: FloatArray) -> FloatArray:
-        """The means, or the score itself where the library takes one for the other."""
+    def stored_means(self, y: FloatArray, weights: FloatArray) -> FloatArray:
+        """Return the means, or the score itself if the library stores the score as a mean."""
         if self.newton_start and self.from_mean:
             return self.start_of(y, weights)
-        return super().kept_means(y, weights)
+        return super().stored_means(y, weights)
 
-    def kept_link(self, means: FloatArray) -> FloatArray:
-        """-log(1 / p - 1) where in single precision."""
+    def stored_link(self, means: FloatArray) -> FloatArray:
+        """Return the logits; in single precision they are computed as ``-log(1 / p - 1)``."""
         if not self.single or self.from_mean:
             return self.link(means)
         one = np.float32(1)
@@ -356,11 +385,11 @@ class Logit(Loss):
         return np.diag(1.0 / (self.scale * p * (1 - p)))
 
     def mean(self, F: FloatArray) -> FloatArray:
-        """p."""
+        """Return the probabilities p."""
         return np.asarray(expit(self.scale * F))
 
     def mean_slopes(self, F: FloatArray) -> FloatArray:
-        """s p (1 - p) on the diagonals."""
+        """Return s p (1 - p) on the diagonals."""
         return _diagonal(np.asarray(self.scale * expit(self.scale * F) * expit(-self.scale * F)))
 
     def check(self, y: FloatArray, what: str = "y_train", whole: bool = True) -> None:
@@ -373,7 +402,7 @@ class Logit(Loss):
 
 @dataclass(frozen=True, kw_only=True)
 class Logistic(Logit):
-    """g = s (p - y), h = s^2 p (1 - p)."""
+    """Log-loss: g = s (p - y), h = s^2 p (1 - p)."""
 
     name = "logistic"
 
@@ -382,7 +411,7 @@ class Logistic(Logit):
         return Slopes(s * (p - y), s**2 * spread, s**2 * spread, s**3 * spread * (1 - 2 * p), -s)
 
     def _spread(self, F: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The probabilities p and p (1 - p), by one exponential that cannot overflow."""
+        """Return p and p (1 - p), from one exponential that cannot overflow."""
         odds = np.abs(F)
         odds *= -self.scale
         np.exp(odds, out=odds)  # of the less likely class
@@ -392,13 +421,13 @@ class Logistic(Logit):
         return np.where(F >= 0, most, odds), most * odds
 
     def leaf_slopes(self, y: FloatArray, F: FloatArray) -> tuple[Any, Any]:
-        """The g and h of `slopes`."""
+        """Return g and h of `slopes`."""
         p, spread = self._spread(F)
         p -= y
         return self.scale * p, 1.0 if self.unit_hessian else self.scale**2 * spread
 
     def gradient(self, y: FloatArray, F: FloatArray) -> FloatArray:
-        """s (p - y)."""
+        """Return s (p - y)."""
         found = self.mean(F)
         found -= y
         if self.scale == 1:
@@ -412,13 +441,13 @@ class Logistic(Logit):
 
     @property
     def curvature(self) -> float | None:
-        """The scale squared."""
+        """The scale squared, or 0 for gradient steps."""
         if self.unit_hessian:
             return 0.0
         return self.scale**2
 
     def affine(self, y: FloatArray) -> Affine | None:
-        """The probability less y, times s: s / (1 + exp(-s F)) - s y."""
+        """Return s / (1 + exp(-s F)) - s y."""
         return Affine("inverse", -self.scale * y, np.full_like(y, self.scale))
 
     def _single(self, y: Any, F: Any, w: Any) -> tuple[Any, Any]:
@@ -429,7 +458,7 @@ class Logistic(Logit):
 
 @dataclass(frozen=True, kw_only=True)
 class Softmax(Loss):
-    """p = softmax(F), g_k = p_k - y_k, h_k = c p_k (1 - p_k)."""
+    """Multinomial log-loss: p = softmax(F), g_k = p_k - y_k, h_k = c p_k (1 - p_k)."""
 
     factor: float = 1.0  #: c, which the library multiplies second derivatives by
     centred: bool = False  #: whether a fit starts from logarithms less their mean over the classes
@@ -446,12 +475,12 @@ class Softmax(Loss):
         return Slopes(p - y, self.factor * p * (1 - p), 1.0, self.factor * (1 - 2 * p), -1.0)
 
     def gradient(self, y: FloatArray, F: FloatArray) -> FloatArray:
-        """p - y."""
+        """Return p - y."""
         return self.mean(F) - y
 
     @property
     def curvature(self) -> float | None:
-        """The factor of second derivatives; of leaves that are solved for together there is none."""
+        """The factor c; None if the leaf values of all classes are solved for together."""
         if self.joint:
             return None
         if self.unit_hessian:
@@ -459,16 +488,16 @@ class Softmax(Loss):
         return self.factor
 
     def affine(self, y: FloatArray) -> Affine | None:
-        """Exponentials over their sum, less y."""
+        """Return exponentials over their sum, less y."""
         return Affine("share", -y, np.ones_like(y))
 
     def joint_slopes(self, y: FloatArray, F: FloatArray, v: FloatArray) -> Slopes:
-        """g, and for h the row's own term of H times its leaf's values v (N, K)."""
+        """Return g, and for h the row's term of H times its leaf's values v (N, K)."""
         p = self.mean(F)
         return Slopes(p - y, p * (v - (p * v).sum(axis=1, keepdims=True)), 1.0, 0.0, -1.0)
 
     def link(self, means: FloatArray) -> FloatArray:
-        """Logarithms, centred where the library does."""
+        """Return the logarithms of the means, less their mean if ``centred`` is set."""
         logs = np.log(np.maximum(means + self.added, self.near))
         return np.asarray(logs - logs.mean() if self.centred else logs)
 
@@ -485,22 +514,23 @@ class Softmax(Loss):
         return (p - y) * w, np.maximum(two * p * (one - p) * w, LEAST_SINGLE)
 
     def mean(self, F: FloatArray) -> FloatArray:
-        """p; of scores on a device too."""
+        """Return p; the scores may be arrays of a GPU."""
         shares: FloatArray = np.exp(F - F.max(axis=1, keepdims=True))
         shares /= shares.sum(axis=1, keepdims=True)
         return shares
 
     def mean_slopes(self, F: FloatArray) -> FloatArray:
-        """diag(p) - p p'."""
+        """Return diag(p) - p p'."""
         p = self.mean(F)
         return np.asarray(p[:, :, None] * (np.eye(F.shape[1]) - p[:, None, :]))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Deviance(Loss):
-    """Half the deviance of the Tweedie family with the log link: the mean is exp(F), the variance its power r.
+    """Half the deviance of the Tweedie family with the log link.
 
-    ``g = exp((2 - r) F) - y exp((1 - r) F)`` and ``h = c dg/dF``. r = 1 is Poisson, r = 2 gamma.
+    The mean is exp(F), and the variance is the mean to the power r: r = 1 is Poisson, r = 2 gamma.
+    ``g = exp((2 - r) F) - y exp((1 - r) F)`` and ``h = c dg/dF``.
     """
 
     power: float  #: r
@@ -521,7 +551,7 @@ class Deviance(Loss):
         )
 
     def gradient(self, y: FloatArray, F: FloatArray) -> FloatArray:
-        """exp((2 - r) F) - y exp((1 - r) F)."""
+        """Return exp((2 - r) F) - y exp((1 - r) F)."""
         if self.power == 1:
             return np.exp(F) - y
         if self.power == 2:
@@ -530,11 +560,11 @@ class Deviance(Loss):
 
     @property
     def exponent(self) -> float:  # type: ignore[override]
-        """1 for Poisson, -1 for gamma; between them are two exponentials."""
+        """1 for Poisson and -1 for gamma; 0 between them, where the gradient has two exponentials."""
         return {1.0: 1.0, 2.0: -1.0}.get(self.power, 0.0)
 
     def affine(self, y: FloatArray) -> Affine | None:
-        """Poisson: exp(F) - y; gamma: 1 - y exp(-F)."""
+        """Return exp(F) - y for Poisson and 1 - y exp(-F) for gamma."""
         if not self.exponent:
             return None
         if self.power == 1:
@@ -542,11 +572,11 @@ class Deviance(Loss):
         return Affine("identity", np.ones_like(y), -y)
 
     def link(self, means: FloatArray) -> FloatArray:
-        """Logarithms."""
+        """Return the logarithms of the means."""
         return np.asarray(np.log(means))
 
-    def kept_link(self, means: FloatArray) -> FloatArray:
-        """Logarithms, rounded where in single precision."""
+    def stored_link(self, means: FloatArray) -> FloatArray:
+        """Return the logarithms of the means, in single precision if ``single`` is set."""
         if self.single:
             return _rounded_log(means.astype(np.float32))
         return self.link(means)
@@ -568,15 +598,18 @@ class Deviance(Loss):
         return np.diag(1.0 / means)
 
     def mean(self, F: FloatArray) -> FloatArray:
-        """exp(F)."""
+        """Return exp(F)."""
         return np.asarray(np.exp(F))
 
     def mean_slopes(self, F: FloatArray) -> FloatArray:
-        """exp(F) on the diagonals."""
+        """Return exp(F) on the diagonals."""
         return _diagonal(np.exp(F))
 
     def check(self, y: FloatArray, what: str = "y_train", whole: bool = True) -> None:
-        """Require targets above 0, or from 0 up where the family has them; a fit, which starts from their mean, some above."""
+        """Require targets above 0, or at least 0 if the family has zeros.
+
+        A fit starts from the mean of its targets, so some of them must then be above 0.
+        """
         low = y.min(initial=1.0)
         positive = self.power >= 2
         if low < 0 or (whole and not y.any()) or (positive and low <= 0):
@@ -592,31 +625,34 @@ _ANYWHERE = frozenset(kind._slopes for kind in (Squared, Logistic, Softmax, Devi
 
 
 def poisson(factor: float = 1.0, **settings: bool) -> Deviance:
-    """g = exp(F) - y, h = factor exp(F)."""
+    """Return the Poisson loss: g = exp(F) - y, h = factor exp(F)."""
     return Deviance(name="poisson", power=1.0, factor=factor, **settings)
 
 
 def gamma(**settings: bool) -> Deviance:
-    """g = 1 - y exp(-F), h = y exp(-F)."""
+    """Return the gamma loss: g = 1 - y exp(-F), h = y exp(-F)."""
     return Deviance(name="gamma", power=2.0, **settings)
 
 
 def tweedie(power: float, **settings: bool) -> Deviance:
-    """The deviance of a variance that is the mean to this power, between Poisson and gamma."""
+    """Return the deviance whose variance is the mean to this power, between Poisson and gamma."""
     return Deviance(name="tweedie", power=power, **settings)
 
 
 def _exp(values: Any) -> Any:
-    """The exponentials of float32 numbers, rounded once, as the C library rounds all but a few."""
+    """Return the exponentials of float32 numbers, rounded once.
+
+    The C library rounds all but a few in the same way.
+    """
     with np.errstate(over="ignore"):
         return np.exp(values.astype(np.float64)).astype(np.float32)
 
 
 def _rounded_log(values: Any) -> FloatArray:
-    """The logarithms of float32 numbers, rounded to such, in float64."""
+    """Return the logarithms of float32 numbers, rounded to single precision, as float64."""
     return np.asarray(np.log(values.astype(np.float64)).astype(np.float32).astype(np.float64))
 
 
 def _diagonal(values: FloatArray) -> FloatArray:
-    """(N, K, K) with the (N, K) values on the diagonals."""
+    """Return matrices (N, K, K) that have the values (N, K) on their diagonals."""
     return np.asarray(values[:, :, None] * np.eye(values.shape[1]))

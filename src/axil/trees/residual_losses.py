@@ -1,7 +1,8 @@
-"""Losses of boosting beside the families in `losses`: of residuals (Huber, Fair, ...), exponential, and a user's own objective.
+"""Further losses of boosting: losses of residuals, exponential loss, and a user's own objective.
 
-Their gradient is known row by row, or asked of the user's function, which is all that pushes need.
-Those with ``smooth`` have derivatives by the targets too.
+Huber and Fair are losses of residuals. Contributions need the gradients alone, which are known row
+by row or come from the user's function. Losses with ``smooth`` also have derivatives by the
+targets.
 """
 
 from __future__ import annotations
@@ -32,20 +33,20 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class ResidualLoss(Squared):
-    """A loss of d = F - y: scores are predictions, and fits start from a mean."""
+    """A loss of the residual d = F - y: scores are predictions, and fits start from a mean."""
 
     def _slopes(self, y: FloatArray, F: FloatArray) -> Slopes:
-        g, h, g_slope, h_slope = self.bends(F - y)
+        g, h, g_slope, h_slope = self.derivatives(F - y)
         return Slopes(g, h, g_slope, h_slope, -g_slope, -h_slope)
 
     @abstractmethod
-    def bends(self, d: FloatArray) -> tuple[Any, Any, Any, Any]:
-        """g, h, and their derivatives by d."""
+    def derivatives(self, d: FloatArray) -> tuple[Any, Any, Any, Any]:
+        """Return g and h, and their derivatives by d."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Huber(ResidualLoss):
-    """g = d cut off at delta either way; h = 1, or 0 from delta on."""
+    """Huber's loss: g is d clipped to [-delta, delta]; h is 1, or 0 outside if ``flat`` is set."""
 
     delta: float
     flat: bool = False  #: whether h is 0 where g is cut off
@@ -53,8 +54,8 @@ class Huber(ResidualLoss):
     name = "huber"
     smooth = False
 
-    def bends(self, d: FloatArray) -> tuple[Any, Any, Any, Any]:
-        """See the class."""
+    def derivatives(self, d: FloatArray) -> tuple[Any, Any, Any, Any]:
+        """Return g and h, and their derivatives by d."""
         inside = (np.abs(d) < self.delta if self.flat else np.abs(d) <= self.delta).astype(float)
         return (
             np.clip(d, -self.delta, self.delta),
@@ -66,7 +67,10 @@ class Huber(ResidualLoss):
 
 @dataclass(frozen=True, kw_only=True)
 class Pinball(ResidualLoss):
-    """g = 1 - alpha above the target, -alpha below it, 0 within ``near``; a leaf's step is a gradient step."""
+    """Quantile loss: g = 1 - alpha above the target, -alpha below it, 0 within ``near``.
+
+    Leaves take gradient steps: h is 1.
+    """
 
     alpha: float = 0.5
     near: float = 0.0
@@ -74,38 +78,38 @@ class Pinball(ResidualLoss):
     name = "quantile"
     smooth = False
 
-    def bends(self, d: FloatArray) -> tuple[Any, Any, Any, Any]:
-        """See the class."""
+    def derivatives(self, d: FloatArray) -> tuple[Any, Any, Any, Any]:
+        """Return g and h, and their derivatives by d."""
         g = np.where(np.abs(d) < self.near, 0.0, np.where(d < 0, -self.alpha, 1 - self.alpha))
         return g, np.ones_like(d), 0.0, 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fair(ResidualLoss):
-    """g = c d / (|d| + c), h = c^2 / (|d| + c)^2."""
+    """The Fair loss: g = c d / (|d| + c), h = c^2 / (|d| + c)^2."""
 
     c: float
 
     name = "fair"
 
-    def bends(self, d: FloatArray) -> tuple[Any, Any, Any, Any]:
-        """See the class."""
+    def derivatives(self, d: FloatArray) -> tuple[Any, Any, Any, Any]:
+        """Return g and h, and their derivatives by d."""
         c = self.c
-        far = np.abs(d) + self.c
-        h = (c / far) ** 2
-        return c * d / far, h, h, -2 * np.sign(d) * h / far
+        distance = np.abs(d) + self.c
+        h = (c / distance) ** 2
+        return c * d / distance, h, h, -2 * np.sign(d) * h / distance
 
 
 @dataclass(frozen=True, kw_only=True)
 class PseudoHuber(ResidualLoss):
-    """g = d / sqrt(1 + (d / s)^2), h = (1 + (d / s)^2)^(-3/2)."""
+    """The pseudo-Huber loss: g = d / sqrt(1 + (d / s)^2), h = (1 + (d / s)^2)^(-3/2)."""
 
     slope: float
 
     name = "pseudo-huber"
 
-    def bends(self, d: FloatArray) -> tuple[Any, Any, Any, Any]:
-        """See the class."""
+    def derivatives(self, d: FloatArray) -> tuple[Any, Any, Any, Any]:
+        """Return g and h, and their derivatives by d."""
         u = 1 + (d / self.slope) ** 2
         h = u**-1.5
         return d / np.sqrt(u), h, h, -3 * d / self.slope**2 * u**-2.5
@@ -113,12 +117,12 @@ class PseudoHuber(ResidualLoss):
 
 @dataclass(frozen=True, kw_only=True)
 class LogCosh(ResidualLoss):
-    """g = tanh(d), h = 1 - tanh(d)^2."""
+    """The logarithm of the hyperbolic cosine: g = tanh(d), h = 1 - tanh(d)^2."""
 
     name = "log-cosh"
 
-    def bends(self, d: FloatArray) -> tuple[Any, Any, Any, Any]:
-        """See the class."""
+    def derivatives(self, d: FloatArray) -> tuple[Any, Any, Any, Any]:
+        """Return g and h, and their derivatives by d."""
         g = np.tanh(d)
         h = 1 - g * g
         return g, h, h, -2 * g * h
@@ -126,16 +130,20 @@ class LogCosh(ResidualLoss):
 
 @dataclass(frozen=True, kw_only=True)
 class SquaredLog(Squared):
-    """g = (log(1 + F) - log(1 + y)) / (1 + F), F kept above -1; h = (1 - that difference) / (1 + F)^2, at least 1e-6."""
+    """Squared error of logarithms, with F at least -1 + 1e-6.
+
+    g = (log(1 + F) - log(1 + y)) / (1 + F). With u = log(1 + F) - log(1 + y),
+    h = (1 - u) / (1 + F)^2, at least 1e-6.
+    """
 
     name = "squared-log"
     smooth = False  # h is cut off
 
     def _slopes(self, y: FloatArray, F: FloatArray) -> Slopes:
         F = np.maximum(F, np.float64(np.float32(-1 + 1e-6)))
-        apart = np.log1p(F) - np.log1p(y)
+        log_error = np.log1p(F) - np.log1p(y)
         return Slopes(
-            apart / (1 + F), np.maximum((1 - apart) / (1 + F) ** 2, 1e-6), np.nan, np.nan, np.nan
+            log_error / (1 + F), np.maximum((1 - log_error) / (1 + F) ** 2, 1e-6), np.nan, np.nan, np.nan
         )
 
     def check(self, y: FloatArray, what: str = "y_train", whole: bool = True) -> None:
@@ -146,7 +154,10 @@ class SquaredLog(Squared):
 
 @dataclass(frozen=True, kw_only=True)
 class Exponential(Logit):
-    """g = (1 - y) exp(F) - y exp(-F), h = (1 - y) exp(F) + y exp(-F); the probability is 1 / (1 + exp(-2 F))."""
+    """Exponential loss; the probability is 1 / (1 + exp(-2 F)).
+
+    g = (1 - y) exp(F) - y exp(-F), h = (1 - y) exp(F) + y exp(-F).
+    """
 
     scale: float = 2.0
 
@@ -160,19 +171,20 @@ class Exponential(Logit):
         return Slopes(g, h, h, g, -up - down, down - up)
 
 
-Asked = Callable[
+ObjectiveFunction = Callable[
     [FloatArray], tuple[Any, Any]
 ]  # scores (N, K) -> g and h as the user's function returns them
 
 
 @dataclass(frozen=True, kw_only=True)
 class Custom(Squared):
-    """A user's own objective: its gradients are asked for tree by tree, on all rows, and row weights are its own business.
+    """A user's own objective.
 
-    What its scores mean is not known: `mean` is the score itself.
+    axil calls it before each round with the scores of all rows, as the library does. Its gradients
+    already include the row weights. What the scores mean is not known: `mean` is the score itself.
     """
 
-    asked: Asked
+    objective: ObjectiveFunction
     rounded: Any = np.float32  #: precision in which the library keeps gradients
 
     name = "custom"
@@ -181,19 +193,19 @@ class Custom(Squared):
     takes_other_rows = False
 
     def _slopes(self, y: FloatArray, F: FloatArray) -> Slopes:
-        found = []
-        for what, part in zip(("gradient", "hessian"), self.asked(F)):
+        derivatives = []
+        for name, returned in zip(("gradient", "hessian"), self.objective(F)):
             try:
-                values = np.asarray(part, dtype=self.rounded).astype(np.float64)
+                values = np.asarray(returned, dtype=self.rounded).astype(np.float64)
             except (TypeError, ValueError):
                 values = np.zeros(0)
             if values.size != y.size:
                 raise InputError(
-                    f"objective returned {shown(part)} for the {what} of {y.shape[0]} rows; expected {y.size} numbers."
+                    f"objective returned {shown(returned)} for the {name} of {y.shape[0]} rows; expected {y.size} numbers."
                 )
             if not np.isfinite(values).all():
                 raise InputError(
-                    f"objective returned a {what} that is not finite; expected numbers as in the fit."
+                    f"objective returned a {name} that is not finite; expected numbers as in the fit."
                 )
-            found.append(values.reshape(y.shape))
-        return Slopes(found[0], found[1], np.nan, np.nan, np.nan)
+            derivatives.append(values.reshape(y.shape))
+        return Slopes(derivatives[0], derivatives[1], np.nan, np.nan, np.nan)

@@ -189,7 +189,7 @@ class AdditiveXGBoost(XGBoostAdapter):
 
     def _link(self, loss: Loss, base: FloatArray) -> FloatArray:
         """Return the scores of base_score, (K,), which is kept as a mean, but for several classes."""
-        return loss.kept_link(base)
+        return loss.stored_link(base)
 
     def _no_derivative(self, loss: Loss) -> str:
         """Return why there are no derivatives by the targets; empty: there are.

@@ -55,7 +55,7 @@ class XGBoostObjective:
             return base_score
         else:
             create_loss = _LOSSES[self.name]
-        return create_loss(self).kept_link(base_score)
+        return create_loss(self).stored_link(base_score)
 
     def parameter(self, group: str, name: str) -> float:
         """Return a number of the objective."""

@@ -54,7 +54,7 @@ class SmoothedLoss(Squared):
         """Return the initial scores, (K,), of a fit to targets (N, K) of rows with these weights."""
         return np.array([self._start(k, column, weights) for k, column in enumerate(y.T)])
 
-    def kept_means(self, y: FloatArray, weights: FloatArray) -> FloatArray:
+    def stored_means(self, y: FloatArray, weights: FloatArray) -> FloatArray:
         """Return the initial scores, which are predictions."""
         return self.start_of(y, weights)
 
