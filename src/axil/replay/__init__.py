@@ -1,1 +1,1 @@
-"""The fit replayed on its training rows, and the proof that it is the model's own."""
+"""The fit replayed on its training rows, and the verification that it is the model's own."""

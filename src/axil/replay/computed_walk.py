@@ -67,7 +67,7 @@ class RowWeights:
 
     @property
     def in_leaves(self) -> FloatArray:
-        """(C, N): the weights times the factors."""
+        """The weights times the factors, (C, N)."""
         if self.factors is None:
             return self.weights
         return self.weights * self.factors
@@ -440,7 +440,7 @@ class ComputedWalk:
 
     @cached_property
     def _had_rows(self) -> NDArray[np.bool_]:
-        """(L,): whether rows of any weight were in each leaf in the replay."""
+        """Whether rows with a weight were in each leaf in the replay, (L,)."""
         has_rows = []
         for tree, leaves in enumerate(self.replayed.leaves):
             weights = self.replayed.weights * self.replayed.counted(tree)

@@ -435,7 +435,7 @@ class GradientWalk:
         self.rounds.append(Round(tuple(stages), (), moved, is_last=True))
 
     def _shrink(self, shrinkage: Shrinkage, tree: int) -> None:
-        """Shrink the scores after a tree, and note how far the next tree sees them deviate."""
+        """Shrink the scores after a tree, and record their deviation for the next tree."""
         assert self.deviations is not None
         self.row_scores.shrink(shrinkage, tree)
         if tree + 1 < len(self.deviations):

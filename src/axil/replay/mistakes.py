@@ -1,4 +1,7 @@
-"""The commonest mistakes with training data, tried out once a proof has failed: what would have agreed is said outright."""
+"""Try out the commonest mistakes with training data after a verification has failed.
+
+If one change to the data makes the verification pass, the error names that change.
+"""
 
 from __future__ import annotations
 
@@ -43,9 +46,10 @@ Prove = Callable[[TrainingRows], Any]
 def with_cause(
     error: ExactnessError, model: Model, rows: TrainingRows, given: tuple[Any, Any], prove: Prove
 ) -> ExactnessError:
-    """The error with the one change to the data that makes the proof pass, if one of the common ones does; else itself.
+    """Return the error with the change to the data that makes the verification pass.
 
-    ``prove(rows)`` raises where they do not agree with the model. Each try costs a replay of the fit. ``given`` are X_train and
+    If none of the common changes does, return the error itself. ``prove(rows)`` raises unless the
+    rows agree with the model; each call costs a replay of the fit. ``given`` has X_train and
     y_train as the user passed them, for their labels.
     """
     for sentence, changed in _changes(error, model, rows, given):
@@ -63,7 +67,10 @@ def with_cause(
 
 
 def _was_transformed(model: Model, rows: TrainingRows) -> str | None:
-    """A question, where the model predicts on another scale than that of the targets: squared error keeps their mean."""
+    """Return a question for the user if the model predicts on another scale than its targets.
+
+    Squared error preserves the mean of the targets, which shows this.
+    """
     if model.classes is not None or rows.offsets is not None:
         return None
     targets = rows.targets
@@ -80,7 +87,7 @@ def _was_transformed(model: Model, rows: TrainingRows) -> str | None:
 def _changes(
     error: ExactnessError, model: Model, rows: TrainingRows, given: tuple[Any, Any]
 ) -> Iterator[tuple[str, TrainingRows]]:
-    """Messages and the rows to try with each, the most likely first."""
+    """Yield messages, and the changed rows to try with each, the most likely change first."""
     order = other_order(*given)
     if order is not None:
         yield (
@@ -109,7 +116,7 @@ def _changes(
 
 
 def refuse_other_order(X: Any, y: Any) -> None:
-    """Without a proof nothing else would show it."""
+    """Raise if the labels of X and y are in different orders, which verification could not name."""
     if other_order(X, y) is not None:
         raise InputError(
             f"{OTHER_ORDER}. Pass y_train.loc[X_train.index]; or, if the fit had them so, y_train.to_numpy()."
@@ -117,7 +124,10 @@ def refuse_other_order(X: Any, y: Any) -> None:
 
 
 def _transformed(model: Model, rows: TrainingRows) -> list[tuple[str, FloatArray]]:
-    """The transforms of the targets that come nearest to the model's predictions, none if the targets themselves do."""
+    """Return the transforms of the targets that come nearest to the model's predictions.
+
+    There are none if the targets themselves come nearest.
+    """
     asked = checked_rows(len(rows.targets))
     predicted = _some_predictions(model, rows)
     tried = []
@@ -132,18 +142,21 @@ def _transformed(model: Model, rows: TrainingRows) -> list[tuple[str, FloatArray
 
 
 def _some_predictions(model: Model, rows: TrainingRows) -> FloatArray:
-    """(n, K): the model's predictions of some training rows."""
+    """Return the model's predictions of some training rows, (n, K)."""
     return np.asarray(model.predictions(take_rows(rows.X, checked_rows(len(rows.targets)))))
 
 
 def _distance(targets: FloatArray, predicted: FloatArray) -> float:
-    """How far targets are from predictions, relative to the size of the targets."""
+    """Return the distance of targets from predictions, relative to the size of the targets."""
     found = np.abs(targets - predicted).mean() / max(float(np.abs(targets).mean()), 1e-300)
     return float(np.nan_to_num(found, nan=np.inf))
 
 
 def _scaled(X: Any) -> Iterator[tuple[str, Any]]:
-    """How columns may have been scaled, and X so scaled; nothing where it is not all numbers."""
+    """Yield scalings that users commonly apply to columns, and X scaled so.
+
+    Yield nothing if X does not have numbers only.
+    """
     if is_sparse(X):
         frame = None
     else:
@@ -174,7 +187,7 @@ def _scaled(X: Any) -> Iterator[tuple[str, Any]]:
 
 
 def names_target(error: InputError, X: Any, y: Any) -> InputError:
-    """The error about the columns of X with those named that hold the targets themselves, or that the targets are."""
+    """Return the error about the columns of X, naming columns that contain the targets."""
     name = getattr(y, "name", None)
     if isinstance(name, str) and f"missing [{name!r}]" in str(error):
         return InputError(

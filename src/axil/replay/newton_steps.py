@@ -57,10 +57,9 @@ class LeafMix:
 
 @dataclass(frozen=True)
 class Step:
-    """Leaf values of one output before the rate, and their derivatives by the leaf's G and H: (L_t,) each.
+    """Leaf values of one output before the learning rate, with their derivatives.
 
-    Where the outputs' values are solved for together, ``inverse`` (L_t, K, K) is that of H + l2,
-    and derivatives are by what it is applied to.
+    Values and derivatives by G and H have shape (L_t,).
     """
 
     value: FloatArray
@@ -76,7 +75,7 @@ class Step:
     mix: LeafMix | None = None
 
     def moved(self, G: NDArray[Any], H: NDArray[Any]) -> FloatArray:
-        """(L_t,): how the values move as the leaves' sums do by G and H."""
+        """Return the changes of the values (L_t,) if the sums of the leaves change by G and H."""
         return np.asarray(
             self.by_g * G + self.by_h * H
             if self.mix is None
@@ -84,7 +83,7 @@ class Step:
         )
 
     def scaled(self, factor: float) -> Step:
-        """The step times a factor."""
+        """Return the step times a factor."""
         if factor == 1:
             return self
         if self.inverse is not None:
@@ -96,7 +95,10 @@ class Step:
 
 
 def leaf_step(G: FloatArray, H: FloatArray, l2: FloatArray, l1: float, most: float) -> Step:
-    """``v = -soft(G, l1) / (H + l2)`` clipped at ``most``; a threshold's or a clip's active pattern counts as fixed."""
+    """Return ``v = -soft(G, l1) / (H + l2)``, clipped at ``most``.
+
+    The active set of the threshold and of the clip counts as fixed.
+    """
     denominator = H + l2
     inverse = np.divide(1.0, denominator, out=np.zeros(denominator.shape), where=denominator > 0)
     value = -G * inverse
@@ -133,7 +135,14 @@ def bounded_step(rule: NewtonRule, G: FloatArray, H: FloatArray, plain: Step) ->
 def joint_steps(
     g: FloatArray, p: FloatArray, w: FloatArray, leaf: NDArray[Any], l2: FloatArray
 ) -> list[Step]:
-    """``v = -(H + l2)^-1 G`` of all outputs, H the sum of w (diag(p) - p p'); g and p (N, K), w and leaf (N,), l2 (L_t,)."""
+    """Return ``v = -(H + l2)^-1 G`` for all outputs together, with H the sum of w (diag(p) - p p').
+
+    Parameters
+    ----------
+    g, p : arrays of shape (N, K)
+    w, leaf : arrays of shape (N,)
+    l2 : array of shape (L_t,)
+    """
     n = len(l2)
     K = g.shape[1]
     G = np.stack([np.bincount(leaf, w * g[:, k], n) for k in range(K)], axis=1)
@@ -154,9 +163,10 @@ def joint_steps(
 
 
 def rounded(loss: Loss, share: float, size: float) -> float:
-    """How close to a leaf's value of this size the last step ends; ``share`` is the weight of its rows over H + l2.
+    """Return how close the last step ends to a leaf value of this size.
 
-    Probabilities next to one are rounded beside one, and their small gradients with them.
+    ``share`` is the weight of the leaf's rows over H + l2. Probabilities next to one are rounded
+    relative to one, and so are their small gradients.
     """
     beside = loss.meaning == "probability" and not loss.joint
     if beside:
@@ -169,7 +179,10 @@ def rounded(loss: Loss, share: float, size: float) -> float:
 def whole_steps(
     loss: Loss, steps: Sequence[Sequence[Step]], leaf: int, weight: float, goal: FloatArray
 ) -> tuple[bool, list[float]] | None:
-    """The way of `StepSearch` where whole steps, (K,) of all leaves each, lead to a leaf's value; None where they do not."""
+    """Return the path of `StepSearch` if whole steps, (K,) of all leaves each, reach the leaf value.
+
+    Return None if they do not.
+    """
     size = float(np.abs(goal).max(initial=0.0))
     reached = np.cumsum([[step.value[leaf] for step in own] for own in steps], axis=0)
     apart = np.abs(reached - goal).max(axis=1)

@@ -20,7 +20,10 @@ from axil.weights.members import Sum
 
 @dataclass(frozen=True)
 class Held:
-    """The pattern (signs of L1, clipped steps, monotone bounds, ranks of rows) and encodings, held fixed as the splits are."""
+    """The active set and the category encodings that answers hold fixed, like the tree structure.
+
+    The active set is the signs of L1, clipped steps, monotone bounds, and ranks of rows.
+    """
 
     n_leaves: int
     moved: int = 0  #: leaves whose sums L1 moved towards zero
@@ -77,7 +80,7 @@ class Held:
         return f"{pattern}; its constants make at most {self.shift:.3g} of a prediction{holds}"
 
     def __add__(self, other: Held) -> Held:
-        """The pattern of both, for outputs with trees of their own."""
+        """Return the active set of both, for outputs with trees of their own."""
         counts = {
             name: getattr(self, name) + getattr(other, name)
             for name in (*list(asdict(self))[:6], "encodings")
@@ -92,7 +95,7 @@ class Held:
 
     @classmethod
     def stated(cls, numbers: Any) -> Held:
-        """Numbers that a file states. Raises ValueError or TypeError."""
+        """Return the numbers that a file states. Raises ValueError or TypeError."""
         found = cls(**numbers)
         if any(
             isinstance(n, bool) or not isinstance(n, (int, float)) or not n >= 0
@@ -103,7 +106,7 @@ class Held:
 
     @classmethod
     def encoded(cls, n_leaves: int, placement: Placement) -> Held:
-        """The encodings of a fit that holds nothing else."""
+        """Return the encodings of a fit that has no active set."""
         return cls(n_leaves, shift=0.0, radius=0.0, encodings=placement.encodings)
 
     @classmethod
@@ -114,7 +117,10 @@ class Held:
         targets: FloatArray | None = None,
         placement: Placement | None = None,
     ) -> Held | None:
-        """The pattern and encodings of a replay, whose weights the engine computes of these targets; None: neither."""
+        """Return the active set and the encodings of a replay; None if it has neither.
+
+        The engine computes the weights of these targets.
+        """
         s = walked.structure
         rule = rule_of(s)
         if not rule.has_active_set:
@@ -136,7 +142,10 @@ class Held:
 
 
 def leaves_beyond(engine: Engine, targets: FloatArray, before: FloatArray) -> int:
-    """How many leaves a fit to these targets (N, K) on the same splits would give another pattern than one to those before."""
+    """Return the number of leaves whose active set differs between fits to two sets of targets.
+
+    Both fits have the same splits; the targets and those ``before`` have shape (N, K).
+    """
     if isinstance(engine, Sum):
         return sum(
             leaves_beyond(term.engine, term.taken(targets), term.taken(before))
@@ -148,7 +157,10 @@ def leaves_beyond(engine: Engine, targets: FloatArray, before: FloatArray) -> in
 
 
 def rows_replayed(engine: Engine, targets: FloatArray, available: int) -> int:
-    """How many training rows' exact deletions are replayed, where deletions may change a pattern."""
+    """Return the number of training rows whose leave-one-out fit must be replayed.
+
+    Their deletion may change the active set.
+    """
     if isinstance(engine, Sum):
         share = available // len(engine.terms)
         return max(rows_replayed(term.engine, term.taken(targets), share) for term in engine.terms)

@@ -80,7 +80,10 @@ def assign_leaves(
     limits: Limits,
     placement: Placement | None = None,
 ) -> Leaves:
-    """(T, N) packed leaf numbers, block by block so that a library's own wide matrix never exists whole."""
+    """Return the packed leaf numbers of the training rows, (T, N).
+
+    They are computed block by block, so that a library's wide matrix never exists as a whole.
+    """
     shape = (len(n_leaves), n_rows)
     dtype = cell_dtype(int(n_leaves.max()))
     leaves = limits.budget.empty(shape, dtype, "The leaf numbers of all training rows", ELSEWHERE)
@@ -144,9 +147,12 @@ def replay(
     budget: Budget,
     targets: FloatArray | None = None,
 ) -> Replay:
-    """The replay of these trees from a walk over all rows at once.
+    """Return the replay of these trees from a walk over all rows at once.
 
-    ``targets`` (N, K): averaged trees without any row of their sample predict their mean.
+    Parameters
+    ----------
+    targets : array of shape (N, K), optional
+        Averaged trees without any row of their sample predict the mean of these.
     """
     needed = regularisation_of(trees).bytes_needed(walked.sums[:, 0], walked.leaf_weights)
     budget.require(
@@ -160,9 +166,10 @@ def replay(
 
 
 def _with_inherited(found: Replay, trees: BoostedFit, mean: FloatArray) -> Replay:
-    """Return the replay where leaves of averaged trees have no rows, as after a refit: they have their ancestors' values.
+    """Return the replay with values of ancestors in leaves of averaged trees that have no rows.
 
-    A leaf whose value is nearer to that of an empty leaf of the library was one in the fit.
+    Such leaves exist after a refit. A leaf whose value is nearer to that of an empty leaf of the
+    library was empty in the fit.
     """
     s = found.structure
     empty = s.leaf_weights == 0
@@ -310,10 +317,11 @@ def fitted_structure(
 def recover_rates(
     trees: BoostedFit, values: FloatArray, counts: NDArray[np.int64] | None = None
 ) -> tuple[FloatArray, dict[str, Any]]:
-    """The rates; one that the model does not state is the least-squares ratio of its leaf values to those before the rate.
+    """Return the learning rates of the trees.
 
-    Raises where that has no answer: for other rows than those of the fit where ``counts`` (L,) show
-    it, else for the model.
+    A rate that the model does not state is the least-squares ratio of the model's leaf values to
+    those before the rate. If there is none, raise: the rows are not those of the fit if ``counts``
+    (L,) shows that, else the model is refused.
     """
     rates = trees.learning_rates.copy()
     unknown = np.flatnonzero(np.isnan(rates))
@@ -340,7 +348,10 @@ def recover_rates(
 
 
 def _refuse_other_rows(trees: BoostedFit, counts: NDArray[np.int64], t: int, own: slice) -> None:
-    """Raise where other numbers of rows reach the leaves of a tree than reached them in the fit: no rate is at fault."""
+    """Raise if the leaves of a tree have other numbers of rows than in the fit.
+
+    Then the rate is not the cause.
+    """
     assert trees.table.leaf_counts is not None
     apart = np.flatnonzero(counts[own] != trees.table.leaf_counts[own])
     if len(apart):

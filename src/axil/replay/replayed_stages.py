@@ -34,7 +34,7 @@ class Round:
 
 @dataclass(frozen=True)
 class ReplayedStages:
-    """A fit that was walked through: each stage is one step of one tree for one output."""
+    """The replay of a fit: each stage is one step of one tree for one output."""
 
     fit: BoostedFit
     leaves: Cells  #: (T, N)
@@ -71,7 +71,7 @@ class ReplayedStages:
 
     @property
     def base(self) -> FloatArray:
-        """(K,): where predictions start."""
+        """The initial prediction, (K,)."""
         return self.fit.initial_scores
 
     def loss_of_round(self, number: int) -> Loss:
@@ -164,12 +164,12 @@ class ReplayedStages:
 
     @property
     def start_factors(self) -> FloatArray:
-        """(N,): see the function `start_factors`."""
+        """The factors of `start_factors`, (N,)."""
         return start_factors(self.fit, len(self.weights))
 
     @property
     def means(self) -> FloatArray:
-        """(K,): the means of the targets."""
+        """The means of the targets, (K,)."""
         return np.average(self.targets, axis=0, weights=self.weights * self.start_factors)
 
     def start_slopes(self) -> FloatArray:

@@ -155,12 +155,12 @@ class RowScores:
 
     @property
     def g(self) -> FloatArray:
-        """(C * N, K): the gradients at the scores of the round."""
+        """The gradients at the scores of the round, (C * N, K)."""
         return self.gradients[:, :, 0].T
 
     @property
     def h(self) -> FloatArray:
-        """(C * N, K): the hessians at the scores of the round."""
+        """The hessians at the scores of the round, (C * N, K)."""
         return self.gradients[:, :, 1].T
 
     def leaf_sums(

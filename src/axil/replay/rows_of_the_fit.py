@@ -18,9 +18,9 @@ MOST = 0.5  # of the rows: where more of them are training rows the others are n
 
 
 def twins_among(trained: IntArray) -> tuple[int, int]:
-    """How many of some training rows equal no more than `FEW` others, and how many of these equal at least one.
+    """Return how many training rows equal at most `FEW` others, and how many of these equal any.
 
-    ``trained``: how many training rows equal each, itself among them.
+    ``trained`` has the number of training rows that equal each row, itself among them.
     """
     others = trained - 1
     return int((others <= FEW).sum()), int(((others > 0) & (others <= FEW)).sum())
@@ -34,17 +34,25 @@ def rows_of_the_fit(
     harm: str,
     instead: str = "",
 ) -> BoolArray:
-    """Which rows are to be left out as rows of the fit; raises where that is most of them.
+    """Return which rows are to be left out as rows of the fit; raise if that is most of them.
 
-    ``held``: how many training rows equal each row; ``trained``: what `twins_among` says of some training rows. ``rows``,
-    ``alike``, ``harm`` and ``instead`` tell users what the rows are, in what they equal training rows, what harm these would do
-    and what else to pass.
+    Two exchangeable rows are equal with the same probability, whether both are training rows or
+    only one is. So the share of equal rows among the training rows predicts what duplicates and
+    coarse features cause. Only a number of equal rows whose probability is below `CHANCE` (with a
+    uniform prior on that share) counts as a finding. Rows that equal more than `FEW` training rows
+    are ignored on both sides, because a value that common may be more or less common here. Every
+    row of the fit equals a training row, so the rows without an equal one tell how many the others
+    are.
 
-    If the rows of both are exchangeable, a row equals a training row with the probability that a training row equals another
-    one. So their share among the training rows is what duplicates and coarse features predict; only a number of equal rows that
-    has a probability below `CHANCE` under it (with a uniform prior on that share) counts as a finding. Rows that equal more than
-    `FEW` training rows are left aside on both sides: a value that common may be more or less common here. Of rows of the fit
-    none is without an equal one, so the rows without one tell how many the others are.
+    Parameters
+    ----------
+    held : array of shape (n,)
+        How many training rows equal each row.
+    trained : tuple of int
+        The result of `twins_among` for some training rows.
+    rows, alike, harm, instead : str
+        For messages: what the rows are, in what they equal training rows, what harm they would do,
+        and what the user can pass instead.
     """
     equal, (n_train, twins) = (held > 0) & (held <= FEW), trained
     n = int((held <= FEW).sum())
@@ -68,7 +76,10 @@ def rows_of_the_fit(
 
 
 def _tail(m: int, n: int, twins: int, n_train: int) -> float:
-    """The probability that m or more of n rows equal a training row, where ``twins`` of n_train do (a beta-binomial tail)."""
+    """Return the probability that m or more of n rows equal a training row.
+
+    It is a beta-binomial tail, where ``twins`` of n_train rows equal another one.
+    """
     j = np.arange(m, n + 1)
     a = twins + 1
     b = n_train - twins + 1

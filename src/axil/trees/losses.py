@@ -85,8 +85,9 @@ class RoundRows:
 class Affine:
     """Gradients of the form ``intercepts + slopes * link(state)``, (N, K) each.
 
-    The state of a row is ``exp(a F)``, or F if a is 0; a is `Loss.exponent`. The link is "identity",
-    "inverse" for ``1 / (1 + state)``, or "share" for a state over the sum of the row's K states.
+    The state of a row is ``exp(a F)``, or F if a is 0; a is `Loss.exponent`. The link is
+    "identity", "inverse" for ``1 / (1 + state)``, or "share" for a state over the sum of the row's
+    K states.
     """
 
     link: str
@@ -247,7 +248,7 @@ class Loss(ABC):
         return self.start_of(y, weights)
 
     def stored_means(self, y: FloatArray, weights: FloatArray) -> FloatArray:
-        """Return the means that the library stores in the model for the scores of `start_of`, (K,)."""
+        """Return the means (K,) that the library stores for the scores of `start_of`."""
         if not self.newton_start:
             return np.asarray(np.average(y, axis=0, weights=weights))
         return np.asarray(self.mean(self.start_of(y, weights)[None])[0])
@@ -319,7 +320,7 @@ class Squared(Loss):
         return Slopes(F - y, 1.0, 1.0, 0.0, -1.0)
 
     def affine(self, y: FloatArray) -> Affine | None:
-        """Return the residual as an affine gradient; subclasses have other gradients and return None."""
+        """Return the residual as an affine gradient; None for subclasses, whose gradients differ."""
         if type(self) is Squared:
             return Affine("identity", -y, np.ones_like(y))
         return None
@@ -560,7 +561,7 @@ class Deviance(Loss):
 
     @property
     def exponent(self) -> float:  # type: ignore[override]
-        """1 for Poisson and -1 for gamma; 0 between them, where the gradient has two exponentials."""
+        """1 for Poisson, -1 for gamma, and 0 between them: the gradient then has two exponentials."""
         return {1.0: 1.0, 2.0: -1.0}.get(self.power, 0.0)
 
     def affine(self, y: FloatArray) -> Affine | None:

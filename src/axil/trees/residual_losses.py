@@ -143,7 +143,11 @@ class SquaredLog(Squared):
         F = np.maximum(F, np.float64(np.float32(-1 + 1e-6)))
         log_error = np.log1p(F) - np.log1p(y)
         return Slopes(
-            log_error / (1 + F), np.maximum((1 - log_error) / (1 + F) ** 2, 1e-6), np.nan, np.nan, np.nan
+            log_error / (1 + F),
+            np.maximum((1 - log_error) / (1 + F) ** 2, 1e-6),
+            np.nan,
+            np.nan,
+            np.nan,
         )
 
     def check(self, y: FloatArray, what: str = "y_train", whole: bool = True) -> None:
