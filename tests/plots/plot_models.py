@@ -154,10 +154,10 @@ def removal_curves():
 
 
 DRAWN = {
-    "weights": lambda ax: plots.weights(explanation(), query=2, ax=ax),
+    "weights": lambda ax: plots.weights(explanation(), 15, query=2, ax=ax),
     "waterfall": lambda ax: plots.waterfall(explanation(), query=2, ax=ax),
     "contributions": lambda ax: plots.waterfall(explanation(), 5, query=2, reference=0, ax=ax),
-    "overall": lambda ax: plots.overall(explanation(), ax=ax),
+    "overall": lambda ax: plots.overall(explanation(), k=15, ax=ax),
     "swarm": lambda ax: plots.overall(explanation(), years(), swarm=True, ax=ax),
     "concentration": lambda ax: plots.concentration(explanation(), query=2, ax=ax),
     "weights_against": lambda ax: plots.weights_against(

@@ -24,7 +24,7 @@ def test_pictures_stay_as_they_were(name, tmp_path):
 def test_a_wrong_bar_would_be_seen(tmp_path):
     weights = explanation().weights[2].copy()
     weights[np.abs(weights).argsort()[-3]] *= 1.1
-    picture(lambda ax: plots.weights(weights, ax=ax), tmp_path / "wrong.png")
+    picture(lambda ax: plots.weights(weights, 15, ax=ax), tmp_path / "wrong.png")
     kept = tmp_path / "kept.png"
     kept.write_bytes((IMAGES / "weights.png").read_bytes())
     assert compare_images(str(kept), str(tmp_path / "wrong.png"), tol=TOLERANCE) is not None

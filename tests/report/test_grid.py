@@ -18,7 +18,14 @@ from tests.report.read_pages import Page, entries
 N_SALES = 300
 N_HOMES = 8
 QUICK = {"n_estimators": 30, "min_child_samples": 5, "n_jobs": 1, "verbose": -1}
-WORDS = {"target": "price", "unit": "$", "rows": "sales", "query": "home", "suspects": "keep"}
+WORDS = {
+    "k": 5,
+    "target": "price",
+    "unit": "$",
+    "rows": "sales",
+    "query": "home",
+    "suspects": "keep",
+}
 
 
 def town() -> tuple[pd.DataFrame, pd.Series]:
@@ -164,7 +171,7 @@ def test_small_lines_are_folded(tmp_path):
     for label, page in pages.items():
         (grid,) = page.grids
         names = [line[0] for line in grid[2:-3]]
-        lines = explainer.adjustments(NEW.loc[[label]])
+        lines = explainer.adjustments(NEW.loc[[label]], 5)
         largest = lines["amount"].abs().groupby(lines["feature"]).max()
         value = explainer.model.predict(NEW.loc[[label]])[0]
         small = largest[largest <= LEAST_SHARE * value]
@@ -178,7 +185,7 @@ def test_small_lines_are_folded(tmp_path):
 def test_coordinates_are_one_line(tmp_path):
     explainer = of_prices()
     pages = written(explainer, tmp_path / "map", map=("lat", "lon", "miles"))
-    table = explainer.adjustments(NEW, feature_groups={"Location": ["lat", "lon"]})
+    table = explainer.adjustments(NEW, 5, feature_groups={"Location": ["lat", "lon"]})
     for label, page in pages.items():
         (grid,) = page.grids
         (line,) = [line for line in grid if line[0] == "Location"]

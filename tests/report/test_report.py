@@ -144,7 +144,15 @@ def test_no_doubtful_price_is_shown_without_a_word(doubted, tmp_path):
     explainer, table = doubted
     odd, off = 0, []
     explainer.report(
-        X, tmp_path / "out", k=3, target="price", unit="$", rows="sales", query="home", by="weight"
+        X,
+        tmp_path / "out",
+        k=3,
+        target="price",
+        unit="$",
+        rows="sales",
+        query="home",
+        by="weight",
+        suspects="mark",
     )
     files = entries(tmp_path / "out")
     for label, lines in table.groupby("query"):

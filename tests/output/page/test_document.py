@@ -78,7 +78,7 @@ def test_a_thousand_predictions_of_fifty_rows_and_twenty_features_stay_small():
         query_index=np.arange(n),
         context=Context(X, X_train, None, rng.normal(size=(n, 1))),
     )
-    text = Explanation(sums).to_html()
+    text = Explanation(sums).to_html(k=50)
     summary = data_of(text)
     assert len(summary["training"]["labels"]) == n * k
     assert summary["feature_digits"] == 4
