@@ -1,4 +1,4 @@
-"""ExactModel: a fitted model that was shown to belong to its training data, and all that questions are answered from."""
+"""ExactModel: a fitted model whose predictions are verified weighted sums of its targets."""
 
 from __future__ import annotations
 
@@ -82,14 +82,14 @@ class ExactModel(Refittable):
     source = WEIGHTS
 
     def __post_init__(self) -> None:
-        """Targets are shared with every explanation too; those that are missing are shown as nan."""
+        """Make the targets read-only, because every explanation shares them; show missing ones as nan."""
         super().__post_init__()
         object.__setattr__(self, "targets", frozen(self.targets))
         if self.missing is not None and self.seen is None:
             object.__setattr__(self, "seen", frozen(np.where(self.missing, np.nan, self.targets)))
 
     def on(self, fitted: FittedTargets) -> ExactModel:
-        """This model, proven on the scale of the fit, with the targets on both scales."""
+        """Return this model with its targets on the scale of the fit and in the user's units."""
         if fitted.scale.is_identity:
             seen = None
         else:
@@ -111,7 +111,10 @@ class ExactModel(Refittable):
 
     @property
     def missing(self) -> BoolArray | None:
-        """(N, K): which targets count for nothing where some are missing, and are kept as 0; None where none is."""
+        """Which targets are missing, (N, K); None if all are present.
+
+        A missing target is stored as 0 and has no weight.
+        """
         if not self.adapter.missing_targets or len(self.engines) < self.targets.shape[1]:
             return None
         weights = [engine.structure.row_weights for engine in self.engines]
@@ -128,11 +131,14 @@ class ExactModel(Refittable):
         return len(self.engines) == 1
 
     def times(self, v: FloatArray) -> FloatArray:
-        """(N, S): K v; where outputs have trees of their own, a column of v for each."""
+        """Return K v, (N, S).
+
+        If outputs have trees of their own, v has one column per output.
+        """
         return self.across(v, lambda engine, own: engine.matvec(None, own))
 
     def times_transposed(self, u: FloatArray) -> FloatArray:
-        """(N, S): K'u."""
+        """Return K' u, (N, S)."""
         return self.across(u, lambda engine, own: engine.rmatvec(None, own))
 
     @property
@@ -142,11 +148,11 @@ class ExactModel(Refittable):
     # -- engines and outputs -----------------------------------------------------------------------
 
     def output_groups(self) -> list[slice]:
-        """The outputs that each engine serves."""
+        """Return the outputs of each engine."""
         return output_groups(len(self.engines))
 
     def by_output(self, columns: FloatArray) -> list[tuple[Engine, FloatArray]]:
-        """Each engine with the columns, (., K), of the outputs that it serves."""
+        """Return each engine with the columns of its outputs, from columns (., K)."""
         if len(self.engines) == 1:
             return [(self.engines[0], columns)]
         return [(engine, columns[:, [k]]) for k, engine in enumerate(self.engines)]
@@ -154,18 +160,24 @@ class ExactModel(Refittable):
     def across(
         self, columns: FloatArray, ask: Callable[[Engine, FloatArray], FloatArray]
     ) -> FloatArray:
-        """(., K): the results of each engine for the columns of its outputs, side by side."""
+        """Call a function with each engine and its columns; return the results side by side, (., K)."""
         return np.concatenate([ask(engine, own) for engine, own in self.by_output(columns)], axis=1)
 
     def own_targets(self) -> list[FloatArray]:
-        """The targets engine by engine, always the same arrays: engines keep sums of them."""
+        """Return the targets of each engine.
+
+        They are always the same arrays, because engines cache sums of them.
+        """
         return self.kept.get(
             "targets",
             lambda: [np.ascontiguousarray(self.targets[:, own]) for own in self.output_groups()],
         )
 
     def prepared(self) -> ExactModel:
-        """This model, with all done ahead that makes queries cheaper; refused where that does not fit into memory."""
+        """Return this model with everything computed that makes later requests cheaper.
+
+        Refuse if it does not fit into memory.
+        """
         needed = sum(engine.memory.preparation for engine in self.engines)
         self.budget.require(
             needed, "The leaf matrix", "Explanations work without it, by sweeps over the trees."
@@ -177,7 +189,11 @@ class ExactModel(Refittable):
     # -- queries -----------------------------------------------------------------------------------
 
     def ready(self, source: Source, n_queries: int) -> ExactModel:
-        """This model by sweeps or in the leaf matrix, whichever takes less time for all these queries and fits into memory."""
+        """Return this model with the algorithm for a request of this many rows.
+
+        axil chooses backward passes or the leaf matrix: the faster one of those that fit into
+        memory.
+        """
         if source.quantity not in (Quantity.WEIGHT, Quantity.FIRST_ORDER):
             return self
         if self.budget.limit is None:
@@ -305,7 +321,7 @@ class ExactModel(Refittable):
         return sum(max(least, engine.memory.per_query) for engine in self.engines)
 
     def weight_rows(self, queries: QueryBatch | Combination) -> list[Answer]:
-        """The weights of the queries, or of sums of them, from each engine."""
+        """Return the weights of the explained rows, or of sums of them, from each engine."""
         at = queries.coordinates
         base = queries.offsets.base
         if isinstance(queries, Combination):
@@ -322,10 +338,11 @@ class ExactModel(Refittable):
         )
 
     def predicted(self, queries: QueryBatch) -> FloatArray:
-        """(n, K): the predictions, offsets included, as sums over the targets, which must be the model's own.
+        """Return the predictions (n, K), offsets included, as weighted sums of the targets.
 
-        One replay of the fit. These sums are always made in the same order, which a library's
-        threads do not promise of theirs.
+        Raise unless they agree with the model's own predictions. One replay of the fit computes
+        them. The order of summation is always the same; the threads of a library do not promise
+        that.
         """
         coordinates = queries.coordinates
         made = self.across(self.targets, lambda engine, own: engine.predicted(coordinates, own))
@@ -336,7 +353,7 @@ class ExactModel(Refittable):
         return made
 
     def base_numbers(self) -> FloatArray:
-        """(K,): the part of the base in every prediction of trees."""
+        """Return what the initial prediction adds to every prediction of trees, (K,)."""
         parts = []
         for engine, targets in self.by_output(self.targets):
             s = engine.structure
@@ -348,14 +365,17 @@ class ExactModel(Refittable):
         return np.concatenate(parts)
 
     def fitted(self) -> FloatArray:
-        """(N, K): the training rows' own predictions, with the offsets of the fit, which may stand in for the base."""
+        """Return the predictions of the training rows, (N, K).
+
+        They include the offsets of the fit, which may replace the initial prediction.
+        """
         found = self.across(self.targets, lambda engine, own: engine.predicted(None, own))
         if self.base_offsets() is None:
             return found
         return found - self.base_numbers()
 
     def with_residuals(self, allowed: Sequence[Any]) -> Sequence[Any]:
-        """The rows that may be listed with their residuals, for adjusted targets."""
+        """Return the rows that may be listed together with their residuals, for adjusted targets."""
         residuals = self.kept.get(
             "residuals", lambda: self.targets - self.kept.get("fitted", self.fitted)
         )
@@ -369,7 +389,10 @@ class ExactModel(Refittable):
         )
 
     def base_offsets(self) -> FloatArray | None:
-        """(N, K): the offsets that stood in for the base in the fit; None where it started from the base."""
+        """Return the offsets (N, K) that replaced the initial prediction in the fit.
+
+        Return None if the fit started from the initial prediction.
+        """
         if not self.starts_elsewhere:
             return None
         return np.concatenate(

@@ -57,10 +57,7 @@ class LeafMix:
 
 @dataclass(frozen=True)
 class Step:
-    """Leaf values of one output before the learning rate, with their derivatives.
-
-    Values and derivatives by G and H have shape (L_t,).
-    """
+    """Leaf values of one output before the learning rate, and their derivatives by G and H, (L_t,) each."""
 
     value: FloatArray
     by_g: FloatArray
@@ -179,7 +176,7 @@ def rounded(loss: Loss, share: float, size: float) -> float:
 def whole_steps(
     loss: Loss, steps: Sequence[Sequence[Step]], leaf: int, weight: float, goal: FloatArray
 ) -> tuple[bool, list[float]] | None:
-    """Return the path of `StepSearch` if whole steps, (K,) of all leaves each, reach the leaf value.
+    """Return the path of `StepSearch` if whole steps, (K,) of all leaves each, reach a leaf's value.
 
     Return None if they do not.
     """

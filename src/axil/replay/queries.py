@@ -20,14 +20,17 @@ from axil.machine.threads import Cache
 
 @dataclass(frozen=True)
 class Offsets:
-    """Numbers that users add to the predictions of n rows, or, where the library means it so, put in the place of the base."""
+    """Offsets of n rows, which the user passes as ``init_score``.
+
+    They add to the predictions, or replace the initial prediction, as the library does.
+    """
 
     values: FloatArray  #: (n, K)
     replace_base: bool = False
 
     @classmethod
     def of(cls, init_score: Any, n: int, adapter: Model) -> Offsets:
-        """Checked; zeros, beside the base, for None."""
+        """Return checked offsets; for None, zeros that add to the initial prediction."""
         values = inputs.as_offsets(init_score, n, adapter.n_outputs, "explained")
         if values is None:
             return cls(np.zeros((n, adapter.n_outputs)))
@@ -105,11 +108,11 @@ class QueryBatch:
 
     @property
     def predictions(self) -> FloatArray:
-        """(n, K): the model's own predictions, with offsets, of the class that the user chose."""
+        """The model's own predictions, with offsets, (n, K)."""
         return reflected(self.own_predictions, self.reflection)
 
     def __getitem__(self, part: slice) -> QueryBatch:
-        """Some of the rows, with what is known of them by now."""
+        """Return some of the rows, with their cached numbers."""
         rows = inputs.take_rows(self.rows, part)
         return replace(
             self,
@@ -122,17 +125,20 @@ class QueryBatch:
 
     @property
     def sizes(self) -> FloatArray:
-        """(n, 1): the numbers that errors of predictions count by."""
+        """The numbers that errors of predictions are relative to, (n, 1)."""
         return np.ones((len(self), 1))
 
     def without_offsets(self) -> QueryBatch:
-        """These rows beside the model's own base."""
+        """Return these rows with the model's own initial prediction."""
         return replace(self, offsets=Offsets(np.zeros_like(self.offsets.values)), kept=Cache())
 
 
 @dataclass(frozen=True, eq=False)
 class Combination:
-    """m sums of the predictions of n rows, which are asked for in place of these rows; never n times the training rows."""
+    """m sums of the predictions of n rows, explained in place of these rows.
+
+    Weights are computed for the sums, never for all n rows.
+    """
 
     queries: QueryBatch  #: the n rows
     coefficients: csr_array  #: (m, n)
@@ -144,16 +150,16 @@ class Combination:
         return len(self.labels)
 
     def __getitem__(self, which: Any) -> Combination:
-        """Some of the sums, by a slice or an array of positions."""
+        """Return some of the sums, by a slice or an array of positions."""
         return replace(self, coefficients=self.coefficients[which], labels=self.labels[which])
 
     def of(self, values: FloatArray) -> FloatArray:
-        """(m, S): the sums of values (n, S) of the rows."""
+        """Return the sums (m, S) of values (n, S) of the rows."""
         return np.asarray(self.coefficients @ values)
 
     @property
     def factors(self) -> csr_array:
-        """(n, m)."""
+        """The coefficients, (n, m)."""
         return csr_array(self.coefficients.T)
 
     @property
@@ -163,7 +169,7 @@ class Combination:
 
     @property
     def predictions(self) -> FloatArray:
-        """(m, K): the sums of the model's own predictions."""
+        """The sums of the model's own predictions, (m, K)."""
         return self.of(self.queries.predictions)
 
     @property
@@ -173,11 +179,11 @@ class Combination:
 
     @property
     def sizes(self) -> FloatArray:
-        """(m, 1): sums of |coefficient|, 1 where these are all 0."""
+        """The sums of the absolute coefficients, (m, 1); 1 if all of them are 0."""
         found = np.asarray(abs(self.coefficients).sum(axis=1)).reshape(-1, 1)
         return np.where(found > 0, found, 1.0)
 
     def parts(self, size: int) -> Iterator[tuple[csr_array, QueryBatch]]:
-        """The rows, ``size`` at a time, with their columns of the coefficients."""
+        """Yield ``size`` rows at a time, with their columns of the coefficients."""
         for part in spans(len(self.queries), size):
             yield csr_array(self.coefficients[:, part]), self.queries[part]
