@@ -20,6 +20,7 @@ from axil.implicit.readers import FitInputs
 from axil.kernels.choose import limits_of
 from axil.verify import additive_model
 from tests.contributions.fixed_structure import replay
+from tests.fits import explainer_of_fit
 
 N, N_NEW = 120, 3
 RNG = np.random.default_rng(7)
@@ -348,7 +349,7 @@ def along_gradients(model, rows, y, weights=None, offsets=None, output="raw", n_
 
 def explain(case, rows=X, **settings):
     """The additive explainer of a case."""
-    make = along_gradients if case.loss == "squared" else axil.Explainer
+    make = along_gradients if case.loss == "squared" else explainer_of_fit
     return make(case.model, rows, case.y, case.weights, case.offsets, **settings)
 
 
