@@ -82,7 +82,7 @@ class ExactModel(Refittable):
     source = WEIGHTS
 
     def __post_init__(self) -> None:
-        """Make the targets read-only, because every explanation shares them; show missing ones as nan."""
+        """Make the targets, which all explanations share, read-only; show missing ones as nan."""
         super().__post_init__()
         object.__setattr__(self, "targets", frozen(self.targets))
         if self.missing is not None and self.seen is None:
@@ -160,7 +160,7 @@ class ExactModel(Refittable):
     def across(
         self, columns: FloatArray, ask: Callable[[Engine, FloatArray], FloatArray]
     ) -> FloatArray:
-        """Call a function with each engine and its columns; return the results side by side, (., K)."""
+        """Call a function with each engine and its columns; return all results, (., K)."""
         return np.concatenate([ask(engine, own) for engine, own in self.by_output(columns)], axis=1)
 
     def own_targets(self) -> list[FloatArray]:
@@ -375,7 +375,7 @@ class ExactModel(Refittable):
         return found - self.base_numbers()
 
     def with_residuals(self, allowed: Sequence[Any]) -> Sequence[Any]:
-        """Return the rows that may be listed together with their residuals, for adjusted targets."""
+        """Return the rows that may be listed, with their residuals, for adjusted targets."""
         residuals = self.kept.get(
             "residuals", lambda: self.targets - self.kept.get("fitted", self.fitted)
         )

@@ -57,7 +57,10 @@ class LeafMix:
 
 @dataclass(frozen=True)
 class Step:
-    """Leaf values of one output before the learning rate, and their derivatives by G and H, (L_t,) each."""
+    """Leaf values of one output before the learning rate, with their derivatives.
+
+    Values and derivatives by G and H have shape (L_t,).
+    """
 
     value: FloatArray
     by_g: FloatArray
@@ -176,7 +179,7 @@ def rounded(loss: Loss, share: float, size: float) -> float:
 def whole_steps(
     loss: Loss, steps: Sequence[Sequence[Step]], leaf: int, weight: float, goal: FloatArray
 ) -> tuple[bool, list[float]] | None:
-    """Return the path of `StepSearch` if whole steps, (K,) of all leaves each, reach a leaf's value.
+    """Return the path of `StepSearch` if whole steps of all leaves reach the leaf value.
 
     Return None if they do not.
     """

@@ -108,7 +108,7 @@ class QueryBatch:
 
     @property
     def predictions(self) -> FloatArray:
-        """The model's own predictions, with offsets, (n, K)."""
+        """The model's own predictions (n, K), with offsets, of the class that the user chose."""
         return reflected(self.own_predictions, self.reflection)
 
     def __getitem__(self, part: slice) -> QueryBatch:

@@ -157,7 +157,10 @@ def leaves_beyond(engine: Engine, targets: FloatArray, before: FloatArray) -> in
 
 
 def rows_replayed(engine: Engine, targets: FloatArray, available: int) -> int:
-    """Return the number of training rows whose deletion must be replayed, as it may change an active set."""
+    """Return the number of training rows whose leave-one-out fit must be replayed.
+
+    Their deletion may change the active set.
+    """
     if isinstance(engine, Sum):
         share = available // len(engine.terms)
         return max(rows_replayed(term.engine, term.taken(targets), share) for term in engine.terms)

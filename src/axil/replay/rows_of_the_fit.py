@@ -18,7 +18,7 @@ MOST = 0.5  # of the rows: where more of them are training rows the others are n
 
 
 def twins_among(trained: IntArray) -> tuple[int, int]:
-    """Return how many training rows equal at most `FEW` others, and how many of these equal one or more.
+    """Return how many training rows equal at most `FEW` others, and how many of these equal any.
 
     ``trained`` has the number of training rows that equal each row, itself among them.
     """

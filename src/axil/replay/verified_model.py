@@ -1,4 +1,4 @@
-"""VerifiedModel: what questions ask of a fitted model that was shown to belong to its training rows."""
+"""VerifiedModel: the interface of a fitted model that was verified on its training rows."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ from axil.structure.leaves import LeafFit
 
 
 class VerifiedModel(ABC):
-    """A fitted model that was shown to belong to its training rows, of whatever kind, and wherever the rows are.
+    """A fitted model that was verified on its training rows, of any kind and in any place.
 
-    Questions are asked of it; neither its kind nor its place shows in them. `answer` runs a
-    reduction over ``shards``.
+    The methods of an explainer use this interface and depend neither on the kind of the model nor
+    on the place of the rows. `answer` runs a reduction over ``shards``.
     """
 
     kind: ClassVar[Kind]
@@ -100,7 +100,7 @@ class VerifiedModel(ABC):
 
     @property
     def classes(self) -> NDArray[Any] | None:
-        """(C,): the names of the classes that the targets stand for; None for numbers."""
+        """The names of the classes, (C,); None for numeric targets."""
         return self.in_order(self.adapter.classes)
 
     def in_order(self, classes: NDArray[Any] | None) -> NDArray[Any] | None:
@@ -138,7 +138,7 @@ class VerifiedModel(ABC):
 
     @property
     def outputs(self) -> NDArray[Any] | None:
-        """(K,): the names of the classes or the numbers of the outputs; None for a single output."""
+        """The names of the classes or the numbers of the outputs, (K,); None for one output."""
         n_outputs = self.shape[1]
         if n_outputs == 1:
             return None
@@ -150,7 +150,7 @@ class VerifiedModel(ABC):
         return labels.names
 
     def note(self, text: str) -> str:
-        """The note on the numbers of tables, which names encodings that are held and, of one of two classes, the class."""
+        """Return a note on tables, with fixed encodings and the scored class of two."""
         if self.adapter.encodings:
             text = f"{text}; {notes.ENCODED}"
         about_predictions = self.adapter.about_predictions
@@ -163,7 +163,10 @@ class VerifiedModel(ABC):
 
     @property
     def scored(self) -> Any:
-        """The name of the class that scores are of, the second of two; None where every class has its score, and for numbers."""
+        """The name of the scored class, the second of two.
+
+        None for numbers, and if every class has its own score.
+        """
         names = self.class_names
         if names is None or self.outputs is not None or len(names) != 2:
             return None
@@ -204,18 +207,21 @@ class VerifiedModel(ABC):
 
     @abstractmethod
     def queries(self, X: Any, init_score: Any = None) -> QueryBatch:
-        """The rows of X and their offsets, checked."""
+        """Return the rows of X and their offsets after checks."""
 
     def batches(
         self, queries: QueryBatch, size: int, what: str, even_empty: bool = False
     ) -> Iterator[tuple[int, QueryBatch]]:
-        """Batches of ``size`` queries with the position of their first; one empty batch of no queries where asked for."""
+        """Yield batches of ``size`` rows with the position of their first row.
+
+        With ``even_empty``, yield one empty batch if there are no rows.
+        """
         n = len(queries)
         for start in track(range(0, max(n, 1) if even_empty else n, size), what):
             yield start, queries[start : start + size]
 
     def asked(self, batch: QueryBatch, source: Source) -> Any:
-        """All that the shards need to know of a batch."""
+        """Return what the shards need to know about a batch."""
         return batch
 
     @abstractmethod
@@ -223,15 +229,21 @@ class VerifiedModel(ABC):
         """Raise unless predictions (n, K) are the model's own; None: compute them."""
 
     def output_groups(self) -> list[slice]:
-        """The outputs that share their weights, group by group."""
+        """Return groups of outputs that share their weights."""
         return [slice(k, k + 1) for k in range(self.shape[1])]
 
     def ready(self, source: Source, n_queries: int) -> Any:
-        """This model as a request of this many queries asks it, whatever batches it comes in."""
+        """Return this model with the algorithm for a request of this many rows.
+
+        The algorithm does not depend on the sizes of its batches.
+        """
         return self
 
     def meant(self, scores: FloatArray) -> dict[str, FloatArray]:
-        """The meaning of scores (n, K), such as probabilities, by name; empty where scores are the predictions themselves."""
+        """Return the meanings of scores (n, K), such as probabilities, by name.
+
+        The result is empty if scores are the predictions themselves.
+        """
         return {}
 
     def meant_by(self, batch: Any) -> dict[str, FloatArray]:
@@ -241,7 +253,10 @@ class VerifiedModel(ABC):
         return self.meant(batch.predictions)
 
     def calibrated(self, scores: FloatArray, means: FloatArray) -> FloatArray:
-        """(n, K): what a calibration makes of scores and their means by the link; the means where there is none."""
+        """Return calibrated probabilities from scores and their means by the link, (n, K).
+
+        Return the means if there is no calibration.
+        """
         calibration = self.adapter.calibration
         if calibration is None:
             return means
@@ -265,7 +280,10 @@ class VerifiedModel(ABC):
         return self.has_leaves
 
     def tree_weights(self, rule: str) -> TreeWeights | None:
-        """How much each tree counts where rows are compared by leaves, by a rule of `similar`; None: all alike."""
+        """Return the weights of the trees in a comparison by leaves, by a rule of `similar`.
+
+        Return None if all trees count alike.
+        """
         if rule == "alike":
             return None
         self.capabilities.require("similar(tree_weights=)")
@@ -288,13 +306,13 @@ class VerifiedModel(ABC):
 
     @property
     def shown(self) -> Any:
-        """(N, K): the targets as people read them."""
+        """The targets in the user's units, (N, K)."""
         if self.seen is None:
             return self.targets
         return self.seen
 
     def predicted(self, queries: QueryBatch) -> FloatArray:
-        """(n, K): the predictions of these rows, which must be the model's own."""
+        """Return the predictions of these rows (n, K), verified against the model's own."""
         self.verify_predictions(queries, None)
         return queries.predictions
 
@@ -302,7 +320,11 @@ class VerifiedModel(ABC):
 
     @abstractmethod
     def bytes_per_query(self, source: Source, whole: bool = False) -> int:
-        """Bytes that one query takes while its effects are handed on block by block, or are ``whole`` at a time."""
+        """Return the bytes that one explained row takes.
+
+        With ``whole`` all of its effects are in memory at once, otherwise they are passed on in
+        blocks.
+        """
 
     def require(self, n: int, instead: str) -> None:
         """Raise unless the effects of n queries fit into memory."""
@@ -312,7 +334,7 @@ class VerifiedModel(ABC):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class InMemory(VerifiedModel, Attribution[QueryBatch | Combination]):
-    """A model that was proven on training rows in this process, of whatever kind."""
+    """A verified model whose training rows are in this process."""
 
     location = Location.MEMORY
 
@@ -329,7 +351,7 @@ class InMemory(VerifiedModel, Attribution[QueryBatch | Combination]):
     chosen_class: Any = None  #: the class of two that the user chose, where each has an output
 
     def __post_init__(self) -> None:
-        """Labels are shared with every explanation, so they are read-only."""
+        """Make the labels read-only, because every explanation shares them."""
         object.__setattr__(self, "index", frozen(self.index))
 
     # -- two classes -------------------------------------------------------------------------------
@@ -416,7 +438,7 @@ class Refittable(InMemory):
     @property
     @abstractmethod
     def row_weights(self) -> FloatArray:
-        """(N,): what rows count in the fit, 0 for those held out of it."""
+        """The row weights of the fit, (N,); 0 for rows that the fit held out."""
 
     def held_out(self, sample_weight: FloatArray | None) -> BoolArray:
         """Return which rows the fit held out of itself, (N,): not those that the user gave no weight."""
@@ -428,7 +450,7 @@ class Refittable(InMemory):
 
     @abstractmethod
     def as_targets(self, given: Any, n: int, what: str, rows: str) -> FloatArray:
-        """(n, K): targets, or classes, as the user gives them, on the scale of the fit."""
+        """Return the user's targets, or classes, on the scale of the fit, (n, K)."""
 
     def within(self, given: FloatArray, rows: IntArray) -> FloatArray:
         """(n, K): new targets of these training rows as they count; raises where they are of outputs that had none."""
@@ -436,15 +458,21 @@ class Refittable(InMemory):
 
     @abstractmethod
     def moved(self, queries: QueryBatch, targets: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(n, K) twice: predictions, and by how much they change if the training targets were (N, K) others."""
+        """Return predictions (n, K), and how other training targets (N, K) would change them."""
 
     @abstractmethod
     def loss_slopes(self, queries: QueryBatch, y: FloatArray) -> FloatArray:
-        """(n, K): the derivative of the loss of each query with target y by its prediction, or score, which is checked."""
+        """Return the derivatives of the loss at targets y by the predictions or scores, (n, K).
+
+        The predictions are verified against the model's own.
+        """
 
     @abstractmethod
     def pulled_back(self, queries: QueryBatch, u: FloatArray) -> FloatArray:
-        """(N, K): J'u for u (n, K), with J the derivatives of these queries' scores by the targets: K for squared error."""
+        """Return J'u, (N, K), for u of shape (n, K).
+
+        J has the derivatives of the scores of these rows by the targets; it is K for squared error.
+        """
 
     @abstractmethod
     def refit_leaves(self, refit_inputs: RefitInputs) -> tuple[list[LeafFit], FloatArray | None]:
