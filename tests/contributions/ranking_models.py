@@ -5,6 +5,7 @@ from functools import cache
 
 import lightgbm as lgb
 import numpy as np
+import xgboost as xgb
 
 import axil
 from tests.contributions import ranking_reference as reference
@@ -143,6 +144,80 @@ def leaf_values(node):
     return np.array([values[leaf] for leaf in sorted(values)])
 
 
+XGB = {
+    "n_estimators": 8,
+    "max_depth": 3,
+    "learning_rate": 0.25,
+    "min_child_weight": 0.1,
+    "n_jobs": 1,
+    "seed": 4,
+}
+XGB_VERSION = tuple(int(part) for part in xgb.__version__.split(".")[:2])
+
+
+def xgboost_case(objective="rank:ndcg", weights=None, l2=1.0, **settings):
+    """Return a model of XGBRanker; ``weights`` are of the groups."""
+    labels = (LABELS >= 2).astype(float) if objective == "rank:map" else LABELS
+    model = xgb.XGBRanker(objective=objective, reg_lambda=l2, **XGB, **settings)
+    model.fit(X, labels, group=SIZES, sample_weight=weights)
+    row_weights = np.ones(len(X)) if weights is None else weights[GROUP]
+    draws = settings.get("lambdarank_pair_method") == "mean"
+    n_pairs = settings.get("lambdarank_num_pair_per_sample", 1 if draws else 32)
+    norms = (
+        settings.get("lambdarank_normalization", True),
+        settings.get("lambdarank_score_normalization", True),
+    )
+    words = np.random.RandomState(XGB["seed"]).randint(0, 1 << 32, 20, dtype=np.uint64)[1:]
+
+    def gradients(labels, is_present):
+        rounds = iter(range(20))
+
+        def of_present(scores):
+            number = next(rounds)
+            seeds = None
+            if draws and XGB_VERSION >= (3, 4):
+                seeds = [int(words[number]) + group & 0xFFFFFFFF for group in range(len(SIZES))]
+            elif draws:
+                seeds = [(number + 1) * len(SIZES) + group for group in range(len(SIZES))]
+            g = np.zeros(len(X))
+            h = np.zeros(len(X))
+            parts = [values[is_present] for values in (scores, labels, GROUP, row_weights)]
+            g[is_present], h[is_present] = reference.xgboost_ranking(
+                objective, *parts, n_pairs, seeds, norms, drawn_norm=XGB_VERSION >= (3, 0)
+            )
+            return g, h
+
+        return of_present
+
+    trees = [tree for _, tree in model.get_booster().trees_to_dataframe().groupby("Tree")]
+    leaves_of_trees = [tree[tree["Feature"] == "Leaf"] for tree in trees]
+    numbers = [dict(zip(leaves["Node"], range(len(leaves)))) for leaves in leaves_of_trees]
+
+    def leaves(rows):
+        nodes = model.apply(rows).astype(int)
+        columns = [[own[node] for node in column] for own, column in zip(numbers, nodes.T)]
+        return np.array(columns).T
+
+    start = float(
+        np.ravel(model.get_booster().predict(xgb.DMatrix(X_NEW[:1]), output_margin=True))[0]
+    )
+    values = [leaves_of_tree["Gain"].to_numpy() for leaves_of_tree in leaves_of_trees]
+    first_leaves = leaves(X_NEW[:1])[0]
+    start -= sum(own[leaf] for own, leaf in zip(values, first_leaves))
+    return Case(
+        model,
+        labels,
+        {"group": SIZES, "sample_weight": weights},
+        gradients,
+        XGB["learning_rate"],
+        l2,
+        leaves,
+        values,
+        start=start,
+        draws=draws,
+    )
+
+
 _MAKERS = {
     "lambdarank": lightgbm_case,
     "lambdarank top 3, group weights": lambda: lightgbm_case(
@@ -156,5 +231,24 @@ _MAKERS = {
     "rank_xendcg seed, row weights": lambda: lightgbm_case(
         "rank_xendcg", ROW_WEIGHTS, objective_seed=11
     ),
+    "rank:ndcg": xgboost_case,
+    "rank:ndcg top 3, group weights": lambda: xgboost_case(
+        weights=GROUP_WEIGHTS, l2=4.0, lambdarank_num_pair_per_sample=3
+    ),
+    "rank:pairwise, group weights": lambda: xgboost_case("rank:pairwise", GROUP_WEIGHTS),
+    "rank:pairwise without norm": lambda: xgboost_case(
+        "rank:pairwise", lambdarank_normalization=False
+    ),
+    "rank:map": lambda: xgboost_case("rank:map"),
+    "rank:ndcg random pairs": lambda: xgboost_case(
+        lambdarank_pair_method="mean", lambdarank_num_pair_per_sample=2
+    ),
+    "rank:map random pairs, group weights": lambda: xgboost_case(
+        "rank:map", GROUP_WEIGHTS, lambdarank_pair_method="mean"
+    ),
 }
+if XGB_VERSION >= (3, 0):
+    _MAKERS["rank:ndcg without score norm"] = lambda: xgboost_case(
+        lambdarank_score_normalization=False
+    )
 CASES = {name: cache(make) for name, make in _MAKERS.items()}

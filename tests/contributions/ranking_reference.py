@@ -129,3 +129,89 @@ def replay(leaves, values, gradients, rate, l2, start, new_leaves=None, own=Fals
         else:
             scores += model_values[leaf]
     return totals if own else contributions
+
+
+def minstd(state):
+    """Return a function that draws a whole number below its argument, as libstdc++ does from minstd_rand."""
+    modulus = 2**31 - 1
+    states = [state % modulus or 1]
+
+    def draw(n):
+        size = (modulus - 2) // n
+        while True:
+            states[0] = states[0] * 48271 % modulus
+            if (states[0] - 1) // size < n:
+                return (states[0] - 1) // size
+
+    return draw
+
+
+def drawn_pairs(labels, order, n_pairs, seed):
+    """Yield (better, worse, rank of better, rank of worse) of XGBoost's random pairs of one group."""
+    draw = minstd(seed)
+    ranked = labels[order]
+    by_label = np.argsort(-ranked, kind="stable")
+    for label in sorted(set(ranked.tolist()), reverse=True):
+        own = np.flatnonzero(ranked[by_label] == label)
+        others = np.flatnonzero(ranked[by_label] != label)
+        for _ in range(n_pairs if len(others) else 0):
+            for place in own:
+                ranks = by_label[place], by_label[others[draw(len(others))]]
+                better, worse = sorted(ranks, key=lambda rank: -ranked[rank])
+                yield order[better], order[worse], better, worse
+
+
+def average_precision(ranked_labels):
+    """Return the average precision of labels of 0 and 1 in the order of their ranks."""
+    hits = np.cumsum(ranked_labels)
+    return (ranked_labels * hits / np.arange(1, len(hits) + 1)).sum() / max(hits[-1], 1)
+
+
+def xgboost_ranking(
+    name, scores, labels, groups, weights, n_pairs, seeds=None, norms=(True, True), drawn_norm=True
+):
+    """Return g and h (N,) of XGBoost's ranking objectives; `seeds` are those of random pairs."""
+    g = np.zeros(len(scores))
+    h = np.zeros(len(scores))
+    slices = slices_of(groups)
+    scale = len(slices) / sum(weights[rows.start] for rows in slices)
+    for rows in slices:
+        s = np.float32(scores[rows])
+        y = labels[rows]
+        order = np.argsort(-s, kind="stable")
+        discounts = 1 / np.log2(2.0 + np.arange(len(s)))
+        gains = 2.0**y - 1
+        top = len(s) if seeds is not None else n_pairs
+        ideal = (np.sort(gains)[::-1] * discounts)[:top].sum()
+        if seeds is None:
+            pairs = ranked_pairs(y, order, n_pairs)
+        else:
+            pairs = drawn_pairs(y, order, n_pairs, seeds[groups[rows.start]])
+        group_g = np.zeros(len(s))
+        group_h = np.zeros(len(s))
+        total = 0.0
+        for i, j, rank_i, rank_j in pairs:
+            delta = 1.0
+            if name == "rank:ndcg":
+                delta = abs((gains[i] - gains[j]) * (discounts[rank_i] - discounts[rank_j])) / ideal
+            if name == "rank:map":
+                swapped = y[order].copy()
+                swapped[[rank_i, rank_j]] = swapped[[rank_j, rank_i]]
+                delta = abs(average_precision(swapped) - average_precision(y[order]))
+            distance = abs(float(s[i]) - float(s[j]))
+            if norms[1] and s.max() != s.min():
+                delta /= 0.01 + distance
+            sigmoid = 1 / (1 + np.exp(float(s[j]) - float(s[i])))
+            push = (1 - sigmoid) * delta
+            group_g[i] -= push
+            group_g[j] += push
+            group_h[[i, j]] += 2 * max(sigmoid * (1 - sigmoid), 1e-16) * delta
+            total += 2 * push
+        factor = weights[rows.start] * scale
+        if norms[0] and seeds is not None and drawn_norm:
+            factor /= n_pairs
+        elif norms[0] and total > 0:
+            factor *= np.log2(1 + total) / total
+        g[rows] = factor * group_g
+        h[rows] = factor * group_h
+    return g, h

@@ -9,10 +9,13 @@ from tests.contributions.ranking_models import (
     GROUP,
     GROUP_WEIGHTS,
     LABELS,
+    ROW_WEIGHTS,
     SIZES,
     X_NEW,
+    XGB_VERSION,
     X,
     lightgbm_case,
+    xgboost_case,
 )
 
 # The references have no table of sigmoids and no float32 sums, which are 1e-5 apart.
@@ -114,7 +117,7 @@ def test_wrong_groups_labels_and_weights_are_noticed(case):
         with pytest.raises(axil.ExactnessError):
             case.explainer(**changes)
     with pytest.raises(axil.InputError, match="Pass the groups of the fit"):
-        case.explainer(group=None)
+        case.explainer(group=None, sample_weight=None)
 
 
 def test_methods_about_groups(case, tmp_path):
@@ -170,6 +173,47 @@ def test_groups_of_other_models_are_refused():
     for model, targets in zip(models, (LABELS, LABELS > 1, LABELS > 1)):
         with pytest.raises(axil.InputError, match="group is for ranking models"):
             axil.Explainer(model, X, targets, group=SIZES)
+
+
+XGBOOST_REFUSALS = {
+    "booster": {"booster": "dart", "rate_drop": 0.5},
+    "lambdarank_unbiased": {"lambdarank_unbiased": True},
+}
+if XGB_VERSION >= (3, 4):  # earlier ones have generators of their own for pairs
+    XGBOOST_REFUSALS["lambdarank_pair_method"] = {
+        "lambdarank_pair_method": "mean",
+        "subsample": 0.5,
+    }
+
+
+@pytest.mark.parametrize("setting", XGBOOST_REFUSALS)
+def test_xgboost_settings_that_are_refused(setting):
+    with pytest.raises(axil.UnsupportedModelError, match=setting):
+        xgboost_case(**XGBOOST_REFUSALS[setting]).explainer()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"subsample": 0.6},
+        {"reg_alpha": 0.1},
+        {"max_delta_step": 0.1},
+        {"monotone_constraints": (1, 0, 0, -1)},
+        {"num_parallel_tree": 2, "subsample": 0.6},
+        {"tree_method": "exact"},
+        {"ndcg_exp_gain": False, "base_score": 0.5},
+    ],
+)
+def test_settings_of_xgboost(settings):
+    explanation = xgboost_case(**settings).explainer()(X_NEW)
+    sums = explanation.base_values + explanation.contributions.sum(axis=1)
+    size = np.abs(explanation.predictions).max()
+    np.testing.assert_allclose(sums, explanation.predictions, atol=1e-5 * size)
+
+
+def test_xgboost_takes_one_weight_for_each_group():
+    with pytest.raises(axil.InputError, match="one weight for each group"):
+        xgboost_case().explainer(sample_weight=ROW_WEIGHTS)
 
 
 def test_dropped_trees_and_added_rows_are_refused():

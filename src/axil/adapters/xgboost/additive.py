@@ -14,7 +14,7 @@ from axil.adapters.boosted_fit import BoostedFit, InitialPrediction, LeafRule, S
 from axil.adapters.class_weights import WEIGHS_CLASSES, label_factors
 from axil.adapters.contract import Kind, TrainingRows
 from axil.adapters.objective import Objective
-from axil.adapters.refusals import first_of
+from axil.adapters.refusals import OTHER_GROUPS, first_of
 from axil.adapters.xgboost.base import OpenedBooster, XGBoostAdapter
 from axil.adapters.xgboost.document import Tree
 from axil.adapters.xgboost.draws import DrawPlan, Subsample
@@ -37,6 +37,7 @@ from axil.adapters.xgboost.rates import (
 )
 from axil.arrays import FloatArray
 from axil.errors import InputError
+from axil.trees.coupled_losses import RANKS_TURN
 from axil.trees.losses import Loss, Softmax
 
 
@@ -167,6 +168,13 @@ class AdditiveXGBoost(XGBoostAdapter):
             fixed_reason=fixed_reason,
         )
 
+    def causes(self, mismatch: str) -> str:
+        """Return the most likely reasons for a disagreement in "counts", "weights" or "values"."""
+        advice = super().causes(mismatch)
+        if self._objective.ranks_rows and mismatch in ("values", "weights"):
+            return f"{OTHER_GROUPS}\n{advice}"
+        return advice
+
     @property
     def single_output_setting(self) -> str:
         """Return the setting that keeps the model from being one of several outputs."""
@@ -185,7 +193,7 @@ class AdditiveXGBoost(XGBoostAdapter):
         return self._model.n_outputs > 1 and self._objective.name not in CLASSES
 
     def _loss(self, rows: TrainingRows) -> Loss:
-        return self._objective.loss(weighted=rows.weights is not None)
+        return self._objective.loss(rows)
 
     def _link(self, loss: Loss, base: FloatArray) -> FloatArray:
         """Return the scores of base_score, (K,), which is kept as a mean, but for several classes."""
@@ -196,6 +204,8 @@ class AdditiveXGBoost(XGBoostAdapter):
 
         XGBoost's other initial predictions are one Newton step from 0 of all rows (src/objective).
         """
+        if loss.couples_rows:
+            return RANKS_TURN
         if loss.pooled:
             return "in every round its gradients are scaled by the residuals of all rows, which axil does not differentiate"
         if loss.name in OWN_START and self._model.base_estimated:

@@ -10,18 +10,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from axil.adapters.contract import TrainingRows
 from axil.adapters.refusals import Refusal, gradient_refusals
 from axil.adapters.xgboost.document import ModelDocument
 from axil.adapters.xgboost.percentile import PERCENTILES, alphas
+from axil.adapters.xgboost.ranking import RANKING, check_group_weights, ranking_loss
 from axil.adapters.xgboost.refusals import REFUSALS, SPLIT_BY_OTHERS, SQUARED_ERROR, XGBoostReading
 from axil.adapters.xgboost.smoothed import SmoothedAbsoluteError, SmoothedQuantile
 from axil.arrays import FloatArray
+from axil.trees.coupled_losses import require_groups
 from axil.trees.losses import NEAR_SINGLE, Logistic, Loss, Softmax, Squared, gamma, poisson, tweedie
 from axil.trees.residual_losses import PseudoHuber, SquaredLog
 
 CLASSES = "multi:softprob", "multi:softmax"
 FROM_STEP = "pseudo-huber", "squared-log"
-OWN_START = *FROM_STEP, "custom"
+OWN_START = *FROM_STEP, "custom", *RANKING
 
 
 @dataclass(frozen=True)
@@ -41,10 +44,21 @@ class XGBoostObjective:
         """Whether the loss is one that XGBoost smooths on the scale of the residuals."""
         return self.name in _SMOOTHED
 
-    def loss(self, weighted: bool) -> Loss:
-        """Return the loss; ``weighted`` says whether the rows of the fit have weights."""
+    @property
+    def ranks_rows(self) -> bool:
+        """Whether rows are ranked within groups."""
+        return self.name in RANKING
+
+    def loss(self, rows: TrainingRows) -> Loss:
+        """Return the loss of a fit to these rows."""
         if self.has_smoothed_loss:
-            return _SMOOTHED[self.name](self, weighted)
+            return _SMOOTHED[self.name](self, rows.weights is not None)
+        if self.ranks_rows:
+            groups = require_groups(rows.groups, self.name)
+            check_group_weights(groups, rows.weights)
+            settings = self.reading.objective_settings["lambdarank_param"]
+            seed = int(self.reading.settings.number("seed"))
+            return ranking_loss(self.name, settings, self.model, seed, groups)
         return _LOSSES[self.name](self)
 
     def link_beside_function(self, base_score: FloatArray) -> FloatArray:
@@ -153,15 +167,77 @@ def _ranked(reading: XGBoostReading) -> str:
     return ""
 
 
+def _unbiased(reading: XGBoostReading) -> str:
+    """Return lambdarank_unbiased where a ranking estimates the bias of positions."""
+    if _ranking_setting(reading, "lambdarank_unbiased") == "1":
+        return "True"
+    return ""
+
+
+def _ranking_setting(reading: XGBoostReading, name: str) -> str:
+    """Return a setting of a ranking objective; empty for others."""
+    if reading.objective not in RANKING:
+        return ""
+    return str(reading.objective_settings.get("lambdarank_param", {}).get(name, ""))
+
+
+def _dropped_ranking(reading: XGBoostReading) -> str:
+    """Return the booster of a ranking whose trees are dropped."""
+    model = reading.model
+    if reading.objective not in RANKING or model is None or model.weight_drop is None:
+        return ""
+    if (model.weight_drop == 1).all():
+        return ""
+    return f"dart with {reading.objective}"
+
+
+def _mixed_draws(reading: XGBoostReading) -> str:
+    """Return the method by which pairs are drawn where the same generator draws rows or columns, too."""
+    draws_pairs = _ranking_setting(reading, "lambdarank_pair_method") == "mean"
+    model = reading.model
+    if not draws_pairs or model is None or model.version < (3, 4):
+        return ""
+    settings = reading.settings
+    shares = ("subsample", "colsample_bytree", "colsample_bylevel", "colsample_bynode")
+    names = [name for name in shares if settings.number(name) < 1]
+    if settings.text("seed_per_iteration") == "1":
+        names.append("seed_per_iteration")
+    if "grow_colmaker" in settings.updaters:
+        names.append("tree_method=exact")
+    if names:
+        return f"mean with {names[0]}"
+    return ""
+
+
 GRADIENT_REFUSALS = gradient_refusals(
     REFUSALS,
     Refusal(
+        "lambdarank_unbiased",
+        _unbiased,
+        "gradients are divided by the bias of positions, which each round estimates anew",
+        "Fit with lambdarank_unbiased=False.",
+    ),
+    Refusal(
+        "booster",
+        _dropped_ranking,
+        "taking trees out and putting them back leaves other rounding in the scores, and ranks turn on it",
+        'Fit with booster="gbtree".',
+    ),
+    Refusal(
+        "lambdarank_pair_method",
+        _mixed_draws,
+        "one generator then draws pairs, rows and columns, in an order that axil does not replay",
+        'Fit with lambdarank_pair_method="topk", or without the other setting.',
+    ),
+    Refusal(
         "objective",
         lambda reading: (
-            reading.objective not in (*_LOSSES, *_SMOOTHED) and (reading.objective or "none")
+            reading.objective not in (*_LOSSES, *_SMOOTHED, *RANKING)
+            and (reading.objective or "none")
         ),
         "axil does not know its gradient",
-        "Fit with objective binary:logistic, multi:softprob, count:poisson, reg:gamma, reg:tweedie or reg:pseudohubererror.",
+        "Fit with objective binary:logistic, multi:softprob, count:poisson, reg:gamma, reg:tweedie, "
+        "reg:pseudohubererror or rank:ndcg.",
     ),
     Refusal(
         "num_target",

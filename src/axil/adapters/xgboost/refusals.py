@@ -15,12 +15,12 @@ import numpy as np
 from axil.adapters.refusals import (
     DAMPED,
     EXPONENTIAL,
+    GROUPED,
     LOGIT,
     OTHER_GRADIENTS,
     OTHER_ROWS,
     OTHER_TARGETS,
     OTHER_WEIGHTS,
-    RANKED,
     SOFTMAX,
     Refusal,
     by_name,
@@ -64,11 +64,11 @@ _WITH_GRADIENTS = {  # losses whose gradients are replayed: reason, condition
     **dict.fromkeys(("reg:logistic", "binary:logistic", "binary:logitraw"), (LOGIT, "(i)")),
     **dict.fromkeys(("multi:softmax", "multi:softprob"), (SOFTMAX, "(ii)")),
     **dict.fromkeys(("count:poisson", "reg:gamma", "reg:tweedie"), (EXPONENTIAL, "(i)")),
+    **dict.fromkeys(("rank:ndcg", "rank:map", "rank:pairwise"), (GROUPED, "(ii)")),
 }
 _OTHERS = {
     "reg:expectileerror": ("residuals are weighted by their sign", "(ii)"),
     "binary:hinge": ("residuals are cut off at a margin", "(ii)"),
-    **dict.fromkeys(("rank:ndcg", "rank:map", "rank:pairwise"), (RANKED, "(ii)")),
     "survival:cox": ("residuals depend on which rows are still at risk", "(ii)"),
     "survival:aft": ("targets are intervals and residuals pass through a density", "(ii)"),
 }
