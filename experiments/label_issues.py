@@ -49,7 +49,7 @@ from sklearn.metrics import average_precision_score
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 import axil
-from axil.methods import label_issues, unseen_predictions
+from axil.methods import folds, label_issues, unseen_predictions
 from axil.methods.class_labels import both_classes
 from axil.methods.intervals.training_errors import out_of_bag
 from axil.methods.question import verified_model
@@ -156,13 +156,13 @@ def marks_of_classes(
         )
     shares = np.nan_to_num(label_issues.around_rows(model, both_classes(model.targets)), nan=0.5)
     parts = {"shares": shares}
-    folds = unseen_predictions.fold_predictions(model)
+    by_folds = folds.fold_predictions(model)
     if model.kind == "additive":
         parts["probability"] = both_classes(
             label_issues.means_without_own_contribution(model.boosting)
         )
-        folds = model.boosting.means(folds)
-    parts["folds"] = both_classes(folds)
+        by_folds = model.boosting.means(by_folds)
+    parts["folds"] = both_classes(by_folds)
     for name, values in parts.items():
         found[name] = values.argmax(axis=1) != y, values[rows, y]
     if find_label_issues is not None:
@@ -247,7 +247,7 @@ def spoilt(y: np.ndarray, kind: str) -> tuple[np.ndarray, np.ndarray]:
 
 def residuals_of(model: Any) -> dict[str, np.ndarray]:
     """Return the residuals of the training rows by where they come from."""
-    found = {"folds": unseen_predictions.fold_predictions(model)}
+    found = {"folds": folds.fold_predictions(model)}
     found["leave-one-out"] = unseen_predictions.unseen_predictions(model, "leave-one-out")[0]
     found["fit"] = model.fitted()
     if model.deletions.is_exact_fast:

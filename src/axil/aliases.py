@@ -81,6 +81,8 @@ PathLike: TypeAlias = str | os.PathLike[str]
 
 Device: TypeAlias = Literal["cpu", "cuda", "auto"]
 #: What axil's numbers of training rows are for a model, see `axil.Explainer.kind`.
+#: How training rows are predicted by fits that did not see them.
+LeaveOneOut: TypeAlias = Literal["exact", "folds"]
 ModelKind: TypeAlias = Literal["exact", "additive", "derivative"]
 #: The numbers that rank the training rows of tables and plots.
 Ranking: TypeAlias = Literal["weight", "contribution"]

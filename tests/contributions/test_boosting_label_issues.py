@@ -10,9 +10,9 @@ from xgboost import XGBClassifier
 
 import axil
 from axil import InputError, UnsupportedQuestionError
+from axil.methods.folds import fold_numbers
 from axil.methods.question import verified_model
 from axil.methods.tails import tails
-from axil.methods.unseen_predictions import fold_numbers
 
 SETTINGS = {"n_estimators": 15, "num_leaves": 6, "min_child_samples": 8, "verbose": -1, "n_jobs": 1}
 
@@ -125,8 +125,6 @@ def test_out_of_fold_probabilities_take_the_place_of_shares():
     )
     with pytest.raises(InputError, match="out_of_fold"):
         explainer.find_label_issues(out_of_fold=second[:-1])
-    with pytest.raises(UnsupportedQuestionError, match="replayed one by one"):
-        explainer.find_label_issues(out_of_fold="leave-one-out")
 
 
 def test_counts_are_judged_by_their_residuals():
@@ -153,14 +151,21 @@ def test_counts_are_judged_by_their_residuals():
     )
 
 
-def test_models_without_leaves_or_means_are_refused():
+def test_models_without_leaves_are_refused():
     X, y, _ = made(2)
     logistic = axil.Explainer(LogisticRegression(tol=1e-10).fit(X, y), X, y)
     with pytest.raises(UnsupportedQuestionError, match="find_label_issues"):
         logistic.find_label_issues()
-    amounts = lgb.LGBMRegressor(objective="fair", **SETTINGS).fit(X, X[:, 0])
-    with pytest.raises(UnsupportedQuestionError, match="find_label_issues"):
-        axil.Explainer(amounts, X, X[:, 0]).find_label_issues()
+
+
+def test_a_digit_too_many_in_amounts_of_a_robust_loss():
+    X, _, _ = made(2)
+    amounts = X[:, 0].copy()
+    amounts[5] += 40.0
+    model = lgb.LGBMRegressor(objective="fair", boost_from_average=False, **SETTINGS)
+    table = axil.Explainer(model.fit(X, amounts), X, amounts).find_label_issues()
+    assert table["row"][0] == 5
+    assert table["is_label_issue"][0]
 
 
 def same(one, other):

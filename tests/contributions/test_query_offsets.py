@@ -10,8 +10,8 @@ from lightgbm import LGBMRegressor
 from sklearn.linear_model import LogisticRegression
 
 import axil
+from axil.methods.folds import fold_numbers
 from axil.methods.question import verified_model
-from axil.methods.unseen_predictions import fold_numbers
 from tests.contributions.boosting_models import (
     BINARY,
     CAT,

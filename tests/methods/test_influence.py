@@ -9,8 +9,8 @@ from sklearn.linear_model import Ridge
 
 import axil
 from axil import InputError
+from axil.methods.folds import fold_numbers
 from axil.methods.question import verified_model
-from axil.methods.unseen_predictions import fold_numbers
 from tests.contract_models import case_of, explainer_of
 from tests.methods.question_models import MODELS, full_tree, small_batches, validation, weights_of
 

@@ -20,8 +20,8 @@ from sklearn.neighbors import KNeighborsRegressor
 
 import axil
 from axil import ApproximationWarning, InputError
+from axil.methods.folds import fold_numbers
 from axil.methods.question import verified_model
-from axil.methods.unseen_predictions import fold_numbers
 
 SETTINGS = {
     "n_estimators": 30,

@@ -1,9 +1,16 @@
 """leave_one_out: what tables say of rows that stand alone. tests/weights/test_deletion.py has the numbers."""
 
+import lightgbm as lgb
 import numpy as np
-from sklearn.ensemble import GradientBoostingRegressor
+import pandas as pd
+import pytest
+import xgboost as xgb
+from catboost import CatBoostRegressor
+from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingClassifier
 
 import axil
+from axil.methods.folds import fold_numbers
+from axil.methods.question import verified_model
 from tests.contract_models import explainer_of
 
 
@@ -22,3 +29,133 @@ def test_tables_say_which_rows_stand_alone_and_why():
     valued = explainer.shapley(X[:2], y[:2], baseline="others")
     assert list(valued["value"].isna()) == [False] * 2 + [True] * 8  # nan last
     assert "nan in 8 of 10 lines: no other training row" in valued.attrs["axil"]
+
+
+# -- additive models -------------------------------------------------------------------------------
+
+RNG = np.random.default_rng(3)
+X = pd.DataFrame(RNG.normal(size=(120, 3)), columns=list("abc"))
+X.index = [f"row {i}" for i in range(120)]
+SIGNAL = (X["a"] + X["b"] * X["c"]).to_numpy() + RNG.normal(scale=0.5, size=120)
+TWO = np.where(SIGNAL > 0, "yes", "no")
+THREE = np.digitize(SIGNAL, [-0.6, 0.6])
+COUNTS = RNG.poisson(np.exp(0.5 * SIGNAL))
+LGB = {"n_estimators": 6, "num_leaves": 6, "min_child_samples": 5, "verbose": -1, "n_jobs": 1}
+
+ADDITIVE = {
+    "lightgbm": (lambda: lgb.LGBMClassifier(**LGB), TWO),
+    "three classes": (lambda: xgb.XGBClassifier(n_estimators=4, max_depth=3, n_jobs=1), THREE),
+    "catboost counts": (
+        lambda: CatBoostRegressor(
+            iterations=5, depth=3, loss_function="Poisson", boosting_type="Plain", verbose=0,
+            allow_writing_files=False,
+        ),
+        COUNTS,
+    ),
+    "histograms": (lambda: HistGradientBoostingClassifier(max_iter=5, min_samples_leaf=5), TWO),
+    "fair": (
+        lambda: lgb.LGBMRegressor(objective="fair", boost_from_average=False, **LGB),
+        SIGNAL,
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(params=ADDITIVE)
+def additive(request):
+    make, y = ADDITIVE[request.param]
+    return axil.Explainer(make().fit(X, y), X, y), y
+
+
+def scores_of(table, n_outputs):
+    name = "score" if "score" in table else "prediction"
+    return table[name].to_numpy().reshape(len(X), n_outputs)
+
+
+def test_exact_scores_of_additive_models_are_those_without_the_row(additive):
+    explainer, _ = additive
+    n_outputs = 1 if explainer.outputs is None else len(explainer.outputs)
+    table = explainer.diagnostics.leave_one_out(method="exact")
+    assert set(table["method"]) == {"exact"}
+    assert not table["alone"].any()
+    scores = scores_of(table, n_outputs)
+    for place in (0, 17, 60):
+        row = X.index[place]
+        after = explainer.without(X.loc[[row]], [row])["after"]
+        np.testing.assert_allclose(scores[place], after, rtol=1e-6, atol=1e-7)  # XGBoost has float32
+        refitted = explainer.refit(drop=[row])
+        expected = refitted(X.loc[[row]]).predictions
+        np.testing.assert_allclose(scores[place], np.ravel(expected), rtol=1e-4, atol=1e-5)
+
+
+def test_folds_of_additive_models_are_fits_without_them(additive):
+    explainer, _ = additive
+    n_outputs = 1 if explainer.outputs is None else len(explainer.outputs)
+    table = explainer.diagnostics.leave_one_out()
+    assert set(table["method"]) == {"folds"}
+    folds = fold_numbers(verified_model(explainer))
+    for fold in (0, 7):
+        rows = list(X.index[folds == fold])
+        after = explainer.without(X.loc[rows], rows)["after"].to_numpy()
+        expected = after.reshape(len(rows), n_outputs)
+        found = scores_of(table, n_outputs)[folds == fold]
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)  # XGBoost has float32
+
+
+def test_residuals_of_additive_models_are_of_what_scores_stand_for(additive):
+    explainer, y = additive
+    table = explainer.diagnostics.leave_one_out()
+    if "probability" in table:
+        expected = table["probability"]
+        n_classes = len(np.unique(y))
+        sums = expected.to_numpy().reshape(len(X), -1).sum(axis=1)
+        assert n_classes == 2 or np.allclose(sums, 1.0)
+    else:
+        expected = table["prediction"]
+    np.testing.assert_allclose(table["residual"], table["target"] - expected)
+
+
+def test_label_issues_by_exact_leave_one_out(additive):
+    explainer, _ = additive
+    table = explainer.find_label_issues(out_of_fold="leave-one-out").set_index("row")
+    left_out = explainer.diagnostics.leave_one_out(method="exact")
+    if "probability" not in left_out:
+        expected = left_out.set_index("row")["prediction"]
+        np.testing.assert_allclose(table["expected_label"], expected[table.index])
+        return
+    of_given = left_out.copy()
+    if explainer.outputs is None:
+        of_given["own"] = np.where(
+            of_given["target"] == 1, of_given["probability"], 1 - of_given["probability"]
+        )
+    else:
+        of_given = of_given[of_given["target"] == 1].assign(own=lambda t: t["probability"])
+    expected = of_given.set_index("row")["own"]
+    np.testing.assert_allclose(table["probability"], expected[table.index])
+
+
+def test_folds_of_exact_models_by_name():
+    explainer = axil.Explainer(lgb.LGBMRegressor(**LGB).fit(X, SIGNAL), X, SIGNAL)
+    table = explainer.diagnostics.leave_one_out(method="folds")
+    assert set(table["method"]) == {"folds"}
+    assert set(explainer.diagnostics.leave_one_out()["method"]) == {"exact"}
+    expected = explainer.find_label_issues().set_index("row")["expected_label"]
+    np.testing.assert_allclose(table["prediction"], expected[table["row"]])
+
+
+def test_a_method_that_there_is_not():
+    explainer = axil.Explainer(lgb.LGBMClassifier(**LGB).fit(X, TWO), X, TWO)
+    with pytest.raises(axil.InputError, match='"exact" or "folds"'):
+        explainer.diagnostics.leave_one_out(method="jackknife")
+
+
+def test_an_objective_of_the_user_has_no_residuals():
+    def log_loss(scores, data):
+        p = 1 / (1 + np.exp(-scores))
+        return p - data.get_label(), p * (1 - p)
+
+    labels = (TWO == "yes").astype(float)
+    booster = lgb.train({"objective": log_loss, "verbose": -1}, lgb.Dataset(X, labels), 3)
+    explainer = axil.Explainer(booster, X, labels, objective=log_loss)
+    for ask in (explainer.diagnostics.leave_one_out, explainer.find_label_issues):
+        with pytest.raises(axil.UnsupportedQuestionError, match="does not say which target"):
+            ask()

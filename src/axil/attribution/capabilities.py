@@ -124,7 +124,7 @@ _WITHOUT_WEIGHTS: dict[str, Refusal] = {
         "Leave the call out.",
     ),
     **_each(
-        ("diagnostics.leave_one_out", "diagnostics.leave_one_out_curve", "removal(greedy=True)"),
+        ("diagnostics.leave_one_out_curve", "removal(greedy=True)"),
         NO_WEIGHTS,
         "Ask explainer.removal(X, k=10), or explainer.without(X, rows) for a set of rows.",
     ),
@@ -254,6 +254,12 @@ MISSING_TARGETS = _each(
     "Weights, top, group, what_if, without, removal and leave_one_out work for it.",
 )
 
+#: Boosted trees whose loss says nothing of how scores and targets compare: of ranks, or the user's own.
+SCORES_ALONE = (
+    "the loss does not say which target a score stands for, so there are no residuals",
+    "Use contributions: they add up to the score for every loss.",
+)
+
 #: A model of several others of which only derivatives are at hand.
 MEAN_OF_DERIVATIVES: dict[str, Refusal] = {
     "jacobian.by_sample_weight": (ONE_BY_ONE, ASK_MEMBERS),
@@ -269,6 +275,7 @@ MEAN_OF_CONTRIBUTIONS: dict[str, Refusal] = {
             "influence",
             "what_if",
             "jacobian.by_sample_weight",
+            "diagnostics.leave_one_out",
             "save",
             "refit",
         ),

@@ -13,6 +13,7 @@ from axil.adapters.contract import OffsetRule
 from axil.arrays import BoolArray, FloatArray, IntArray, LeafArray
 from axil.attribution import CONTRIBUTIONS, Effects, Kind, Quantity, Source
 from axil.attribution.block_effects import BlockEffects, derived, mixed
+from axil.attribution.capabilities import SCORES_ALONE, Refusal
 from axil.attribution.leaf_matches import SharedLeaves, TreeWeights, count_rows
 from axil.contributions.boosting import Boosting
 from axil.contributions.contributions import Contributions
@@ -201,6 +202,13 @@ class AdditiveModel(Refittable):
     def times_transposed(self, u: FloatArray) -> FloatArray:
         """(N, S): J'u, likewise."""
         return by_columns(self.boosting.across, u, self.shape[1])
+
+    def own_refusals(self) -> dict[str, Refusal]:
+        refused = super().own_refusals()
+        if self.boosting.loss.predicts_targets:
+            return refused
+        methods = ("diagnostics.leave_one_out", "find_label_issues")
+        return refused | dict.fromkeys(methods, SCORES_ALONE)
 
     def as_targets(self, given: Any, n: int, what: str, rows: str) -> FloatArray:
         return self.labels_in_order(self.boosting.as_targets(given, n, what, rows))

@@ -330,6 +330,13 @@ class Boosting:
             return self.loss.mean(scores)
         return None
 
+    def expected_targets(self, scores: FloatArray) -> FloatArray:
+        """Return the expected targets, (n, K): what the link makes of scores, or the scores themselves."""
+        means = self.means(scores)
+        if means is None:
+            return scores
+        return means
+
     def as_targets(self, given: Any, n: int, what: str, rows: str) -> FloatArray:
         """Return targets (n, K), or classes, as the user gives them, rounded as the library keeps them."""
         repeated = self.adapter.repeats_targets

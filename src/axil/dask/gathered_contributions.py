@@ -69,7 +69,7 @@ class GatheredBoosting:
             return scores - origin.walked.base
         return scores
 
-    def means(self, scores: FloatArray) -> FloatArray:
+    def expected_targets(self, scores: FloatArray) -> FloatArray:
         """Return the probabilities that belong to scores, (N, K)."""
         return self.loss.mean(scores)
 

@@ -6,26 +6,33 @@ from typing import Any
 
 import numpy as np
 
-from axil.aliases import ArrayLike, DataFrame, LeverageMethod, TableLike
-from axil.arrays import FloatArray
+from axil import inputs
+from axil.aliases import ArrayLike, DataFrame, LeaveOneOut, LeverageMethod, TableLike
+from axil.arrays import AnyArray, BoolArray, FloatArray
+from axil.attribution import Kind
+from axil.contributions.additive_model import AdditiveModel
 from axil.errors import UnsupportedQuestionError
 from axil.methods import leave_one_out as left_out
 from axil.methods import leverage, noise
 from axil.methods.concentration import measured
-from axil.methods.kinds import exact_model
+from axil.methods.folds import BY_FOLDS, fold_predictions, number_of_folds
+from axil.methods.kinds import additive_model, exact_model
 from axil.methods.question import Method, output_columns
 from axil.output import tables
+from axil.output.tables import Predicted
+from axil.replay.exact_model import ExactModel
+from axil.replay.verified_model import VerifiedModel
 
 
 class Diagnostics(Method):
     """Tables and numbers about the fit, from its weights; ``explainer.diagnostics`` makes it."""
 
-    def leave_one_out(self) -> DataFrame:
+    def leave_one_out(self, *, method: LeaveOneOut | None = None) -> DataFrame:
         """Return the prediction of every training row by the fit without that row.
 
         The table has the columns row, target, prediction, residual (target less prediction), alone,
-        and output if there are several, in the order of the training rows. It is exact with the
-        tree structure fixed. Where ``alone`` is true, no other row of any weight is in one of the
+        method, and output if there are several, in the order of the training rows. It is exact with
+        the tree structure fixed. Where ``alone`` is true, no other row of any weight is in one of the
         row's leaves, or no row is left at all. Nothing but the row's own target then says what its
         prediction would be, so prediction and residual are nan.
 
@@ -37,6 +44,18 @@ class Diagnostics(Method):
         transformed targets, all columns are in the targets' own units. Trees, forests and bagged
         trees with balanced classes are refused, because every row has a part in the weights of all
         others.
+
+        For boosted classifiers and other additive models the fit is replayed once per fold of the
+        rows, 5 to 20 times, and ``method="exact"`` replays it once per row: O(T N^2) in all. The
+        columns of the prediction are those of `Explainer.top`, and the residual is the target less
+        the probability, or less the expected value. With folds ``alone`` is true where no row of
+        any weight is left outside the fold.
+
+        Parameters
+        ----------
+        method : "exact", "folds" or None
+            Fits without each row, or without one fold of the rows each, as in `find_label_issues`.
+            None is exact, for additive models folds. The column method says which.
 
         Examples
         --------
@@ -50,20 +69,31 @@ class Diagnostics(Method):
         >>> bool(abs(table["prediction"][7] - change["after"][0]) < 1e-9)
         True
         """
-        model = exact_model(self._answering("diagnostics.leave_one_out"))
+        model = self._answering(left_out.METHOD)
+        if method is not None:
+            method = inputs.as_choice(method, left_out.METHODS, "method")
+        if model.kind is Kind.ADDITIVE:
+            return _of_scores(additive_model(model), method or "folds")
+        return self._of_weights(exact_model(model), method or "exact")
+
+    def _of_weights(self, model: ExactModel, method: str) -> DataFrame:
+        """Return the table of `leave_one_out` for a model with exact weights."""
         targets, index = model.training.gathered()
         if model.seen is not None:
             targets = model.seen
-        predictions = model.scale.inverse(left_out.predictions(model))
+        if method == "exact":
+            predictions = model.scale.inverse(left_out.predictions(model))
+            note = model.deletions.note()
+        else:
+            predictions = model.scale.inverse(fold_predictions(model))
+            note = BY_FOLDS.format(number_of_folds(model))
         columns = output_columns("row", index, model.outputs)
         columns |= {
             "target": targets.ravel(),
             "prediction": predictions.ravel(),
             "residual": (targets - predictions).ravel(),
         }
-        columns["alone"] = np.isnan(predictions).ravel()
-        note = model.note(left_out.note_on(columns["alone"], model.deletions.note()))
-        return tables.note(tables.make(columns, model.backend), note)
+        return _left_out_table(model, columns, np.isnan(predictions), method, note)
 
     def leave_one_out_curve(self) -> DataFrame:
         """Return the mean squared leave-one-out error after every number of trees.
@@ -193,6 +223,55 @@ class Diagnostics(Method):
         if norms.ndim == 1 and request.model.outputs is not None:
             norms = norms[:, None]
         return np.asarray(norms * sigma)
+
+
+def _of_scores(model: AdditiveModel, method: str) -> DataFrame:
+    """Return the table of `Diagnostics.leave_one_out` for a model whose contributions add up to scores."""
+    scores = left_out.scores_of(model, method)
+    meanings = model.meant(scores)
+    expected = next(iter(meanings.values()), scores)
+    predicted = Predicted(
+        model.index,
+        model.shown_outputs,
+        model.scale,
+        meanings,
+        weighted=False,
+        classes=model.class_names,
+        has_link=bool(meanings),
+    )
+    columns = output_columns("row", model.index, model.shown_outputs)
+    columns["target"] = model.targets.ravel()
+    columns |= predicted.prediction_columns(scores)
+    columns["residual"] = (model.targets - expected).ravel()
+    if method == "exact":
+        note = model.deletions.replay_note
+    else:
+        note = BY_FOLDS.format(number_of_folds(model))
+    return _left_out_table(model, columns, np.isnan(scores), method, note)
+
+
+def _left_out_table(
+    model: VerifiedModel,
+    columns: dict[str, AnyArray],
+    is_singleton: BoolArray,
+    method: str,
+    note: str,
+) -> DataFrame:
+    """Return the table of leave-one-out predictions, with the columns alone and method.
+
+    Parameters
+    ----------
+    columns : dict
+        The columns that come first.
+    is_singleton : array of shape (N, K)
+        Whether a row has no prediction without itself.
+    method, note : str
+        The fits that made the predictions, by name and in words.
+    """
+    columns["alone"] = is_singleton.ravel()
+    columns["method"] = np.full(is_singleton.size, method)
+    note = model.note(left_out.note_on(columns["alone"], note))
+    return tables.note(tables.make(columns, model.backend), note)
 
 
 def _without_single_output(values: FloatArray) -> FloatArray:

@@ -32,18 +32,14 @@ from axil.aliases import ArrayLike, DataFrame, OutOfFold, TableLike
 from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.attribution import Kind, Location
 from axil.errors import InputError, UnsupportedQuestionError
+from axil.methods import leave_one_out
 from axil.methods.class_labels import ClassLabels, as_probabilities, both_classes
+from axil.methods.folds import BY_FOLDS, fold_predictions, number_of_folds
 from axil.methods.influence import error_gradient, gains, validation
 from axil.methods.kinds import refittable_model
 from axil.methods.question import Method, output_columns
 from axil.methods.tails import tails
-from axil.methods.unseen_predictions import (
-    BY_FOLDS,
-    as_method,
-    fold_predictions,
-    number_of_folds,
-    unseen_predictions,
-)
+from axil.methods.unseen_predictions import as_method, unseen_predictions
 from axil.output import tables
 from axil.replay.exact_model import ExactModel
 from axil.replay.queries import QueryBatch
@@ -137,7 +133,7 @@ class LabelIssues(Method):
         out_of_fold : "folds", "leave-one-out" or array of shape (n_train,) or (n_train, K)
             Where predictions without the row come from; "folds" by default: 5 to 20 fits without
             one fold of the rows each. "leave-one-out" fits without each row (`leave_one_out`),
-            which takes longer and is not for additive models. An array has the predictions of your
+            which takes longer, for additive models one replay of the fit per row. An array has the predictions of your
             own cross-validation, on the scale of ``y_train``, or probabilities of classes. The mean
             over several cross-validations finds more wrong labels than one.
         X_val : table, optional
@@ -234,18 +230,6 @@ def judged(
     class_names = model.classes
     if model.kind is Kind.ADDITIVE:
         class_names = model.boosting.class_names
-        if not model.boosting.loss.meaning:
-            raise UnsupportedQuestionError(
-                "find_label_issues",
-                "it is of classes, counts and amounts",
-                "Fit with squared error, which has exact weights.",
-            )
-        if isinstance(out_of_fold, str) and out_of_fold == "leave-one-out":
-            raise UnsupportedQuestionError(
-                'find_label_issues(out_of_fold="leave-one-out")',
-                "fits without each row would be replayed one by one",
-                'Leave it out: "folds" takes a few replays.',
-            )
     if class_names is None:
         if fdr is None:
             fdr = FDR
@@ -333,8 +317,9 @@ def _classes(
 def _probabilities_without(model: Any, out_of_fold: Any) -> FloatArray:
     """Return the model's own probabilities of each row's classes without the row, (N, K).
 
-    Of boosted trees they are those of the row's score less its own contribution, which find more
-    wrong labels than folds and take less time (experiments/label_issues.py).
+    For boosted trees they are those of the row's score less its own contribution, which find more
+    wrong labels than folds and take less time (experiments/label_issues.py), or of the fit without
+    the row, if that is asked for.
     """
     if model.kind is Kind.EXACT:
         if isinstance(out_of_fold, str):
@@ -342,12 +327,16 @@ def _probabilities_without(model: Any, out_of_fold: Any) -> FloatArray:
         else:
             method = "folds"
         return both_classes(unseen_predictions(model, method)[0])
+    if isinstance(out_of_fold, str) and out_of_fold == "leave-one-out":
+        scores = leave_one_out.scores_of(model, "exact")
+        return both_classes(model.boosting.expected_targets(scores))
     return both_classes(means_without_own_contribution(model.boosting))
 
 
 def means_without_own_contribution(boosting: Any) -> FloatArray:
     """Return the mean of each row's score without the row's own contribution, (N, K)."""
-    means: FloatArray = boosting.means(boosting.fitted - boosting.contributions.on_itself())
+    scores = boosting.fitted - boosting.contributions.on_itself()
+    means: FloatArray = boosting.expected_targets(scores)
     return means
 
 
@@ -490,6 +479,9 @@ def _numbers(
         basis = BY_PREDICTION
     elif model.kind is Kind.EXACT:
         expected, basis = unseen_predictions(model, out_of_fold)
+    elif out_of_fold == "leave-one-out":
+        expected = model.boosting.expected_targets(leave_one_out.scores_of(model, "exact"))
+        basis = model.deletions.replay_note
     else:
         expected, basis = _means_by_folds(model)
     residuals = model.targets - expected
@@ -529,5 +521,5 @@ def _means_by_folds(model: Any) -> tuple[FloatArray, str]:
         scores = fold_predictions(model)
     except UnsupportedQuestionError:
         return means_without_own_contribution(model.boosting), BY_PUSHES
-    means: FloatArray = model.boosting.means(scores)
+    means: FloatArray = model.boosting.expected_targets(scores)
     return means, BY_FOLDS.format(number_of_folds(model))

@@ -6,8 +6,10 @@ import numpy as np
 
 from axil.arrays import BoolArray, FloatArray
 from axil.attribution import notes
-from axil.errors import InputError
-from axil.machine.progress import in_time
+from axil.contributions.additive_model import AdditiveModel
+from axil.errors import InputError, UnsupportedQuestionError
+from axil.machine.progress import in_time, track
+from axil.methods.folds import fold_predictions, number_of_folds
 from axil.methods.noise import announce
 from axil.replay.exact_model import ExactModel
 from axil.weights.left_out import ErrorCurve, LeftOut
@@ -17,6 +19,9 @@ ALONE = (
     "no other training row of any weight is in one of the row's leaves, so no fit without it says "
     "what it would be"
 )
+METHOD = "diagnostics.leave_one_out"
+METHODS = ("exact", "folds")
+BY_FOLDS_INSTEAD = 'method="folds" takes less.'
 INSTEAD = (
     "find_label_issues and calibrate need none of it if you pass predictions of your own: "
     "out_of_fold=cross_val_predict(model, X_train, y_train)."
@@ -44,9 +49,51 @@ def _left_out(model: ExactModel) -> list[LeftOut]:
         )
     announce(f"Leaving out each of {len(model.targets)} training rows takes", seconds, INSTEAD)
     return [
-        engine.deletable("diagnostics.leave_one_out").left_out(targets, available)
+        engine.deletable(METHOD).left_out(targets, available)
         for engine, targets in model.by_output(model.targets)
     ]
+
+
+def scores_of(model: AdditiveModel, method: str) -> FloatArray:
+    """Return each training row's score by a fit that did not see it, (N, K).
+
+    Parameters
+    ----------
+    model : AdditiveModel
+    method : "exact" or "folds"
+        "exact" replays the fit once per row, "folds" once per fold of the rows.
+    """
+    try:
+        if method == "folds":
+            return fold_predictions(model)
+        return model.kept.get("left out", lambda: _scores_by_replays(model))
+    except UnsupportedQuestionError as error:
+        raise UnsupportedQuestionError(METHOD, error.reason, error.instead) from None
+
+
+def _scores_by_replays(model: AdditiveModel) -> FloatArray:
+    """Compute the scores of all training rows by the fits without each of them, (N, K).
+
+    It is nan for the only row of any weight.
+    """
+    n_rows = model.shape[0]
+    seconds = n_rows * model.deletions.pass_seconds
+    if seconds > LONGEST:
+        raise InputError(
+            f"Leaving out each of {n_rows} training rows takes as many replays of the fit, "
+            f'{in_time(seconds)}. Ask for method="folds", which takes '
+            f"{number_of_folds(model)} of them."
+        )
+    announce(f"Leaving out each of {n_rows} training rows takes", seconds, BY_FOLDS_INSTEAD)
+    sets_of_rows = list(np.arange(n_rows)[:, None])
+    weighted_rows = np.flatnonzero(model.row_weights)
+    if len(weighted_rows) == 1:
+        del sets_of_rows[weighted_rows[0]]
+    scores = np.full(model.shape, np.nan)
+    replays = model.deletions.own_predictions(sets_of_rows)
+    for rows, scores_of_rows in zip(track(sets_of_rows, "leave-one-out"), replays):
+        scores[rows] = scores_of_rows
+    return scores
 
 
 def seconds_of(model: ExactModel) -> float:

@@ -24,10 +24,10 @@ from axil.attribution.leaf_matches import RULES
 from axil.errors import CostWarning, InputError, UnsupportedQuestionError, warn
 from axil.machine.progress import in_time
 from axil.methods import label_issues
+from axil.methods.folds import number_of_folds
 from axil.methods.kinds import exact_model, refittable_model, with_residuals
 from axil.methods.noise import ON_PAGE
 from axil.methods.question import AnyModel, ExplainedRows, Method, described
-from axil.methods.unseen_predictions import number_of_folds
 from axil.output import comparables
 from axil.output.rules import Rules
 from axil.output.tables import Predicted

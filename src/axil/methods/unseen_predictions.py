@@ -11,86 +11,26 @@ from __future__ import annotations
 
 import numpy as np
 
-from axil.arrays import FloatArray, IntArray
+from axil.arrays import FloatArray
 from axil.errors import ApproximationWarning, InputError, UnsupportedQuestionError, shown, warn
-from axil.machine.progress import track
 from axil.methods import leave_one_out
+from axil.methods.folds import BY_FOLDS, fold_predictions, number_of_folds
 from axil.methods.noise import leverages
 from axil.replay.exact_model import ExactModel
-from axil.replay.verified_model import Refittable
 from axil.weights.forest import Forest
 from axil.weights.left_out import LEAST_LEFT
 from axil.weights.members import Residual, Sum
 from axil.weights.smoother import Smoother
 
-FEW_ROWS = 2_000
-MANY_ROWS = 20_000
 METHODS = ("folds", "leave-one-out")  # of predictions that the model makes of its own training rows
 MOST_UNKNOWN = (
     0.5  # of the training rows: above it their predictions without themselves correct too few
 )
-BY_FOLDS = "by {} fits with the fitted structure held fixed, each without one fold of the rows; not a retraining"
 BY_WEIGHTS = "by what the weights of the other rows say of each target; not a retraining"
 WITH_METHODS = (
     'expected "folds", "leave-one-out", {}or an array of your own out-of-fold predictions of the training rows, as from '
     "sklearn.model_selection.cross_val_predict(model, X_train, y_train)."
 )
-
-
-def number_of_folds(model: Refittable) -> int:
-    """Return how many folds the training rows are split into: such that all fits take some five times the set-up at most.
-
-    Of few rows each fold is a larger part of what the fit knows, so there are more. Leaves that
-    rank rows, or cut residuals off, take longer to fit again, so there are fewer.
-    """
-    n_rows = model.shape[0]
-    if n_rows > MANY_ROWS or model.deletions.ranks_or_clips:
-        return 5
-    if n_rows > FEW_ROWS:
-        return 10
-    return 20
-
-
-def fold_numbers(model: Refittable) -> IntArray:
-    """Return the fold of each training row, always the same; each class is spread evenly over the folds.
-
-    Rows of equal features and targets are not kept together: a fold that has one of them leaves the
-    other in the fit, as a deletion of one row does.
-    """
-    n_rows = model.shape[0]
-    order = np.random.default_rng(0).permutation(n_rows)
-    if model.classes is not None:
-        if model.targets.shape[1] > 1:
-            classes = model.targets.argmax(axis=1)
-        else:
-            classes = model.targets[:, 0]
-        order = order[np.argsort(classes[order], kind="stable")]
-    folds = np.empty(n_rows, dtype=np.intp)
-    folds[order] = np.arange(n_rows) % number_of_folds(model)
-    return folds
-
-
-def fold_predictions(model: Refittable) -> FloatArray:
-    """Return each training row's prediction, or score, by the fit without the rows of its fold, (N, K); made once.
-
-    It is nan where no row of any weight is left outside the fold.
-    """
-    found: FloatArray = model.kept.get("fold predictions", lambda: _fold_predictions(model))
-    return found
-
-
-def _fold_predictions(model: Refittable) -> FloatArray:
-    folds = fold_numbers(model)
-    predictions = np.full(model.shape, np.nan)
-    sets_of_rows = []
-    for fold in range(number_of_folds(model)):
-        rows = np.flatnonzero(folds == fold)
-        if len(rows) and np.delete(model.row_weights, rows).any():
-            sets_of_rows.append(rows)
-    replays = model.deletions.own_predictions(sets_of_rows)
-    for rows, found in zip(track(sets_of_rows, "folds"), replays):
-        predictions[rows] = found
-    return predictions
 
 
 def has_closed_form(proven: ExactModel) -> bool:

@@ -147,6 +147,11 @@ class Loss(ABC):
         """The name in reports."""
 
     @property
+    def predicts_targets(self) -> bool:
+        """Whether means are on the scale of the targets, so that residuals are differences of both."""
+        return bool(self.meaning) or not self.recorded
+
+    @property
     def curvature(self) -> float | None:
         """The factor c of ``h = c p (1 - p)``, where p is the link of the state in `affine`.
 
@@ -441,6 +446,11 @@ class Logistic(Logit):
         return -self.scale
 
     @property
+    def predicts_targets(self) -> bool:
+        """Whether means are on the scale of the targets, so that residuals are differences of both."""
+        return bool(self.meaning) or not self.recorded
+
+    @property
     def curvature(self) -> float | None:
         """The scale squared, or 0 for gradient steps."""
         if self.unit_hessian:
@@ -478,6 +488,11 @@ class Softmax(Loss):
     def gradient(self, y: FloatArray, F: FloatArray) -> FloatArray:
         """Return p - y."""
         return self.mean(F) - y
+
+    @property
+    def predicts_targets(self) -> bool:
+        """Whether means are on the scale of the targets, so that residuals are differences of both."""
+        return bool(self.meaning) or not self.recorded
 
     @property
     def curvature(self) -> float | None:

@@ -10,7 +10,8 @@ from axil.arrays import FloatArray
 from axil.errors import UnsupportedQuestionError
 from axil.machine.progress import track
 from axil.methods import leave_one_out
-from axil.methods.unseen_predictions import agreeing_values, fold_predictions, number_of_folds
+from axil.methods.folds import fold_predictions, number_of_folds
+from axil.methods.unseen_predictions import agreeing_values
 from axil.replay.exact_model import ExactModel
 from axil.weights.forest import Forest
 
