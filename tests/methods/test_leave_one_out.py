@@ -81,7 +81,9 @@ def test_exact_scores_of_additive_models_are_those_without_the_row(additive):
     for place in (0, 17, 60):
         row = X.index[place]
         after = explainer.without(X.loc[[row]], [row])["after"]
-        np.testing.assert_allclose(scores[place], after, rtol=1e-6, atol=1e-7)  # XGBoost has float32
+        np.testing.assert_allclose(
+            scores[place], after, rtol=1e-6, atol=1e-7
+        )  # XGBoost has float32
         refitted = explainer.refit(drop=[row])
         expected = refitted(X.loc[[row]]).predictions
         np.testing.assert_allclose(scores[place], np.ravel(expected), rtol=1e-4, atol=1e-5)
