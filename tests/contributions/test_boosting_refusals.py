@@ -136,10 +136,11 @@ def test_only_predictions_that_can_stop_early_are_refused_for_it():
     )
 
 
-def test_ranking_is_refused():
-    model = lgb.LGBMRanker(**LGB).fit(X, CLASSES, group=[60, 60])
-    with pytest.raises(axil.UnsupportedModelError, match="ranked"):
-        axil.Explainer(model, X, CLASSES)
+def test_rankings_that_draw_at_random_are_refused():
+    model = catboost.CatBoostRanker(**CAT, loss_function="YetiRank")
+    model.fit(X, CLASSES, group_id=np.repeat([0, 1], 60))
+    with pytest.raises(axil.UnsupportedModelError, match="YetiRank"):
+        axil.Explainer(model, X, CLASSES, group=[60, 60])
     assert axil.supports(model).kind == "no"
 
 
