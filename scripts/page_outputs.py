@@ -24,7 +24,7 @@ PAGES = (
             "index",
             "methods",
             "intervals",
-            "recipes",
+            "faq",
             "prices",
             "adjustments",
             "credit",
