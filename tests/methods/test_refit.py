@@ -21,6 +21,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import axil
 from axil.methods.question import verified_model
+from axil.methods.refit import with_features
 from tests.adapters.xgboost_models import VERSION as XGBOOST
 
 N, TRAIN = 260, 200
@@ -606,3 +607,53 @@ def test_initial_predictions_of_xgboost_that_need_an_exponent(scale):
     expected = np.asarray(explainer.without(X[TRAIN:], deleted)["after"])
     predictions = explainer.refit(drop=deleted).model.predict(X[TRAIN:])
     np.testing.assert_allclose(predictions, expected, rtol=0, atol=2e-6 * np.abs(expected).max())
+
+
+@pytest.fixture(scope="module")
+def moved_rows():
+    """Return features and targets, and the same with 30 rows moved."""
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(200, 4))
+    y = X[:, 0] + np.sin(3 * X[:, 1]) + rng.normal(scale=0.3, size=200)
+    moved_X = X.copy()
+    moved_y = y.copy()
+    moved_X[:30] += rng.normal(size=(30, 4))
+    moved_y[:30] += rng.normal(size=30)
+    return X, y, moved_X, moved_y
+
+
+def test_rows_with_other_features_keep_their_samples_in_a_forest(moved_rows):
+    X, y, moved_X, moved_y = moved_rows
+    model = ensemble.RandomForestRegressor(12, min_samples_leaf=12, random_state=0).fit(X, y)
+    refitted = with_features(axil.Explainer(model, X, y), moved_X, moved_y)
+    leaves = model.apply(moved_X)
+    query_leaves = model.apply(X[:9])
+    expected = np.zeros(9)
+    for tree, sampled in enumerate(model.estimators_samples_):
+        counts = np.bincount(sampled, minlength=len(y))
+        for i, leaf in enumerate(query_leaves[:, tree]):
+            in_leaf = counts * (leaves[:, tree] == leaf)
+            expected[i] += in_leaf @ moved_y / in_leaf.sum() / len(model.estimators_)
+    np.testing.assert_allclose(refitted.model.predict(X[:9]), expected, rtol=1e-12)
+
+
+def test_rows_with_other_features_are_a_fit_of_boosted_trees_at_the_same_splits(moved_rows):
+    X, y, moved_X, moved_y = moved_rows
+    weight = np.linspace(0.5, 2.0, len(y))
+    settings = {"n_estimators": 20, "num_leaves": 6, "learning_rate": 0.3, "verbose": -1}
+    model = lightgbm.LGBMRegressor(**settings).fit(X, y, sample_weight=weight)
+    refitted = with_features(axil.Explainer(model, X, y, weight), moved_X, moved_y)
+    leaves = model.predict(moved_X, pred_leaf=True)
+    query_leaves = model.predict(X[:9], pred_leaf=True)
+    base = np.average(moved_y, weights=weight)
+    fitted_values = np.full(len(y), base)
+    expected = np.full(9, base)
+    for tree in range(leaves.shape[1]):
+        residuals = moved_y - fitted_values
+        sums = np.bincount(leaves[:, tree], weight * residuals, 6)
+        values = 0.3 * sums / np.bincount(leaves[:, tree], weight, 6)
+        fitted_values += values[leaves[:, tree]]
+        expected += values[query_leaves[:, tree]]
+    np.testing.assert_allclose(refitted.model.predict(X[:9]), expected, rtol=1e-6)
+    again = with_features(axil.Explainer(model, X, y, weight), X, y)
+    np.testing.assert_allclose(again.model.predict(X), model.predict(X), rtol=1e-6)

@@ -186,6 +186,54 @@ def again(
 
     ``added_labels`` are the labels of the rows of ``add``.
     """
+    arguments = _refit_arguments(self)
+    refit_inputs, labels = _changed(
+        refittable_model(self._model), arguments, drop, add, targets, sample_weight, added_labels
+    )
+    return _refitted(self._model, arguments, refit_inputs, labels)
+
+
+def with_features(self: Refit, X: FeatureTable, y: AnyArray) -> Any:
+    """Refit to the training rows with other features and targets, at the model's own splits.
+
+    Each row keeps its weight, its offset and the samples that it was drawn for. The rows fall into
+    the leaves that their new features lead to.
+
+    Parameters
+    ----------
+    X : table
+        The features of all training rows, in the order of the fit.
+    y : array of shape (N,) or (N, K)
+        Their targets, as ``y_train`` was given.
+    """
+    arguments = _refit_arguments(self)
+    model = refittable_model(self._model)
+    rows = np.flatnonzero(~model.held_out(arguments.sample_weight))
+    y = y[rows]
+    new_X = inputs.as_features(inputs.take_rows(X, rows), model.adapter, "X", model.features)
+    refit_inputs = RefitInputs(
+        old_rows=np.zeros(0, dtype=np.intp),
+        new_X=new_X,
+        X=new_X,
+        y=y,
+        targets=model.as_targets(y, len(y), "y", "training"),
+        weights=_at_rows(arguments.sample_weight, rows),
+        offsets=_at_rows(arguments.init_score, rows),
+        groups=inputs.as_row_groups(_at_rows(arguments.groups, rows), len(y)),
+        replaced_rows=rows,
+    )
+    return _refitted(model, arguments, refit_inputs, model.index[rows])
+
+
+def _at_rows(values: AnyArray | None, rows: IntArray) -> AnyArray | None:
+    """Return the values of some rows; None where no row has one."""
+    if values is None:
+        return None
+    return values[rows]
+
+
+def _refit_arguments(self: Refit) -> ExplainerArguments:
+    """Return the arguments of an explainer; raise if its model cannot be refitted."""
     arguments = arguments_of(self)
     if (
         adapters.fingerprint(arguments.model, arguments.settings.get("objective"))
@@ -202,24 +250,28 @@ def again(
             "rows come in another order",
             "Ask explainer.without(X, rows) or what_if(X, targets), which hold the encodings fixed.",
         )
-    refit_inputs, labels = _changed(
-        refittable_model(self._model), arguments, drop, add, targets, sample_weight, added_labels
-    )
-    if hasattr(self._model.adapter, "smoother"):
+    return arguments
+
+
+def _refitted(
+    model: AnyModel, arguments: ExplainerArguments, refit_inputs: RefitInputs, labels: AnyArray
+) -> Any:
+    """Return the explainer of the model refitted to these rows, of these labels."""
+    if hasattr(model.adapter, "smoother"):
         smoother_targets = refit_inputs.y
-        if not self._model.adapter.scale.is_identity:
+        if not model.adapter.scale.is_identity:
             # The model transforms the targets before the smoother sees them.
             smoother_targets = refit_inputs.targets
             if smoother_targets.shape[1] == 1:
                 smoother_targets = smoother_targets[:, 0]
         fit = partial(_fitted_anew, refit_inputs, smoother_targets)
-        model = rewritten(arguments.model, fit, refit_inputs.X)
+        refitted = rewritten(arguments.model, fit, refit_inputs.X)
         bags = None
     else:
-        fits, bags = refittable_model(self._model).refit_leaves(refit_inputs)
-        model = rewritten(arguments.model, lambda inside, _: writer(inside).write(inside, fits))
+        fits, bags = refittable_model(model).refit_leaves(refit_inputs)
+        refitted = rewritten(arguments.model, lambda inside, _: writer(inside).write(inside, fits))
     return arguments.make(
-        model,
+        refitted,
         refit_inputs.X,
         refit_inputs.y,
         sample_weight=refit_inputs.weights,

@@ -64,6 +64,8 @@ class RefitInputs:
     weights: FloatArray | None  #: (N,) sample weights
     offsets: FloatArray | None  #: (N,) or (N, K)
     groups: IntArray | None = None  #: (N,) the number of each row's group, of a ranking model
+    #: training rows that the new rows stand for, whose sample counts they take; None: for no row
+    replaced_rows: IntArray | None = None
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ class RefitRows:
     targets: FloatArray  #: (N, K) on the scale of the fit
     weights: FloatArray | None  #: (N,)
     offsets: FloatArray | None  #: (N, K)
+    replaced_rows: IntArray | None  #: as in `RefitInputs`
 
     @classmethod
     def of(
@@ -102,6 +105,7 @@ class RefitRows:
             targets=round_to(adapter.rounding.targets, refit_inputs.targets),
             weights=weights,
             offsets=offsets,
+            replaced_rows=refit_inputs.replaced_rows,
         )
 
     @property
@@ -131,10 +135,13 @@ class RefitRows:
     def sample_counts(self, old_counts: AnyArray) -> AnyArray:
         """Return how often each row is drawn for each tree, (T, N).
 
-        New rows are in the sample of every tree, once.
+        New rows are in the sample of every tree, once, unless they stand for old ones.
         """
-        n_new = len(self.targets) - len(self.old_rows)
-        new_counts = np.ones((len(old_counts), n_new), dtype=old_counts.dtype)
+        if self.replaced_rows is not None:
+            new_counts = old_counts[:, self.replaced_rows]
+        else:
+            n_new = len(self.targets) - len(self.old_rows)
+            new_counts = np.ones((len(old_counts), n_new), dtype=old_counts.dtype)
         return np.concatenate([old_counts[:, self.old_rows], new_counts], axis=1)
 
 
