@@ -209,9 +209,12 @@ def test_the_timeline_has_a_curve_for_each_horizon_that_ends_at_its_forecast(fra
 
 def test_the_page_runs_and_shows_what_it_prints(capsys):
     page = (Path(__file__).parents[2] / "docs" / "forecasts.md").read_text(encoding="utf-8")
-    code, shown = re.search(r"```python\n(.*?)```\s+```text\n(.*?)```", page, re.S).groups()
-    exec(code, {})
-    assert _masked(capsys.readouterr().out) == _masked(shown)
+    names = {}
+    examples = re.findall(r"```python\n(.*?)```\s+```text\n(.*?)```", page, re.S)
+    assert len(examples) == page.count("```python")
+    for code, output in examples:
+        exec(code, names)
+        assert _masked(capsys.readouterr().out) == _masked(output)
 
 
 def _masked(text):

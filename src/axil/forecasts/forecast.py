@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
 from axil import inputs
-from axil.aliases import ArrayLike, DataFrame, FeatureTable, ForeignModel, ForeignObject, Series
+from axil.aliases import (
+    ArrayLike,
+    DataFrame,
+    FeatureTable,
+    ForeignModel,
+    ForeignObject,
+    Series,
+)
 from axil.arrays import AnyArray, FloatArray
 from axil.errors import ExactnessError, InputError, UnsupportedQuestionError
 from axil.explainer import Explainer
 from axil.explanation import Explanation
-from axil.forecasts.forecasters import Probe, Reader, TargetRows, reader_of
+from axil.forecasts.forecasters import Reader, TargetRows, reader_of
+from axil.forecasts.observations import as_changes
+from axil.forecasts.runs import numbers, record
+from axil.forecasts.what_if import ForecastChanges, changed_paths
 from axil.inputs.libraries import needed_pandas
 
 # Of the largest forecast: some libraries keep predictions in single precision.
@@ -39,8 +50,9 @@ def forecast(
 
     A date counts as a target: a weight says how far the forecast would move if the series had been
     one higher there *as a target*. In a recursive forecast a date counts a second time, as a lag:
-    the features of a step may be forecasts of the steps before. These features stay fixed, as the
-    tree structure does, and `Forecast.path` lists them.
+    the features of a step may be forecasts of the steps before. Weights hold these features fixed,
+    as they hold the tree structure, and `Forecast.path` lists them. `Forecast.what_if` carries a
+    change of an observation through all of them.
 
     Parameters
     ----------
@@ -64,9 +76,10 @@ def forecast(
 
 
 class Forecast:
-    """h forecasts of each of S series, as weighted sums of the targets of their model; see `forecast`."""
+    """Forecasts of h steps of S series, as weighted sums of the targets of their model."""
 
     def __init__(self, reader: Reader, h: int, settings: dict[str, Any]):
+        self._reader = reader
         self._rows = reader.rows()
         self.row_labels = _row_labels(self._rows)  #: (N,) series and date of each training row
         self.explainer = Explainer(
@@ -78,21 +91,20 @@ class Forecast:
                 f'its model is of kind "{self.explainer.kind}"',
                 "Ask axil.Explainer about the model itself.",
             )
-        probe = Probe(reader.model)
-        run = reader.run(probe, h)
+        run = record(reader, h)
+        self._run = run
         self.series = run.series  #: (h, S)
         self.dates = run.dates  #: (h, S)
         self.values = run.values  #: (h, S) the forecaster's own forecasts
-        zero_probe = Probe(reader.model, np.zeros(self.values.shape))
-        constants = reader.run(zero_probe, h).values
-        predictions = np.asarray(probe.predictions)
+        run_of_zeros = record(reader, h, given_predictions=np.zeros(self.values.shape))
+        constants = run_of_zeros.values
         self.is_log = False
-        coefficients = self._coefficients(reader, constants, predictions)
+        coefficients = self._coefficients(constants)
         if coefficients is None:
             with np.errstate(all="ignore"):
                 constants = np.log(constants)
             self.is_log = True
-            coefficients = self._coefficients(reader, constants, predictions)
+            coefficients = self._coefficients(constants)
         if coefficients is None:
             raise UnsupportedQuestionError(
                 "forecast",
@@ -103,11 +115,10 @@ class Forecast:
             )
         self._coefficients_of_steps = coefficients
         self._constants = constants
-        self._steps = probe.rows
         # (S, features) per step: whether a feature depends on the predictions of the steps before
         self._is_forecast = [
-            _numbers(rows) != _numbers(rows_of_zeros)
-            for rows, rows_of_zeros in zip(probe.rows, zero_probe.rows)
+            numbers(rows) != numbers(rows_of_zeros)
+            for rows, rows_of_zeros in zip(run.steps, run_of_zeros.steps)
         ]
 
     @property
@@ -117,9 +128,7 @@ class Forecast:
             return np.asarray(np.log(self.values))
         return self.values
 
-    def _coefficients(
-        self, reader: Reader, constants: FloatArray, predictions: FloatArray
-    ) -> FloatArray | None:
+    def _coefficients(self, constants: FloatArray) -> FloatArray | None:
         """Return how each step's prediction counts in each forecast.
 
         Returns
@@ -133,11 +142,11 @@ class Forecast:
             for step in range(h):
                 unit_predictions = np.zeros((h, n_series))
                 unit_predictions[step] = 1.0
-                values = reader.run(Probe(reader.model, unit_predictions), h).values
+                values = self._run.values_of(unit_predictions)
                 if self.is_log:
                     values = np.log(values)
                 coefficients[:, step] = values - constants
-            sums = constants + np.einsum("tsk,sk->tk", coefficients, predictions)
+            sums = constants + np.einsum("tsk,sk->tk", coefficients, self._run.predictions)
             is_linear = self._are_close(sums)
         if is_linear:
             return coefficients
@@ -150,19 +159,19 @@ class Forecast:
         return bool(np.abs(sums - forecasts).max() <= slack)
 
     @cached_property
-    def _stacked_rows(self) -> Any:
+    def _stacked_rows(self) -> FeatureTable:
         """Return the rows of all steps, (h * S, features)."""
-        stacked = self._steps[0]
-        for rows in self._steps[1:]:
+        stacked = self._run.steps[0]
+        for rows in self._run.steps[1:]:
             stacked = inputs.stack_rows(stacked, rows)
         if not hasattr(self._rows.X, "columns"):
             return stacked
         pd = needed_pandas("Rows of a forecaster")
-        frame = pd.DataFrame(_numbers(stacked), columns=self._rows.X.columns)
+        frame = pd.DataFrame(numbers(stacked), columns=self._rows.X.columns)
         return frame.astype(self._rows.X.dtypes.to_dict())
 
     def explain(self) -> Explanation:
-        """Return the explanation of the h * S forecasts, series after series, without their `base`."""
+        """Return the explanation of all forecasts, series after series, without their `base`."""
         h, n_series = self.values.shape
         # By series and forecast, then by step and series
         matrix = np.zeros((n_series, h, h, n_series))
@@ -249,12 +258,12 @@ class Forecast:
 
         All answers hold them fixed.
         """
-        n_features = _numbers(self._steps[0]).shape[1]
+        n_features = numbers(self._run.steps[0]).shape[1]
         names = list(getattr(self._rows.X, "columns", range(n_features)))
         h, n_series = self.values.shape
         lines = []
         for series, step in np.ndindex(n_series, h):
-            values = _numbers(self._steps[step])[series]
+            values = numbers(self._run.steps[step])[series]
             for feature in np.flatnonzero(self._is_forecast[step][series]):
                 lines.append(
                     (
@@ -267,6 +276,53 @@ class Forecast:
                 )
         columns = ["series", "date", "step", "feature", "value"]
         return needed_pandas("A forecast").DataFrame(lines, columns=columns)
+
+    def what_if(self, values: Mapping[ForeignObject, float]) -> DataFrame:
+        """Forecast as if some past observations had been others, with the tree structure fixed.
+
+        An observation is a target of its own date and, through differences, of later ones. It is
+        also a lag in the features of other training rows and of the steps ahead, and differences
+        and scales start from it. axil carries the change through all of these. Leaves are refitted
+        at the splits of the fit, and rows fall where their new features lead.
+
+        The parts sum to the change of each forecast, on the scale of the series. They are taken in
+        this order:
+
+        - targets: leaves refitted to the changed targets;
+        - training features: leaves refitted, besides, to training rows with their changed lags;
+        - lags: the changed past in the features of the steps ahead;
+        - recursion: the changed forecasts of earlier steps in the features of later ones;
+        - base: the changed values, means and scales that the forecaster adds to its predictions.
+
+        Parameters
+        ----------
+        values : mapping of date to value
+            The new values of observations, on the scale of the series. With several series the keys
+            are pairs of series and date.
+
+        Returns
+        -------
+        table : frame
+            A line for each forecast, with the columns series, date, step, before, after, change,
+            and the five parts.
+        """
+        reader = self._reader.with_values(as_changes(values, self._reader.series_names))
+        parts = changed_paths(self.explainer, self._run, self._rows, reader)
+        return self._change_table(parts)
+
+    def _change_table(self, changes: ForecastChanges) -> DataFrame:
+        """Return a table of changes of the forecasts and of their parts."""
+        columns = {
+            "series": self.series.T.ravel(),
+            "date": self.dates.T.ravel(),
+            "step": np.tile(np.arange(1, len(self.values) + 1), self.values.shape[1]),
+            "before": changes.before.T.ravel(),
+            "after": changes.after.T.ravel(),
+            "change": (changes.after - changes.before).T.ravel(),
+        }
+        for name, changes_of_path in changes.parts.items():
+            columns[name] = changes_of_path.T.ravel()
+        return needed_pandas("A forecast").DataFrame(columns)
 
     def _group_labels(self, name: str) -> AnyArray:
         """Return the year, month or series of each training row, (N,)."""
@@ -299,7 +355,7 @@ class Forecast:
 
 
 def _row_labels(rows: TargetRows) -> AnyArray:
-    """Return the date of each training row, (N,); series and date where there are several series."""
+    """Return the date of each training row, (N,), with its series where there are several."""
     if len(np.unique(rows.series)) == 1:
         return rows.dates
     labels = [f"{series} {_date_text(date)}" for series, date in zip(rows.series, rows.dates)]
@@ -313,12 +369,3 @@ def _date_text(date: ForeignObject) -> str:
     else:
         text = str(date)
     return text.removesuffix("T00:00:00")
-
-
-def _numbers(rows: FeatureTable) -> FloatArray:
-    """Return the rows of a step as numbers, for comparison."""
-    if hasattr(rows, "to_numpy"):
-        values = rows.to_numpy()
-    else:
-        values = np.asarray(rows)
-    return np.asarray(values, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Forecasters of other libraries: their model, the rows that it was fitted on, and how it is run."""
+"""Forecasters of other libraries: their model, its training rows, and how it is run."""
 
 from __future__ import annotations
 
@@ -13,6 +13,15 @@ from axil.adapters import around
 from axil.aliases import FeatureTable, ForeignModel, ForeignObject
 from axil.arrays import AnyArray, FloatArray
 from axil.errors import InputError, shown
+from axil.forecasts.observations import (
+    Changes,
+    date_like,
+    pandas_index,
+    require_observation,
+    series_of,
+    with_changes,
+    with_series_changes,
+)
 
 
 class Probe:
@@ -24,7 +33,7 @@ class Probe:
     def __init__(self, model: ForeignModel, given_predictions: FloatArray | None = None):
         self._model = model
         self._given_predictions = given_predictions
-        self.rows: list[Any] = []  #: of each step
+        self.rows: list[FeatureTable] = []  #: of each step
         self.predictions: list[FloatArray] = []  #: of each step, (series,)
 
     def predict(self, X: FeatureTable, *arguments: Any, **options: Any) -> FloatArray:
@@ -43,6 +52,14 @@ class Probe:
         if name.startswith("__") or name == "_model":
             raise AttributeError(name)
         return getattr(self._model, name)
+
+
+class FixedModel(Probe):
+    """A fitted model that a forecaster cannot fit again; only its own state follows the data."""
+
+    def fit(self, *arguments: object, **options: object) -> FixedModel:
+        """Leave the model as it is."""
+        return self
 
 
 ADVICE = "Pass the model inside to axil.Explainer, with the rows that it was fitted on."
@@ -77,7 +94,7 @@ class Reader(ABC):
 
     @property
     @abstractmethod
-    def model(self) -> Any:
+    def model(self) -> ForeignModel:
         """Return the fitted model."""
 
     @abstractmethod
@@ -88,9 +105,21 @@ class Reader(ABC):
     def run(self, probe: Probe, h: int) -> ForecasterRun:
         """Return h forecasts of each series, with the probe in the place of the model."""
 
+    @property
+    @abstractmethod
+    def series_names(self) -> list[object]:
+        """Return the names of all series."""
+
+    @abstractmethod
+    def with_values(self, changes: Changes) -> Reader:
+        """Return a reader of the same fitted model after other observations.
+
+        Lags, differences and scales of its forecaster follow from these.
+        """
+
 
 class MLForecastReader(Reader):
-    """mlforecast.MLForecast: a frame with a column for the series, one for dates and one for targets."""
+    """mlforecast.MLForecast: a frame with columns for the series, the dates and the targets."""
 
     def __init__(
         self, forecaster: ForeignModel, data: ForeignObject, exog: ForeignObject, name: str | None
@@ -117,24 +146,15 @@ class MLForecastReader(Reader):
             )
 
     @property
-    def model(self) -> Any:
+    def model(self) -> ForeignModel:
         """Return the fitted model."""
         return self._forecaster.models_[self._name]
 
     def rows(self) -> TargetRows:
         """Return the rows that the model was fitted on."""
         ts = self._forecaster.ts
-        static_features = None
-        if ts.static_features_ is not None:
-            static_features = [name for name in ts.static_features_.columns if name != ts.id_col]
         # preprocess overwrites what the forecaster keeps of the series.
-        frame = copy.deepcopy(self._forecaster).preprocess(
-            self._data,
-            id_col=ts.id_col,
-            time_col=ts.time_col,
-            target_col=ts.target_col,
-            static_features=static_features,
-        )
+        frame = self._preprocessed(copy.deepcopy(self._forecaster), self._data)
         X = frame[list(ts.features_order_)]
         return TargetRows(
             X=X.to_numpy() if ts.as_numpy else X,
@@ -142,6 +162,43 @@ class MLForecastReader(Reader):
             series=frame[ts.id_col].to_numpy(),
             dates=frame[ts.time_col].to_numpy(),
         )
+
+    def _preprocessed(self, forecaster: ForeignModel, data: ForeignObject) -> ForeignObject:
+        """Return the frame of features and targets; the forecaster keeps the state after the data."""
+        ts = self._forecaster.ts
+        static_features = None
+        if ts.static_features_ is not None:
+            static_features = [name for name in ts.static_features_.columns if name != ts.id_col]
+        return forecaster.preprocess(
+            data,
+            id_col=ts.id_col,
+            time_col=ts.time_col,
+            target_col=ts.target_col,
+            static_features=static_features,
+            keep_last_n=ts.keep_last_n,
+        )
+
+    def with_values(self, changes: Changes) -> Reader:
+        """Return a reader of the same fitted model after other observations."""
+        ts = self._forecaster.ts
+        data = self._data.copy()
+        data[ts.target_col] = data[ts.target_col].astype(np.float64)
+        names = data[ts.id_col].to_numpy()
+        dates = pandas_index(data[ts.time_col])
+        targets = data.columns.get_loc(ts.target_col)
+        for change in changes:
+            is_changed = (names == change.series) & (dates == date_like(change.date, dates))
+            require_observation(is_changed, change)
+            data.iloc[np.flatnonzero(is_changed), targets] = change.value
+        forecaster = copy.deepcopy(self._forecaster)
+        self._preprocessed(forecaster, data)
+        forecaster.models_ = self._forecaster.models_
+        return MLForecastReader(forecaster, data, self._exog, self._name)
+
+    @property
+    def series_names(self) -> list[object]:
+        """Return the names of all series."""
+        return list(dict.fromkeys(self._data[self._forecaster.ts.id_col].to_numpy()))
 
     def run(self, probe: Probe, h: int) -> ForecasterRun:
         """Return h forecasts of each series, with the probe in the place of the model."""
@@ -169,7 +226,7 @@ class RecursiveReader(Reader):
     """skforecast's ForecasterRecursive: one series with dates for its index."""
 
     @property
-    def model(self) -> Any:
+    def model(self) -> ForeignModel:
         """Return the fitted model."""
         if not self._forecaster.is_fitted:
             raise InputError(
@@ -180,11 +237,8 @@ class RecursiveReader(Reader):
     def rows(self) -> TargetRows:
         """Return the rows that the model was fitted on."""
         self._check_exog()
-        exog = None
-        if self._exog is not None:
-            exog = self._exog.loc[self._exog.index.isin(self._data.index)]
         forecaster = copy.deepcopy(self._forecaster)
-        X, y = forecaster.create_train_X_y(y=self._data, exog=exog)
+        X, y = forecaster.create_train_X_y(y=self._data, exog=self._exog_of_fit)
         return TargetRows(
             X=X,
             y=y.to_numpy().astype(np.float64),
@@ -195,6 +249,30 @@ class RecursiveReader(Reader):
     @property
     def _series_name(self) -> object:
         return self._forecaster.series_name_in_ or "y"
+
+    @property
+    def series_names(self) -> list[object]:
+        """Return the name of the series."""
+        return [self._series_name]
+
+    def with_values(self, changes: Changes) -> Reader:
+        """Return a reader of the same fitted model after other observations."""
+        return self._at(with_changes(self._data, changes))
+
+    def _at(self, data: ForeignObject) -> Reader:
+        """Return a reader of the same fitted model after this data."""
+        forecaster = copy.deepcopy(self._forecaster)
+        forecaster.estimator = FixedModel(self.model)
+        forecaster.fit(data, exog=self._exog_of_fit)
+        forecaster.estimator = self.model
+        return type(self)(forecaster, data, self._exog)
+
+    @property
+    def _exog_of_fit(self) -> ForeignObject:
+        """Return the further features at the dates of the fit."""
+        if self._exog is None:
+            return None
+        return self._exog.loc[self._exog.index.isin(self._data.index)]
 
     def _check_exog(self) -> None:
         """Raise unless exog has the features of the fit, at all dates of the fit."""
@@ -234,7 +312,7 @@ class RecursiveReader(Reader):
                 "the steps together: pd.concat([exog_of_the_fit, exog_of_the_steps])."
             )
 
-    def _exog_of_steps(self, h: int) -> Any:
+    def _exog_of_steps(self, h: int) -> ForeignObject:
         """Return the further features at the dates of the steps; raise unless there are enough."""
         if self._exog is None:
             return None
@@ -270,6 +348,15 @@ class MultiSeriesReader(RecursiveReader):
                 "This ForecasterRecursiveMultiSeries was fitted with further features, which axil "
                 f"does not read. {ADVICE}"
             )
+
+    @property
+    def series_names(self) -> list[object]:
+        """Return the names of all series."""
+        return list(series_of(self._data))
+
+    def with_values(self, changes: Changes) -> Reader:
+        """Return a reader of the same fitted model after other observations."""
+        return self._at(with_series_changes(self._data, changes))
 
     def rows(self) -> TargetRows:
         """Return the rows that the model was fitted on."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -162,6 +162,9 @@ class Refit(Method):
         return self
 
 
+RefitT = TypeVar("RefitT", bound=Refit)
+
+
 def arguments_of(self: Refit) -> ExplainerArguments:
     """Return the arguments of an explainer; raise if it was loaded from a file without them."""
     if self._arguments is None:
@@ -175,13 +178,13 @@ def arguments_of(self: Refit) -> ExplainerArguments:
 
 
 def again(
-    self: Refit,
+    self: RefitT,
     drop: Sequence[Any] | None = None,
     add: Sequence[Any] | None = None,
     targets: Mapping[Any, Any] | None = None,
     sample_weight: ArrayLike | None = None,
     added_labels: AnyArray | None = None,
-) -> Any:
+) -> RefitT:
     """Refit as `Explainer.refit` does, without a warning about splits.
 
     ``added_labels`` are the labels of the rows of ``add``.
@@ -190,13 +193,13 @@ def again(
     refit_inputs, labels = _changed(
         refittable_model(self._model), arguments, drop, add, targets, sample_weight, added_labels
     )
-    return _refitted(self._model, arguments, refit_inputs, labels)
+    return _refitted(self, arguments, refit_inputs, labels)
 
 
-def with_features(self: Refit, X: FeatureTable, y: AnyArray) -> Any:
+def with_features(self: RefitT, X: FeatureTable, y: AnyArray) -> RefitT:
     """Refit to the training rows with other features and targets, at the model's own splits.
 
-    Each row keeps its weight, its offset and the samples that it was drawn for. The rows fall into
+    Each row keeps its weight, its offset and its sample counts. The rows fall into
     the leaves that their new features lead to.
 
     Parameters
@@ -222,7 +225,7 @@ def with_features(self: Refit, X: FeatureTable, y: AnyArray) -> Any:
         groups=inputs.as_row_groups(_at_rows(arguments.groups, rows), len(y)),
         replaced_rows=rows,
     )
-    return _refitted(model, arguments, refit_inputs, model.index[rows])
+    return _refitted(self, arguments, refit_inputs, model.index[rows])
 
 
 def _at_rows(values: AnyArray | None, rows: IntArray) -> AnyArray | None:
@@ -254,9 +257,10 @@ def _refit_arguments(self: Refit) -> ExplainerArguments:
 
 
 def _refitted(
-    model: AnyModel, arguments: ExplainerArguments, refit_inputs: RefitInputs, labels: AnyArray
-) -> Any:
+    self: RefitT, arguments: ExplainerArguments, refit_inputs: RefitInputs, labels: AnyArray
+) -> RefitT:
     """Return the explainer of the model refitted to these rows, of these labels."""
+    model = self._model
     if hasattr(model.adapter, "smoother"):
         smoother_targets = refit_inputs.y
         if not model.adapter.scale.is_identity:
@@ -270,7 +274,7 @@ def _refitted(
     else:
         fits, bags = refittable_model(model).refit_leaves(refit_inputs)
         refitted = rewritten(arguments.model, lambda inside, _: writer(inside).write(inside, fits))
-    return arguments.make(
+    explainer: RefitT = arguments.make(
         refitted,
         refit_inputs.X,
         refit_inputs.y,
@@ -281,6 +285,7 @@ def _refitted(
         index=labels,
         **arguments.settings,
     )
+    return explainer
 
 
 def _fitted_anew(

@@ -1,0 +1,75 @@
+"""Recorded runs of a forecaster: the rows of its steps, its predictions and its forecasts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from axil.aliases import FeatureTable, ForeignModel
+from axil.arrays import AnyArray, FloatArray
+from axil.forecasts.forecasters import Probe, Reader
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedRun:
+    """One run of a forecaster over h steps of S series."""
+
+    reader: Reader
+    series: AnyArray  #: (h, S)
+    dates: AnyArray  #: (h, S)
+    values: FloatArray  #: (h, S) the forecaster's own forecasts
+    predictions: FloatArray  #: (h, S) of the model, on the scale of the fit
+    steps: list[FeatureTable]  #: the rows of each step, (S, features)
+
+    def values_of(self, predictions: FloatArray) -> FloatArray:
+        """Return what the forecaster makes of other predictions (h, S) of the steps."""
+        probe = Probe(self.reader.model, predictions)
+        return self.reader.run(probe, len(self.values)).values
+
+    def predicted_by(self, model: ForeignModel) -> FloatArray:
+        """Return the predictions of another model for the rows of the steps, (h, S)."""
+        probe = Probe(model)
+        return np.array([probe.predict(rows) for rows in self.steps])
+
+
+def record(
+    reader: Reader,
+    h: int,
+    *,
+    model: ForeignModel | None = None,
+    given_predictions: FloatArray | None = None,
+) -> RecordedRun:
+    """Run a forecaster, and return what it did.
+
+    Parameters
+    ----------
+    reader : Reader
+    h : int
+        How many steps.
+    model : fitted model, optional
+        The model to run in the place of the forecaster's own.
+    given_predictions : array of shape (h, S), optional
+        The predictions to take instead of a model's.
+    """
+    if model is None:
+        model = reader.model
+    probe = Probe(model, given_predictions)
+    run = reader.run(probe, h)
+    return RecordedRun(
+        reader=reader,
+        series=run.series,
+        dates=run.dates,
+        values=run.values,
+        predictions=np.asarray(probe.predictions),
+        steps=probe.rows,
+    )
+
+
+def numbers(rows: FeatureTable) -> FloatArray:
+    """Return a table of features as numbers, for comparison."""
+    if hasattr(rows, "to_numpy"):
+        values = rows.to_numpy()
+    else:
+        values = np.asarray(rows)
+    return np.asarray(values, dtype=np.float64)
