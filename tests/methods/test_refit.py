@@ -642,7 +642,7 @@ def test_rows_with_other_features_are_a_fit_of_boosted_trees_at_the_same_splits(
     weight = np.linspace(0.5, 2.0, len(y))
     settings = {"n_estimators": 20, "num_leaves": 6, "learning_rate": 0.3, "verbose": -1}
     model = lightgbm.LGBMRegressor(**settings).fit(X, y, sample_weight=weight)
-    refitted = with_features(axil.Explainer(model, X, y, weight), moved_X, moved_y)
+    refitted = with_features(axil.Explainer(model, X, y, sample_weight=weight), moved_X, moved_y)
     leaves = model.predict(moved_X, pred_leaf=True)
     query_leaves = model.predict(X[:9], pred_leaf=True)
     base = np.average(moved_y, weights=weight)
@@ -655,5 +655,5 @@ def test_rows_with_other_features_are_a_fit_of_boosted_trees_at_the_same_splits(
         fitted_values += values[leaves[:, tree]]
         expected += values[query_leaves[:, tree]]
     np.testing.assert_allclose(refitted.model.predict(X[:9]), expected, rtol=1e-6)
-    again = with_features(axil.Explainer(model, X, y, weight), X, y)
+    again = with_features(axil.Explainer(model, X, y, sample_weight=weight), X, y)
     np.testing.assert_allclose(again.model.predict(X), model.predict(X), rtol=1e-6)
