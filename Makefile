@@ -10,7 +10,8 @@ help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: .venv/demo ## Build, install and explain five held-out patients; ends with a page for the browser
-	$(BIN)/python examples/diabetes.py
+	@echo "axil: explaining five patients"
+	@$(BIN)/python examples/diabetes.py
 
 # The hash of a case's name decides whether it is in the tenth (tests/subsets.py).
 quick: lint ## In two minutes: lint, the kernels, the explainer, a tenth of the contract tests
@@ -20,6 +21,7 @@ quick: lint ## In two minutes: lint, the kernels, the explainer, a tenth of the 
 
 # By file, the largest first: tests of one file share fitted models, which two workers would both fit.
 test: .venv/test ## The test suite, without slow tests, and the examples in docstrings
+	@echo "axil: running the test suite on two cores: some six minutes"
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow" --doctest-modules tests src/axil --ignore=src/axil/kernels/cuda  # needs CuPy
 
 test-slow: .venv/test ## The slow tests: experiments, the gallery, the long grids
@@ -140,6 +142,7 @@ clean: ## Remove environments and builds
 
 # Each stamp is one set of extras, installed again when the build or the core changes; Python sources are live.
 .venv/demo .venv/test .venv/lint .venv/bench .venv/browser .venv/docs: .venv/%: $(SOURCES)
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --editable '.[$*]'
-	touch $@
+	@test -x $(BIN)/python || { echo "axil: making .venv with $(PYTHON)"; $(PYTHON) -m venv .venv; }
+	@echo "axil: compiling the core and installing axil[$*] in .venv: one to three minutes, without output"
+	@$(BIN)/python -m pip install --quiet --editable '.[$*]'
+	@touch $@
