@@ -119,3 +119,45 @@ def test_a_value_of_zero_that_many_rows_have() -> None:
     np.testing.assert_allclose(
         explainer(X[:9]).predictions, model.predict(X[:9]), rtol=0, atol=1e-6
     )
+
+
+@pytest.mark.parametrize("size", [1.0, 0.1])
+def test_a_search_that_meets_zero(size: float) -> None:
+    """The first middle of -4 and 4 is zero; that of -0.4 and 0.4 is below, as the search starts below the smallest value."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(400, 2))
+    y = size * rng.permutation(np.repeat([-4.0, -1, 0, 1, 4], [60, 70, 140, 70, 60]))
+    model = CatBoostRegressor(
+        loss_function="Quantile:alpha=0.6", iterations=3, depth=1, verbose=0, bootstrap_type="No"
+    )
+    model.set_params(allow_writing_files=False, leaf_estimation_iterations=1)
+    found = axil.Explainer(model.fit(X, y), X, y)(X)
+    np.testing.assert_allclose(found.predictions, model.predict(X), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-13])
+def test_deletions_and_refits_put_delta_on_the_same_side(size: float) -> None:
+    """Targets that are equal in single precision alone, and targets below delta: rounding chooses the side."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2)).round(1)
+    y = size * (1000 + 1e-5 * rng.normal(size=200))
+    model = CatBoostRegressor(
+        loss_function="Quantile:alpha=0.5;delta=0.001", iterations=5, depth=3, verbose=0
+    )
+    model.set_params(
+        allow_writing_files=False,
+        bootstrap_type="No",
+        leaf_estimation_iterations=1,
+        learning_rate=1.0,
+    )
+    explainer = axil.Explainer(model.fit(X, y), X, y)
+    dropped_rows = [3, 70, 151]
+    refitted = explainer.refit(drop=dropped_rows).model.predict(X)
+    found = explainer.without(X, dropped_rows)["after"]
+    allowed = 3e-7 * max(0.001, np.abs(y).max())
+    np.testing.assert_allclose(found, refitted, rtol=0, atol=allowed)
+    for row in dropped_rows:
+        other_target = {row: y[row] * 1.5}
+        refitted = explainer.refit(targets=other_target).model.predict(X)
+        found = explainer.what_if(X, other_target)["after"]
+        np.testing.assert_allclose(found, refitted, rtol=0, atol=allowed)

@@ -341,9 +341,15 @@ class TreeWalk:
         rows = None
         if self.fit.weights.held_out is not None:
             rows = np.flatnonzero(~self.fit.weights.held_out)
-        is_single = self.adapter.rounding.residuals is np.float32
-        has_base_tree = self.fit.initial.is_first_tree
-        return RankedFit(ranks, has_base_tree, self.rank_counts, rows, is_single)
+        rounding = self.adapter.rounding
+        return RankedFit(
+            ranks,
+            based=self.fit.initial.is_first_tree,
+            drawn=self.rank_counts,
+            rows=rows,
+            single=rounding.residuals is np.float32,
+            single_targets=rounding.targets is np.float32,
+        )
 
     # -- sums over leaves --------------------------------------------------------------------------
 
@@ -487,6 +493,10 @@ class TreeWalk:
         start = self.starts[t]
         is_base = t < self.fit.initial.is_first_tree
         picks = ranks.picks(self.leaves[t], residuals[:, 0], counts_in_fit, is_base)
+        if picks.shifts is not None:
+            unrounded_residuals = self.targets - self.score
+            picks = picks.with_rounding(residuals[:, 0], unrounded_residuals[:, 0])
+            residuals = unrounded_residuals
         self.samples.codes[t] = picks.codes(len(residuals))
         self.shares[1 : 1 + len(picks.levels), start + picks.leaves] = picks.levels
         percentiles = np.zeros((n_leaves, 1))

@@ -63,6 +63,13 @@ class Picks:
             found[self.free] = 3
         return found
 
+    def with_rounding(self, rounded_residuals: FloatArray, residuals: FloatArray) -> Picks:
+        """Return the picks whose constants, if any, include the rounding of the residuals, (N,)."""
+        if self.shifts is None:
+            return self
+        rounding = self.values(rounded_residuals) - self.values(residuals)
+        return replace(self, shifts=self.shifts + rounding)
+
     @property
     def levels(self) -> FloatArray:
         """(2, n) or (3, n): the shares of a row of each code from 1 on."""
@@ -179,6 +186,14 @@ class RankedFit(Transferable):
     rows: IntArray | None = None  #: the rows that the fit has; None: all
     #: whether the library ranks residuals in single precision: which are equal depends on it
     single: bool = False
+    #: whether the library keeps targets in single precision, in which some of them become equal
+    single_targets: bool = False
+
+    def rounded_targets(self, targets: FloatArray) -> FloatArray:
+        """Return the targets as the library keeps them."""
+        if not self.single_targets:
+            return targets
+        return targets.astype(np.float32).astype(np.float64)
 
     def less(self, rows: IntArray, n_rows: int) -> RankedFit:
         """Return the fit without some more of its N rows."""
@@ -198,15 +213,20 @@ class RankedFit(Transferable):
         """
         draw = self._draw(t, len(leaf))
         is_base = self.based and t == 0
+        ranked_residuals = residuals
         if self.single:
-            residuals = residuals.astype(np.float32).astype(np.float64)
+            ranked_residuals = residuals.astype(np.float32).astype(np.float64)
         own = self.rows
         if own is None:
-            return self.rule.picks(leaf, residuals, draw, is_base)
-        found = self.rule.of_rows(own).picks(leaf[own], residuals[own], draw[own], is_base)
-        return replace(
-            found, rows=own[found.rows], free=None if found.free is None else own[found.free]
-        )
+            picks = self.rule.picks(leaf, ranked_residuals, draw, is_base)
+        else:
+            rule = self.rule.of_rows(own)
+            picks = rule.picks(leaf[own], ranked_residuals[own], draw[own], is_base)
+            free = picks.free
+            if free is not None:
+                free = own[free]
+            picks = replace(picks, rows=own[picks.rows], free=free)
+        return picks.with_rounding(ranked_residuals, residuals)
 
     def last(self, leaves: NDArray[np.integer[Any]]) -> BoolArray:
         """Return whether a row is the only one that counts in its leaf, (T, N)."""

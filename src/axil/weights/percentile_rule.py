@@ -197,7 +197,7 @@ def _with_ranks(structure: Structure, targets: FloatArray) -> Structure:
 def inherited_rows(structure: Structure, targets: FloatArray) -> csr_array:
     """Return the shares (L, N) of the rows that give leaves without rows their ancestors' percentiles."""
     s = structure
-    y = targets[:, 0]
+    y = ranks_of(s).rounded_targets(targets[:, 0])
     emptied = rule_of(s).emptied
     assert emptied is not None
     leaves = []
@@ -227,6 +227,7 @@ def without_each(s: Structure, targets: FloatArray) -> tuple[Positions, Position
     """
     ranks = ranks_of(s)
     y = targets[:, 0]
+    ranked_targets = ranks.rounded_targets(y)
     found = []
     for t, leaf in enumerate(s.leaves()):
         counted = ranks.counted(t, s.n_rows)
@@ -236,7 +237,7 @@ def without_each(s: Structure, targets: FloatArray) -> tuple[Positions, Position
         place = np.arange(len(order)) - (np.cumsum(size) - size)[own]
         for k in range(int(size.max(initial=0))):
             gone = order[place == k]
-            picks = ranks.less(gone, s.n_rows).picks(t, leaf, y)
+            picks = ranks.less(gone, s.n_rows).picks(t, leaf, ranked_targets)
             values = np.zeros(int(s.n_leaves[t]))
             values[picks.leaves] = picks.values(y)
             at = leaf[gone].astype(np.intp)
@@ -262,7 +263,7 @@ def _beside(s: Structure, t: int, leaves: Ids, rows: Ids, y: FloatArray) -> Floa
 
 def _value_of(s: Structure, ranks: RankedFit, t: int, node: int, y: FloatArray) -> float:
     """Return the percentile of the rows of one node of tree t; of all rows where there is no node, nan where none is left."""
-    picks = _picks_of(s, ranks, t, np.array([node]), y)
+    picks = _picks_of(s, ranks, t, np.array([node]), ranks.rounded_targets(y))
     if len(picks.leaves):
         return float(picks.values(y)[0])
     return np.nan
@@ -308,31 +309,42 @@ def _inherited(s: Structure, y: FloatArray, emptied: Ids) -> Iterator[tuple[int,
 
 
 def _walked(s: Structure, targets: FloatArray) -> tuple[FittedValues, list[Picks]]:
-    """Return the fit by the ranks of the rows that it has, and the rows picked for every tree."""
+    """Return the fit by the ranks of the rows that it has, and the rows picked for every tree.
+
+    Rows are ranked by the targets as the library keeps them, and give their residuals of the
+    targets as they are.
+    """
     ranks = ranks_of(s)
     assert s.initial is not None  # a percentile is in the first tree
-    values = np.zeros((s.total_leaves, 1))
-    has_rows = np.zeros(s.total_leaves)
     leaves = s.leaves()
+    has_rows = np.zeros(s.total_leaves)
     picks_of_trees = []
-    fitted = FittedValues(s, targets, s.initial, values, values)
-    first_residuals = np.empty(0)  # after the initial prediction, where that is a tree
-    for t, residuals in zip(range(s.n_trees), fitted.residuals(leaves, fitted.started())):
-        picks = ranks.picks(t, leaves[t], residuals[:, 0])
+    fits = []
+    for fit_targets in (targets, ranks.rounded_targets(targets)):
+        values = np.zeros((s.total_leaves, 1))
+        fits.append(FittedValues(s, fit_targets, s.initial, values, values))
+    if fits[1].targets is targets:
+        fits.pop()
+    walks = zip(*[fit.residuals(leaves, fit.started()) for fit in fits])
+    first_residuals = np.empty((0, 0))  # after the initial prediction, where that is a tree
+    for t, residuals in zip(range(s.n_trees), walks):
+        picks = ranks.picks(t, leaves[t], residuals[-1][:, 0])
         places = s.starts[t] + picks.leaves
-        values[places, 0] = picks.values(residuals[:, 0])
-        if picks.shifts is not None:
-            values[places, 0] += picks.shifts
+        for fit, fit_residuals in zip(fits, residuals):
+            fit.values[places, 0] = picks.values(fit_residuals[:, 0])
+            if picks.shifts is not None:
+                fit.values[places, 0] += picks.shifts
         has_rows[places] = 1.0
         picks_of_trees.append(picks)
         if t == int(ranks.based):
-            first_residuals = residuals[:, 0].copy()
+            first_residuals = np.stack([residuals[0][:, 0], residuals[-1][:, 0]])
+    fitted = fits[0]
     remaining = replace(s, leaf_weights=has_rows)
     if s.averages:
         rule = with_emptied_leaves(rule_of(s), (s.leaf_weights > 0) & (has_rows == 0))
         remaining = replace(remaining, leaf_rule=rule)
         if rule.emptied is not None:
             emptied = np.flatnonzero(rule.emptied)
-            for _, places, picks in _inherited(remaining, first_residuals, emptied):
-                values[places, 0] = picks.values(first_residuals)
+            for _, places, picks in _inherited(remaining, first_residuals[1], emptied):
+                fitted.values[places, 0] = picks.values(first_residuals[0])
     return replace(fitted, structure=remaining), picks_of_trees

@@ -20,6 +20,7 @@ from axil.structure.ranks import Picks
 PERCENTILES = ("MAE", "Quantile", "MultiQuantile", "MAPE")  # losses
 EPSILON = float(np.finfo(np.float64).eps)  # DBL_EPSILON
 BISECTED = 100  # rows from which on CatBoost bisects for the value
+BISECTIONS = 100
 
 
 @dataclass(frozen=True)
@@ -95,19 +96,38 @@ class CatBoostPercentile(Ranks):
             for is_counted in (below, equal, np.ones(len(leaf)))
         )
         down = lower_weight + equal_weight * self.alpha >= total * self.alpha - EPSILON
-        return replace(picked, shifts=np.where(down, -self.delta, self.delta))
+        percentiles = residuals[picked.rows[0]]
+        values = percentiles + np.where(down, -self.delta, self.delta)
+        # The sum is kept in float32. It decides on which side residuals of later trees are.
+        rounded_values = values.astype(np.float32).astype(np.float64)
+        return replace(picked, shifts=rounded_values - percentiles)
 
     @staticmethod
     def _searched(
         leaf: NDArray[np.integer[Any]], residuals: FloatArray, value: FloatArray, n: int
     ) -> BoolArray:
-        """(n,): leaves of many rows whose value a hundred bisections do not meet: it is zero, or nearly, and not the largest."""
-        low = np.full(n, np.inf)
-        high = np.full(n, -np.inf)
-        np.minimum.at(low, leaf, residuals)
-        np.maximum.at(high, leaf, residuals)
-        many = np.bincount(leaf, minlength=n) >= BISECTED
-        return np.asarray(many & (np.abs(value) <= (high - low) * 2.0**-47) & (value < high))
+        """Return for which leaves, (n,), CatBoost's search for the value ends above it.
+
+        A leaf of many rows is searched by bisection. It meets every value but some that are zero,
+        or nearly: it approaches those from above, where no step falls on them.
+        """
+        lower = np.full(n, np.inf)
+        upper = np.full(n, -np.inf)
+        np.minimum.at(lower, leaf, residuals)
+        np.maximum.at(upper, leaf, residuals)
+        is_searched = np.bincount(leaf, minlength=n) >= BISECTED
+        is_close_to_zero = np.abs(value) <= (upper - lower) * 2.0**-47
+        leaves = np.flatnonzero(is_searched & is_close_to_zero)
+        lower = lower[leaves] - EPSILON
+        upper = upper[leaves]
+        for _ in range(BISECTIONS):
+            middle = (lower + upper) / 2
+            is_reached = middle >= value[leaves]
+            upper = np.where(is_reached, middle, upper)
+            lower = np.where(is_reached, lower, middle)
+        ends_above = np.zeros(n, dtype=np.bool_)
+        ends_above[leaves] = upper > value[leaves]
+        return ends_above
 
 
 def _total(weights: FloatArray) -> float:
