@@ -127,7 +127,7 @@ def test_the_errors_after_every_number_of_trees(pair):
 
 def test_the_noise_follows_from_all_squared_weights(pair):
     explainer, whole = pair
-    if not verified_model(explainer).is_boosted:
+    if not verified_model(explainer).trees.are_boosted:
         with pytest.raises(axil.UnsupportedQuestionError, match=r'forest.*sigma="estimate"'):
             explainer.diagnostics.standard_error(QUERIES)
     else:

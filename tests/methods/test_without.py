@@ -203,7 +203,7 @@ def fit_that_loses_all_bounds(booster, seed):
 def test_bounds_end_where_every_monotone_split_has_a_child_without_rows(booster, seed):
     model, X, y, rows = fit_that_loses_all_bounds(booster, seed)
     explainer = axil.Explainer(model, X, y)
-    (structure,) = verified_model(explainer).structures
+    (structure,) = verified_model(explainer).trees.structures
     coefficients = np.tri(16, 15, -1) * structure.learning_rates
     if structure.coefficients is not None:
         coefficients = structure.coefficients.omega

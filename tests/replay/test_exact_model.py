@@ -9,6 +9,7 @@ import pytest
 
 import axil
 from axil.methods.question import verified_model
+from axil.weights.engine import across, by_output
 from tests.contract_models import case_of, offsets_of
 
 
@@ -97,8 +98,8 @@ def test_an_explainer_of_a_proven_model_answers_alike():
 )
 def test_columns_go_to_the_engines_of_their_outputs(library, name):
     proven = verified_model(made(library, name)[0])
-    whole = np.concatenate([own for _, own in proven.by_output(proven.targets)], axis=1)
+    whole = np.concatenate([own for _, own in by_output(proven.engines, proven.targets)], axis=1)
     np.testing.assert_array_equal(whole, proven.targets)
     np.testing.assert_array_equal(
-        proven.across(proven.targets, lambda engine, own: 2 * own), 2 * proven.targets
+        across(proven.engines, proven.targets, lambda engine, own: 2 * own), 2 * proven.targets
     )

@@ -107,7 +107,7 @@ class FittedClassifier:
         self.proven.verify_predictions(batch, None)
         targets = None
         if y is not None:
-            targets = self.proven.as_targets(y, len(batch), "y", "explained")
+            targets = self.proven.changes.as_targets(y, len(batch), "y", "explained")
             if not np.isin(targets, (0.0, 1.0)).all():
                 raise InputError("y holds numbers other than 0 and 1; expected classes.")
         leaves = batch.coordinates.astype(np.intp)

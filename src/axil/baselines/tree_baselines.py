@@ -246,7 +246,7 @@ def replayed_trees(model: ExactModel) -> list[Trees]:
     """Return the trees of every engine, with their fit replayed in float64: O(T N K)."""
     backend = host_backend(model.n_threads)
     trees = []
-    for engine, outputs in zip(model.engines, model.output_groups()):
+    for engine, outputs in zip(model.engines, model.weight_layout.output_groups):
         boosted = engine
         if not isinstance(boosted, BoostedTrees):
             boosted = BoostedTrees(engine.structure, backend)

@@ -17,6 +17,7 @@ from axil.errors import InputError, counted, shown, suggestion
 from axil.explainer import Explainer
 from axil.machine.blocks import spans
 from axil.methods.question import verified_model
+from axil.replay.fitted_trees import are_boosted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,7 +70,7 @@ def similar(request: Request) -> None:
 
     by = request.arguments.by
     order = "of largest weight in each"
-    if by == "leaves" or (by is None and verified_model(subject.explainer).is_boosted):
+    if by == "leaves" or (by is None and are_boosted(verified_model(subject.explainer).trees)):
         order = f"that {'shares' if parameters['k'] == 1 else 'share'} most leaves with each"
     predictions = counted(n_queries, "prediction")
     text = subject.answer_text(

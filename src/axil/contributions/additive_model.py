@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.contract import OffsetRule
+from axil.adapters.contract import Model, OffsetRule
+from axil.aliases import ArrayLike
 from axil.arrays import BoolArray, FloatArray, IntArray, LeafArray
 from axil.attribution import CONTRIBUTIONS, Effects, Kind, Quantity, Source
 from axil.attribution.block_effects import BlockEffects, derived, mixed
@@ -23,9 +24,11 @@ from axil.inputs.copies import frozen
 from axil.machine.arrays import have_same_values
 from axil.machine.memory import BATCH_BYTES
 from axil.machine.threads import Cache
+from axil.replay.fitted_trees import FittedTrees
 from axil.replay.queries import Combination, QueryBatch, reflected
 from axil.replay.refit import RefitInputs
-from axil.replay.verified_model import Refittable
+from axil.replay.target_changes import TargetChanges
+from axil.replay.verified_model import FitOffsets, Refittable
 from axil.structure.leaves import LeafFit
 
 
@@ -69,6 +72,24 @@ class ContributionEffects(BlockEffects):
         return sums, sums
 
 
+@dataclass(frozen=True, eq=False)
+class AdditiveTrees(FittedTrees):
+    """The trees of a model whose contributions add up to scores."""
+
+    contributions: Contributions
+
+    @property
+    def are_rescaled(self) -> bool:
+        return self.contributions.walked.fit.schedule.tree_shares is not None
+
+    def weights(self, rule: str) -> TreeWeights:
+        contributions = self.contributions
+        if rule == "variance":
+            walked = contributions.walked
+            return TreeWeights([contributions.spreads(count_rows(walked.leaves, walked.starts))])
+        return TreeWeights(None, lambda rows: [contributions.reductions(rows)], rule == "improved")
+
+
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class AdditiveModel(Refittable):
     """Boosted trees of any loss, and the account of their scores: what each training row's own gradients put into them."""
@@ -77,7 +98,6 @@ class AdditiveModel(Refittable):
 
     kind = Kind.ADDITIVE
     source = CONTRIBUTIONS
-    has_leaves = True
 
     @property
     def targets(self) -> FloatArray:
@@ -94,26 +114,17 @@ class AdditiveModel(Refittable):
         return bool(self.boosting.loss.meaning)
 
     @property
-    def starts_elsewhere(self) -> bool:
-        return self.adapter.offset_rule is not OffsetRule.ADDED and self.had_offsets
-
-    @property
-    def had_offsets(self) -> bool:
-        return self.boosting.rows.offsets is not None
+    def fit_offsets(self) -> FitOffsets:
+        were_given = self.boosting.rows.offsets is not None
+        replaced_initial = self.adapter.offset_rule is not OffsetRule.ADDED and were_given
+        return FitOffsets(were_given, replaced_initial)
 
     def queries(self, X: Any, init_score: Any = None) -> QueryBatch:
         return super().queries(as_rows(X), init_score)
 
     @property
-    def rescales_trees(self) -> bool:
-        return self.boosting.contributions.walked.fit.schedule.tree_shares is not None
-
-    def _tree_weights(self, rule: str) -> TreeWeights:
-        pushes = self.boosting.contributions
-        if rule == "variance":
-            walked = pushes.walked
-            return TreeWeights([pushes.spreads(count_rows(walked.leaves, walked.starts))])
-        return TreeWeights(None, lambda rows: [pushes.reductions(rows)], rule == "improved")
+    def trees(self) -> AdditiveTrees:
+        return AdditiveTrees(self.boosting.contributions)
 
     def asked_of(self, batch: QueryBatch) -> Boosting:
         """The model for exactly these rows."""
@@ -210,22 +221,9 @@ class AdditiveModel(Refittable):
         methods = ("diagnostics.leave_one_out", "find_label_issues")
         return refused | dict.fromkeys(methods, SCORES_ALONE)
 
-    def as_targets(self, given: Any, n: int, what: str, rows: str) -> FloatArray:
-        return self.labels_in_order(self.boosting.as_targets(given, n, what, rows))
-
-    def moved(self, queries: QueryBatch, targets: FloatArray) -> tuple[FloatArray, FloatArray]:
-        self.verify_predictions(queries, None)
-        model = self.asked_of(queries)
-        leaves = queries.coordinates
-        refitted = model.refitted(self.labels_in_order(targets))
-        change = refitted.scores(leaves)[0] - model.refitted_as_before().scores(leaves)[0]
-        return queries.predictions, reflected(change, self.reflection)
-
-    def loss_slopes(self, queries: QueryBatch, y: FloatArray) -> FloatArray:
-        return self.asked_of(queries).loss_slopes(queries.rows, y)
-
-    def pulled_back(self, queries: QueryBatch, u: FloatArray) -> FloatArray:
-        return self.asked_of(queries).pulled_back(queries.coordinates, u)
+    @property
+    def changes(self) -> AdditiveTargetChanges:
+        return AdditiveTargetChanges(self)
 
     @property
     def row_weights(self) -> FloatArray:
@@ -244,10 +242,10 @@ class AdditiveModel(Refittable):
         means = self.boosting.means(own_scores)
         if means is None:
             return {}
-        calibrated = self.calibrated(own_scores, means)
+        probabilities = calibrated(self.adapter, own_scores, means)
         if self.is_reflected:
-            calibrated = reflected(calibrated, 1.0)
-        return {self.boosting.loss.meaning: calibrated}
+            probabilities = reflected(probabilities, 1.0)
+        return {self.boosting.loss.meaning: probabilities}
 
     def for_method(self, method: str) -> AdditiveModel:
         # These tables name classes, so they are the same for either score.
@@ -265,6 +263,31 @@ class AdditiveModel(Refittable):
         return self.boosting.contributions.bytes_per_query()
 
 
+@dataclass(frozen=True, eq=False)
+class AdditiveTargetChanges(TargetChanges):
+    """Other targets of boosted trees, by replays of the fit."""
+
+    model: AdditiveModel
+
+    def as_targets(self, values: ArrayLike, n: int, name: str, rows: str) -> FloatArray:
+        targets = self.model.boosting.as_targets(values, n, name, rows)
+        return self.model.labels_in_order(targets)
+
+    def moved(self, queries: QueryBatch, targets: FloatArray) -> tuple[FloatArray, FloatArray]:
+        self.model.verify_predictions(queries, None)
+        boosting = self.model.asked_of(queries)
+        leaves = queries.coordinates
+        refitted = boosting.refitted(self.model.labels_in_order(targets))
+        change = refitted.scores(leaves)[0] - boosting.refitted_as_before().scores(leaves)[0]
+        return queries.predictions, reflected(change, self.model.reflection)
+
+    def loss_slopes(self, queries: QueryBatch, y: FloatArray) -> FloatArray:
+        return self.model.asked_of(queries).loss_slopes(queries.rows, y)
+
+    def pulled_back(self, queries: QueryBatch, u: FloatArray) -> FloatArray:
+        return self.model.asked_of(queries).pulled_back(queries.coordinates, u)
+
+
 def by_columns(
     multiply: Callable[[FloatArray], FloatArray], values: FloatArray, n_outputs: int
 ) -> FloatArray:
@@ -272,3 +295,15 @@ def by_columns(
     if n_outputs > 1:
         return multiply(values)
     return np.concatenate([multiply(column[:, None]) for column in values.T], axis=1)
+
+
+def calibrated(adapter: Model, scores: FloatArray, means: FloatArray) -> FloatArray:
+    """Return the probabilities that a calibration makes of scores, (n, K).
+
+    Without a calibration these are the means that belong to the scores by the link.
+    """
+    if adapter.calibration is None:
+        return means
+    probabilities = adapter.calibration.probabilities(scores, means)
+    assert probabilities is not None  # only those of sums of models follow from no score
+    return probabilities

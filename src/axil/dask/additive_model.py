@@ -21,6 +21,7 @@ from axil.attribution import CONTRIBUTIONS, Attribution, Effects, Kind, Source
 from axil.attribution.block_effects import BlockEffects, NoEffects
 from axil.attribution.capabilities import Refusal
 from axil.attribution.leaf_matches import SharedLeaves, TreeWeights, count_rows
+from axil.contributions.additive_model import calibrated
 from axil.contributions.contributions import (
     CHANGED,
     Contributions,
@@ -35,9 +36,11 @@ from axil.dask.training_rows import ObservedRows, Place, SharedFit
 from axil.machine.memory import Budget, Limits
 from axil.machine.threads import Cache
 from axil.replay.compare import Miss, furthest, worse
+from axil.replay.fitted_trees import FittedTrees
 from axil.replay.queries import Combination, QueryBatch
 from axil.replay.recover import assign_leaves
 from axil.replay.replayed_stages import ReplayedStages, leaf_scores, lost_beside
+from axil.replay.verified_model import FitOffsets
 from axil.structure import RowTotals, Transferable
 
 SENT_ROWS = 1024  # explained rows that are sent to the workers at a time
@@ -64,7 +67,6 @@ class PartitionedAdditiveModel(PartitionedModel):
 
     kind = Kind.ADDITIVE
     source = CONTRIBUTIONS
-    has_leaves = True
 
     @property
     def walked(self) -> ReplayedStages:
@@ -81,23 +83,15 @@ class PartitionedAdditiveModel(PartitionedModel):
         return bool(self.walked.loss.meaning)
 
     @property
-    def starts_elsewhere(self) -> bool:
-        """Whether the fit started from offsets in the place of its initial prediction."""
-        return not self.walked.fit.schedule.shares_of_initial[0]
+    def fit_offsets(self) -> FitOffsets:
+        """The offsets of the training rows in the fit, as far as these replaced the initial prediction."""
+        replaced_initial = not self.walked.fit.schedule.shares_of_initial[0]
+        return FitOffsets(replaced_initial, replaced_initial)
 
     @property
-    def rescales_trees(self) -> bool:
-        """Whether trees are scaled again after others were fitted, as in DART."""
-        return self.walked.fit.schedule.tree_shares is not None
-
-    def _tree_weights(self, rule: str) -> TreeWeights:
-        walked = self.walked
-        if rule != "variance":
-            return AdditiveTreeWeights(
-                counted=rule == "improved", walked=walked, n_threads=self.n_threads
-            )
-        n_rows = self.shards.total(leaf_row_counts, walked.starts)
-        return TreeWeights([Contributions(walked, self.limits).spreads(n_rows)])
+    def trees(self) -> PartitionedAdditiveTrees:
+        """The trees."""
+        return PartitionedAdditiveTrees(self)
 
     def own_refusals(self) -> dict[str, Refusal]:
         """Return the methods that this model refuses because of its own fit."""
@@ -166,7 +160,7 @@ class PartitionedAdditiveModel(PartitionedModel):
         """Return the probabilities or means that belong to scores, by name."""
         loss = self.walked.loss
         if loss.meaning:
-            return {loss.meaning: self.calibrated(scores, loss.mean(scores))}
+            return {loss.meaning: calibrated(self.adapter, scores, loss.mean(scores))}
         return {}
 
     def bytes_per_query(self, source: Source, whole: bool = False) -> int:
@@ -175,6 +169,29 @@ class PartitionedAdditiveModel(PartitionedModel):
         if whole:
             return 16 * n_rows * n_outputs
         return 8 * (len(self.walked.leaves) + 64 * n_outputs)
+
+
+@dataclass(frozen=True, eq=False)
+class PartitionedAdditiveTrees(FittedTrees):
+    """The trees of a model whose contributions add up to scores, and whose rows are in partitions."""
+
+    model: PartitionedAdditiveModel
+
+    @property
+    def are_rescaled(self) -> bool:
+        """Whether trees are scaled again after others were fitted, as in DART."""
+        return self.model.walked.fit.schedule.tree_shares is not None
+
+    def weights(self, rule: str) -> TreeWeights:
+        """Return how much each tree counts in comparisons."""
+        model = self.model
+        walked = model.walked
+        if rule != "variance":
+            return AdditiveTreeWeights(
+                counted=rule == "improved", walked=walked, n_threads=model.n_threads
+            )
+        n_rows = model.shards.total(leaf_row_counts, walked.starts)
+        return TreeWeights([Contributions(walked, model.limits).spreads(n_rows)])
 
 
 # -- the work on one partition ---------------------------------------------------------------------

@@ -98,7 +98,7 @@ class PartitionedDeletions(Deletions):
         forests = all(is_forest(trees.structure) for trees in self.model.training_rows.entries)
         if forests and any(shards.collected(has_unsampled_rows)):
             return shards.each(out_of_bag_errors, self.model.refits.fits()), "out-of-bag"
-        if method == "leaves" and self.model.structures is not None:
+        if method == "leaves" and self.model.trees.are_boosted:
             return shards.each(residuals, (self.model.refits.fits(), self.model.n_threads)), "fit"
         errors = shards.each(errors_of, None, self.model.refits.left_out_predictions())
         known_errors: Known = shards.total(known_of, None, errors)
@@ -122,7 +122,7 @@ class GatheredDeletions(ExactDeletions):
     @property
     def is_exact_fast(self) -> bool:
         """Whether no tree sees another."""
-        return not self.model.is_boosted
+        return not self.model.origin.trees.are_boosted
 
     @property
     def has_active_set(self) -> bool:

@@ -29,8 +29,9 @@ from axil.dask.model import PartitionedModel
 from axil.machine.threads import Cache
 from axil.reductions.choice import Allowed
 from axil.replay.compare import check_answer
+from axil.replay.fitted_trees import FittedTrees
 from axil.replay.queries import Combination, QueryBatch
-from axil.replay.verified_model import VerifiedModel
+from axil.replay.verified_model import FitOffsets, VerifiedModel, WeightLayout
 from axil.structure import Structure, all_n_leaves, output_groups
 from axil.weights.boosting import BoostedTrees
 from axil.weights.engine import own_leaves
@@ -94,17 +95,17 @@ class PartitionedExactModel(PartitionedModel):
 
     kind = Kind.EXACT
     source = WEIGHTS
-    has_leaves = True
 
     @property
-    def is_boosted(self) -> bool:
-        """Whether trees are fitted one after the other."""
-        return not any(is_forest(trees.structure) for trees in self.training_rows.entries)
+    def weight_layout(self) -> WeightLayout:
+        """Which outputs share their weights: those of an entry of the fitted trees."""
+        n_entries = len(self.training_rows.entries)
+        return WeightLayout(output_groups(n_entries), is_shared=n_entries == 1)
 
     @property
-    def shares_weights(self) -> bool:
-        """Whether all outputs have the same weights."""
-        return len(self.training_rows.entries) == 1
+    def trees(self) -> PartitionedExactTrees:
+        """The trees."""
+        return PartitionedExactTrees(self)
 
     def prepared(self) -> PartitionedExactModel:
         """Return this model, in the leaf matrix."""
@@ -124,14 +125,6 @@ class PartitionedExactModel(PartitionedModel):
         ]
 
     @property
-    def structures(self) -> list[Structure] | None:
-        """The boosted trees of each group of outputs; None where there is a forest."""
-        structures = [trees.structure for trees in self.training_rows.entries]
-        if any(map(is_forest, structures)):
-            return None
-        return structures
-
-    @property
     def tree_layout(self) -> tuple[NDArray[np.int64], list[Any]]:
         """The number of leaves of each tree, (T,), and which trees each entry has."""
         structures = [trees.structure for trees in self.training_rows.entries]
@@ -144,10 +137,12 @@ class PartitionedExactModel(PartitionedModel):
         return all_n_leaves(structures), trees_of_entries
 
     @property
-    def starts_elsewhere(self) -> bool:
-        """Whether the fit started from offsets in the place of its initial prediction."""
+    def fit_offsets(self) -> FitOffsets:
+        """The offsets of the training rows in the fit."""
+        were_given = any(s.offsets is not None for s in self.trees.structures or ())
         structure = self.training_rows.entries[0].structure
-        return self.adapter.offset_rule is not OffsetRule.ADDED and not structure.initial_in_fit
+        is_added = self.adapter.offset_rule is OffsetRule.ADDED
+        return FitOffsets(were_given, not is_added and not structure.initial_in_fit)
 
     def own_refusals(self) -> dict[str, Refusal]:
         """Return the methods that this model refuses because of its own fit."""
@@ -239,10 +234,6 @@ class PartitionedExactModel(PartitionedModel):
             return 8 * self.shape[0] * len(entries)
         return 8 * sum(trees.structure.total_leaves for trees in entries)
 
-    def output_groups(self) -> list[slice]:
-        """Return the outputs of each entry of the fitted trees."""
-        return output_groups(len(self.training_rows.entries))
-
     def with_residuals(self, allowed: Sequence[Delayed]) -> Sequence[Delayed]:
         """Return the rows that may be listed with their residuals, for adjusted targets."""
         shared = self.refits.fits(), self.n_threads
@@ -260,18 +251,40 @@ class PartitionedExactModel(PartitionedModel):
         """Refits without some of the rows."""
         return Refits(self)
 
-    @property
-    def rescales_trees(self) -> bool:
-        """Whether trees are scaled again after others were fitted, as in DART."""
-        return any(trees.structure.coefficients is not None for trees in self.training_rows.entries)
 
-    def _tree_weights(self, rule: str) -> TreeWeights:
-        fits = self.refits.fits()
+@dataclass(frozen=True, eq=False)
+class PartitionedExactTrees(FittedTrees):
+    """The trees of a model whose targets have weights, and whose rows are in partitions."""
+
+    model: PartitionedExactModel
+
+    @property
+    def structures(self) -> list[Structure] | None:
+        """The boosted trees of each group of outputs; None where there is a forest."""
+        structures = [trees.structure for trees in self.model.training_rows.entries]
+        if any(map(is_forest, structures)):
+            return None
+        return structures
+
+    @property
+    def are_boosted(self) -> bool:
+        """Whether trees are fitted one after the other."""
+        return self.structures is not None
+
+    @property
+    def are_rescaled(self) -> bool:
+        """Whether trees are scaled again after others were fitted, as in DART."""
+        entries = self.model.training_rows.entries
+        return any(trees.structure.coefficients is not None for trees in entries)
+
+    def weights(self, rule: str) -> TreeWeights:
+        """Return how much each tree counts in comparisons."""
+        fits = self.model.refits.fits()
         if rule != "variance":
             return FitTreeWeights(counted=rule == "improved", fits=fits)
         spreads = []
         for entry, fit in enumerate(fits):
-            n_rows = self.shards.total(leaf_row_counts, entry)
+            n_rows = self.model.shards.total(leaf_row_counts, entry)
             structure = fit.structure
             leaf_effects = np.repeat(structure.final, structure.n_leaves)[:, None] * fit.values
             spreads.append(tree_spreads(n_rows, leaf_effects, structure.starts))

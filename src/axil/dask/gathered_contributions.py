@@ -65,7 +65,10 @@ class GatheredBoosting:
         """The scores of the training rows, (N, K), with their offsets."""
         origin = self.origin
         scores = np.concatenate(origin.filled_shards.collected(final_scores, origin.walked))
-        if origin.starts_elsewhere and origin.adapter.offset_rule is not OffsetRule.ADDED:
+        if (
+            origin.fit_offsets.replaced_initial
+            and origin.adapter.offset_rule is not OffsetRule.ADDED
+        ):
             return scores - origin.walked.base
         return scores
 

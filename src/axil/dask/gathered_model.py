@@ -37,7 +37,9 @@ from axil.errors import UnsupportedQuestionError
 from axil.kernels.choose import host_backend
 from axil.reductions import Shards
 from axil.replay.exact_model import ExactModel
+from axil.replay.fitted_trees import FittedTrees
 from axil.replay.queries import QueryBatch
+from axil.replay.verified_model import WeightLayout
 from axil.structure import Structure
 from axil.weights import hat_matrix
 from axil.weights.boosting import BoostedTrees, approximate_rows
@@ -140,7 +142,7 @@ class PartitionedTrees:
     def _is_as_given(self, targets: FloatArray) -> bool:
         """Return whether these are the targets of the fit."""
         all_targets = self.model.training.gathered()[0]
-        outputs = self.model.output_groups()[self.entry]
+        outputs = self.model.weight_layout.output_groups[self.entry]
         return np.array_equal(targets, all_targets[:, outputs])
 
     def predicted(self, queries: LeafArray | None, targets: FloatArray) -> FloatArray:
@@ -443,16 +445,16 @@ class GatheredModel(ExactModel):
         return self.origin.bytes_per_query(source, whole)
 
     @property
-    def is_sparse(self) -> bool:
-        """Whether most weights are known to be zero: partitions do not say so."""
-        return False
+    def weight_layout(self) -> WeightLayout:
+        """Which outputs share their weights."""
+        return self.origin.weight_layout
 
     # -- the fit -----------------------------------------------------------------------------------
 
     @property
-    def structures(self) -> list[Structure] | None:
-        """The boosted trees of each group of outputs; None where there is a forest."""
-        return self.origin.structures
+    def trees(self) -> FittedTrees:  # type: ignore[override]
+        """The trees."""
+        return self.origin.trees
 
     @property
     def row_weights(self) -> FloatArray:
@@ -464,16 +466,6 @@ class GatheredModel(ExactModel):
         return np.concatenate(
             self.origin.cluster.collect([partition.row_weights for partition in rows])
         )
-
-    @property
-    def is_boosted(self) -> bool:
-        """Whether trees are fitted one after the other."""
-        return self.origin.is_boosted
-
-    @property
-    def has_leaves(self) -> bool:  # type: ignore[override]
-        """Whether rows can be compared by leaves."""
-        return True
 
     def fitted(self) -> FloatArray:
         """Return the training rows' own predictions, (N, K), with the offsets of the fit."""

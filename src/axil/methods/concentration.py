@@ -68,7 +68,9 @@ class Concentration(Method):
         size = tables.batch_size(model.budget, len(explained), n_outputs, n_columns, working)
         # The portfolio remembers the last prediction of a batch, for the turnover of the next one.
         portfolio = Portfolio(share, share_levels)
-        columns = [portfolio.columns(sums) for sums in explained.whole(size, model.is_sparse)]
+        columns = [
+            portfolio.columns(sums) for sums in explained.whole(size, model.weight_layout.is_sparse)
+        ]
         frame = tables.concatenate(columns, model.backend)
         return tables.note(frame, model.note(model.source.note))
 

@@ -42,7 +42,7 @@ class Explain(Method):
         """
         explained = self._explained_rows("explain", X, init_score)
         sparse = inputs.as_flag(sparse, "sparse")
-        if not (sparse and explained.model.is_sparse):
+        if not (sparse and explained.model.weight_layout.is_sparse):
             explained.model.require(len(explained), STREAM)
         (sums,) = explained.whole(max(len(explained), 1), sparse)
         return Explanation(sums, module_of(X))

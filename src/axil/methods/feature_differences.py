@@ -151,7 +151,7 @@ class RecordedModel:
 
 def _summand_of(model: Replayed) -> Summand:
     """Return the model as something that can be split; refuse by name what cannot be."""
-    if model.had_offsets:
+    if model.fit_offsets.were_given:
         raise UnsupportedQuestionError(
             METHOD,
             "training rows of this model start from offsets (init_score), which are no feature",

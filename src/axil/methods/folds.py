@@ -6,14 +6,14 @@ import numpy as np
 
 from axil.arrays import FloatArray, IntArray
 from axil.machine.progress import track
-from axil.replay.verified_model import Refittable
+from axil.replay.verified_model import Refittable, VerifiedModel
 
 FEW_ROWS = 2_000
 MANY_ROWS = 20_000
 BY_FOLDS = "by {} fits with the fitted structure held fixed, each without one fold of the rows; not a retraining"
 
 
-def number_of_folds(model: Refittable) -> int:
+def number_of_folds(model: VerifiedModel) -> int:
     """Return how many folds the training rows are split into: such that all fits take some five times the set-up at most.
 
     Of few rows each fold is a larger part of what the fit knows, so there are more. Leaves that

@@ -159,7 +159,7 @@ def validation(
     queries: QueryBatch = model.queries(X_val, init_score)
     if not len(queries):
         raise InputError("X_val has no rows; expected validation rows with their targets.")
-    return queries, model.as_targets(y_val, len(queries), "y_val", "validation")
+    return queries, model.changes.as_targets(y_val, len(queries), "y_val", "validation")
 
 
 def corrections(model: ExactModel, out_of_fold: ArrayLike) -> FloatArray:
@@ -175,7 +175,9 @@ def error_gradient(model: Refittable, queries: QueryBatch, y: FloatArray) -> Flo
     It is J'u / n, with u the derivative of the loss by the scores. For squared error J is K, and u
     is ``2 (prediction - y)``.
     """
-    gradient: FloatArray = model.pulled_back(queries, model.loss_slopes(queries, y)) / len(y)
+    gradient: FloatArray = model.changes.pulled_back(
+        queries, model.changes.loss_slopes(queries, y)
+    ) / len(y)
     return gradient
 
 

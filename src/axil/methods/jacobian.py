@@ -62,7 +62,7 @@ class Jacobian(Method):
         n, n_outputs = model.shape
         matvec = partial(_by_row, linear_map(model).times, n)
         rmatvec = partial(_by_row, linear_map(model).times_transposed, n)
-        if model.outputs is not None and not model.shares_weights:
+        if model.outputs is not None and not model.weight_layout.is_shared:
             shape = (n * n_outputs, n * n_outputs)
             return LinearOperator(shape, matvec=matvec, rmatvec=rmatvec, dtype=np.float64)
         return LinearOperator(

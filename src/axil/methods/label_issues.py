@@ -44,6 +44,7 @@ from axil.output import tables
 from axil.replay.exact_model import ExactModel
 from axil.replay.queries import QueryBatch
 from axil.structure import LinearLeaves, Structure
+from axil.weights.engine import across
 from axil.weights.spread import around_leaves
 
 # Weight of the mean over all rows in a row's scale; chosen on ten data sets
@@ -251,7 +252,9 @@ def around_rows(model: Any, values: FloatArray) -> FloatArray:
     """
     if model.kind is Kind.EXACT:
         if model.classes is None or len(model.engines) == 1:
-            return model.across(values, lambda engine, columns: engine.around(None, columns))  # type: ignore[no-any-return]
+            return across(
+                model.engines, values, lambda engine, columns: engine.around(None, columns)
+            )
         return np.asarray(
             np.mean([engine.around(None, values) for engine in model.engines], axis=0)
         )

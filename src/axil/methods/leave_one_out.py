@@ -12,6 +12,7 @@ from axil.machine.progress import in_time, track
 from axil.methods.folds import fold_predictions, number_of_folds
 from axil.methods.noise import announce
 from axil.replay.exact_model import ExactModel
+from axil.weights.engine import by_output
 from axil.weights.left_out import ErrorCurve, LeftOut
 
 LONGEST = 6 * 3600.0  # seconds of replays, above which they are refused
@@ -50,7 +51,7 @@ def _left_out(model: ExactModel) -> list[LeftOut]:
     announce(f"Leaving out each of {len(model.targets)} training rows takes", seconds, INSTEAD)
     return [
         engine.deletable(METHOD).left_out(targets, available)
-        for engine, targets in model.by_output(model.targets)
+        for engine, targets in by_output(model.engines, model.targets)
     ]
 
 

@@ -56,7 +56,7 @@ class Method:
         place of the initial prediction, and these rows come without any.
         """
         model = self._answering(method)
-        if init_score is None and self._model.starts_elsewhere:
+        if init_score is None and self._model.fit_offsets.replaced_initial:
             warn(
                 f"Training rows of this {self._model.adapter.library} model started from offsets, "
                 "not from its base, and X comes without any: its predictions start from the base. "
@@ -89,7 +89,7 @@ def warn_without_offsets(
     rows, targets : str
         The names of the parameters of the rows and of their targets, for the message.
     """
-    if init_score is None and model.had_offsets:
+    if init_score is None and model.fit_offsets.were_given:
         warn(
             f"Training rows of this {model.adapter.library} model started from offsets, and {rows} "
             f"comes without any: its predictions leave out what {targets} includes. Pass the "
@@ -198,7 +198,7 @@ class ExplainedRows:
 
         Each explained row takes ``more_bytes`` besides its effects.
         """
-        return self.whole(self.size(more_bytes), self.model.is_sparse)
+        return self.whole(self.size(more_bytes), self.model.weight_layout.is_sparse)
 
     def size(self, more_bytes: int = 0) -> int:
         """Return the size of a batch whose effects memory can hold.

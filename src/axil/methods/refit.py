@@ -319,7 +319,9 @@ def _changed(
     if targets is not None:
         target_labels, values = by_label(targets, "targets", "new target")
         entries, rows = inputs.positions(target_labels, model.index, "targets")
-        model.as_targets(values, len(values), "targets", "changed")  # raises for wrong values
+        model.changes.as_targets(
+            values, len(values), "targets", "changed"
+        )  # raises for wrong values
         if len(rows):
             y[rows] = np.asarray(values)[entries]
     old_rows = np.flatnonzero(keep)
@@ -356,7 +358,7 @@ def _changed(
         labels = inputs.joined(labels, added_labels)
     if not len(y) or (weights is not None and not weights.any()):
         raise InputError("Without these rows none of any weight is left to fit again; keep some.")
-    fit_targets = model.as_targets(y, len(y), "targets", "training")
+    fit_targets = model.changes.as_targets(y, len(y), "targets", "training")
     refit_inputs = RefitInputs(
         old_rows, new_X, X, y, fit_targets, weights, offsets, inputs.as_row_groups(groups, len(y))
     )
@@ -412,7 +414,7 @@ def _added(model: Refittable, arguments: ExplainerArguments, add: Sequence[Any])
     rows = inputs.as_features(X, model.adapter, "add[0]", model.features)
     model.training.warn_of_unseen(rows, "the rows added")
     n = rows.shape[0]
-    fit_targets = model.as_targets(y, n, "add[1]", "added")
+    fit_targets = model.changes.as_targets(y, n, "add[1]", "added")
     if (offsets is None) != (arguments.init_score is None):
         if arguments.init_score is None:
             need = "takes none, as the fit had none"

@@ -29,6 +29,7 @@ from axil.methods.kinds import exact_model
 from axil.methods.question import Method, output_columns
 from axil.replay.exact_model import ExactModel
 from axil.replay.radius import leaves_beyond
+from axil.weights.engine import across, by_output
 
 
 class Shapley(Method):
@@ -97,10 +98,10 @@ class Shapley(Method):
         after = y - proven.predicted(queries)
         coordinates = queries.coordinates
         base = queries.offsets.base
-        before = after + proven.across(
-            moved, lambda engine, own: engine.matvec(coordinates, own, base)
+        before = after + across(
+            proven.engines, moved, lambda engine, own: engine.matvec(coordinates, own, base)
         )
-        seen = proven.pulled_back(queries, before + after)
+        seen = proven.changes.pulled_back(queries, before + after)
         warn_beyond(proven, proven.targets - moved)
         values = np.where(known, moved * seen / len(y), np.nan)
         name = proven.scale.label("value")
@@ -126,7 +127,7 @@ def warn_beyond(proven: ExactModel, targets: FloatArray) -> None:
         held = proven.verification.held
     if held is None:
         return
-    pairs = zip(proven.by_output(targets), proven.by_output(proven.targets))
+    pairs = zip(by_output(proven.engines, targets), by_output(proven.engines, proven.targets))
     n_beyond = sum(leaves_beyond(engine, after, before) for (engine, after), (_, before) in pairs)
     if not n_beyond:
         return

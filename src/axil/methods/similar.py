@@ -20,18 +20,20 @@ from axil.aliases import (
 )
 from axil.arrays import BoolArray, FloatArray
 from axil.attribution import Quantity
-from axil.attribution.leaf_matches import RULES
+from axil.attribution.leaf_matches import RULES, TreeWeights
 from axil.errors import CostWarning, InputError, UnsupportedQuestionError, warn
 from axil.machine.progress import in_time
 from axil.methods import label_issues
 from axil.methods.folds import number_of_folds
-from axil.methods.kinds import exact_model, refittable_model, with_residuals
+from axil.methods.kinds import exact_model, with_residuals
 from axil.methods.noise import ON_PAGE
 from axil.methods.question import AnyModel, ExplainedRows, Method, described
 from axil.output import comparables
 from axil.output.rules import Rules
 from axil.output.tables import Predicted
 from axil.reductions.choice import Choice, Compared
+from axil.replay.fitted_trees import are_boosted
+from axil.replay.verified_model import VerifiedModel
 
 SIGNS = ("any", "for", "against")
 DEFAULT_SIGNS = {True: "any", False: "for"}  # by whether leaves rank the rows
@@ -190,7 +192,7 @@ class Similar(Method):
             model.capabilities.require("similar(beside=)")
         listing = explained.listing(beside)
         per_class = comparables.as_per_class(
-            per_class, model.classes is not None and model.shares_weights
+            per_class, model.classes is not None and model.weight_layout.is_shared
         )
         suspected = suspect_rows(model, suspects, out_of_fold, len(explained))
         rules = Rules(among, distinct, within, asof, suspected.dropped)
@@ -230,7 +232,7 @@ def ranked(
     model = explained.model
     number = model.source.name.removesuffix("s")
     if by is None:
-        if model.is_boosted:
+        if are_boosted(model.trees):
             by = "leaves"
         else:
             by = number
@@ -242,7 +244,7 @@ def ranked(
             f'tree_weights is "{tree_weights}", and the rows listed are those of the largest {by}s, '
             'whatever the trees count. Say by="leaves", or leave tree_weights out.'
         )
-    weight_by_tree = model.tree_weights(tree_weights)
+    weight_by_tree = weights_of_trees(model, tree_weights)
     if sign is None:
         sign = DEFAULT_SIGNS[by == "leaves"]
     sign = inputs.as_choice(sign, SIGNS, "sign")
@@ -264,6 +266,28 @@ def ranked(
         sides=sides,
         of_class=one_hot,
     )
+
+
+def weights_of_trees(model: VerifiedModel, rule: str) -> TreeWeights | None:
+    """Return how much each tree counts in comparisons by leaves; None: all alike.
+
+    Parameters
+    ----------
+    model : VerifiedModel
+    rule : str
+        The option ``tree_weights`` of `similar`.
+    """
+    if rule == "alike":
+        return None
+    model.capabilities.require("similar(tree_weights=)")
+    trees = model.trees
+    if trees is None or not trees.are_boosted or (rule != "variance" and trees.are_rescaled):
+        raise UnsupportedQuestionError(
+            f'similar(tree_weights="{rule}")',
+            "its trees are not fitted one after the other to what those before them leave over",
+            "Leave tree_weights out.",
+        )
+    return model.kept.get(("tree weights", rule), lambda: trees.weights(rule))
 
 
 @dataclass(frozen=True)
@@ -345,7 +369,7 @@ def _checked_suspects(
 
 def _announce_check(model: AnyModel, action: str, n_queries: int) -> None:
     """Warn if the check of the labels takes some seconds, and longer than the rest of the call."""
-    n_folds = number_of_folds(refittable_model(model))
+    n_folds = number_of_folds(model)
     seconds = n_folds * model.deletions.pass_seconds
     if seconds > ON_PAGE and n_folds > n_queries:
         warn(

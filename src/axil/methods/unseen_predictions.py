@@ -17,6 +17,7 @@ from axil.methods import leave_one_out
 from axil.methods.folds import BY_FOLDS, fold_predictions, number_of_folds
 from axil.methods.noise import leverages
 from axil.replay.exact_model import ExactModel
+from axil.replay.fitted_trees import are_boosted
 from axil.weights.forest import Forest
 from axil.weights.left_out import LEAST_LEFT
 from axil.weights.members import Residual, Sum
@@ -89,7 +90,7 @@ def _agreeing_values(proven: ExactModel, reason: str) -> FloatArray:
         if isinstance(engine, Forest)
     )
     combines = any(isinstance(engine, (Sum, Residual)) for engine in proven.engines)
-    if lost or proven.is_boosted or combines:
+    if lost or are_boosted(proven.trees) or combines:
         warn(
             f"The predictions of fits without the rows are approximate here: {reason}. In their place are the targets at which "
             "rows' own predictions would agree with them, a few percent nearer to the rows' targets. Out-of-fold predictions of "

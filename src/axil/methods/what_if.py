@@ -53,7 +53,7 @@ class WhatIf(Method):
         """
         query_batch = self._explained_rows("what_if", X, init_score)
         model = refittable_model(query_batch.model)
-        before, change = model.moved(query_batch.queries, changed_targets(model, targets))
+        before, change = model.changes.moved(query_batch.queries, changed_targets(model, targets))
         columns = change_columns(model, query_batch.queries, before, before + change)
         if model.scale.is_identity:
             columns["change"] = change.ravel()  # without the rounding of the predictions
@@ -66,8 +66,8 @@ def changed_targets(model: Refittable, targets: Mapping[Any, Any]) -> FloatArray
     entries, rows = inputs.positions(labels, model.index, "targets")
     changed: FloatArray = model.targets.copy()
     if len(rows):
-        new_targets = model.as_targets(values, len(values), "targets", "changed")
-        changed[rows] = model.within(new_targets[entries], rows)
+        new_targets = model.changes.as_targets(values, len(values), "targets", "changed")
+        changed[rows] = model.changes.as_counted(new_targets[entries], rows)
     return changed
 
 

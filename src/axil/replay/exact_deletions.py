@@ -16,7 +16,7 @@ from axil.replay.queries import QueryBatch
 from axil.replay.radius import rows_replayed
 from axil.replay.training_columns import Positions
 from axil.weights.answers import gathered
-from axil.weights.engine import Engine
+from axil.weights.engine import Engine, all_structures, by_output
 from axil.weights.fit_rules import needs_walk, rule_of
 from axil.weights.forest import Forest
 from axil.weights.smoother import Smoother
@@ -35,15 +35,15 @@ class ExactDeletions(ReplayedDeletions):
 
     @property
     def has_first_order(self) -> bool:
-        return not any(rule_of(s).no_first_order(s) for s in self.model.all_structures)
+        return not any(rule_of(s).no_first_order(s) for s in all_structures(self.model.engines))
 
     @property
     def has_active_set(self) -> bool:
-        return any(map(needs_walk, self.model.all_structures))
+        return any(map(needs_walk, all_structures(self.model.engines)))
 
     @property
     def ranks_or_clips(self) -> bool:
-        rules = map(rule_of, self.model.all_structures)
+        rules = map(rule_of, all_structures(self.model.engines))
         return any(rule.ranks_rows or rule.clips_residuals for rule in rules)
 
     @property
@@ -52,14 +52,14 @@ class ExactDeletions(ReplayedDeletions):
 
     @property
     def n_emptied(self) -> int:
-        emptied = [rule_of(s).emptied for s in self.model.all_structures]
+        emptied = [rule_of(s).emptied for s in all_structures(self.model.engines)]
         return sum(int(leaves.sum()) for leaves in emptied if leaves is not None)
 
     @property
     def pass_seconds(self) -> float:
         available = self.model.budget.available
         columns = sum(engine.costs(available).column for engine in self.model.engines)
-        n_trees = sum(s.n_trees for s in self.model.all_structures)
+        n_trees = sum(s.n_trees for s in all_structures(self.model.engines))
         return GROUP_SECONDS * n_trees + REPLAYS * columns
 
     def seconds(self, available: int) -> tuple[float, bool]:
@@ -69,7 +69,7 @@ class ExactDeletions(ReplayedDeletions):
 
     def n_replayed(self) -> int:
         share = self.model.budget.available // len(self.model.engines)
-        pairs = self.model.by_output(self.model.targets)
+        pairs = by_output(self.model.engines, self.model.targets)
         return max(rows_replayed(engine, targets, share) for engine, targets in pairs)
 
     def share_of(self, rows: Positions) -> float:
@@ -90,7 +90,7 @@ class ExactDeletions(ReplayedDeletions):
         """Return the fit without these rows; there is no model to compare its predictions with."""
         engines = [
             engine.deletable("without").without(rows, targets)
-            for engine, targets in self.model.by_output(self.model.targets)
+            for engine, targets in by_output(self.model.engines, self.model.targets)
         ]
         return replace(self.model, engines=engines, verification=None)
 
@@ -103,7 +103,7 @@ class ExactDeletions(ReplayedDeletions):
         columns = {name: column.copy() for name, column in best.columns.items()}
         outputs = [
             (engine, targets, column)
-            for engine, targets in self.model.by_output(self.model.targets)
+            for engine, targets in by_output(self.model.engines, self.model.targets)
             for column in range(targets.shape[1])
         ]
         for i in track(range(len(batch)), "greedy sets"):

@@ -9,39 +9,32 @@ from typing import Any, cast
 
 import numpy as np
 
-from axil import inputs
 from axil.adapters.contract import Adapter, Model, OffsetRule, TrainingRows
-from axil.arrays import BoolArray, FloatArray, IntArray
+from axil.arrays import BoolArray, FloatArray
 from axil.attribution import WEIGHTS, Capabilities, Effects, Kind, Quantity, Source
 from axil.attribution.capabilities import MISSING_TARGETS, Refusal
 from axil.attribution.leaf_matches import (
     SharedLeaves,
-    TreeWeights,
-    count_rows,
     leaf_rows,
-    tree_spreads,
 )
 from axil.attribution.weight_effects import DeletionEffects, WeightEffects
-from axil.errors import InputError, UnsupportedQuestionError
 from axil.inputs.copies import frozen
 from axil.kernels.choose import backend_of
-from axil.machine.threads import Cache
 from axil.replay.compare import check_answer
 from axil.replay.exact_deletions import ExactDeletions
+from axil.replay.fitted_trees import ExactTrees, boosted_structures
 from axil.replay.queries import Combination, QueryBatch
 from axil.replay.refit import RefitInputs, refit_exact
+from axil.replay.target_changes import ExactTargetChanges
 from axil.replay.verification import Verification
-from axil.replay.verified_model import Refittable
-from axil.replay.walk import round_to
+from axil.replay.verified_model import FitOffsets, Refittable, WeightLayout
 from axil.scale import FittedTargets
 from axil.structure import Structure, output_groups
 from axil.structure.leaves import LeafFit
 from axil.weights.answers import Answer, RowEffects
-from axil.weights.boosting import BoostedTrees
-from axil.weights.engine import Engine, TreeEngine, own_leaves
+from axil.weights.engine import Engine, TreeEngine, across, all_structures, by_output, own_leaves
 from axil.weights.fit_rules import rule_of
 from axil.weights.percentile_rule import PercentileRule
-from axil.weights.residuals import FittedValues
 from axil.weights.sum_rule import estimates_rows
 
 DELETIONS = (
@@ -99,7 +92,7 @@ class ExactModel(Refittable):
     @cached_property
     def capabilities(self) -> Capabilities:
         approximate: dict[str, str] = {}
-        if any(map(estimates_rows, self.all_structures)):
+        if any(map(estimates_rows, all_structures(self.engines))):
             approximate = dict.fromkeys(DELETIONS, ESTIMATED_COUNTS)
         return replace(super().capabilities, approximate=approximate)
 
@@ -122,24 +115,16 @@ class ExactModel(Refittable):
             return None
         return np.stack([own == 0 for own in weights], axis=1)
 
-    @property
-    def is_sparse(self) -> bool:
-        return len(self.engines) == 1 and self.engines[0].is_sparse
-
-    @property
-    def shares_weights(self) -> bool:
-        return len(self.engines) == 1
-
     def times(self, v: FloatArray) -> FloatArray:
         """Return K v, (N, S).
 
         If outputs have trees of their own, v has one column per output.
         """
-        return self.across(v, lambda engine, own: engine.matvec(None, own))
+        return across(self.engines, v, lambda engine, own: engine.matvec(None, own))
 
     def times_transposed(self, u: FloatArray) -> FloatArray:
         """Return K' u, (N, S)."""
-        return self.across(u, lambda engine, own: engine.rmatvec(None, own))
+        return across(self.engines, u, lambda engine, own: engine.rmatvec(None, own))
 
     @property
     def deletions(self) -> ExactDeletions:
@@ -147,21 +132,11 @@ class ExactModel(Refittable):
 
     # -- engines and outputs -----------------------------------------------------------------------
 
-    def output_groups(self) -> list[slice]:
-        """Return the outputs of each engine."""
-        return output_groups(len(self.engines))
-
-    def by_output(self, columns: FloatArray) -> list[tuple[Engine, FloatArray]]:
-        """Return each engine with the columns of its outputs, from columns (., K)."""
-        if len(self.engines) == 1:
-            return [(self.engines[0], columns)]
-        return [(engine, columns[:, [k]]) for k, engine in enumerate(self.engines)]
-
-    def across(
-        self, columns: FloatArray, ask: Callable[[Engine, FloatArray], FloatArray]
-    ) -> FloatArray:
-        """Call a function with each engine and its columns; return all results, (., K)."""
-        return np.concatenate([ask(engine, own) for engine, own in self.by_output(columns)], axis=1)
+    @property
+    def weight_layout(self) -> WeightLayout:
+        is_shared = len(self.engines) == 1
+        is_sparse = is_shared and self.engines[0].is_sparse
+        return WeightLayout(output_groups(len(self.engines)), is_shared, is_sparse)
 
     def own_targets(self) -> list[FloatArray]:
         """Return the targets of each engine.
@@ -170,7 +145,10 @@ class ExactModel(Refittable):
         """
         return self.kept.get(
             "targets",
-            lambda: [np.ascontiguousarray(self.targets[:, own]) for own in self.output_groups()],
+            lambda: [
+                np.ascontiguousarray(self.targets[:, own])
+                for own in self.weight_layout.output_groups
+            ],
         )
 
     def prepared(self) -> ExactModel:
@@ -208,7 +186,7 @@ class ExactModel(Refittable):
         weights = WeightEffects(
             self.weight_rows(query_batch), self.own_targets(), offsets, query_batch.start
         )
-        if isinstance(query_batch, QueryBatch) and self.has_leaves:
+        if isinstance(query_batch, QueryBatch) and self.trees is not None:
             weights.shared_leaves = partial(self._alike, query_batch)
         return weights
 
@@ -243,23 +221,15 @@ class ExactModel(Refittable):
         compute: Callable[[Engine, FloatArray], Sequence[RowEffects]],
     ) -> Effects:
         """Return the numbers that ``compute`` has of each engine, with the targets of the outputs that it serves."""
-        numbers = [compute(engine, targets) for engine, targets in self.by_output(self.targets)]
+        numbers = [
+            compute(engine, targets) for engine, targets in by_output(self.engines, self.targets)
+        ]
         return DeletionEffects(numbers, self.shape, len(query_batch))
 
     @property
-    def has_leaves(self) -> bool:  # type: ignore[override]
-        return all(isinstance(engine, TreeEngine) for engine in self.engines)
-
-    @property
-    def is_boosted(self) -> bool:
-        return all(isinstance(engine, BoostedTrees) for engine in self.engines)
-
-    @property
-    def structures(self) -> list[Structure] | None:
-        """The boosted trees of each group of outputs; None where there are other engines."""
-        found = [engine.structure for engine in self.engines if isinstance(engine, BoostedTrees)]
-        if len(found) == len(self.engines):
-            return found
+    def trees(self) -> ExactTrees | None:
+        if all(isinstance(engine, TreeEngine) for engine in self.engines):
+            return ExactTrees(self)
         return None
 
     def _alike(self, asked: QueryBatch) -> SharedLeaves:
@@ -270,22 +240,6 @@ class ExactModel(Refittable):
         )
         leaves = [own_leaves(s, asked.coordinates)[:, based:] for s in structures]
         return SharedLeaves.of(rows, leaves, self.n_threads)
-
-    @property
-    def rescales_trees(self) -> bool:
-        return any(s.coefficients is not None for s in self.structures or ())
-
-    def _tree_weights(self, rule: str) -> TreeWeights:
-        based = int(self.adapter.has_initial_tree)
-        fits = [
-            cast(BoostedTrees, engine).fit(own)
-            for engine, own in zip(self.engines, self.own_targets())
-        ]
-        if rule == "variance":
-            return TreeWeights([_spreads(fit)[based:] for fit in fits])
-        return TreeWeights(
-            None, lambda rows: [fit.reductions(rows)[based:] for fit in fits], rule == "improved"
-        )
 
     def verify_predictions(self, batch: QueryBatch, predictions: FloatArray | None) -> None:
         if predictions is None:
@@ -345,7 +299,9 @@ class ExactModel(Refittable):
         that.
         """
         coordinates = queries.coordinates
-        made = self.across(self.targets, lambda engine, own: engine.predicted(coordinates, own))
+        made = across(
+            self.engines, self.targets, lambda engine, own: engine.predicted(coordinates, own)
+        )
         made = made + queries.offsets.values
         if queries.offsets.replace_base:
             made -= self.base_numbers()
@@ -355,7 +311,7 @@ class ExactModel(Refittable):
     def base_numbers(self) -> FloatArray:
         """Return what the initial prediction adds to every prediction of trees, (K,)."""
         parts = []
-        for engine, targets in self.by_output(self.targets):
+        for engine, targets in by_output(self.engines, self.targets):
             s = engine.structure
             if s.initial is None:
                 mean = np.average(targets, axis=0, weights=s.row_weights)
@@ -369,7 +325,7 @@ class ExactModel(Refittable):
 
         They include the offsets of the fit, which may replace the initial prediction.
         """
-        found = self.across(self.targets, lambda engine, own: engine.predicted(None, own))
+        found = across(self.engines, self.targets, lambda engine, own: engine.predicted(None, own))
         if self.base_offsets() is None:
             return found
         return found - self.base_numbers()
@@ -382,18 +338,25 @@ class ExactModel(Refittable):
         return [replace(one, residuals=residuals) for one in allowed]
 
     @property
-    def starts_elsewhere(self) -> bool:
-        return (
+    def structures(self) -> Sequence[Structure] | None:
+        """The boosted trees of each group of outputs, as every shard has them; else None."""
+        return boosted_structures(self.trees)
+
+    @property
+    def fit_offsets(self) -> FitOffsets:
+        were_given = any(s.offsets is not None for s in self.structures or ())
+        replaced_initial = (
             self.adapter.offset_rule is not OffsetRule.ADDED
             and not self.engines[0].structure.initial_in_fit
         )
+        return FitOffsets(were_given, replaced_initial)
 
     def base_offsets(self) -> FloatArray | None:
         """Return the offsets (N, K) that replaced the initial prediction in the fit.
 
         Return None if the fit started from the initial prediction.
         """
-        if not self.starts_elsewhere:
+        if not self.fit_offsets.replaced_initial:
             return None
         return np.concatenate(
             [cast(FloatArray, engine.structure.offsets) for engine in self.engines], axis=1
@@ -401,71 +364,9 @@ class ExactModel(Refittable):
 
     # -- changes of the training rows --------------------------------------------------------------
 
-    def as_targets(self, given: Any, n: int, what: str, rows: str) -> FloatArray:
-        how = self.adapter.repeats_targets, self.missing is not None
-        classes = inputs.coding_of(self.adapter)
-        targets = inputs.as_targets(given, n, self.shape[1], classes, what, rows, *how)
-        return self.scale.checked_forward(targets, what)
-
-    def within(self, given: FloatArray, rows: IntArray) -> FloatArray:
-        if self.missing is None:
-            return given
-        for i, output in np.argwhere(np.isnan(given) != self.missing[rows])[:1]:
-            if np.isnan(given[i, output]):
-                found = "nan"
-            else:
-                found = f"{given[i, output]:.6g}"
-            if self.missing[rows[i], output]:
-                had = "no target"
-            else:
-                had = "a target"
-            raise InputError(
-                f"targets holds {found} for output {output} of row {self.index[rows[i]]}, which had {had} there in the fit. "
-                "Which targets are missing is held fixed: pass nan for those, and numbers for all others."
-            )
-        return np.nan_to_num(given)
-
-    def moved(self, queries: QueryBatch, targets: FloatArray) -> tuple[FloatArray, FloatArray]:
-        if self.adapter.weighs_classes and (targets != self.targets).any():
-            raise UnsupportedQuestionError(
-                "what_if",
-                "class_weight gives a row the weight of its class, and balanced weights count all classes again",
-                "Multiply weights by changes of the one-hot classes, which holds the row weights of the fit: "
-                "explainer(X).weights @ changes. Or fit the model to the other classes.",
-            )
-        before = self.predicted(queries)  # which checks them
-        if self._keeps_active_set(targets):
-            at = queries.coordinates
-            base = queries.offsets.base
-            change = self.across(
-                targets - self.targets, lambda engine, own: engine.matvec(at, own, base)
-            )
-        else:
-            as_fitted = round_to(
-                self.adapter.rounding.targets, targets
-            )  # the library's own numbers decide ties
-            engines = [engine.with_targets(own) for engine, own in self.by_output(as_fitted)]
-            again = replace(self, engines=engines, targets=targets, verification=None, kept=Cache())
-            change = again.predicted(queries) - before
-        return queries.predictions, change
-
-    def _keeps_active_set(self, targets: FloatArray) -> bool:
-        """Return whether a fit to these targets (N, K) certainly has the active set of this one, or none."""
-        if not any(rule_of(structure).has_active_set for structure in self.all_structures):
-            return True
-        if self.verification is None:
-            held = None
-        else:
-            held = self.verification.held
-        return held is not None and float(np.abs(targets - self.targets).sum()) < held.radius
-
-    def loss_slopes(self, queries: QueryBatch, y: FloatArray) -> FloatArray:
-        return 2.0 * (self.predicted(queries) - y)
-
-    def pulled_back(self, queries: QueryBatch, u: FloatArray) -> FloatArray:
-        at = queries.coordinates
-        base = queries.offsets.base
-        return self.across(u, lambda engine, own: engine.rmatvec(at, own, base))
+    @property
+    def changes(self) -> ExactTargetChanges:
+        return ExactTargetChanges(self)
 
     @property
     def row_weights(self) -> FloatArray:
@@ -484,11 +385,6 @@ class ExactModel(Refittable):
             return np.ones(s.n_rows)
         return s.row_weights
 
-    @property
-    def all_structures(self) -> list[Structure]:
-        """The structures of all trees, of whatever output and member."""
-        return [s for engine in self.engines for s in engine.structures]
-
     def refit_leaves(self, refit_inputs: RefitInputs) -> tuple[list[LeafFit], FloatArray | None]:
         return refit_exact(cast(Adapter, self.adapter), self.engines, self.limits, refit_inputs)
 
@@ -499,9 +395,3 @@ class ExactModel(Refittable):
         self.budget.require(
             8 * n * n_train * len(self.engines), f"The weights of {n} x {n_train} rows", instead
         )
-
-
-def _spreads(fit: FittedValues) -> FloatArray:
-    """Return the variance of what each tree adds to the predictions of the training rows, (T,)."""
-    starts = fit.structure.starts
-    return tree_spreads(count_rows(fit.structure.leaves(), starts), fit.added, starts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters.contract import Model
-from axil.arrays import BoolArray, FloatArray, IntArray
+from axil.arrays import BoolArray, FloatArray
 from axil.attribution import (
     Attribution,
     Capabilities,
@@ -26,20 +26,38 @@ from axil.attribution import (
 )
 from axil.attribution.block_effects import Reflected
 from axil.attribution.capabilities import Refusal, without_shared_leaves
-from axil.attribution.leaf_matches import TreeWeights
-from axil.errors import UnsupportedQuestionError
 from axil.inputs.copies import frozen
 from axil.machine.memory import Budget, Limits
 from axil.machine.progress import track
 from axil.machine.threads import Cache
 from axil.reductions import Here, Shards
 from axil.replay.deletions import Deletions, ReplayedDeletions
+from axil.replay.fitted_trees import FittedTrees
 from axil.replay.queries import Combination, Offsets, QueryBatch
 from axil.replay.refit import RefitInputs
+from axil.replay.target_changes import TargetChanges
 from axil.replay.training_columns import ColumnsInMemory, TrainingColumns
 from axil.scale import IDENTITY, TargetScale
-from axil.structure import Structure
 from axil.structure.leaves import LeafFit
+
+
+@dataclass(frozen=True)
+class FitOffsets:
+    """The offsets of the training rows that a model was fitted with."""
+
+    were_given: bool = False  #: whether training rows had offsets
+    replaced_initial: bool = (
+        False  #: whether the fit started from them, not from its initial prediction
+    )
+
+
+@dataclass(frozen=True)
+class WeightLayout:
+    """Which outputs share the numbers of the training rows, and whether most of these are zero."""
+
+    output_groups: list[slice]  #: the outputs that share their numbers, group by group
+    is_shared: bool = False  #: whether all outputs have the same weights
+    is_sparse: bool = False  #: whether most weights are known to be zero, the same for all outputs
 
 
 class VerifiedModel(ABC):
@@ -62,7 +80,6 @@ class VerifiedModel(ABC):
         None  #: (N, K) targets as people read them; None where that is the scale of the fit
     )
     verification: Any  #: what the replay found; None where it was not asked for
-    has_leaves: bool = False  #: whether rows can be compared by the leaves that they share
     kept: Cache
     is_reflected: bool = False  #: whether its single score is of the first of two classes
     targets: Any  #: (N, K) on the scale of the fit; one-hot for classes
@@ -184,26 +201,21 @@ class VerifiedModel(ABC):
 
     def own_refusals(self) -> dict[str, Refusal]:
         """Return the methods that this model refuses because of its own fit."""
-        if self.has_leaves:
+        if self.trees is not None:
             return {}
         return without_shared_leaves(self.source.name)
 
-    # -- queries -----------------------------------------------------------------------------------
+    @property
+    def fit_offsets(self) -> FitOffsets:
+        """The offsets of the training rows in the fit."""
+        return FitOffsets()
 
     @property
-    def starts_elsewhere(self) -> bool:
-        """Whether the fit started from offsets of the training rows in the place of its base."""
-        return False
-
-    @property
-    def structures(self) -> Sequence[Structure] | None:
-        """The boosted trees of each group of outputs, where these have weights; else None."""
+    def trees(self) -> FittedTrees | None:
+        """The trees whose leaves rows can be compared by; None if the model has none of its own."""
         return None
 
-    @property
-    def had_offsets(self) -> bool:
-        """Whether the training rows had offsets, in the place of the base or besides."""
-        return any(s.offsets is not None for s in self.structures or ())
+    # -- queries -----------------------------------------------------------------------------------
 
     @abstractmethod
     def queries(self, X: Any, init_score: Any = None) -> QueryBatch:
@@ -228,9 +240,11 @@ class VerifiedModel(ABC):
     def verify_predictions(self, batch: QueryBatch, predictions: FloatArray | None) -> None:
         """Raise unless predictions (n, K) are the model's own; None: compute them."""
 
-    def output_groups(self) -> list[slice]:
-        """Return groups of outputs that share their weights."""
-        return [slice(k, k + 1) for k in range(self.shape[1])]
+    @property
+    def weight_layout(self) -> WeightLayout:
+        """Which outputs share the numbers of the training rows."""
+        groups = [slice(k, k + 1) for k in range(self.shape[1])]
+        return WeightLayout(groups)
 
     def ready(self, source: Source, n_queries: int) -> Any:
         """Return this model with the algorithm for a request of this many rows.
@@ -251,58 +265,6 @@ class VerifiedModel(ABC):
         if isinstance(batch, Combination):
             return {}
         return self.meant(batch.predictions)
-
-    def calibrated(self, scores: FloatArray, means: FloatArray) -> FloatArray:
-        """Return calibrated probabilities from scores and their means by the link, (n, K).
-
-        Return the means if there is no calibration.
-        """
-        calibration = self.adapter.calibration
-        if calibration is None:
-            return means
-        probabilities = calibration.probabilities(scores, means)
-        assert probabilities is not None  # only those of sums of models follow from no score
-        return probabilities
-
-    @property
-    def is_sparse(self) -> bool:
-        """Whether most weights are zero, known to be, and the same for all outputs."""
-        return False
-
-    @property
-    def shares_weights(self) -> bool:
-        """Whether all outputs have the same weights."""
-        return False
-
-    @property
-    def is_boosted(self) -> bool:
-        """Whether all trees are boosted: in forests, weights follow from the shared leaves."""
-        return self.has_leaves
-
-    def tree_weights(self, rule: str) -> TreeWeights | None:
-        """Return the weights of the trees in a comparison by leaves, by a rule of `similar`.
-
-        Return None if all trees count alike.
-        """
-        if rule == "alike":
-            return None
-        self.capabilities.require("similar(tree_weights=)")
-        if not self.is_boosted or (rule != "variance" and self.rescales_trees):
-            raise UnsupportedQuestionError(
-                f'similar(tree_weights="{rule}")',
-                "its trees are not fitted one after the other to what those before them leave over",
-                "Leave tree_weights out.",
-            )
-        return self.kept.get(("tree weights", rule), lambda: self._tree_weights(rule))
-
-    @property
-    def rescales_trees(self) -> bool:
-        """Whether trees are scaled again after others were fitted, as in DART."""
-        return False
-
-    def _tree_weights(self, rule: str) -> TreeWeights:
-        """Return how much each tree counts by this rule, of trees that are fitted one after the other."""
-        raise NotImplementedError
 
     @property
     def shown(self) -> Any:
@@ -448,31 +410,10 @@ class Refittable(InMemory):
             counted = sample_weight > 0
         return np.asarray((self.row_weights == 0) & counted)
 
+    @property
     @abstractmethod
-    def as_targets(self, given: Any, n: int, what: str, rows: str) -> FloatArray:
-        """Return the user's targets, or classes, on the scale of the fit, (n, K)."""
-
-    def within(self, given: FloatArray, rows: IntArray) -> FloatArray:
-        """(n, K): new targets of these training rows as they count; raises where they are of outputs that had none."""
-        return given
-
-    @abstractmethod
-    def moved(self, queries: QueryBatch, targets: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return predictions (n, K), and how other training targets (N, K) would change them."""
-
-    @abstractmethod
-    def loss_slopes(self, queries: QueryBatch, y: FloatArray) -> FloatArray:
-        """Return the derivatives of the loss at targets y by the predictions or scores, (n, K).
-
-        The predictions are verified against the model's own.
-        """
-
-    @abstractmethod
-    def pulled_back(self, queries: QueryBatch, u: FloatArray) -> FloatArray:
-        """Return J'u, (N, K), for u of shape (n, K).
-
-        J has the derivatives of the scores of these rows by the targets; it is K for squared error.
-        """
+    def changes(self) -> TargetChanges:
+        """The fits to other targets."""
 
     @abstractmethod
     def refit_leaves(self, refit_inputs: RefitInputs) -> tuple[list[LeafFit], FloatArray | None]:

@@ -10,7 +10,7 @@ prediction counts in a prediction: 0 where an offset of the explained row replac
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -220,6 +220,33 @@ class TreeEngine(Deletable):
             return around_leaves(self.structure, self.rows, None, values)
         leaves = own_leaves(self.structure, queries)
         return around_leaves(self.structure, self.rows, leaves, values)
+
+
+def by_output(engines: Sequence[Engine], columns: FloatArray) -> list[tuple[Engine, FloatArray]]:
+    """Return each engine with the columns, (., K), of the outputs that it serves.
+
+    A single engine serves all outputs.
+    """
+    if len(engines) == 1:
+        return [(engines[0], columns)]
+    return [(engine, columns[:, [output]]) for output, engine in enumerate(engines)]
+
+
+def across(
+    engines: Sequence[Engine],
+    columns: FloatArray,
+    compute: Callable[[Engine, FloatArray], FloatArray],
+) -> FloatArray:
+    """Return the results of each engine for the columns of its outputs, side by side, (., K)."""
+    return np.concatenate(
+        [compute(engine, own_columns) for engine, own_columns in by_output(engines, columns)],
+        axis=1,
+    )
+
+
+def all_structures(engines: Sequence[Engine]) -> list[Structure]:
+    """Return the structures of all trees, of whatever output and member."""
+    return [structure for engine in engines for structure in engine.structures]
 
 
 def own_leaves(structure: Structure, queries: LeafArray | None) -> LeafArray:

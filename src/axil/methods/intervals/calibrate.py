@@ -229,7 +229,9 @@ def from_bags(proven: ExactModel, grouped: CalibrationGroups | None) -> Predicti
             engine.out_of_bag(some)[0] for engine in proven.engines if isinstance(engine, Forest)
         ]
         sums = [one.moments(values) for one, values in zip(answers, known.values[0])]
-        parts.append(known.usual.local(sums, proven.output_groups(), out_of_bag(proven)[some]))
+        parts.append(
+            known.usual.local(sums, proven.weight_layout.output_groups, out_of_bag(proven)[some])
+        )
     return Predictive(
         proven,
         known,

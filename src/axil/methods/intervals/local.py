@@ -31,6 +31,7 @@ from axil.errors import InputError
 from axil.kernels.choose import host_backend
 from axil.output.tables import bytes_of
 from axil.reductions import Moments, answer
+from axil.replay.fitted_trees import boosted_structures
 from axil.replay.queries import QueryBatch
 from axil.structure import RowTotals
 from axil.weights.engine import own_leaves
@@ -227,8 +228,8 @@ class Surroundings:
             spread = np.sqrt(averages[2])
         spread = np.where(spread > 0, spread, 1.0)
         usual = Usual(means, spread, found.lowest - means, found.highest - means, averages)
-        values = shards.each(values_of, (filling, means, model.output_groups()), errors)
-        leaves = method == "leaves" and model.structures is not None
+        values = shards.each(values_of, (filling, means, model.weight_layout.output_groups), errors)
+        leaves = method == "leaves" and boosted_structures(model.trees) is not None
         if leaves:
             by_leaf = shards.total(leaf_sums_of, model.n_threads, values)
         else:
@@ -305,7 +306,7 @@ def around(
             made = found.predictions
         else:
             made = instead[some]
-        parts.append(known.usual.local(sums, model.output_groups(), made))
+        parts.append(known.usual.local(sums, model.weight_layout.output_groups, made))
     return joined(parts)
 
 
@@ -319,7 +320,8 @@ def _around_leaves(
 ) -> Local:
     """All that is known around the queries, from sums over the rows of their leaves."""
     parts = []
-    structures = model.structures
+    structures = boosted_structures(model.trees)
+    assert structures is not None
     bounds = np.cumsum([0, *(structure.total_leaves for structure in structures)])
     size = model.budget.batch_size(8 * (sum(s.n_trees for s in structures) + 4 * by_leaf.shape[1]))
     for start, batch in model.batches(queries, size, "intervals", even_empty=True):
@@ -336,7 +338,7 @@ def _around_leaves(
             made = model.predicted(batch)
         else:
             made = instead[some]
-        parts.append(known.usual.local(sums, model.output_groups(), made))
+        parts.append(known.usual.local(sums, model.weight_layout.output_groups, made))
     return joined(parts)
 
 

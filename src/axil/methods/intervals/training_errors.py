@@ -13,6 +13,8 @@ from axil.methods import leave_one_out
 from axil.methods.folds import fold_predictions, number_of_folds
 from axil.methods.unseen_predictions import agreeing_values
 from axil.replay.exact_model import ExactModel
+from axil.replay.fitted_trees import boosted_structures
+from axil.weights.engine import by_output
 from axil.weights.forest import Forest
 
 PATIENCE = 600.0  # seconds that errors may take, above which a cheaper source is taken
@@ -39,7 +41,7 @@ def training_errors(
         return model.targets - out_of_fold, "out-of-fold"
     if is_bagged(model):
         return model.targets - out_of_bag(model), "out-of-bag"
-    if method == "leaves" and model.structures is not None:
+    if method == "leaves" and boosted_structures(model.trees) is not None:
         return model.targets - model.fitted(), "fit"
     available = model.budget.available
     if (
@@ -85,7 +87,7 @@ def _out_of_bag(model: ExactModel) -> FloatArray:
     """Compute `out_of_bag`."""
     rows = np.arange(len(model.targets))
     engine_predictions = []
-    for engine, targets in model.by_output(model.targets):
+    for engine, targets in by_output(model.engines, model.targets):
         assert isinstance(engine, Forest)
         step = model.budget.batch_size(engine.memory.per_query)
         predictions = np.empty_like(targets)

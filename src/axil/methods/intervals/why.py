@@ -59,7 +59,9 @@ def reasons(
     largest = answer(model, queries, WEIGHTS, reduction, size, surroundings.errors)
     nearby = answer(model, queries, WEIGHTS, Moments(), size, surroundings.values)
     for (batch, best), (_, moments) in zip(largest, nearby):
-        local = surroundings.usual.local(moments.sums, model.output_groups(), best.predictions)
+        local = surroundings.usual.local(
+            moments.sums, model.weight_layout.output_groups, best.predictions
+        )
         total = local.nearby[..., None]
         shares = np.divide(best.size, total, out=np.zeros_like(best.size), where=total > 0)
         yield batch, replace(best, columns=best.columns | {"share": shares})
