@@ -219,7 +219,7 @@ def with_features(self: RefitT, X: FeatureTable, y: AnyArray) -> RefitT:
         new_X=new_X,
         X=new_X,
         y=y,
-        targets=model.as_targets(y, len(y), "y", "training"),
+        targets=model.changes.as_targets(y, len(y), "y", "training"),
         weights=_at_rows(arguments.sample_weight, rows),
         offsets=_at_rows(arguments.init_score, rows),
         groups=inputs.as_row_groups(_at_rows(arguments.groups, rows), len(y)),
