@@ -119,7 +119,7 @@ bench: .venv/test ## Speed and memory of the kernels, and every question, as rat
 CUDA ?= cuda13
 test-gpu: .venv/test ## The kernels and explainers on a GPU
 	$(BIN)/python -m pip install --quiet '.[$(CUDA)]'
-	$(BIN)/python -m pytest -q -rs tests/kernels tests/weights/test_boosting.py tests/adapters/test_routes.py tests/test_devices.py tests/contributions/test_push_devices.py -k "cuda or gpu or device"
+	$(BIN)/python -m pytest -q -rs tests/kernels tests/weights/test_boosting.py tests/adapters/test_routes.py tests/test_devices.py tests/contributions/test_contribution_devices.py -k "cuda or gpu or device"
 
 bench-gpu: .venv/test ## Speed on a GPU, beside the cores of the same machine
 	$(BIN)/python -m pip install --quiet '.[$(CUDA)]'

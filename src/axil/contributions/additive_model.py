@@ -92,7 +92,7 @@ class AdditiveTrees(FittedTrees):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class AdditiveModel(Refittable):
-    """Boosted trees of any loss, and the account of their scores: what each training row's own gradients put into them."""
+    """Boosted trees of any loss, whose scores are sums of the contributions of training rows."""
 
     boosting: Boosting
 
@@ -101,7 +101,7 @@ class AdditiveModel(Refittable):
 
     @property
     def targets(self) -> FloatArray:
-        """(N, K): the targets of the fit; of two classes, whether a row is of the one that is scored."""
+        """The targets of the fit, (N, K); for two classes, whether a row is of the second."""
         return frozen(self.labels_in_order(self.boosting.targets))
 
     @property
@@ -126,19 +126,19 @@ class AdditiveModel(Refittable):
     def trees(self) -> AdditiveTrees:
         return AdditiveTrees(self.boosting.contributions)
 
-    def asked_of(self, batch: QueryBatch) -> Boosting:
-        """The model for exactly these rows."""
+    def with_offsets_of(self, batch: QueryBatch) -> Boosting:
+        """Return the model with the offsets of these rows."""
         return self.boosting.shifted(batch.offsets)
 
     def contribution_effects(self, query_batch: QueryBatch | Combination) -> Effects:
         if isinstance(query_batch, QueryBatch):
-            model = self.asked_of(query_batch)
+            model = self.with_offsets_of(query_batch)
             starts = model.starts(len(query_batch))
             return ContributionEffects(
                 model.contributions, query_batch.coordinates, starts, self.kept, query_batch.start
             )
         rows = query_batch.queries
-        model = self.asked_of(rows)
+        model = self.with_offsets_of(rows)
         contributions = model.contributions
         # One walk through the training rows makes the tables of all sums.
         tables = contributions.mixed_tables(rows.coordinates, query_batch.factors)
@@ -152,7 +152,7 @@ class AdditiveModel(Refittable):
 
     def derivative_effects(self, query_batch: QueryBatch | Combination) -> Effects:
         if isinstance(query_batch, QueryBatch):
-            model = self.asked_of(query_batch)
+            model = self.with_offsets_of(query_batch)
             return derived(
                 model.target_derivatives(query_batch.rows),
                 self._differentiated(model, query_batch),
@@ -160,14 +160,14 @@ class AdditiveModel(Refittable):
                 query_batch.start,
             )
         rows = query_batch.queries
-        model = self.asked_of(rows)
+        model = self.with_offsets_of(rows)
         size = self.budget.batch_size(self.boosting.bytes_per_query())
         derivatives = mixed(query_batch, size, lambda part: model.target_derivatives(part.rows))
         sums = query_batch.of(self._differentiated(model, rows))
         return derived(derivatives, sums, self.targets)
 
     def _differentiated(self, model: Boosting, batch: QueryBatch) -> FloatArray:
-        """Return what derivatives of explained rows are of, (n, K): scores, or what their link makes of them."""
+        """Return the numbers that are differentiated, (n, K): scores, or their means by the link."""
         reflection = self.reflection
         if reflection is not None and model.differentiates == "probability":
             reflection = 1.0
@@ -175,13 +175,13 @@ class AdditiveModel(Refittable):
 
     def deletion_effects(self, query_batch: QueryBatch | Combination, available: int) -> Effects:
         assert isinstance(query_batch, QueryBatch)
-        model = self.asked_of(query_batch)
+        model = self.with_offsets_of(query_batch)
         rows = query_batch.rows
         return BlockEffects(lambda: by_replay(model, rows), self.shape, len(query_batch))
 
     def first_order_effects(self, query_batch: QueryBatch | Combination) -> Effects:
         assert isinstance(query_batch, QueryBatch)
-        model = self.asked_of(query_batch)
+        model = self.with_offsets_of(query_batch)
         rows = query_batch.rows
         return BlockEffects(
             lambda: iter([(0, [own.T for own in model.deletions(rows)])]),
@@ -198,7 +198,7 @@ class AdditiveModel(Refittable):
             rows = batch
         if predictions is not None:
             predictions = reflected(predictions, self.reflection)
-        self.asked_of(rows).verify_predictions(batch, predictions)
+        self.with_offsets_of(rows).verify_predictions(batch, predictions)
 
     # -- changes of the training rows --------------------------------------------------------------
 
@@ -207,11 +207,14 @@ class AdditiveModel(Refittable):
         return AdditiveDeletions(self)
 
     def times(self, v: FloatArray) -> FloatArray:
-        """(N, S): J v, with J the derivatives of the training rows' own predictions; of K outputs v is one, (N, K)."""
+        """Return J v, (N, S), with J the derivatives of the training rows' predictions.
+
+        They are derivatives by the targets. For K outputs v is one vector, (N, K).
+        """
         return by_columns(self.boosting.along, v, self.shape[1])
 
     def times_transposed(self, u: FloatArray) -> FloatArray:
-        """(N, S): J'u, likewise."""
+        """Return J'u, (N, S); see `times`."""
         return by_columns(self.boosting.across, u, self.shape[1])
 
     def own_refusals(self) -> dict[str, Refusal]:
@@ -291,7 +294,11 @@ class AdditiveTargetChanges(TargetChanges):
 def by_columns(
     multiply: Callable[[FloatArray], FloatArray], values: FloatArray, n_outputs: int
 ) -> FloatArray:
-    """Return the product of a matrix with values (N, K) of K outputs, or, of one output, with each of the columns (N, S)."""
+    """Return the products of a matrix with the values.
+
+    For K outputs the values (N, K) are one vector. For one output each column of (N, S) is a
+    vector.
+    """
     if n_outputs > 1:
         return multiply(values)
     return np.concatenate([multiply(column[:, None]) for column in values.T], axis=1)

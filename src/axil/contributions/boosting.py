@@ -46,11 +46,11 @@ def read(given: FitInputs, adapter: Adapter) -> Boosting:
     """Replay boosted trees on their training data."""
     if given.loss is not None:
         raise InputError(
-            f"loss is {shown(given.loss)}; a {adapter.library} model says itself what it was fitted to: leave it out."
+            f"loss is {shown(given.loss)}; a {adapter.library} model states its loss itself. Leave it out."
         )
     if given.output != "raw" and adapter.calibration is not None:
         raise InputError(
-            f"output is {given.output!r}, and probabilities of this model are made of several scores, or by a curve: derivatives "
+            f"output is {given.output!r}, and probabilities of this model are computed from several scores, or by a curve: derivatives "
             "are of scores alone. Leave it out."
         )
     X = inputs.as_features(given.X, adapter, "X_train")
@@ -69,7 +69,7 @@ def read(given: FitInputs, adapter: Adapter) -> Boosting:
     sample_weights = inputs.weights_of_rows(given.sample_weight, groups, n_rows)
     weights = class_weights.counted_weights(adapter, targets, sample_weights)
     offsets = inputs.as_offsets(given.init_score, n_rows, adapter.n_outputs, "training")
-    bags = inputs.as_in_bag(given.in_bag, n_rows)
+    in_bag = inputs.as_in_bag(given.in_bag, n_rows)
 
     def replayed(weights: FloatArray | None, counts_classes: bool) -> Boosting:
         return Boosting(
@@ -81,7 +81,7 @@ def read(given: FitInputs, adapter: Adapter) -> Boosting:
             given.output,
             given.limits,
             given.verify,
-            bags=bags,
+            in_bag=in_bag,
             counts_classes=counts_classes,
             groups=groups,
         )
@@ -112,7 +112,10 @@ def _require_memory(fit: BoostedFit, targets: FloatArray, limits: Limits) -> Non
 
 
 class Boosting:
-    """A boosted model on its training data, with derivatives by reverse mode through the replayed fit; see `reverse`."""
+    """A boosted model on its training data, with derivatives through the replayed fit.
+
+    Reverse mode computes the derivatives; see `reverse`.
+    """
 
     def __init__(
         self,
@@ -125,7 +128,7 @@ class Boosting:
         limits: Limits,
         verify: bool,
         leaves: NDArray[np.unsignedinteger[Any]] | None = None,
-        bags: FloatArray | None = None,
+        in_bag: FloatArray | None = None,
         counts_classes: bool = True,
         groups: IntArray | None = None,
     ):
@@ -140,7 +143,7 @@ class Boosting:
         groups : array of shape (N,), optional
             The number of each row's group, of a ranking model.
         """
-        if adapter.refused_draws is not None and bags is None:
+        if adapter.refused_draws is not None and in_bag is None:
             raise adapter.refused_draws
         targets = round_to(adapter.rounding.targets, targets)
         weights = None if weights is None else round_to(adapter.rounding.targets, weights)
@@ -152,7 +155,7 @@ class Boosting:
                 f"group is for ranking models, and this one was fitted to the {fit.loss.name} "
                 "loss. Leave it out."
             )
-        fit = with_rows(fit, weights, bags)
+        fit = with_rows(fit, weights, in_bag)
         fit.loss.check(targets)
         limits = settled(limits, len(targets) * len(fit.table.n_leaves))
         _require_memory(fit, targets, limits)
@@ -167,10 +170,10 @@ class Boosting:
         self.underived = fit.no_derivative
         self.classes = adapter.classes
         #: as the library keeps them, without features
-        self.rows = TrainingRows(None, targets, weights, offsets, bags, groups)
+        self.rows = TrainingRows(None, targets, weights, offsets, in_bag, groups)
         self.label_weights = LabelWeights(adapter, self.rows, counts_classes)
         self._cache = Cache()  # which copies for rows with offsets share
-        self.offsets: Offsets | None = None  #: of the rows that are asked about
+        self.offsets: Offsets | None = None  #: of the rows to explain
         self.contributions = Contributions(self.walked, limits)
         self.verification: Verification | None = None
         if verify:
@@ -180,7 +183,7 @@ class Boosting:
 
     @property
     def outputs(self) -> NDArray[Any] | None:
-        """(K,): the names of the classes or the numbers of the outputs; None for a single output."""
+        """The names of the classes or the numbers of the outputs, (K,); None for one output."""
         n_outputs = self.adapter.n_outputs
         if n_outputs == 1:
             return None
@@ -202,9 +205,9 @@ class Boosting:
         if rounding_error is not None:
             details["rounding_error"] = rounding_error
         recorded = {"leaf counts": fit.table.leaf_counts, "leaf hessians": fit.table.leaf_hessians}
-        held = None
+        active_set = None
         if fit.placement is not None:
-            held = Held.encoded(int(fit.table.n_leaves.sum()), fit.placement)
+            active_set = Held.encoded(int(fit.table.n_leaves.sum()), fit.placement)
         return Verification(
             n_rows=len(self.targets),
             n_trees=len(fit.table.n_leaves),
@@ -214,7 +217,7 @@ class Boosting:
             scale=self._largest or 1.0,
             compared=[name for name, numbers in recorded.items() if numbers is not None],
             recovered=dict(self.walked.recovered),
-            held=held,
+            held=active_set,
             details=details,
         )
 
@@ -224,7 +227,10 @@ class Boosting:
 
     @property
     def fitted(self) -> FloatArray:
-        """(N, K): the scores of the training rows with the offsets of the fit, which may stand in for the base."""
+        """The scores of the training rows, (N, K).
+
+        They include the offsets of the fit, which may replace the initial prediction.
+        """
         walked = self.walked
         offsets = self.rows.offsets
         if offsets is None or not Offsets.of(offsets, len(offsets), self.adapter).replace_base:
@@ -233,7 +239,7 @@ class Boosting:
 
     @property
     def backend(self) -> Backend:
-        """Where the training rows, pushes and derivatives are kept while they are made."""
+        """The back end that stores the training rows, contributions and derivatives."""
         return self.contributions.backend
 
     @property
@@ -244,7 +250,7 @@ class Boosting:
         return "probability"
 
     def shifted(self, offsets: Offsets | None) -> Boosting:
-        """This model for rows with these offsets: answers of what is returned are about exactly these rows."""
+        """Return this model with the offsets of the rows to explain."""
         if offsets is None:
             return self
         model = copy.copy(self)
@@ -252,26 +258,29 @@ class Boosting:
         return model
 
     def starts(self, n: int) -> FloatArray:
-        """(n, K): where the scores of n rows start, from the base, their offsets or both; pushes are added to it."""
+        """Return the initial scores of n rows, (n, K), to which contributions add.
+
+        They come from the initial prediction, from the rows' offsets, or from both.
+        """
         if self.offsets is None:
             return np.tile(self.contributions.base, (n, 1))
         return np.asarray(self.offsets.base * self.contributions.base + self.offsets.values)
 
     @property
     def _bases(self) -> float:
-        """How often the base counts in the scores that are asked about."""
+        """The coefficient of the initial prediction in the explained scores."""
         if self.offsets is None:
             return 1.0
         return self.offsets.base
 
     def _scores(self, X: Any) -> FloatArray:
-        """(n, K): by the library's own account, with the offsets of these rows."""
+        """Return the scores that the library computes, (n, K), with the offsets of these rows."""
         if self.offsets is None:
             return self.adapter.scores(X)
         return self.offsets.predictions(self.adapter, X)
 
     def predictions(self, X: Any) -> FloatArray:
-        """(n, K): raw scores, or their means by the link."""
+        """Return raw scores, or their means by the link, (n, K)."""
         scores = self._scores(X)
         if self._raw:
             return scores
@@ -283,7 +292,10 @@ class Boosting:
             return self._reverse(X).by_targets()
 
     def crossed_derivatives(self, X: Any, output: int, columns: Sequence[int]) -> FloatArray:
-        """(columns, n, N): of one output's prediction by these columns of the targets."""
+        """Return the derivatives of an output's prediction by columns of the targets.
+
+        They have the shape (columns, n, N).
+        """
         with self.backend.guard():
             return self._reverse(X, outputs=[output]).by_columns(columns)
 
@@ -298,7 +310,10 @@ class Boosting:
         return 8 * int(n_rows) * int(n_outputs) * (int(n_outputs) + 3)
 
     def located(self, X: Any) -> tuple[NDArray[np.integer[Any]], FloatArray]:
-        """Return the leaves (n, T) and scores (n, K) of rows, once the sums of their leaf values agree with the model."""
+        """Return the leaves (n, T) and the scores (n, K) of rows, after verifying the scores.
+
+        The sums of their leaf values must agree with the model.
+        """
         leaves = self.adapter.coordinates(X, self._n_threads)
         scores = self._scores(X)
         if self._verify and len(scores):
@@ -319,13 +334,16 @@ class Boosting:
 
     @property
     def variance_power(self) -> float | None:
-        """Power of the mean that the loss takes the variance for: 1 for Poisson, 2 for gamma; None of other losses."""
+        """The power of the mean that is the variance of the loss: 1 for Poisson, 2 for gamma.
+
+        None for losses without such a power.
+        """
         if isinstance(self.loss, Deviance):
             return self.loss.power
         return None
 
     def means(self, scores: FloatArray) -> FloatArray | None:
-        """(n, K): what the link makes of scores; None where that is the scores themselves."""
+        """Return what the link makes of scores, (n, K); None if it is the scores themselves."""
         if self.loss.meaning:
             return self.loss.mean(scores)
         return None
@@ -349,7 +367,7 @@ class Boosting:
         return targets
 
     def refitted_as_before(self) -> ComputedFits:
-        """Return the fit to its own targets, with the tree structure fixed."""
+        """Return the fit to its own targets, computed again with the tree structure fixed."""
         self._require_start("what_if")
         return self._started(self._cache.get("refit to its own targets", self._refitted_as_before))
 
@@ -374,7 +392,7 @@ class Boosting:
     def _computed_fits(
         self, fit: BoostedFit, targets: FloatArray, row_weights: RowWeights
     ) -> ComputedFits:
-        """Return fits to targets (N, K) of rows of these weights, with the tree structure fixed."""
+        """Return fits to targets (N, K) with these row weights and the tree structure fixed."""
         rows = FitRows.of_replay(self.walked, targets, self.rows.offsets, row_weights)
         return computed_fits(self.walked, fit, rows, self._n_threads)
 
@@ -435,7 +453,10 @@ class Boosting:
         return self._started(self._computed_fits(self.walked.fit, self.targets, row_weights))
 
     def _started(self, fits: ComputedFits) -> ComputedFits:
-        """Return refits for rows whose offsets may stand in for the base: then the base moves nothing."""
+        """Return refits for the rows to explain.
+
+        If their offsets replace the initial prediction, it does not move.
+        """
         if self._bases:
             return fits
         return replace(fits, initial=np.zeros_like(fits.initial))
@@ -467,7 +488,10 @@ class Boosting:
             )
 
     def along(self, direction: FloatArray) -> FloatArray:
-        """Return (N, K): J v for the training rows' own predictions, by their targets in this direction (N, K)."""
+        """Return J v, (N, K), for a direction v (N, K) of the targets.
+
+        J has the derivatives of the training rows' predictions.
+        """
         self.require_derivatives()
         change = moved(self.walked, direction)
         return change if self._raw else np.einsum("ikm,im->ik", self._link_slopes(), change)
@@ -485,12 +509,12 @@ class Boosting:
         return self.loss.mean_slopes(self.contributions.scores(self.walked.leaves.T))
 
     def loss_slopes(self, X: Any, y: FloatArray) -> FloatArray:
-        """(n, K): the derivative of the loss of rows X with targets y, (n, K), by their scores."""
+        """Return the derivatives of the loss of rows X with targets y by their scores, (n, K)."""
         self.require_derivatives()
         return self.loss.gradient(y, self.located(X)[1])  # softmax's are of the whole loss already
 
     def pulled_back(self, leaves: NDArray[np.integer[Any]], slopes: FloatArray) -> FloatArray:
-        """(N, K): J'u of rows in these leaves; see `Combined`."""
+        """Return J'u of rows in these leaves, (N, K); see `Combined`."""
         self.require_derivatives()
         with self.backend.guard():
             combined = Combined(
@@ -513,7 +537,10 @@ class Boosting:
             )
 
     def _reverse(self, X: Any, raw: bool = False, outputs: Any = slice(None)) -> Reverse:
-        """Return the backward pass for rows, of scores with ``raw`` and else of what derivatives are asked of."""
+        """Return the backward pass for rows.
+
+        With ``raw`` it differentiates scores, otherwise the numbers that the user wants.
+        """
         self.require_derivatives()
         leaves, scores = self.located(X)
         if self._raw or raw:
@@ -549,7 +576,10 @@ class Boosting:
         return float(np.abs(self.walked.score).max(initial=0.0))
 
     def _check(self, leaves: NDArray[np.integer[Any]], scores: FloatArray) -> None:
-        """Compare the sums of the leaves that the derivatives are made from with the scores of the model, on every use."""
+        """Compare the sums of the leaf values behind the derivatives with the scores of the model.
+
+        This runs on every use.
+        """
         w = self.walked
         sizes = self.contributions.sizes(leaves)
         made = leaf_scores(w.fit, leaves, self.starts(len(leaves)), rounded=True)

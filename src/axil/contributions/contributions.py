@@ -5,8 +5,8 @@ weight there, v the leaf's value and G its sum of ``w c g``, a row puts ``-w_j c
 share_s[l]``, ``share = -v / G``, into its leaf's value, and so into the score of every x in the
 leaf:
 
-    push_j(x) = sum_s coefficient_s [leaf_s(j) = leaf_s(x)] (-w_j c_sj g_sj share_s[leaf_s(j)])
-    base + sum_j push_j(x) = F(x)
+    c_j(x) = sum_s coefficient_s [leaf_s(j) = leaf_s(x)] (-w_j c_sj g_sj share_s[leaf_s(j)])
+    base + sum_j c_j(x) = F(x)
 
 L1 and clips are in the share; a leaf that solves for all outputs together has a matrix in its
 place. Given the model's own leaf values a row's scores before every tree depend on that row alone,
@@ -36,9 +36,9 @@ from axil.replay.queries import Combination, QueryBatch
 from axil.replay.replayed_stages import ReplayedStages, leaf_scores, lost_beside
 from axil.weights.leaf_matrix import sums_at
 
-BLOCK_ENTRIES = 1 << 21  # factors held at a time, over all trees and outputs
+BLOCK_ENTRIES = 1 << 21  # factors in memory at a time, over all trees and outputs
 SUMMED_ROWS = 1 << 17  # whose states and gradients are made at a time
-EXACT = 1e-6  # of all pushes on a score, in absolute value: how closely they add up
+EXACT = 1e-6  # relative to the sum of absolute contributions: how closely they add up
 
 DIVERGED = (
     1e7  # by how much other scores are larger where single precision has no digit left of this one
@@ -54,15 +54,15 @@ class Contributions(Factors):
 
     @property
     def base(self) -> FloatArray:
-        """(K,): where every score starts; the scores of rows that no row pushes."""
+        """The initial score, (K,): the score of a row to which no training row contributes."""
         return self.walked.base
 
     def scores(self, queries: LeafArray) -> FloatArray:
-        """(n, K): sums of the model's own leaf values in these leaves, (n, T)."""
+        """Return sums of the model's leaf values, (n, K), in the leaves ``queries`` (n, T)."""
         return leaf_scores(self.walked.fit, queries)
 
     def sizes(self, queries: LeafArray) -> FloatArray:
-        """(n, K): what errors of scores in these leaves are relative to; see `sizes_of`."""
+        """Return what errors of scores in these leaves are relative to, (n, K); see `sizes_of`."""
         return sizes_of(self.walked.fit, self.base, self._leaf_sums[1], queries, self._ordinary)
 
     @cached_property
@@ -76,7 +76,10 @@ class Contributions(Factors):
         return max(ordinary, lost_beside(self.walked.start) / EXACT)
 
     def bytes_per_query(self) -> int:
-        """Bytes that one query takes while its pushes are handed on block by block, with its part of a block."""
+        """Return the bytes that one explained row takes, with its part of a block.
+
+        Contributions are passed on block by block.
+        """
         return 8 * (sum(int(starts[-1]) for starts in self.starts) + 64 * self.n_outputs)
 
     # -- rows --------------------------------------------------------------------------------------
@@ -86,28 +89,35 @@ class Contributions(Factors):
         return spans(len(self.walked.targets), max(64, self._block_entries() // entries))
 
     def _block_entries(self) -> int:
-        """Factors and pushes held at a time: on a device, where the walk goes over all of a block at once, a batch of them."""
+        """The number of factors and contributions in memory at a time.
+
+        On a GPU the walk handles all of a block at once, and memory has a batch of blocks.
+        """
         if self.backend.xp is np or self._program is None:
             return BLOCK_ENTRIES
         budget = self.limits.budget
         return max(BLOCK_ENTRIES, min(budget.batch_bytes, budget.available // 4) // 8)
 
     def blocks(self, queries: LeafArray) -> Iterator[tuple[int, list[Any]]]:
-        """Blocks of rows: the first one's number, and for each output their pushes (rows, n) on queries in these leaves.
+        """Yield blocks of training rows with their contributions to rows in these leaves.
 
-        Arrays of the back end. Their sums, which `agree` compares, must be the scores.
+        A block has the number of its first row, and for each output contributions (rows, n) as an
+        array of the back end. Their sums must be the scores; `agree` compares.
         """
         with self.backend.guard():
             tables = [self._table(queries, k) for k in range(self.n_outputs)]
         return self.read(tables)
 
     def read(self, tables: Sequence[Any]) -> Iterator[tuple[int, list[Any]]]:
-        """`blocks` for any numbers of leaves: for each output (C_k, n), how often what is put into a leaf counts."""
+        """Yield `blocks` for tables of leaves.
+
+        For each output a table (C_k, n) says how often a leaf counts for each of n results.
+        """
         n = tables[0].shape[1]
         xp = self.backend.xp
         with self.backend.guard():
             tables = [xp.asarray(table) for table in tables]
-            for rows in track(self._blocks(n), "pushes"):
+            for rows in track(self._blocks(n), "contributions"):
                 made = []
                 for k, factors in enumerate(self.factors(rows)):
                     out = xp.empty((rows.stop - rows.start, n))
@@ -116,25 +126,38 @@ class Contributions(Factors):
                 yield rows.start, made
 
     def mixed_tables(self, queries: LeafArray, u: Any) -> list[FloatArray]:
-        """For each output (C_k, m): sums of the leaves of queries, (n, T), times (n, m) factors, dense or sparse."""
+        """Return for each output the leaves of rows (n, T) times factors (n, m), (C_k, m).
+
+        The factors may be dense or sparse.
+        """
         found: list[FloatArray] = []
         for k, starts in enumerate(self.starts):
             found.append(self._mixed(k, sums_at(self._met(queries, k), int(starts[-1]), u), True))
         return found
 
     def _met(self, queries: LeafArray, k: int) -> NDArray[np.int64]:
-        """(n, T_k): the leaves of queries in the trees of output k, numbered among all leaves of these."""
+        """Return the leaves of rows in the trees of output k, (n, T_k).
+
+        They are numbered over these trees.
+        """
         return self.starts[k][:-1] + queries[:, self.trees[k]].astype(np.int64)
 
     @cached_property
     def _mixes(self) -> dict[tuple[int, int], FloatArray]:
-        """By tree and output (L_t, L_t): what a row of each leaf puts into the others', where these depend on each other."""
+        """Matrices (L_t, L_t) by tree and output, for leaves whose values depend on each other.
+
+        An entry says how much a row of one leaf adds to another leaf.
+        """
         w = self.walked
         stages = zip(w.stage_tree.tolist(), w.stage_output.tolist(), w.steps)
         return {(t, k): step.mix.share for t, k, step in stages if step.mix is not None}
 
     def _mixed(self, k: int, table: Any, transposed: bool) -> Any:
-        """A table (C_k, m) of what rows put into their own leaves as one of what is in each leaf, in place; or transposed."""
+        """Return the table (C_k, m) of leaf values that follow from the rows' own leaves.
+
+        With ``transposed`` it is the transpose of this map. The table is overwritten. It changes
+        only if leaf values depend on each other.
+        """
         for t, (a, b) in zip(self.trees[k].tolist(), pairwise(self.starts[k])):
             if (t, k) in self._mixes:
                 share = self._mixes[t, k]
@@ -142,20 +165,26 @@ class Contributions(Factors):
         return table
 
     def _own(self, k: int) -> NDArray[np.int64] | None:
-        """The trees of output k, as kernels take them: None for all."""
+        """Return the trees of output k as kernels take them; None for all trees."""
         if len(self.trees[k]) == len(self.walked.leaves):
             return None
         return self.trees[k].astype(np.int64)
 
     def _table(self, queries: LeafArray, k: int) -> Any:
-        """(C_k, n): 1 at the leaves of each query in the trees of output k; what rows of others put in, where leaves mix."""
+        """Return a table (C_k, n) that selects the leaves of each row in the trees of output k.
+
+        If leaf values depend on each other, it also has the shares of the other leaves.
+        """
         xp = self.backend.xp
         table = xp.zeros((int(self.starts[k][-1]), len(queries)))
         table[xp.asarray(self._met(queries, k)), xp.arange(len(queries))[:, None]] = 1.0
         return self._mixed(k, table, True)
 
     def cells_by_group(self, codes: IntArray, n_groups: int) -> list[FloatArray]:
-        """For each output (C_k, groups): what the rows of each group, numbered (N,), together put into each leaf; one walk."""
+        """Return for each output what the rows of each group add to each leaf, (C_k, groups).
+
+        ``codes`` (N,) has the number of each row's group. One walk serves all groups.
+        """
         return [
             self._mixed(k, sums, False) for k, (sums,) in enumerate(self._own_sums(codes, n_groups))
         ]
@@ -163,14 +192,17 @@ class Contributions(Factors):
     def _own_sums(
         self, codes: IntArray, n_groups: int, sizes: bool = False
     ) -> list[list[FloatArray]]:
-        """For each output (C_k, groups): what rows put into their own leaves; with ``sizes`` its absolute values, too."""
+        """Return for each output what rows add to their own leaves, by group, (C_k, groups).
+
+        With ``sizes``, also return the sums of the absolute values.
+        """
         xp = self.backend.xp
         with self.backend.guard():
             sums = [
                 [xp.zeros((int(starts[-1]), n_groups)) for _ in range(1 + sizes)]
                 for starts in self.starts
             ]
-            for rows in track(self._blocks(0), "pushes"):
+            for rows in track(self._blocks(0), "contributions"):
                 own_codes = xp.asarray(codes[rows].astype(np.int64))
                 for k, factors in enumerate(self.factors(rows)):
                     self.rows.factor_sums(factors, own_codes, rows.start, sums[k][0], self._own(k))
@@ -180,7 +212,10 @@ class Contributions(Factors):
             return [[host(each) for each in own] for own in sums]
 
     def sums_by_group(self, queries: LeafArray, cells: list[FloatArray]) -> FloatArray:
-        """(n, K, groups): pushes on queries in these leaves, (n, T), summed by group; `cells_by_group` gives the cells."""
+        """Return the contributions to rows in these leaves (n, T), summed by group, (n, K, groups).
+
+        `cells_by_group` returns ``cells``.
+        """
         out = np.zeros((len(queries), self.n_outputs, cells[0].shape[1]))
         for k, table in enumerate(cells):
             for leaves in self._met(queries, k).T:
@@ -189,10 +224,10 @@ class Contributions(Factors):
         return out
 
     def on_itself(self) -> FloatArray:
-        """(N, K): the push of each row on its own score. O(T N), and no other pushes are computed."""
+        """Return the contribution of each row to its own score, (N, K), in O(T N)."""
         found = np.zeros((len(self.walked.targets), self.n_outputs))
         with self.backend.guard():
-            for rows in track(self._blocks(0), "pushes"):
+            for rows in track(self._blocks(0), "contributions"):
                 for k, factors in enumerate(self.factors(rows)):
                     for place, t in enumerate(self.trees[k].tolist() if self._mixes else ()):
                         if (t, k) in self._mixes:
@@ -201,17 +236,18 @@ class Contributions(Factors):
                     found[rows, k] = host(factors.sum(axis=0))
         return found
 
-    # -- proof -------------------------------------------------------------------------------------
+    # -- verification -------------------------------------------------------------------------------
 
     def verify_sums(self) -> float:
-        """Compare what all rows together put into each leaf with the leaf's own value; the largest difference, relative.
+        """Compare the sum of all contributions in each leaf with the leaf's value.
 
-        So the account adds up for every x, whichever leaves it falls into. An error is relative to
-        the largest score, since what a library rounds away from gradients next to zero is not
-        relative to them, or to the terms of the leaf's own value (see `axil.replay.newton_steps`),
-        if these are larger. It is never relative to the pushes themselves: pushes that are wrong
-        may be of any size. Beside scores far larger than theirs, in a fit that diverged, training
-        rows, up to `CHECKED_ROWS`, are compared with all that is pushed there.
+        Return the largest difference, relative. If it is small, contributions add up for every x,
+        whichever leaves it falls into. An error is relative to the largest score, because what a
+        library rounds away from gradients next to zero is not relative to them, or to the terms of
+        the leaf's own value (see `axil.replay.newton_steps`), if these are larger. It is never
+        relative to the contributions themselves: wrong contributions may be of any size. If scores
+        are far larger than theirs, in a fit that diverged, up to `CHECKED_ROWS` training rows are
+        compared with all contributions to them.
         """
         w, (found, terms) = self.walked, self._leaf_sums
         largest = max(float(np.abs(w.score).max()), float(np.abs(self.base).max()))
@@ -222,17 +258,20 @@ class Contributions(Factors):
         if not error[worst] <= EXACT:
             expected = float(w.fit.table.leaf_values[worst])
             raise ExactnessError(
-                "sum of the pushes in a leaf", float(found[worst]), expected, CHANGED
+                "sum of the contributions in a leaf", float(found[worst]), expected, CHANGED
             )
         step = -(-len(w.targets) // CHECKED_ROWS)
-        asked = w.leaves.T[::step]
-        if largest > DIVERGED * float(self.sizes(asked).min()):
-            self.agree(leaf_scores(w.fit, asked, self.base, values=found), asked, step)
+        checked_leaves = w.leaves.T[::step]
+        if largest > DIVERGED * float(self.sizes(checked_leaves).min()):
+            self.agree(leaf_scores(w.fit, checked_leaves, self.base, values=found), checked_leaves, step)
         return float(error[worst])
 
     @cached_property
     def _leaf_sums(self) -> tuple[FloatArray, FloatArray]:
-        """(L, 1), or (L, K) where outputs share trees: what all rows put into each leaf, and its terms; one walk."""
+        """What all rows add to each leaf, and the sums of the absolute terms, from one walk.
+
+        Both have shape (L, 1), or (L, K) if outputs share trees.
+        """
         w = self.walked
         made = np.zeros((2, *w.fit.table.leaf_values.shape))
         n_terms = sum(len(own) for own in self.trees)
@@ -250,13 +289,16 @@ class Contributions(Factors):
         return made[0], mixed_terms(w, made[1])
 
     def _sums_in_core(self) -> list[list[FloatArray]]:
-        """`_own_sums` with sizes by one kernel that writes no factor down, where every tree of an output has one term."""
+        """Return `_own_sums` with sizes from one kernel that stores no factors.
+
+        Every tree of an output must have one term.
+        """
         program = self._program
         own_rows = self.rows
         assert program is not None
         assert isinstance(own_rows, CpuRows)
         sums = np.zeros((len(program.scales), 2))
-        for rows in track(spans(len(self.walked.targets), SUMMED_ROWS), "pushes"):
+        for rows in track(spans(len(self.walked.targets), SUMMED_ROWS), "contributions"):
             own_rows.gradient_sums(program, *self._given(rows), rows.start, sums)
         ends = np.cumsum([len(term.scale) for one in self.terms for term in one])
         by_place = dict(zip(program.terms[:, 2].tolist(), np.split(sums, ends[:-1])))
@@ -268,7 +310,10 @@ class Contributions(Factors):
         return found
 
     def agree(self, total: FloatArray, queries: LeafArray, step: int = 0) -> None:
-        """Raise unless these are the scores of queries in these leaves, or of every training row at this step."""
+        """Raise unless ``total`` has the scores of rows in these leaves.
+
+        At a ``step`` they are the scores of all training rows.
+        """
         if not len(total):
             return
         expected = self.scores(queries)
@@ -278,11 +323,11 @@ class Contributions(Factors):
 
 
 def mixed_terms(walked: ReplayedStages, sizes: FloatArray) -> FloatArray:
-    """Return the terms of leaf values, (L, 1) or (L, K), from the sizes that rows put into own leaves.
+    """Return the terms of leaf values, (L, 1) or (L, K).
 
-    See `axil.replay.newton_steps`. A leaf whose value depends on its own rows alone has these
-    ``sizes`` as its terms; where leaves of a tree depend on each other, ``sizes`` are sums of |w
-    g|.
+    See `axil.replay.newton_steps`. ``sizes`` has what rows add to their own leaves. They are the
+    terms of a leaf whose value depends on its own rows alone. If leaves of a tree depend on each
+    other, ``sizes`` are sums of |w g|.
     """
     terms = sizes.copy()
     for t, k, step in zip(walked.stage_tree.tolist(), walked.stage_output.tolist(), walked.steps):
@@ -300,11 +345,12 @@ def sizes_of(
     leaves: LeafArray,
     least: float | None = None,
 ) -> FloatArray:
-    """(n, K): the absolute values that scores are sums of: of the base (K,), and of the terms of their leaves (n, T).
+    """Return the absolute values whose sums are the scores, (n, K).
 
-    Errors are relative to these terms, since beside a score of 1e27 any other would pass for exact.
-    Less than an ordinary leaf of each tree holds does not count, ``least`` where it is known:
-    gradients next to zero are rounded beside the scores and targets that they come of.
+    They are those of the initial score (K,) and of the terms of the leaves (n, T). Errors are
+    relative to these terms, because beside a score of 1e27 any other would pass for exact. The size
+    is at least ``least``, if given, or what an ordinary leaf of each tree has: gradients next to
+    zero are rounded relative to the scores and targets that they come from.
     """
     if least is None:
         least = ordinary_size(fit, base, leaf_sizes)
@@ -313,7 +359,7 @@ def sizes_of(
 
 
 def ordinary_size(fit: BoostedFit, base: FloatArray, leaf_sizes: FloatArray) -> float:
-    """The size of a score in an ordinary leaf of every tree, for the output whose is the largest."""
+    """Return the size of a score in an ordinary leaf of every tree, for the largest output."""
     typical: FloatArray = np.abs(base)  # a new array
     for t, own in enumerate(np.split(leaf_sizes, np.cumsum(fit.table.n_leaves)[:-1])):
         ordinary = np.sort(own, axis=0)[(len(own) - 1) // 2]
@@ -329,7 +375,10 @@ def check_added(
     sizes: FloatArray,
     largest: float,
 ) -> None:
-    """Raise unless what pushes add up to, (n, K), are the scores of leaves of these rows, or the sums of them asked for."""
+    """Raise `ExactnessError` unless the contributions sum to the model's raw scores, (n, K).
+
+    ``asked`` has the explained rows, or sums of them.
+    """
     if isinstance(asked, Combination):
         of_leaves = asked.of(of_leaves)
         sizes = np.asarray(abs(asked.coefficients) @ sizes)
@@ -345,9 +394,14 @@ def check_sums(
     cause: str,
     step: int = 0,
 ) -> None:
-    """Raise where scores (n, K) are further apart than the tolerance times their sizes; see `sizes_of`.
+    """Raise if scores (n, K) differ by more than the tolerance times their sizes; see `sizes_of`.
 
-    ``largest``: the largest |score| of a training row. ``step``: these are the training rows at this step, not explained ones.
+    Parameters
+    ----------
+    largest : float
+        The largest absolute score of a training row.
+    step : int
+        If not 0, the rows are the training rows at this step, and not explained rows.
     """
     error = np.abs(found - expected)
     allowed = tolerance * sizes

@@ -52,7 +52,7 @@ class AdditiveDeletions(ReplayedDeletions):
             raise InputError(
                 f"Without {len(rows)} rows none of any weight is left; ask for a smaller set."
             )
-        model = self.model.asked_of(queries)
+        model = self.model.with_offsets_of(queries)
         fits = model.deleted([rows[:0], rows], "without")
         before, without = fits.scores(queries.coordinates)
         change = without - before
@@ -107,5 +107,5 @@ def by_replay(model: Boosting, X: FeatureTable) -> Iterator[tuple[int, list[Floa
 
 
 def replays_together(model: Boosting) -> int:
-    """Return how many replays are made at a time."""
+    """Return the number of replays that run at the same time."""
     return max(1, TOGETHER // int(model.targets.size))

@@ -42,14 +42,14 @@ class StageTerm:
 
 @dataclass(frozen=True)
 class Factors:
-    """The walk through one replayed fit, ready for blocks of its rows. Nothing in it changes after it is made."""
+    """The walk through one replayed fit, for blocks of its rows. It does not change."""
 
     walked: ReplayedStages
     limits: Limits
 
     @cached_property
     def backend(self) -> Backend:
-        """Where rows and factors are kept."""
+        """The back end that stores rows and factors."""
         return backend_of(self.limits)
 
     @cached_property
@@ -73,7 +73,7 @@ class Factors:
 
     @cached_property
     def starts(self) -> list[NDArray[np.int64]]:
-        """For each output (T_k + 1,): where the leaves of each of its trees begin among all of these."""
+        """For each output, where the leaves of each of its trees begin among all of them, (T_k + 1,)."""
         n_leaves = self.walked.fit.table.n_leaves
         return [np.append(0, np.cumsum(n_leaves[own])) for own in self.trees]
 
@@ -102,7 +102,10 @@ class Factors:
 
     @cached_property
     def _exponent(self) -> float:
-        """The loss's, where exp(a F) of no training row can overflow, or lose digits, on its way through the trees; else 0."""
+        """The exponent a of the loss if exp(a F) neither overflows nor loses digits, else 0.
+
+        All training rows on their way through the trees count.
+        """
         w = self.walked
         if not w.loss.exponent:
             return 0.0
@@ -126,12 +129,12 @@ class Factors:
 
     @cached_property
     def _moves(self) -> list[list[tuple[int, int, FloatArray]]]:
-        """For each round (tree, output, (L_t,)): what scores gain in each leaf."""
+        """For each round the tree, the output, and the change of scores in each leaf, (L_t,)."""
         return [self.walked.gains(one) for one in self.walked.rounds]
 
     @cached_property
     def _program(self) -> Program | None:
-        """The rounds as a kernel walks through them; None for a loss or leaves that it does not know."""
+        """The rounds in the form of a kernel; None if the kernel lacks the loss or the kind of leaves."""
         w = self.walked
         a = self._exponent
         # kernels compute in double precision
@@ -171,9 +174,9 @@ class Factors:
         )
 
     def factors(self, rows: slice) -> list[Any]:
-        """For each output (T_k, rows): what each row puts into the score of whoever shares its leaf, tree by tree.
+        """Return for each output what a row adds to the score of the rows in its leaf.
 
-        Arrays of the back end.
+        The arrays (T_k, rows) have a line per tree and belong to the back end.
         """
         n = rows.stop - rows.start
         xp = self.backend.xp
@@ -189,7 +192,7 @@ class Factors:
 
     @property
     def added(self) -> FloatArray:
-        """(L, K): what each leaf adds to the scores of its rows in the end."""
+        """What each leaf adds to the scores of its rows in the end, (L, K)."""
         starts = self.walked.starts
         added = np.zeros((int(starts[-1]), self.walked.targets.shape[1]))
         for moves in self._moves:
@@ -198,11 +201,17 @@ class Factors:
         return added
 
     def spreads(self, n_rows: IntArray) -> FloatArray:
-        """Return the variance of what each tree adds to the scores of rows, (T,); ``n_rows`` (L,) are in each leaf."""
+        """Return the variance of what each tree adds to the scores of rows, (T,).
+
+        ``n_rows`` (L,) has the number of rows in each leaf.
+        """
         return tree_spreads(n_rows, self.added, self.walked.starts)
 
     def reductions(self, rows: slice) -> FloatArray:
-        """(T, rows): by how much each tree brought the means that scores stand for nearer to the targets, over its outputs."""
+        """Return by how much each tree brought predicted means nearer to the targets, (T, rows).
+
+        Distances are summed over the outputs of the tree.
+        """
         w = self.walked
         score = np.array(self._start(rows))
         found = np.zeros((len(w.leaves), len(score)))
@@ -224,14 +233,17 @@ class Factors:
         )
 
     def _counted(self, rows: slice) -> FloatArray:
-        """(rows,): what multiplies gradients in every tree."""
+        """Return the factors of the gradients of these rows in every tree, (rows,)."""
         w = self.walked
         if w.fit.weights.leaf_factors is None:
             return w.weights[rows]
         return w.weights[rows] * w.fit.weights.leaf_factors[rows]
 
     def _given(self, rows: slice) -> tuple[Any, Any, Any]:
-        """Intercepts, slopes and first states of these rows, (K, rows) each, as the kernel takes them: the states may change."""
+        """Return intercepts, slopes and first states of these rows for the kernel, (K, rows) each.
+
+        The kernel may overwrite the states.
+        """
         xp = self.backend.xp
         if xp is np:
             return self._made(rows)

@@ -72,7 +72,7 @@ def _tangents(
 def _joint_tangents(
     w: ReplayedStages, stages: Sequence[int], score: FloatArray, dF: FloatArray, dy: FloatArray
 ) -> dict[int, FloatArray]:
-    """Return the same where the values of a leaf for all classes are solved together."""
+    """Return the tangents of leaf values that are solved for all classes together."""
     t = int(w.stage_tree[stages[0]])
     inverse = w.steps[stages[0]].inverse
     assert inverse is not None

@@ -46,19 +46,19 @@ class LabelWeights:
 
     @cached_property
     def _one_hot(self) -> FloatArray:
-        """(N, C): the classes of the rows."""
+        """The classes of the rows as indicators, (N, C)."""
         return one_hot(self.rows.targets)
 
     @cached_property
     def _class_weights(self) -> FloatArray:
-        """(C,): the weights of the classes in the fit to all rows."""
+        """The weights of the classes in the fit to all rows, (C,)."""
         class_weights = weights_of_classes(self.adapter, self.rows.targets, None)
         assert class_weights is not None
         return class_weights
 
     @cached_property
     def _sample_weights(self) -> FloatArray:
-        """(N,): the weights of the rows without those of their classes."""
+        """The weights of the rows without those of their classes, (N,)."""
         weights = self.rows.weights
         assert weights is not None
         of_class = self._one_hot @ self._class_weights
@@ -83,7 +83,7 @@ class LabelWeights:
             )
 
     def _class_ratios(self, is_present: BoolArray) -> FloatArray | None:
-        """Return what row weights (N,) change by where only some rows remain; None: nothing."""
+        """Return the factors of row weights (N,) if only some rows remain; None if they do not change."""
         if not self._has_class_rule:
             return None
         class_weights = weights_of_classes(

@@ -90,7 +90,10 @@ class Reverse:
         ] = {}  # by stage: how the outputs move with its leaf values, (L_t, O * n)
 
     def by_targets(self) -> FloatArray:
-        """(O, n, N): output o by column o of the targets, in O(T N) a query and output."""
+        """Return the derivatives of output o by column o of the targets, (O, n, N).
+
+        They take O(T N) for each explained row and output.
+        """
         columns = {k: slice(k * self.n, (k + 1) * self.n) for k in range(self.n_outputs)}
         return np.stack([derivatives.T for derivatives in self._by_columns(columns)])
 
@@ -106,9 +109,9 @@ class Reverse:
         return np.stack([derivatives.T for derivatives in self._by_columns(places)])
 
     def _by_columns(self, columns: dict[int, slice]) -> list[FloatArray]:
-        """Return the derivatives by columns of the targets, (N, outputs times queries) each.
+        """Return the derivatives by columns of the targets, (N, outputs times rows) each.
 
-        ``columns`` has, for each column of the targets, the slice of outputs times queries.
+        ``columns`` has, for each column of the targets, the slice of outputs times explained rows.
         """
         w = self.walked
         out = {}
@@ -132,15 +135,17 @@ class Reverse:
         return derivatives
 
     def by_weights(self) -> FloatArray:
-        """(O, n, N): output o by the row weights, in O(T N) a query and output for each score."""
+        """Return the derivatives of the outputs by the row weights, (O, n, N).
+
+        They take O(T N) for each explained row, output and score.
+        """
         out, by_l2 = self._by_weights()
         return self._by_row(out + by_l2)
 
     def by_deletions(self) -> FloatArray:
-        """(O, n, N): the changes of output o on deleting each row, to first order.
+        """Return the changes of the outputs if each row is deleted, to first order, (O, n, N).
 
-        A row takes its weight with it, and out of the rows whose mean weight an l2 is in proportion
-        to.
+        If l2 is proportional to the mean row weight, the deleted row also leaves that mean.
         """
         w = self.walked
         out, by_l2 = self._by_weights()
@@ -233,10 +238,10 @@ class Reverse:
         return np.asarray(by_initial + share * self._by_all_scores())
 
     def _by_all_scores(self) -> FloatArray:
-        """Return how the outputs move with all scores of an output together, (O * n, K).
+        """Return the derivatives by all scores of an output together, (O * n, K).
 
-        These are the scores of training rows and, where they start from the initial prediction, of
-        the rows to explain.
+        These are the scores of the training rows and, if they start from the initial prediction, of
+        the explained rows.
         """
         sums = np.stack([host(adjoints.sum(axis=0)) for adjoints in self.P], axis=1)
         return np.asarray(sums + self.base * self.seeds.T)
@@ -262,7 +267,7 @@ class Reverse:
                 self.a[stage] = gathered
 
     def _add_seeds(self, tree: int, output: int, sums: DeviceArray) -> None:
-        """Add how outputs move with the values of their own leaves to sums (L_t, O * n)."""
+        """Add the derivatives by the values of the rows' own leaves to sums (L_t, O * n)."""
         leaves = self.xp.asarray(np.tile(self.queries[:, tree], self.n_outputs))
         columns = self.xp.arange(self.n_outputs * self.n)
         sums[leaves, columns] += self.xp.asarray(self.seeds[output])
@@ -313,7 +318,7 @@ class Reverse:
         return self.xp.stack(columns, axis=1)
 
     def _pull_joint(self, step_round: Round) -> None:
-        """Do what `_pull` does where H is whole.
+        """Do what `_pull` does if H is a full matrix.
 
         With u for ``a`` now, v the leaf's values and p the probabilities,
 

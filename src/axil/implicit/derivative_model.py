@@ -65,7 +65,7 @@ class DerivativeModel(InMemory):
             )
         return super().queries(as_rows(X))
 
-    def asked_of(self, batch: QueryBatch) -> Implicit:
+    def with_offsets_of(self, batch: QueryBatch) -> Implicit:
         """Return the model for exactly these rows."""
         return self.adapter
 

@@ -326,7 +326,7 @@ class MeanModel(InMemory):
             )
         return super().queries(as_rows(X))
 
-    def asked_of(self, batch: QueryBatch) -> MeanModel:
+    def with_offsets_of(self, batch: QueryBatch) -> MeanModel:
         """Return the model for exactly these rows."""
         return self
 

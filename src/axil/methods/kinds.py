@@ -68,13 +68,13 @@ class Differentiated(Protocol):
 class HasDerivatives(Protocol):
     """A model whose fit, at explained rows, has derivatives."""
 
-    def asked_of(self, batch: QueryBatch) -> Differentiated:
+    def with_offsets_of(self, batch: QueryBatch) -> Differentiated:
         """Return the fit for exactly these rows."""
 
 
 def differentiated(model: VerifiedModel, batch: QueryBatch) -> Differentiated:
     """Return the derivatives of a model at explained rows."""
-    return cast(HasDerivatives, model).asked_of(batch)
+    return cast(HasDerivatives, model).with_offsets_of(batch)
 
 
 class ListsResiduals(Protocol):
