@@ -94,7 +94,7 @@ def test_draws_of_a_damaged_file(damage, tmp_path):
     axil.Explainer(model, X, BINARY, in_bag=np.ones((N, 4))).save(tmp_path / "drawn.npz")
     with np.load(tmp_path / "drawn.npz") as stored:
         arrays = dict(stored)
-    rewritten(arrays, tmp_path / "drawn.npz", bags=damage(arrays["bags"]))
+    rewritten(arrays, tmp_path / "drawn.npz", in_bag=damage(arrays["in_bag"]))
     with pytest.raises(axil.InputError, match="is not a complete axil explainer"):
         proven(tmp_path / "drawn.npz", model)
 

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import adapters
-from axil.adapters.bags import compact
 from axil.adapters.contract import Adapter, TrainingRows
+from axil.adapters.sample_counts import compact
 from axil.aliases import ForeignModel, ForeignObject, PathLike
 from axil.arrays import AnyArray, FloatArray, IntArray, LeafArray
 from axil.attribution import Kind
@@ -113,8 +113,8 @@ def _row_arrays(leaves: LeafArray, rows: TrainingRows) -> dict[str, AnyArray]:
         arrays["weights"] = rows.weights
     if rows.offsets is not None:
         arrays["offsets"] = rows.offsets
-    if rows.bags is not None:
-        arrays["bags"] = compact(rows.bags)
+    if rows.in_bag is not None:
+        arrays["in_bag"] = compact(rows.in_bag)
     if rows.groups is not None:
         arrays["groups"] = rows.groups
     return arrays
@@ -288,7 +288,7 @@ def _load_additive(
                 limits,
                 True,
                 rows.leaves,
-                rows.bags,
+                rows.in_bag,
                 header["counts_classes"],
                 rows.groups,
             )
@@ -336,10 +336,10 @@ def _training_rows(file: Archive, adapter: Any) -> TrainingRows:
             as_weights(weights, n_rows)
         if offsets is not None and _checked_table(offsets, n_rows).shape != targets.shape:
             raise ValueError("offsets of other outputs")
-        bags = as_in_bag(arrays.pop("bags", None), n_rows)
+        in_bag = as_in_bag(arrays.pop("in_bag", None), n_rows)
         n_trees = len(leaves) - int(adapter.has_initial_tree)
-        if bags is not None and bags.shape[1] != n_trees:
-            raise ValueError("bags of other trees")
+        if in_bag is not None and in_bag.shape[1] != n_trees:
+            raise ValueError("in_bag of other trees")
         groups = _checked_groups(arrays.pop("groups", None), n_rows)
         if arrays:
             raise ValueError(f"{len(arrays)} arrays too many")
@@ -347,7 +347,7 @@ def _training_rows(file: Archive, adapter: Any) -> TrainingRows:
         raise
     except Exception as error:  # arrays that do not fit may raise anything
         raise file.damaged(error) from error
-    return TrainingRows(None, targets, weights, offsets, bags, groups, leaves=frozen(leaves))
+    return TrainingRows(None, targets, weights, offsets, in_bag, groups, leaves=frozen(leaves))
 
 
 def _checked_groups(groups: AnyArray | None, n_rows: int) -> IntArray | None:

@@ -110,13 +110,13 @@ def exact_model(adapter: Model, given: FitInputs) -> ExactModel:
     fitted = fitted_targets(adapter.scale, given.inverse_func, targets, given.y)
     weights = inputs.as_weights(given.sample_weight, n_rows)
     offsets = inputs.as_offsets(given.init_score, n_rows, adapter.n_outputs, "training")
-    bags = inputs.as_in_bag(given.in_bag, n_rows)
+    in_bag = inputs.as_in_bag(given.in_bag, n_rows)
     labels = inputs.row_index(given.index, X, adapter.feature_names, n_rows)
     if limits.device == "auto":
         limits = settled(limits, n_rows * _number_of_trees(adapter, X))
     if not given.verify:
         mistakes.refuse_other_order(*as_given)
-    rows = TrainingRows(X, fitted.targets, weights, offsets, bags)
+    rows = TrainingRows(X, fitted.targets, weights, offsets, in_bag)
     try:
         return build(adapter, rows, labels, limits, given.verify).on(fitted)
     except ExactnessError as error:

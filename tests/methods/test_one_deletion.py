@@ -567,7 +567,7 @@ def test_deletions_of_exact_models_agree(library, name):
     )
     tolerance = 1e-9 if library == "sklearn" and "hist" not in name else 1e-8
     model = verified_model(explainer)
-    if getattr(model.adapter, "_balances_bags", False):
+    if getattr(model.adapter, "_balances_samples", False):
         pytest.skip("refused: test_classes_that_are_balanced_in_each_bag_refuse_deletions")
     gone, scale = deletions_agree(
         explainer, rows_of(case.X_new, range(4)), tolerance, not UNWRITTEN.search(name)

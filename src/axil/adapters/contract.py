@@ -218,7 +218,7 @@ class TrainingRows:
     weights: FloatArray | None = None  #: (N,)
     offsets: FloatArray | None = None  #: (N, K)
     #: (N, T) how often each row was sampled for each tree, where the user passes that
-    bags: FloatArray | None = None
+    in_bag: FloatArray | None = None
     #: (N,) the number of each row's group in a ranking, from 0 up; None: there are no groups
     groups: IntArray | None = None
     #: the sums over the leaves of each entry of the trees, once the rows were walked through the fit

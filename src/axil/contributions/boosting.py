@@ -50,8 +50,8 @@ def read(given: FitInputs, adapter: Adapter) -> Boosting:
         )
     if given.output != "raw" and adapter.calibration is not None:
         raise InputError(
-            f"output is {given.output!r}, and probabilities of this model are computed from several scores, or by a curve: derivatives "
-            "are of scores alone. Leave it out."
+            f"output is {given.output!r}, and this model computes probabilities from several "
+            "scores, or by a curve. axil differentiates scores alone. Leave output out."
         )
     X = inputs.as_features(given.X, adapter, "X_train")
     n_rows = X.shape[0]

@@ -263,7 +263,9 @@ class Contributions(Factors):
         step = -(-len(w.targets) // CHECKED_ROWS)
         checked_leaves = w.leaves.T[::step]
         if largest > DIVERGED * float(self.sizes(checked_leaves).min()):
-            self.agree(leaf_scores(w.fit, checked_leaves, self.base, values=found), checked_leaves, step)
+            self.agree(
+                leaf_scores(w.fit, checked_leaves, self.base, values=found), checked_leaves, step
+            )
         return float(error[worst])
 
     @cached_property

@@ -162,7 +162,7 @@ class PartitionedRows(TrainingRows):
             "Use training rows in memory, or fit the model in one go.",
         )
 
-    X = targets = weights = offsets = bags = property(_refuse)
+    X = targets = weights = offsets = in_bag = property(_refuse)
 
 
 @dataclass(frozen=True)

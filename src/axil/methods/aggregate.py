@@ -33,16 +33,16 @@ class Aggregate(Method):
         by: LabelsLike | None = None,
         init_score: ArrayLike | None = None,
     ) -> Explanation:
-        """Sums of predictions as one explanation: what carries the total of a district, why A is dearer than B.
+        """Explain sums of predictions: the total of a district, or why A is dearer than B.
 
-        The weights of ``sum_i u_i F(x_i)`` are ``sum_i u_i k(x_i)``: one pass backwards through the
-        trees for all n rows, so 100,000 rows take little longer than one. Contributions and
-        intercepts likewise. The difference of the means of two groups of rows is one of these sums:
-        its contributions say which training rows make the gap.
+        The weights of ``sum_i u_i F(x_i)`` are ``sum_i u_i k(x_i)``. One backward pass through the
+        trees computes them for all n rows, so 100,000 rows take little longer than one.
+        Contributions and intercepts are computed likewise. The difference of the means of two
+        groups of rows is such a sum; its contributions say which training rows make the gap.
 
-        Of a model fitted to logarithms means are geometric means, and differences ratios, which the
-        notes of tables and the page say; other sums are refused. Contributions are of sums of
-        scores, which stand for no probability.
+        If the model was fitted to logarithms, means are geometric means and differences are ratios.
+        The notes of tables and the page say so; axil refuses other sums. For additive models,
+        contributions are to sums of scores, which have no probability.
 
         Parameters
         ----------

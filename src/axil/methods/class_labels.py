@@ -40,9 +40,9 @@ class ClassLabels:
     def of_shares(
         cls, labels: FloatArray, shares: FloatArray, probabilities: FloatArray
     ) -> ClassLabels:
-        """Judge one-hot labels by the shares of classes around each row and by probabilities without it, (N, K) each.
+        """Judge one-hot labels by the shares of classes around each row and by leave-one-out probabilities.
 
-        nan: nothing is known. One of both is enough.
+        All arrays have shape (N, K). One of the two is enough; nan stands for no evidence.
         """
         given = labels.argmax(axis=1)
         means = _means(shares, probabilities)
@@ -54,7 +54,10 @@ class ClassLabels:
     def of_probabilities(
         cls, labels: FloatArray, out_of_fold: FloatArray, probabilities: FloatArray
     ) -> ClassLabels:
-        """Judge one-hot labels by the user's own out-of-fold probabilities and by those without the row, (N, K) each."""
+        """Judge one-hot labels by the user's out-of-fold probabilities and by leave-one-out ones.
+
+        All arrays have shape (N, K).
+        """
         given = labels.argmax(axis=1)
         means = _means(out_of_fold, probabilities)
         quality = _given_quality(means, given)
@@ -104,7 +107,10 @@ def _confident_classes(labels: FloatArray, probabilities: FloatArray) -> IntArra
 
 
 def _n_confidently_wrong(given: IntArray, confident: IntArray) -> int:
-    """Return the number of wrong labels by confident learning: of each class as large a share as of its confident rows."""
+    """Return the number of wrong labels by confident learning.
+
+    The share of wrong labels of a class is that among its confident rows.
+    """
     n_wrong = 0.0
     for k in np.unique(given):
         known = confident[(given == k) & (confident >= 0)]

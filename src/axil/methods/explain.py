@@ -22,10 +22,10 @@ class Explain(Method):
     def explain(
         self, X: TableLike, *, init_score: ArrayLike | None = None, sparse: bool = False
     ) -> Explanation:
-        """The weight of every training target in the prediction of every row of X, or what every row pushed into its score.
+        """Return the weight, or the contribution, of every training row in every prediction.
 
-        8 * n * n_train bytes, for each output that has weights of its own; contributions and
-        derivatives take twice as much.
+        It takes 8 * n * n_train bytes for each output that has weights of its own. Contributions
+        and derivatives take twice as much.
 
         Parameters
         ----------

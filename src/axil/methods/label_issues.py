@@ -200,7 +200,7 @@ def _place(column: str) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """Training rows as the other rows see them."""
+    """The judgement of other rows on training rows."""
 
     columns: dict[str, Any]  #: a line for each row and output, in the order of the rows
     order: IntArray  #: of the lines, the most suspicious first, nan last
@@ -208,7 +208,7 @@ class Judged:
     lacking: str  #: what rows that nobody can judge do not have
 
     def table(self, backend: str) -> DataFrame:
-        """Return the frame, with a note: what it rests on, how many are suspect, how many rows are not judged."""
+        """Return the frame, with a note on its evidence, and on how many rows are suspect or not judged."""
         columns = {
             name: self.columns[name][self.order] for name in sorted(self.columns, key=_place)
         }
@@ -286,7 +286,7 @@ def _classes(
     out_of_fold: Any,
     validation_rows: tuple[QueryBatch, FloatArray] | None,
 ) -> Judged:
-    """Judge classes by those of the rows around, or by probabilities given, and by the model's own without the row."""
+    """Judge classes by the rows around or by the user's probabilities, and by leave-one-out ones."""
     if len(names) == 1:
         raise UnsupportedQuestionError(
             "find_label_issues",
@@ -348,7 +348,7 @@ def means_without_own_contribution(boosting: Any) -> FloatArray:
 
 @dataclass(frozen=True)
 class Studentised:
-    """Residuals (N, K) by the size that is usual where they are."""
+    """Residuals (N, K) relative to the usual size around them."""
 
     scale: FloatArray
     value: FloatArray
@@ -365,10 +365,9 @@ class Studentised:
         tails: FloatArray | None = None,
         fdr: float = FDR,
     ) -> Studentised:
-        """Judge residuals by the mean sizes around them, (N, K) each; nan: not known.
+        """Judge residuals by the mean sizes around them, (N, K) each; nan stands for unknown.
 
-        No quality is below ``tails``, where a distribution is known whose tail probabilities they
-        are.
+        No quality is below ``tails``, the tail probabilities of a known distribution.
         """
         sizes = np.abs(residuals)
         is_known = ~np.isnan(sizes)
@@ -439,7 +438,10 @@ def _how_far(targets: FloatArray, expected: FloatArray) -> str:
 
 
 def _bulk(ratios: FloatArray) -> tuple[float, int]:
-    """Return the unit and the degrees of freedom of Student's t with the quantiles `MIDDLE` and `BULK` of these sizes."""
+    """Return the unit and the degrees of freedom of the Student's t that fits these sizes.
+
+    Its quantiles `MIDDLE` and `BULK` are those of the sizes.
+    """
     middle, bulk = np.quantile(ratios, [MIDDLE, BULK])
     if not middle > 0:
         return 1.0, int(FREEDOMS[0])
@@ -462,10 +464,10 @@ def _n_marked(qualities: FloatArray, fdr: float) -> int:
 
 
 def _n_beyond(far: FloatArray, n: int) -> int:
-    """Return how many more of n rows are far out, by their qualities in order, than there would be of right labels alone.
+    """Return how many more of n rows are far out than right labels alone would be.
 
-    Of those ``n * quality`` are expected at least as far out as a row. The largest excess counts,
-    among those that are no chance.
+    ``far`` has the qualities in order. Of right labels, ``n * quality`` are expected at least as
+    far out as a row. The largest excess that is no chance counts.
     """
     expected = n * far
     excess = np.arange(1, len(far) + 1) - expected
@@ -476,7 +478,7 @@ def _n_beyond(far: FloatArray, n: int) -> int:
 def _numbers(
     model: Any, out_of_fold: Any, validation_rows: tuple[QueryBatch, FloatArray] | None, fdr: float
 ) -> Judged:
-    """Judge numbers by their residuals in fits without the rows, or by predictions given."""
+    """Judge numbers by their out-of-fold residuals, or by the user's predictions."""
     if not isinstance(out_of_fold, str):
         expected = model.training.out_of_fold(out_of_fold)
         basis = BY_PREDICTION

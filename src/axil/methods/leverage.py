@@ -35,7 +35,10 @@ def is_estimated(method: str | None) -> bool:
 
 
 def estimated(proven: ExactModel) -> Estimate:
-    """(N, 1) each, or (N, K) where outputs have trees of their own: leverages and their standard errors; made once."""
+    """Return leverages and their standard errors, (N, 1) each, computed once.
+
+    They have shape (N, K) if outputs have trees of their own.
+    """
     return proven.kept.get("estimated leverages", lambda: _estimated(proven))
 
 
@@ -48,7 +51,10 @@ def _estimated(proven: ExactModel) -> Estimate:
 
 
 def _of_engine(engine: Engine, n_rows: int) -> tuple[FloatArray, FloatArray]:
-    """Leverages, (N,), and their standard errors. Sums over the vectors are kept, never the vectors."""
+    """Return leverages and their standard errors, (N,) each.
+
+    Memory has sums over the random vectors, never the vectors.
+    """
     stream = np.random.default_rng(0)
     own, near, of_own, of_near, of_both = np.zeros((5, n_rows))
     known = np.zeros(n_rows)

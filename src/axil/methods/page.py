@@ -39,13 +39,15 @@ class Pages(Method, page.Shown):
         interval: Predictive | None = None,
         stability: Any = None,
     ) -> str | None:
-        """One self-contained page to choose a prediction on and see the k rows that made most of it; its text without a path.
+        """Return a self-contained page about the predictions, or write it to a path.
 
-        X may have any number of rows: no (n, n_train) array is held.
+        You choose a prediction on it, and see the k rows that made most of it. X may have any
+        number of rows, because no (n, n_train) array is in memory.
 
-        It never waits for a number nobody asked for. Standard errors are on it where sigma is known, or takes two seconds at
-        most, or is asked for: ``sigma=True``. They say little of real errors: with ``y`` these take their place, and with
-        ``interval`` prediction intervals do.
+        The page never computes a slow number that you did not ask for. It has standard errors if
+        sigma is known, if they take at most two seconds, or with ``sigma=True``. They say little
+        about real errors. With ``y`` real errors replace them, and with ``interval`` prediction
+        intervals do.
 
         Parameters
         ----------
@@ -78,8 +80,8 @@ class Pages(Method, page.Shown):
         target : str, optional
             The name of the targets, such as "price".
         interval : Predictive, optional
-            What `calibrate` of this explainer returned: the page then shows 90 % prediction intervals; for another level see
-            `Predictive.to_html`.
+            What `calibrate` of this explainer returned: the page then shows 90 % prediction
+            intervals; for another level see `Predictive.to_html`.
         stability : Stability, optional
             What `axil.stability` returned for the rows of X: the page then says how far retraining
             alone moves each prediction.

@@ -99,22 +99,13 @@ class Refit(Method):
     ) -> Any:
         """Fit the leaves of the model again at its own splits, and return a new verified explainer.
 
-        Its ``model`` is a fitted model of the same class, which its library saves and loads: the
-        same splits, with the leaf values, counts and weights of the new rows. Predictions are those
-        of `without` and `what_if`, up to the precision in which the library keeps targets. Splits,
-        rates, draws and what a pipeline learnt are held fixed, so it is no retraining, and no proof
-        that deleted rows left no trace: they had their part in the choice of the splits. Rows that
-        are added are in every bag. Rows that early stopping held out are left out of the new
-        explainer. The old model is not touched, and the repr of the new explainer says how many
-        rows were left out. A leaf of a tree, a forest or bagged trees that loses all its rows has
-        the value of its nearest ancestor that still has some, and the repr says how many there are.
-        A `SplitsWarning` says where dropped rows hold more than a tenth of the weight of the fit.
-        Linear models and neighbours are fitted anew with the settings that they have. O(T N).
-
-        Dropped rows are gone: every rule of the library follows the rows that remain, as in
-        `without`. A row whose weight is set to zero stays. In CatBoost the two differ: l2_leaf_reg
-        is multiplied by the mean weight of all rows. Weights that come of classes are counted again
-        from the new labels; `what_if` holds them.
+        Its ``model`` is a fitted model of the same class, which its library saves and loads. It has
+        the same splits, with the leaf values, counts and weights of the new rows. Its predictions
+        are those of `without` and `what_if`, up to the precision in which the library stores
+        targets. Splits, learning rates, sampled rows and the fitted steps of a pipeline are fixed.
+        So it is no retraining, and it does not show that deleted rows left no trace: they had their
+        part in the choice of the splits. Added rows are in the sample of every tree. Rows that
+        early stopping held out are left out of the new explainer. The old model is not changed.
 
         Parameters
         ----------
@@ -280,7 +271,7 @@ def _refitted(
         refit_inputs.y,
         sample_weight=refit_inputs.weights,
         init_score=refit_inputs.offsets,
-        in_bag=bags,
+        in_bag=in_bag,
         group=refit_inputs.groups,
         index=labels,
         **arguments.settings,

@@ -44,18 +44,21 @@ class Shapley(Method):
         groups: LabelsLike | None = None,
         init_score: ArrayLike | None = None,
     ) -> DataFrame:
-        """The exact Shapley value of every training target for the error on validation rows.
+        """Return the exact Shapley value of every training target for the error on validation rows.
 
-        A coalition of training rows knows its targets, all others have a baseline, and its worth is
-        minus the mean squared error on the validation rows, structure held fixed. ``value`` is a
-        row's mean contribution over all orders in which rows may join; the values sum to the fall
-        of the error from no target known to all. Positive: knowing this target lowers the error. In
-        closed form, ``d_j [K'(e + r)]_j / n``, by one sweep, O(T (N + n)), for all rows.
+        The players are the training rows. A coalition knows its own targets; all other rows have a
+        baseline as target. Its worth is minus the mean squared error on the validation rows, with
+        the tree structure fixed. ``value`` is a row's mean contribution over all orders in which
+        rows may join. The values sum to the fall of the error from no target known to all targets
+        known. A positive value lowers the error. One backward pass, O(T (N + n)), computes ``d_j
+        [K'(e + r)]_j / n`` for all rows.
 
-        A frame with the columns row, target, baseline, value, and output if there are several, largest value first. With
-        ``groups`` the columns group, rows, value: a group's value as one player is the sum of its rows' values. Several outputs
-        have a mean squared error each. Of a model fitted to transformed targets the error, and so "value (log)", is on the scale
-        of the fit; target and baseline are in the targets' own units. ``y_val`` and ``baseline`` are given as ``y_train`` was.
+        The table has the columns row, target, baseline, value, and output if there are several,
+        largest value first. With ``groups`` its columns are group, rows and value: the value of a
+        group as one player is the sum of its rows' values. Each output has its own mean squared
+        error. If the model was fitted to transformed targets, the error and "value (log)" are on
+        the scale of the fit, and target and baseline are in the targets' own units. You pass
+        ``y_val`` and ``baseline`` on the scale of ``y_train``.
 
         Parameters
         ----------
@@ -143,7 +146,7 @@ def warn_beyond(proven: ExactModel, targets: FloatArray) -> None:
 
 
 def baselines(proven: ExactModel, baseline: Any) -> FloatArray:
-    """(N, K): the targets that unknown rows have; nan: none, and the row's own target stays."""
+    """Return the targets of unknown rows, (N, K); nan if the row keeps its own target."""
     n, n_outputs = proven.targets.shape
     if not isinstance(baseline, str):
         inputs.refuse_other_order(proven.features, baseline, "baseline")
@@ -162,7 +165,7 @@ def baselines(proven: ExactModel, baseline: Any) -> FloatArray:
 def _group_columns(
     proven: ExactModel, values: FloatArray, codes: IntArray, names: NDArray[Any]
 ) -> dict[str, Any]:
-    """group, (output,) rows and value."""
+    """Return the columns group, (output,) rows and value."""
     n_outputs = values.shape[1]
     sums = [np.bincount(codes, np.nan_to_num(column), len(names)) for column in values.T]
     columns = output_columns("group", names, proven.outputs)

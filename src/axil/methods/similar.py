@@ -78,28 +78,32 @@ class Similar(Method):
         out_of_fold: ArrayLike | None = None,
         beside: Any = None,
     ) -> DataFrame:
-        """Comparables: the k training rows most like each query, their features beside the query's own.
+        """Return comparables: the k training rows most similar to each explained row.
 
-        Of boosted trees these are the rows that share its leaf in most trees; of all other models
-        those of largest |weight|, which in forests and among neighbours says the same. The table's
-        note says which it was, and ``by`` chooses.
+        For boosted trees these are the rows that share its leaf in most trees. For all other models
+        they are the rows of largest |weight|, which is the same in forests and among neighbours.
+        The note of the table says which it was, and ``by`` chooses.
 
-        A frame with the columns query, prediction, rank, row, weight, share, target, contribution, and output where there are
-        several; then for each feature (or those in ``columns``, by name or position) ``name (row)`` and ``name (query)``. Rows
-        chosen by their leaves have the column similarity, the share of trees. ``share`` is that of the rows down to this one in
-        ``sum |weight|`` of all training rows, listed or not. The training rows are those that the explainer was made of; one
-        that was loaded needs them: ``axil.load(path, model, X_train=X_train)``.
+        The table has the columns query, prediction, rank, row, weight, share, target, contribution,
+        and output if there are several. Then it has ``name (row)`` and ``name (query)`` for each
+        feature, or for those in ``columns``. Rows chosen by their leaves also have ``similarity``,
+        the share of trees. ``share`` is the share of the rows down to this one in ``sum |weight|``
+        of all training rows. A loaded explainer needs the training rows: ``axil.load(path, model,
+        X_train=X_train)``.
 
-        With ``adjust`` there are also ``adjusted``, the row's target as the model itself adjusts it to the query,
-        ``y_j + F(x) - F(x_j)``; ``adjusted (all)``, the mean of all training rows' adjusted targets by their weights; and
-        ``name (difference)``, row less query, for features that are numbers. Both are computed on the scale of the fit and shown
-        in the targets' own units: of a model fitted to logarithms the mean is a geometric one. Where weights sum to one the
-        mean is ``F(x) + sum_j k_j r_j`` of the residuals ``r = y - F``; the second term is a check of local bias: what the
-        model leaves over among the rows that make this prediction. A pandas frame says it in ``attrs["axil"]``, and has for each
-        prediction its value, the mean, the bias (on the scale of the fit), the ``share`` of the weight that the rows listed hold
-        and their ``value share`` in ``attrs["comparables"]``. That is the share of the prediction that follows their targets:
-        if they were one percent higher, the prediction would rise by this share of one percent. It is ``sum k_j y_j / F(x)``
-        over the rows listed; of logarithms, in the targets' own units, ``sum k_j``; nan for other transformed targets.
+        With ``adjust`` there are three more columns. ``adjusted`` is the row's target as the model
+        adjusts it to the explained row, ``y_j + F(x) - F(x_j)``. ``adjusted (all)`` is the mean of
+        all training rows' adjusted targets under their weights. ``name (difference)`` is the row's
+        value less that of the explained row, for numeric features. Both adjusted columns are
+        computed on the scale of the fit and shown in the targets' own units, so the mean is a
+        geometric one for logarithms. If weights sum to one, the mean is ``F(x) + sum_j k_j r_j``
+        with the residuals ``r = y - F``; its second term checks for local bias.
+
+        ``attrs["comparables"]`` of a pandas frame has for each prediction its value, the mean, the
+        bias on the scale of the fit, the ``share`` of the weight that the listed rows have, and
+        their ``value share``: if their targets were one percent higher, the prediction would rise
+        by this share of one percent. It is ``sum k_j y_j / F(x)`` over the listed rows, ``sum k_j``
+        for logarithms, and nan for other transformed targets.
 
         Parameters
         ----------
@@ -128,9 +132,10 @@ class Similar(Method):
             Add adjusted targets and differences of features. Only where weights make the
             prediction, not of contributions.
         among : array of bool of shape (n_train,) or function, optional
-            The training rows that may be listed, or a function of the training rows as they were given that returns such a mask:
-            ``lambda sales: sales["year"] >= 2023``. A function of two arguments is asked for each row of X, which it gets as a
-            dict from columns to values (of arrays the row): ``lambda sales, home: sales["town"] == home["town"]``.
+            The training rows that may be listed, or a function of the training rows as they were
+            given that returns such a mask: ``lambda sales: sales["year"] >= 2023``. A function of
+            two arguments is asked for each row of X, which it gets as a dict from columns to values
+            (of arrays the row): ``lambda sales, home: sales["town"] == home["town"]``.
         distinct : str, int or sequence of length n_train, optional
             A column of the training rows, by name or position, or a label for each of them, such as
             a property's number: of rows with one label only the first by the order of the list is
@@ -162,9 +167,10 @@ class Similar(Method):
             Predictions of the training rows by your own cross-validation, which `find_label_issues`
             then judges the targets by.
         beside : pair of frames, optional
-            Further columns that are no features, of the training rows and of the rows of X, such as addresses and dates:
-            ``(sales, homes)``. They are shown, and ``columns``, ``distinct``, ``within`` and ``asof`` may name them. A column of
-            one frame alone is shown for its rows. One with the name of a feature is left out: give it another name.
+            Further columns that are no features, of the training rows and of the rows of X, such as
+            addresses and dates: ``(sales, homes)``. They are shown, and ``columns``, ``distinct``,
+            ``within`` and ``asof`` may name them. A column of one frame alone is shown for its
+            rows. One with the name of a feature is left out: give it another name.
 
         Examples
         --------

@@ -20,7 +20,10 @@ TINY = float(np.finfo(float).tiny)
 
 
 def tails(power: float, y: FloatArray, means: FloatArray, weights: FloatArray) -> FloatArray:
-    """(N, 1): probabilities of targets at least as far out, on either side, if the variance is a power of the mean; nan stays."""
+    """Return probabilities of targets at least as far out on either side, (N, 1); nan stays.
+
+    The variance is a power of the mean.
+    """
     known = np.isfinite(means) & (means > 0)
     if power == 1:
         upper, lower = _poisson(y, means, weights, known)
@@ -34,9 +37,9 @@ def tails(power: float, y: FloatArray, means: FloatArray, weights: FloatArray) -
 def _poisson(
     y: FloatArray, means: FloatArray, weights: FloatArray, known: BoolArray
 ) -> tuple[FloatArray, FloatArray]:
-    """(N, 1) twice: probabilities of counts from y up, and up to y.
+    """Return probabilities of counts of at least y, and of at most y, (N, 1) each.
 
-    Counts per exposure, fitted with the exposures for weights, are no whole numbers; times their
+    Counts per exposure, fitted with the exposures as weights, are no whole numbers; times their
     weights they are. Counts whose variance is larger than Poisson's are negative binomial.
     """
     counts = y * weights[:, None]
@@ -53,11 +56,11 @@ def _poisson(
 
 
 def _excess(y: FloatArray, means: FloatArray, known: BoolArray) -> float:
-    """The number a by which counts have the variance mean + a mean^2; 0 where that is no more than chance.
+    """Return the a for which counts have the variance mean + a mean^2; 0 if it may be chance.
 
-    It is the one at which as many counts are beyond the quartiles of Poisson's distribution as
-    there are. Few wrong counts do not move it. Where means are so low that hardly any are beyond,
-    0: wrong counts alone would decide.
+    With it as many counts are beyond the quartiles of Poisson's distribution as there are. A few
+    wrong counts do not move it. If means are so low that hardly any counts are beyond, it is 0,
+    because wrong counts alone would decide.
     """
     at = y[known]
     own = means[known]
@@ -82,7 +85,10 @@ def _excess(y: FloatArray, means: FloatArray, known: BoolArray) -> float:
 def _negative_binomial(
     y: FloatArray, means: FloatArray, size: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Probabilities of counts from y up, and up to y, that are Poisson around gamma means of this shape."""
+    """Return probabilities of counts of at least y, and of at most y.
+
+    Counts are Poisson around gamma means of this shape.
+    """
     share = means / (means + size)
     upper = np.where(y > 0, betainc(np.maximum(y, TINY), size, share), 1.0)
     return upper, betainc(size, y + 1, 1 - share)
@@ -94,7 +100,10 @@ def _whole(numbers: FloatArray) -> bool:
 
 
 def _gamma(y: FloatArray, means: FloatArray, known: BoolArray) -> tuple[FloatArray, FloatArray]:
-    """(N, 1) twice: probabilities of amounts above and below y, with the shape that the quartiles of log(y / mean) have."""
+    """Return probabilities of amounts above and below y, (N, 1) each.
+
+    The shape is the one with the quartiles of log(y / mean).
+    """
     ratios = y / np.where(known, means, 1.0)
     if known.any():
         low, high = np.quantile(np.log(ratios[known]), QUARTILES)
@@ -110,10 +119,11 @@ def _gamma(y: FloatArray, means: FloatArray, known: BoolArray) -> tuple[FloatArr
 def _tweedie(
     power: float, y: FloatArray, means: FloatArray, known: BoolArray
 ) -> tuple[FloatArray, FloatArray]:
-    """(N, 1) twice: probabilities of sums of gamma amounts, Poisson in number, from y up and up to y.
+    """Return probabilities of amounts of at least y, and of at most y, (N, 1) each.
 
-    The dispersion is the one that makes as many zeros as there are, which few wrong amounts do not
-    move; where there are none it is that of the middle residual.
+    Amounts are sums of gamma amounts, Poisson in number. The dispersion is the one with as many
+    zeros as there are, which a few wrong amounts do not move. Without zeros it is that of the
+    median residual.
     """
     mu = np.where(known, means, 1.0)
     zeros = float((y[known] == 0).mean()) if known.any() else 0.0

@@ -47,7 +47,10 @@ def has_closed_form(proven: ExactModel) -> bool:
 
 
 def counts_classes(proven: ExactModel) -> bool:
-    """Return whether class weights are counted again for the rows that remain, which only sets of rows have an answer for."""
+    """Return whether class weights are counted again for the remaining rows.
+
+    Then only sets of rows have leave-out predictions.
+    """
     rules = [s.leaf_rule for engine in proven.engines for s in engine.structures]
     counts = [rule.class_counts for rule in rules if rule is not None]
     return any(own is not None and own.is_known for own in counts)
@@ -102,10 +105,10 @@ def _agreeing_values(proven: ExactModel, reason: str) -> FloatArray:
 
 
 def agreeing_values(proven: ExactModel) -> FloatArray:
-    """Return ``(F_j - K_jj y_j) / (1 - K_jj)``, the target at which row j's own prediction would agree with it, (N, K).
+    """Return ``(F_j - K_jj y_j) / (1 - K_jj)``, (N, K).
 
-    That is what all other rows say of row j. Where K_jj is within 1e-6 of one they say nothing:
-    nan.
+    At this target row j's own prediction would equal it: the prediction of row j by all other rows.
+    It is nan if K_jj is within 1e-6 of one.
     """
     leverage = leverages(proven)
     left = 1.0 - leverage

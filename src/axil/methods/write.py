@@ -25,13 +25,13 @@ class Write(Method):
     """Provide `Explainer.write`."""
 
     def write(self, X: TableLike, path: PathLike, *, init_score: ArrayLike | None = None) -> None:
-        """Write the weights of all rows of X to a path that ends in .parquet or .zarr, batch by batch.
+        """Write the weights of all rows of X to a path that ends in .parquet or .zarr, in batches.
 
-        Parquet has batch line per query (and output): its label, prediction, intercept and weights as
-        a list in the order of the training rows. zarr has arrays: weights (n, n_train),
-        predictions, intercepts, query_index and index. Labels other than numbers, dates and text
-        are written as text. Predictions and intercepts are on the scale of the fit, where they add
-        up. For an additive explainer, contributions take the place of weights.
+        A Parquet file has a line per explained row (and output): its label, prediction, intercept,
+        and weights as a list in the order of the training rows. A zarr group has the arrays weights
+        (n, n_train), predictions, intercepts, query_index and index. Labels other than numbers,
+        dates and text are written as text. Scores and intercepts are on the scale of the fit, on
+        which they add up. For an additive explainer, contributions replace weights.
 
         Parameters
         ----------

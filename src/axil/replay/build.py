@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
-from axil.adapters.bags import RecordedBags, compact
 from axil.adapters.boosted_fit import BoostedFit
 from axil.adapters.contract import (
     Adapter,
@@ -28,6 +27,7 @@ from axil.adapters.contract import (
     TrainingRows,
 )
 from axil.adapters.members import ResidualModel, SumModel
+from axil.adapters.sample_counts import RecordedCounts, compact
 from axil.arrays import AnyArray, FloatArray
 from axil.errors import InputError, UnsupportedModelError
 from axil.inputs.copies import owned
@@ -99,16 +99,16 @@ def _rows_of_the_fit(rows: TrainingRows) -> TrainingRows:
     offsets = rows.offsets
     if offsets is not None:
         offsets = owned(offsets)
-    bags = rows.bags
-    if bags is not None:
-        bags = owned(compact(bags))
-    return TrainingRows(None, rows.targets, weights, offsets, bags)
+    in_bag = rows.in_bag
+    if in_bag is not None:
+        in_bag = owned(compact(in_bag))
+    return TrainingRows(None, rows.targets, weights, offsets, in_bag)
 
 
 def _verify(model: Model, rows: TrainingRows, limits: Limits, check: bool) -> Verified:
     """Return the engines for the outputs, and the verification."""
     n_rows = len(rows.targets)
-    if rows.bags is None and model.refused_draws is not None:
+    if rows.in_bag is None and model.refused_draws is not None:
         raise model.refused_draws
     if model.fitted_rows is not None and model.fitted_rows != n_rows:
         refuse_rows(model, n_rows, model.fitted_rows)
@@ -119,15 +119,15 @@ def _verify(model: Model, rows: TrainingRows, limits: Limits, check: bool) -> Ve
     rows = replace(rows, targets=targets, weights=weights)
     if model.form is Form.TREES:
         return _verify_trees(cast(Adapter, model), rows, limits, check)
-    has_offsets_or_bags = rows.offsets is not None or rows.bags is not None
+    has_offsets_or_in_bag = rows.offsets is not None or rows.in_bag is not None
     if model.form is Form.SMOOTHER:
-        if has_offsets_or_bags:
+        if has_offsets_or_in_bag:
             raise InputError(
                 f"This {model.library} model is a linear smoother: it takes neither init_score nor "
                 "in_bag. Leave them out."
             )
         return _verify_smoother(cast(SmootherModel, model), rows, check)
-    if has_offsets_or_bags:
+    if has_offsets_or_in_bag:
         raise InputError(
             "A model of several others takes neither init_score nor in_bag: leave them out."
         )
@@ -290,12 +290,12 @@ def walked_trees(
         offsets = rows.offsets
         if offsets is not None:
             offsets = offsets[:, outputs]
-        fit_of_rows = with_rows(fit, rows.weights, rows.bags)
+        fit_of_rows = with_rows(fit, rows.weights, rows.in_bag)
         walks.append(walk(adapter, fit_of_rows, leaves, targets[:, outputs], offsets, limits))
     if adapter.settles:
         totals = [LeafTotals(walked.leaf_weights, walked.sums) for walked in walks]
         fits = adapter.trees(replace(rows, leaf_totals=totals))
-    return zip([with_rows(fit, rows.weights, rows.bags) for fit in fits], groups, walks)
+    return zip([with_rows(fit, rows.weights, rows.in_bag) for fit in fits], groups, walks)
 
 
 def _without_missing(model: Model, targets: FloatArray) -> FloatArray:
@@ -319,14 +319,14 @@ def _require_stable(adapter: Adapter, extent: Extent, error: float) -> None:
         )
 
 
-def with_rows(fit: BoostedFit, weights: FloatArray | None, bags: FloatArray | None) -> BoostedFit:
+def with_rows(fit: BoostedFit, weights: FloatArray | None, in_bag: FloatArray | None) -> BoostedFit:
     """Return the fit with the weights that rows counted with, 0 for those held out.
 
     Parameters
     ----------
     weights : array of shape (N,) or None
         Sample weights, where the fit has no row weights of its own.
-    bags : array of shape (N, T) or None
+    in_bag : array of shape (N, T) or None
         How often each row was sampled for each tree, where that was recorded.
     """
     row_weights = fit.weights.row_weights
@@ -337,11 +337,11 @@ def with_rows(fit: BoostedFit, weights: FloatArray | None, bags: FloatArray | No
             row_weights = np.ones(len(fit.weights.held_out))
         row_weights = np.where(fit.weights.held_out, 0.0, row_weights)
     sampler = fit.sampler
-    if bags is not None:
+    if in_bag is not None:
         n_base_trees = int(fit.initial.is_first_tree)
         if fit.table.columns is not None:
-            bags = bags[:, fit.table.columns[n_base_trees:] - n_base_trees]
-        sampler = RecordedBags(bags, len(fit.table.n_leaves) - n_base_trees)
+            in_bag = in_bag[:, fit.table.columns[n_base_trees:] - n_base_trees]
+        sampler = RecordedCounts(in_bag, len(fit.table.n_leaves) - n_base_trees)
     return replace(fit, weights=replace(fit.weights, row_weights=row_weights), sampler=sampler)
 
 

@@ -24,9 +24,9 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.bags import RecordedBags
 from axil.adapters.boosted_fit import BoostedFit
 from axil.adapters.contract import Adapter, Model
+from axil.adapters.sample_counts import RecordedCounts
 from axil.arrays import AnyArray, BoolArray, FloatArray, IntArray, LeafArray
 from axil.errors import ExactnessError
 from axil.inputs import take_rows
@@ -177,7 +177,7 @@ def verified(
     if fit.table.leaf_weights is not None:
         compared.append("leaf weights")
     sampled_by = []
-    if fit.sampler is not None and not isinstance(fit.sampler, RecordedBags):
+    if fit.sampler is not None and not isinstance(fit.sampler, RecordedCounts):
         sampled_by.append(fit.sampler.name)
     if fit.weights.held_out is not None:
         sampled_by.append("the rows held out for early stopping")

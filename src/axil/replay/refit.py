@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
-from axil.adapters.bags import RecordedBags
 from axil.adapters.boosted_fit import (
     BoostedFit,
     InitialPrediction,
@@ -30,6 +29,7 @@ from axil.adapters.boosted_fit import (
     WeightRule,
 )
 from axil.adapters.contract import Adapter, TrainingRows
+from axil.adapters.sample_counts import RecordedCounts
 from axil.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.machine.memory import Budget, Limits
@@ -490,7 +490,7 @@ def _fit_of_rows(
     sample_counts = _sample_counts(structure, rows)
     sampler = None
     if sample_counts is not None:
-        sampler = RecordedBags(sample_counts, sample_counts.shape[1])
+        sampler = RecordedCounts(sample_counts, sample_counts.shape[1])
     fitted_rule = rule_of(structure)
     return BoostedFit(
         table=TreeTable(

@@ -139,7 +139,7 @@ class Forest(TreeEngine):
 
     @property
     def _row_weights(self) -> FloatArray:
-        """(N,): the weight of each row in a tree that draws it once."""
+        """The weight of each row in a tree that samples it once, (N,)."""
         s = self.structure
         if s.row_weights is None:
             return np.ones(s.n_rows)
@@ -152,7 +152,7 @@ class Forest(TreeEngine):
 
     @property
     def _all_rows(self) -> FloatArray:
-        """(N,): the weight of each row in the mean of all, which a tree without rows predicts."""
+        """The weight of each row in the mean of all rows, which a tree without rows predicts, (N,)."""
         return np.asarray(self._row_weights / self._total)
 
     # -- the contract ------------------------------------------------------------------------------
@@ -320,7 +320,7 @@ class Forest(TreeEngine):
 
     @cached_property
     def _weights(self) -> FloatArray:
-        """(places,): the weight of the training rows in each row of the index."""
+        """The weight of the training rows in each row of the index, (places,)."""
         s = self.structure
         if self._place is None:
             return s.leaf_weights
@@ -435,7 +435,7 @@ class Forest(TreeEngine):
 
     @property
     def _constant(self) -> FloatArray:
-        """(K,): what the initial prediction adds to every prediction."""
+        """What the initial prediction adds to every prediction, (K,)."""
         s = self.structure
         if s.initial is None:
             return np.zeros(1)
@@ -452,7 +452,7 @@ class Forest(TreeEngine):
 
     @cached_property
     def _train(self) -> csr_array:
-        """(N, places): `_met` of the training rows."""
+        """`_met` of the training rows, (N, places)."""
         return self._ones(self.structure.leaves().T)
 
     def _met(self, queries: LeafArray | None) -> csr_array:

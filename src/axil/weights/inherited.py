@@ -122,7 +122,7 @@ class InheritedValues:
 
     @cached_property
     def node(self) -> Ids:
-        """(L,): the nearest ancestor of each leaf with other rows; -1 where there is none."""
+        """The nearest ancestor of each leaf that has other rows, (L,); -1 if there is none."""
         s = self.structure
         filled = self._ancestors.totals((s.leaf_weights > 0).astype(np.float64)).astype(np.int64)
         return self._ancestors.nearest_beside(np.arange(s.total_leaves), filled)
@@ -134,18 +134,18 @@ class InheritedValues:
 
     @cached_property
     def has_rows(self) -> BoolArray:
-        """(L,): whether the tree of each leaf has rows beside the leaf's."""
+        """Whether the tree of each leaf has rows in other leaves, (L,)."""
         return np.asarray(self.node != NO_NODE)
 
     @cached_property
     def weights(self) -> FloatArray:
-        """(L,): the weight of the rows beside the leaf's in its nearest ancestor that has any."""
+        """The weight of the other rows in the nearest ancestor of each leaf, (L,)."""
         weights = self.structure.leaf_weights
         return np.where(self.has_rows, self._ancestors.totals(weights)[self.node] - weights, 0.0)
 
     @cached_property
     def scale(self) -> FloatArray:
-        """(L,): what their sum is multiplied by."""
+        """The factor of their sum, (L,)."""
         l2 = np.zeros(self.structure.total_leaves)
         l2[self.has_rows] = l2_of(self.structure, self._ancestors, self.node[self.has_rows])
         scale = NewtonRule(l2, np.ones(len(l2))).scale(self.weights)
@@ -153,13 +153,13 @@ class InheritedValues:
 
     @cached_property
     def values(self) -> FloatArray:
-        """(L, K): the values; zero where the tree has no rows beside the leaf's."""
+        """The inherited values, (L, K); zero if the tree has no other rows."""
         rest = self._ancestors.totals(self.sums)[self.node] - self.sums
         return np.where(self.has_rows[:, None], self.scale[:, None] * rest, 0.0)
 
     @cached_property
     def of_base(self) -> FloatArray:
-        """(L,): by how much the values fall for each unit that the initial prediction rises."""
+        """How much the values fall per unit of the initial prediction, (L,)."""
         return (
             np.repeat(self.structure.beta[:-1], self.structure.n_leaves) * self.scale * self.weights
         )

@@ -190,9 +190,9 @@ class LeafMatrix:
 
     @property
     def responses(self) -> Any:
-        """(L, L), on the back end: row l has the adjoints of the leaf sums for that of leaf value l.
+        """The adjoints of the leaf sums for leaf value l in row l, (L, L), on the back end.
 
-        Made again each time unless the inverse has taken the factor's place.
+        They are computed on each use, unless the inverse has replaced the factor.
         """
         if self._table is not None:
             return self._table

@@ -60,9 +60,9 @@ class Curve:
 
     @cached_property
     def fitted(self) -> FloatArray:
-        """(S, K): errors of the same rows in the fit with all rows.
+        """The errors of the same rows in the fit to all rows, (S, K).
 
-        They take a pass over the rows, which only callers that draw the curve need.
+        They take a pass over the rows, which only callers that plot the curve need.
         """
         s = self.model.structure
         model = self.model
@@ -99,7 +99,7 @@ class LeftOut:
 
     @property
     def without(self) -> FloatArray:
-        """(N, K): `rest`, or `predictions` where there is none."""
+        """`rest`, or `predictions` where there is none, (N, K)."""
         if self.rest is None:
             return self.predictions
         return self.rest

@@ -79,12 +79,12 @@ class Term:
 
 @dataclass(frozen=True)
 class Sum(Deletable):
-    """``k_j(x) = sum_i c_i k_ij(x)`` over models i with coefficients c_i, each fitted to the same targets or some of them.
+    """``k_j(x) = sum_i c_i k_ij(x)`` over models i with coefficients c_i.
 
-    Predictions have a constant besides, zero but for stacked models. It is a mean of models, or has
-    one alone. Without some rows a model of averaged trees may have none that says anything of a
-    query, or a model no row at all: the mean is then over the other models, and nan where there is
-    none.
+    Each model is fitted to the same targets or to some of them. A constant adds to predictions; it
+    is zero except for stacked models. The sum is a mean of models, or has one model. After a
+    deletion, averaged trees may have no rows for an explained row, or a model may have no rows at
+    all. The mean is then over the other models, and nan if there is none.
     """
 
     terms: tuple[Term, ...]
@@ -322,7 +322,10 @@ class Sum(Deletable):
         return found
 
     def left_out(self, targets: FloatArray, available: int) -> LeftOut:
-        """Each training row in the fit without it; no prediction where a model has none, unless for lack of rows in leaves."""
+        """Return the leave-one-out predictions of the training rows.
+
+        There is none where a model has none, unless its leaves merely lack rows.
+        """
         if not self._all_rows:
             raise UnsupportedQuestionError(
                 "diagnostics.leave_one_out",
@@ -373,9 +376,9 @@ class Sum(Deletable):
         return found
 
     def around(self, queries: Any, values: FloatArray) -> FloatArray:
-        """The means of the models' answers by |coefficient|; models of copies of rows have one mean for all.
+        """Return the means of the models' answers under |coefficient|.
 
-        Copies of a row would be around it.
+        Models of copied rows have one mean for all, because the copies of a row would be around it.
         """
         if queries is None:
             n = self.n_rows
@@ -442,7 +445,7 @@ class Sum(Deletable):
 
 @dataclass(frozen=True)
 class Residual(Engine):
-    """``k = k_1 + k_2 (I - K_1)``: the second model is fitted to what the first leaves over of the targets, and they add up."""
+    """``k = k_1 + k_2 (I - K_1)``: the second model is fitted to the residuals of the first."""
 
     first: Sum  #: of one term, whose coordinates are the first part
     then: Engine
@@ -552,7 +555,10 @@ class Residual(Engine):
 
 
 def _drops(engine: Engine) -> bool:
-    """Whether a deletion after which an engine has no prediction takes it out of a mean; a linear smoother's fit is undefined."""
+    """Return whether a mean goes on without an engine that has no prediction after a deletion.
+
+    The fit of a linear smoother is undefined then.
+    """
     if isinstance(engine, Sum):
         return all(_drops(term.engine) for term in engine.terms)
     return not isinstance(engine, Smoother)

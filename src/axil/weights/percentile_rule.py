@@ -37,7 +37,7 @@ class PercentileRule(FitRule):
 
     @property
     def recorded_counts(self) -> NDArray[np.uint8] | None:
-        """(T, N): how often each row was sampled for each tree; None: it is not known."""
+        """How often each row was sampled for each tree, (T, N); None if it is not known."""
         return self.ranks.drawn
 
     @property
@@ -220,10 +220,10 @@ def inherited_rows(structure: Structure, targets: FloatArray) -> csr_array:
 
 
 def without_each(s: Structure, targets: FloatArray) -> tuple[Positions, Positions, FloatArray]:
-    """(entries,) each: a leaf of a forest, a row that counts in it, and the leaf's value without the row.
+    """Return leaves of a forest, rows that count in them, and leaf values without the row.
 
-    The fits of one tree without one row of every leaf at a time, as often as its largest leaf has
-    rows.
+    All have shape (entries,). It takes as many fits of one tree as its largest leaf has rows: each
+    is without one row of every leaf.
     """
     ranks = ranks_of(s)
     y = targets[:, 0]
@@ -289,9 +289,10 @@ def _picks_of(s: Structure, ranks: RankedFit, t: int, nodes: Ids, y: FloatArray)
 
 
 def _inherited(s: Structure, y: FloatArray, emptied: Ids) -> Iterator[tuple[int, Ids, Picks]]:
-    """Yield the tree of leaves without rows, leaves of one ancestor or of several apart, and the picks for each leaf.
+    """Yield trees with leaves that have no rows, groups of these leaves, and the picks of each group.
 
-    ``y`` (N,): what the trees were fitted to. A tree without any row has the percentile of all rows where it has no base.
+    The leaves of a group have one ancestor. ``y`` (N,) has the targets of the trees. A tree without
+    any row and without an initial prediction has the percentile of all rows.
     """
     ranks = ranks_of(s)
     ancestors = ancestors_of(s)

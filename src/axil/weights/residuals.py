@@ -72,7 +72,7 @@ class FittedValues:
 
     @property
     def added(self) -> FloatArray:
-        """(L, K): what each leaf adds to the predictions of its rows."""
+        """What each leaf adds to the predictions of its rows, (L, K)."""
         s = self.structure
         return np.repeat(s.final, s.n_leaves)[:, None] * self.values
 

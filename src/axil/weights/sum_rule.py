@@ -45,7 +45,10 @@ def couples_leaves(s: Structure) -> bool:
 
 
 def estimates_rows(s: Structure) -> bool:
-    """Return whether leaves are smoothed by numbers of rows that follow from weights, as rows or draws weigh differently."""
+    """Return whether smoothing uses row counts that LightGBM estimates from weights.
+
+    This is so if rows, or their sample counts, have different weights.
+    """
     if s.leaf_rule is None or not s.leaf_rule.newton.smooths_nodes:
         return False
     drawn = s.levels_sampled[s.levels_sampled > 0]
@@ -214,7 +217,10 @@ def present_without(s: Structure, rows: IntArray) -> BoolArray:
 
 
 def l2_factor(s: Structure, present: BoolArray) -> float:
-    """Return what l2 is multiplied by where only these rows, (N,), remain: the ratio of their mean weight to that of all."""
+    """Return the factor of l2 if only these rows (N,) remain.
+
+    It is the ratio of their mean weight to that of all rows.
+    """
     weights = s.l2_weights
     if weights is None:
         return 1.0
@@ -226,7 +232,10 @@ def l2_factor(s: Structure, present: BoolArray) -> float:
 
 
 def lighter(structure: Structure, rows: IntArray, backend: Backend) -> Structure:
-    """Return the structure without these rows: leaf weights and the rule are those of the rows left, leaf values as before."""
+    """Return the structure without these rows.
+
+    Leaf weights and the rule are those of the remaining rows; leaf values are unchanged.
+    """
     s = structure
     weights = remaining_weights(s, rows)
     present = present_without(s, rows)
@@ -253,7 +262,7 @@ def remaining_rule(
 
 
 def _counts(s: Structure, rows: IntArray) -> FloatArray:
-    """(L,): how many of these rows were drawn for the tree of each leaf and are in the leaf."""
+    """Return how many of these rows were sampled for a tree and are in its leaf, (L,)."""
     level, leaf = np.divmod(s.cells[:, rows].astype(np.int64), s.n_leaves[:, None])
     drawn = (s.levels_sampled[level] > 0).astype(np.float64)
     return np.bincount((s.starts[:-1, None] + leaf).ravel(), drawn.ravel(), s.total_leaves).astype(
@@ -307,7 +316,10 @@ def with_active_set(structure: Structure, sums: FloatArray) -> Structure:
 
 
 def fit_by_rule(structure: Structure, targets: FloatArray, backend: Backend) -> FittedValues:
-    """The fit to targets (N, K) on the splits and leaf weights of a structure, with leaf values by the rule. Cost O(T N K)."""
+    """Return the fit to targets (N, K) by the rule, on the splits and leaf weights of a structure.
+
+    It costs O(T N K).
+    """
     s = structure
     if s.offsets is None:
         started = targets
@@ -326,9 +338,10 @@ def fit_by_rule(structure: Structure, targets: FloatArray, backend: Backend) -> 
 def sums_by_rule(
     structure: Structure, together: FloatArray, started: FloatArray, base: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """(L, K) twice: the leaf values and sums of `fit_by_rule` from sums over rows that are elsewhere.
+    """Return the leaf values and sums of `fit_by_rule`, (L, K) each, from sums over distant rows.
 
-    ``together`` (L, L): co-occurrences of leaves. ``started`` (L, K): leaf sums of targets less offsets.
+    ``together`` (L, L) has co-occurrences of leaves, and ``started`` (L, K) leaf sums of targets
+    less offsets.
     """
     s = structure
     values = np.empty_like(started)
@@ -346,7 +359,10 @@ def sums_by_rule(
 
 
 def by_rule(s: Structure, t: int, sums: FloatArray) -> FloatArray:
-    """(L_t, K): the values of tree t's leaves from their sums, before the rate. Outputs that share a tree share its pattern."""
+    """Return the leaf values of tree t from their sums before the learning rate, (L_t, K).
+
+    Outputs that share a tree share its active set.
+    """
     own = slice(int(s.starts[t]), int(s.starts[t + 1]))
     rule = s.newton_rule.tree(t, own)
     weights = s.leaf_weights[own]

@@ -289,7 +289,7 @@ class LightGBMAdapter(TreeModel):
         if self.n_outputs > 1:
             return
         n_rows = rows.totals.n_rows
-        if self._reading.bags:
+        if self._reading.samples_rows:
             state = self._settings.bagging(n_rows)
         else:
             state = None
@@ -320,7 +320,7 @@ class LightGBMAdapter(TreeModel):
         if self._reading.goss:
             name = "LightGBM GOSS"
             states = [*self._settings.goss(n_rows)]
-        elif self._reading.bags:
+        elif self._reading.samples_rows:
             name = "LightGBM bagging"
             states = [self._settings.bagging(n_rows)]
         else:

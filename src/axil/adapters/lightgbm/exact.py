@@ -80,8 +80,8 @@ class ExactLightGBM(LightGBMAdapter):
         if gradients is not None:
             evidence = replace(evidence, ranks=gradients.ranks, leaf_weights=self._goss_weights())
         leaf_weights = self._leaf_weights(totals)
-        if self._reading.forest and self._reading.bags:
-            self._count_lone_leaves(evidence, leaf_weights, totals.n_rows, rows.bags)
+        if self._reading.forest and self._reading.samples_rows:
+            self._count_lone_leaves(evidence, leaf_weights, totals.n_rows, rows.in_bag)
         printed_shift: FloatArray | float = 0.0
         if not self._reading.forest:
             printed_shift = np.repeat(hidden, self._n_leaves)
@@ -261,11 +261,11 @@ class ExactLightGBM(LightGBMAdapter):
         evidence: LeafEvidence,
         leaf_weights: FloatArray | None,
         n_rows: int,
-        given_bags: FloatArray | None,
+        in_bag: FloatArray | None,
     ) -> None:
         """Fill in how many rows the trees of a forest had that found no split, which LightGBM does not record.
 
-        The rows are those of ``given_bags`` (N, T) where there are some. Otherwise they are sampled
+        The rows are those of ``in_bag`` (N, T) where there are some. Otherwise they are sampled
         as LightGBM samples them.
         """
         lone_trees = np.flatnonzero(self._n_leaves[1:] == 1) + 1
@@ -273,8 +273,8 @@ class ExactLightGBM(LightGBMAdapter):
         for t in range(lone_trees.max(initial=-1) + 1):
             bag, state = state.attempt(False, None)
             state = state.grown()
-            if given_bags is not None:
-                bag = given_bags[:, t] > 0
+            if in_bag is not None:
+                bag = in_bag[:, t] > 0
             if t in lone_trees:
                 leaf = evidence.starts[t]
                 evidence.counts[leaf] = bag.sum()

@@ -150,7 +150,7 @@ class LightGBMReading:
         return self.settings.text("boosting") == "dart"
 
     @property
-    def bags(self) -> bool:
+    def samples_rows(self) -> bool:
         """Whether each tree has rows sampled at random.
 
         The fractions of positive and negative rows are for classes only.
@@ -159,7 +159,7 @@ class LightGBMReading:
         return has_fraction and self.settings.number("bagging_freq") > 0
 
     @property
-    def _bags_by_class(self) -> bool:
+    def _samples_by_class(self) -> bool:
         """Whether rows of two classes are sampled with a fraction for each."""
         names = ("pos_bagging_fraction", "neg_bagging_fraction")
         has_fractions = any(float(self.settings.text(name) or 1) < 1 for name in names)
@@ -175,7 +175,7 @@ class LightGBMReading:
         strategy = self.settings.text("data_sample_strategy")
         if strategy or "goss" in self.settings.given("boosting"):
             return strategy in ("goss", "")
-        if self.bags or self._bags_by_class:
+        if self.samples_rows or self._samples_by_class:
             return False
         trees_with_splits = [tree for tree in self.text.trees if tree.n_leaves > 1]
         row_counts = {int(tree.leaf_counts(0).sum()) for tree in trees_with_splits}

@@ -324,7 +324,7 @@ REFUSALS: tuple[Refusal[LightGBMReading], ...] = (
     ),
     Refusal(
         "bagging_by_query",
-        lambda model: model.bags and model.settings.flag("bagging_by_query"),
+        lambda model: model.samples_rows and model.settings.flag("bagging_by_query"),
         "rows are drawn by groups, which the model does not record",
         "Fit with bagging_by_query=False.",
     ),
@@ -380,7 +380,7 @@ _PERCENTILES = (
 
 def cause(model: LightGBMReading, mismatch: str, digits_lost: bool) -> str:
     """Return the most likely reasons for a disagreement in "counts", "weights" or "values", one per line."""
-    samples = model.bags or model.goss
+    samples = model.samples_rows or model.goss
     if mismatch == "counts":
         reasons = [OTHER_ROWS, OTHER_COLUMNS]
         if samples:

@@ -13,7 +13,7 @@ from axil.adapters.sklearn.boosting import (
     HistGradientBoostingAdapter,
     leaves_of,
 )
-from axil.adapters.sklearn.draws import bags_trees
+from axil.adapters.sklearn.draws import samples_trees
 from axil.adapters.sklearn.neighbours import NeighboursAdapter
 from axil.adapters.sklearn.refusals import CLASSES, fits_init, refuse_class
 from axil.adapters.sklearn.smoothers import (
@@ -130,7 +130,7 @@ def reader_of(model: Any, readers: Mapping[str, Reader]) -> Reader | None:
 def _has_models_of_any_library(model: Any) -> bool:
     """Return whether a model consists of others that any library may have made."""
     if hasattr(model, "estimators_features_"):
-        return not bags_trees(model)
+        return not samples_trees(model)
     return hasattr(model, "init_") and hasattr(model, "n_estimators_") and fits_init(model)
 
 

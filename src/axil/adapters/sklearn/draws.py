@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.bags import DrawnAgain
 from axil.adapters.boosted_fit import RowGradients
+from axil.adapters.sample_counts import DrawnAgain
 from axil.arrays import BoolArray, FloatArray
 from axil.errors import InputError, UnsupportedModelError
 from axil.kernels.cpu import bootstrapped
@@ -115,7 +115,7 @@ class BootstrapSampler:
         What was sampled, for messages.
     n_rows : int
         The number of training rows, N.
-    bags : callable
+    sampled_rows : callable
         Starts the rows sampled tree after tree from the beginning, each time it is called.
     factor : callable, optional
         From a tree's rows to the weights (N,) of "balanced_subsample" classes.
@@ -133,7 +133,7 @@ class BootstrapSampler:
         self,
         name: str,
         n_rows: int,
-        bags: Callable[[], Iterable[Indices]],
+        sampled_rows: Callable[[], Iterable[Indices]],
         factor: Callable[[Indices], FloatArray] | None = None,
         seeds: list[int] | None = None,
         n_drawn: int = 0,
@@ -141,7 +141,7 @@ class BootstrapSampler:
         self.name = name
         self._n_rows = n_rows
         self._factor = factor
-        self._bags = DrawnAgain(bags)
+        self._sampled_rows = DrawnAgain(sampled_rows)
         self._n_drawn = n_drawn
         self._seeds: list[int] | None = None
         if seeds and factor is None:
@@ -161,14 +161,14 @@ class BootstrapSampler:
         """Return how often each row is in a tree's sample, (N,)."""
         if self._seeds is not None:
             return bootstrapped(self._seeds[tree], self._n_rows, self._n_drawn)
-        rows = self._bags[tree]
+        rows = self._sampled_rows[tree]
         counts = np.bincount(rows, minlength=self._n_rows)
         if self._factor is None:
             return counts
         return counts * self._factor(rows)
 
 
-def bags(model: Any) -> Iterator[Indices]:
+def sampled_rows(model: Any) -> Iterator[Indices]:
     """Yield the rows of each tree; ``estimators_samples_`` would hold all of them at once."""
     for drawn in model._get_estimators_indices():
         if isinstance(drawn, tuple):
@@ -177,7 +177,7 @@ def bags(model: Any) -> Iterator[Indices]:
             yield drawn
 
 
-def with_bags(model: Any, members: list[Any]) -> Any:
+def with_sampled_rows(model: Any, members: list[Any]) -> Any:
     """Return the model in a state from which its samples can be sampled again."""
     if not hasattr(model, "_sample_weight"):  # pickled before the version that keeps it
         model = copy.copy(model)
@@ -199,7 +199,7 @@ def with_bags(model: Any, members: list[Any]) -> Any:
     return model
 
 
-def bags_trees(model: Any) -> bool:
+def samples_trees(model: Any) -> bool:
     """Return whether the members of a fitted bagging model are trees.
 
     A user's subclass of trees may fit something else.

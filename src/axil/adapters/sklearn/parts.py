@@ -18,7 +18,7 @@ from axil.adapters.searches import is_calibrated_ensemble, kinds_of, unwrapped
 from axil.adapters.sklearn.adapter import require_fitted
 from axil.adapters.sklearn.base import bagged_numbers, protected_copy, protected_for_arrays
 from axil.adapters.sklearn.calibration import MeanOfCurves, ensemble_members, members_on_folds
-from axil.adapters.sklearn.draws import bags, bags_trees, with_bags
+from axil.adapters.sklearn.draws import sampled_rows, samples_trees, with_sampled_rows
 from axil.adapters.sklearn.refusals import CALIBRATION, CLASSES, SMOOTH_REASONS
 from axil.adapters.sklearn.side_by_side import Classifiers, classifiers_of
 from axil.arrays import FloatArray
@@ -95,7 +95,7 @@ def bagging_members(model: Any) -> list[Member]:
     # From 1.8 on weights decide which rows are sampled, and nothing else.
     is_drawn_by_weight = hasattr(model, "_sample_weight")
     all_features = np.arange(model.n_features_in_)
-    rows_drawn = bags(with_bags(model, model.estimators_))
+    rows_drawn = sampled_rows(with_sampled_rows(model, model.estimators_))
     members = []
     for i, rows in enumerate(rows_drawn):
         features = np.asarray(model.estimators_features_[i])
@@ -151,7 +151,7 @@ def _voting(model: Any) -> ModelsInside:
 
 
 def _bagging(model: Any) -> ModelsInside | None:
-    if bags_trees(model):
+    if samples_trees(model):
         return None
     mean = _mean(model, bagging_members(model), protected_for_arrays(model))
     return replace(mean, read=bagged_numbers)

@@ -34,7 +34,13 @@ from axil.adapters.routes import (
     make_routes,
 )
 from axil.adapters.sklearn.base import SklearnAdapter, require_no_offsets
-from axil.adapters.sklearn.draws import BootstrapSampler, Indices, bags, is_seed, with_bags
+from axil.adapters.sklearn.draws import (
+    BootstrapSampler,
+    Indices,
+    is_seed,
+    sampled_rows,
+    with_sampled_rows,
+)
 from axil.adapters.sklearn.percentile import SklearnPercentile
 from axil.adapters.sklearn.refusals import STEPS, TREES
 from axil.arrays import FloatArray, IntArray, LeafArray
@@ -284,7 +290,7 @@ class ForestAdapter(StackAdapter):
         self.weights_drawn = self._is_sampled and hasattr(model, "_sample_weight")
         if self._is_sampled:
             self.fitted_rows = int(self._model._n_samples)
-            self._bagged = with_bags(self._model, self._members)
+            self._bagged = with_sampled_rows(self._model, self._members)
         elif getattr(self._model, "_sample_weight", None) is not None:
             self.fitted_rows = len(self._model._sample_weight)
         self._read_classes(getattr(model, "classes_", None))
@@ -409,9 +415,9 @@ class ForestAdapter(StackAdapter):
             return np.asarray(values[:, :, 0], dtype=np.float64)
         if all(len(member.classes_) == self.n_outputs for member in self._members):
             return np.asarray(values[:, 0, :], dtype=np.float64)
-        return self._shares_in_bags()
+        return self._shares_in_samples()
 
-    def _shares_in_bags(self) -> FloatArray:
+    def _shares_in_samples(self) -> FloatArray:
         """Return shares of classes, (L, K), where some sample has no row of some class."""
         shares = np.zeros((int(self._stack.n_leaves.sum()), self.n_outputs))
         start = 0
@@ -446,7 +452,7 @@ class ForestAdapter(StackAdapter):
         return setting
 
     @property
-    def _balances_bags(self) -> bool:
+    def _balances_samples(self) -> bool:
         """Return whether each tree balances the classes of its own sample."""
         is_forest = self._is_sampled and not self._is_bagging
         return is_forest and self._class_weight == "balanced_subsample"
@@ -466,7 +472,7 @@ class ForestAdapter(StackAdapter):
 
         None stands for their sample weights.
         """
-        if self._class_weight is None or self._balances_bags:
+        if self._class_weight is None or self._balances_samples:
             if self.weights_drawn and rows.totals.weighted:
                 return np.ones(rows.totals.n_rows)
             return None
@@ -520,7 +526,7 @@ class ForestAdapter(StackAdapter):
         self, rows: TrainingRows, row_weights: FloatArray | None
     ) -> ClassCounts | None:
         """Return how the weights of the leaves follow from the labels; None if they do not."""
-        if self._balances_bags:
+        if self._balances_samples:
             return UNKNOWN
         if not isinstance(self._class_weight, str) or row_weights is None:
             return None
@@ -534,7 +540,7 @@ class ForestAdapter(StackAdapter):
 
         None stands for their sample weights.
         """
-        if self._class_weight is None or self._balances_bags:
+        if self._class_weight is None or self._balances_samples:
             return rows.weights
         return self._class_weights(rows)
 
@@ -554,7 +560,7 @@ class ForestAdapter(StackAdapter):
             BootstrapSampler,
             f"the bags of scikit-learn's {type(self._model).__name__}",
             rows.totals.n_rows,
-            lambda: bags(self._bagged),
+            lambda: sampled_rows(self._bagged),
             balanced if is_balanced else None,
         )
         seeds: list[Any] = [getattr(member, "random_state", None) for member in self._members]

@@ -29,8 +29,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.bags import DrawnAgain
 from axil.adapters.boosted_fit import RowGradients
+from axil.adapters.sample_counts import DrawnAgain
 from axil.arrays import BoolArray, FloatArray, IntArray, LeafArray
 
 FloatSingles = NDArray[np.float32]

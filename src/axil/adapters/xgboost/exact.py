@@ -242,8 +242,8 @@ class ExactXGBoost(XGBoostAdapter):
         else:
             leaf = self.leaves_of(rows)[:, place]
         draws: FloatArray | BoolArray = np.ones(len(leaf))
-        if rows.bags is not None:
-            draws = rows.bags[:, place]
+        if rows.in_bag is not None:
+            draws = rows.in_bag[:, place]
         elif sampler is not None:
             draws = sampler.bag(0)
         if rows.offsets is None:

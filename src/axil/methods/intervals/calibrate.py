@@ -55,22 +55,24 @@ class Calibrate(Method):
         groups: LabelsLike | None = None,
         method: CalibrationMethod = "leaves",
     ) -> Predictive:
-        """Prediction intervals and distributions, from rows held out, from out-of-fold predictions, or out of bag.
+        """Return prediction intervals and distributions.
 
-        ``calibrate(X_cal, y_cal)``: rows that the model was not fitted on. Intervals then hold with the probability asked for,
-        exactly, for rows that are exchangeable with them (`axil.Predictive`). ``calibrate(out_of_fold=predictions)``:
-        predictions of the training rows by fits without them, such as ``cross_val_predict(model, X_train, y_train)``: no rows are
-        lost, and coverage is near what is asked for without a proof. ``calibrate()``: a forest with bootstrap, likewise from the
-        trees that were fitted without each row, for nothing.
+        ``calibrate(X_cal, y_cal)`` uses rows that the model was not fitted on. The intervals then
+        cover exactly, for rows that are exchangeable with them (`axil.Predictive`).
+        ``calibrate(out_of_fold=predictions)`` uses predictions of the training rows by fits without
+        them, such as ``cross_val_predict(model, X_train, y_train)``. No rows are lost, and coverage
+        is near the confidence level, without a guarantee. ``calibrate()`` is for forests with
+        bootstrap. It uses out-of-bag predictions, which cost nothing, with the same coverage.
 
-        The local scale of errors comes from errors of the training rows: out of fold where given,
-        out of bag in forests, else those of the fit. The promise does not depend on them, but the
-        width does. Of more than 5,000 calibration rows 5,000 are drawn, always the same ones: the
-        coverage of all rows to come is then nearly always within 0.01 of the one asked for.
+        The local scale of errors comes from errors of the training rows: out-of-fold ones if you
+        pass them, out-of-bag ones for forests, otherwise those of the fit. Coverage does not depend
+        on them, but width does. From more than 5,000 calibration rows axil samples 5,000, always
+        the same ones. The coverage of all rows to come is then nearly always within 0.01 of the
+        confidence level.
 
-        Calibration rows that equal training rows in all features and in the target, more of them
-        than training rows equal one another, are rows of the fit. Where most are, this is an error;
-        where fewer are, they are left out with a warning.
+        Calibration rows that equal training rows in all features and in the target are rows of the
+        fit, if they are more than training rows that equal one another. If most rows are such, axil
+        raises an error; otherwise it leaves them out with a warning.
 
         Parameters
         ----------
@@ -142,13 +144,13 @@ class Calibrate(Method):
         grouped = CalibrationGroups.of(groups, proven.features, proven, proven.shape[0], "training")
         if folds is not None:
             return from_folds(exact_model(proven), folds, grouped, method)
-        return from_bags(exact_model(proven), grouped)
+        return from_out_of_bag(exact_model(proven), grouped)
 
 
 def held_out(
     model: Any, X: Any, y: Any, folds: Any, init_score: Any, groups: Any, method: str
 ) -> Predictive:
-    """From rows that the model was not fitted on."""
+    """Calibrate with rows that the model was not fitted on."""
     inputs.refuse_other_order(X, y, "y_cal", "X_cal")
     warn_without_offsets(model, init_score, "X_cal", "y_cal")
     queries = model.queries(X, init_score)
@@ -190,7 +192,7 @@ def held_out(
 def from_folds(
     proven: ExactModel, folds: FloatArray, grouped: CalibrationGroups | None, method: str
 ) -> Predictive:
-    """From out-of-fold predictions (N, K) of the training rows."""
+    """Calibrate with out-of-fold predictions (N, K) of the training rows."""
     if proven.features is None:
         raise InputError(
             "This explainer was loaded from a file, which keeps no features, and out_of_fold needs those of the training rows. "
@@ -212,8 +214,8 @@ def from_folds(
     )
 
 
-def from_bags(proven: ExactModel, grouped: CalibrationGroups | None) -> Predictive:
-    """From the trees of a forest that were fitted without each row."""
+def from_out_of_bag(proven: ExactModel, grouped: CalibrationGroups | None) -> Predictive:
+    """Calibrate with the trees of a forest that were fitted without each row."""
     errors, source = training_errors(proven, None, "exact")
     known = Surroundings.of(proven, [errors], source, "exact")
     rows = _some(np.flatnonzero(np.isfinite(errors).all(axis=1)), grouped)
@@ -242,7 +244,7 @@ def from_bags(proven: ExactModel, grouped: CalibrationGroups | None) -> Predicti
 
 
 def conformal_rows(local: Local, left: FloatArray) -> tuple[Conformal, ...]:
-    """Calibration rows and their errors (n, K), output by output."""
+    """Return the calibration rows with their errors (n, K), output by output."""
     penalty = np.full(len(NAMES), PENALTY)
     return tuple(
         Conformal(local.features[:, k], local.sizes[:, k], left[:, k], penalty)
@@ -251,7 +253,7 @@ def conformal_rows(local: Local, left: FloatArray) -> tuple[Conformal, ...]:
 
 
 def calibration_rows(n: int, grouped: CalibrationGroups | None) -> IntArray:
-    """The positions of as many of n rows as are used, always the same."""
+    """Return the positions of the sampled calibration rows among n, always the same."""
     if not n:
         raise InputError(
             "X_cal has no rows; expected rows that the model was not fitted on, with their targets."
@@ -260,10 +262,10 @@ def calibration_rows(n: int, grouped: CalibrationGroups | None) -> IntArray:
 
 
 def equal_rows(model: Any, X: Any, truth: FloatArray) -> tuple[IntArray, tuple[int, int]]:
-    """How many training rows equal each of these rows, in features and targets, and `twins_among` some training rows.
+    """Return how many training rows equal each row in features and targets, and `twins_among` some.
 
-    Rows of weight zero took no part in the fit. Of an explainer without features the targets alone
-    are compared, and only where no two training rows share one: else equal targets say little.
+    Rows of weight zero took no part in the fit. Without features only targets are compared, and
+    only if no two training rows share one: otherwise equal targets say little.
     """
     features = model.features
     shards = model.shards
@@ -288,7 +290,10 @@ def equal_rows(model: Any, X: Any, truth: FloatArray) -> tuple[IntArray, tuple[i
 
 
 def keys_of(shard: Any, single: bool, X: Any) -> Keys:
-    """The keys of `inputs.row_keys` of the rows of a shard that took part in the fit; without features X, of targets alone."""
+    """Return `inputs.row_keys` of the rows of a shard that took part in the fit.
+
+    Without features X they are keys of the targets alone.
+    """
     if X is None:
         X = np.empty((len(shard.targets), 0))
     found: Keys = inputs.row_keys(X, shard.targets, single)[shard.row_weights != 0]
@@ -302,7 +307,7 @@ def _taken(grouped: CalibrationGroups | None, rows: IntArray) -> CalibrationGrou
 
 
 def _some(rows: IntArray, grouped: CalibrationGroups | None = None) -> IntArray:
-    """These rows, or as many as are used, always the same; as many of each group."""
+    """Return these rows, or a sample of them that is always the same, per group."""
     if grouped is not None:
         of_rows = grouped.codes[rows]
         return np.sort(

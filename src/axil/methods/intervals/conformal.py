@@ -56,39 +56,45 @@ class Conformal:
 
     @cached_property
     def _inverse(self) -> FloatArray:
-        """(p + 1, p + 1): A^-1, with an intercept that is not penalised."""
+        """A^-1 with an intercept that is not penalised, (p + 1, p + 1)."""
         design = _with_intercept(self.features)
         return np.asarray(np.linalg.inv(design.T @ design + np.diag(np.append(0.0, self.penalty))))
 
     @cached_property
     def _fit(self) -> tuple[FloatArray, FloatArray]:
-        """(p + 1,) coefficients of the calibration rows' own ridge, and (n,) what it leaves over."""
+        """The coefficients (p + 1,) and residuals (n,) of the ridge regression of the calibration rows."""
         design = _with_intercept(self.features)
         z = np.log(np.abs(self.errors) / self.sizes + SOFTENED)
         b = self._inverse @ (design.T @ z)
         return b, z - design @ b
 
     def scales(self, features: FloatArray, sizes: FloatArray) -> FloatArray:
-        """(m,): the sizes times what the calibration rows' own ridge makes of the features."""
+        """Return the sizes times the prediction of the ridge regression from the features, (m,)."""
         return np.asarray(sizes * np.exp(_with_intercept(features) @ self._fit[0]))
 
     def magnitudes(self, features: FloatArray, sizes: FloatArray) -> FloatArray:
-        """(m, n): the atoms of new rows with features (m, p) and sizes (m,), unsigned; inf where 1 + u <= 0."""
+        """Return the unsigned atoms of new rows, (m, n); inf where 1 + u <= 0.
+
+        The rows have features (m, p) and sizes (m,).
+        """
         return self._magnitudes(
             features, sizes, self._left_of(features, _with_intercept(self.features), self._fit[1])
         )
 
     def reaches(self, features: FloatArray) -> FloatArray:
-        """(m,): the most that |u| can be of any calibration row and new rows with features (m, p)."""
+        """Return the largest possible |u| of a calibration row and each new row, (m,).
+
+        The new rows have features (m, p).
+        """
         new, known = (
             _leverages(_with_intercept(each), self._inverse) for each in (features, self.features)
         )
         return np.asarray(np.sqrt(new * known.max()))
 
     def at_places(self, features: FloatArray, sizes: FloatArray, places: list[int]) -> FloatArray:
-        """(m, P): of the `magnitudes` of each new row, from the least up, those at these places, counted from 0.
+        """Return `magnitudes` at these places, sorted upwards and counted from 0, (m, P).
 
-        Fastest for new rows of like `reaches`.
+        It is fastest for new rows of similar `reaches`.
         """
         design, left = self._in_order
         reach = self.reaches(features).max(initial=0.0) * (1 + 1e-6)  # more than rounding
@@ -107,13 +113,16 @@ class Conformal:
 
     @cached_property
     def _in_order(self) -> tuple[FloatArray, FloatArray]:
-        """(n, p + 1) designs and (n,) what the ridge leaves over of the calibration rows, the least first."""
+        """Designs (n, p + 1) and residuals (n,) of the calibration rows, the smallest residual first."""
         left = self._fit[1]
         order = np.argsort(left, kind="stable")
         return _with_intercept(self.features)[order], left[order]
 
     def _left_of(self, features: FloatArray, design: FloatArray, left: FloatArray) -> FloatArray:
-        """(m, n'): e (1 + g) / (1 + u) of some calibration rows, with designs (n', p + 1) and e (n',); inf where 1 + u <= 0."""
+        """Return e (1 + g) / (1 + u) of some calibration rows, (m, n'); inf where 1 + u <= 0.
+
+        The rows have designs (n', p + 1) and residuals e (n',).
+        """
         new = _with_intercept(features)
         u = new @ self._inverse @ design.T
         u += 1
@@ -123,23 +132,29 @@ class Conformal:
         return np.asarray(found)
 
     def _magnitudes(self, features: FloatArray, sizes: FloatArray, left: FloatArray) -> FloatArray:
-        """(m, P): the atoms, unsigned, of new rows whose ridge leaves this over of them."""
+        """Return the unsigned atoms of new rows from these residuals, (m, P)."""
         with np.errstate(over="ignore"):
             at = np.exp(left + (_with_intercept(features) @ self._fit[0])[:, None])
             return np.asarray(sizes[:, None] * np.maximum(at - SOFTENED, 0.0))
 
     def drawn(self, features: FloatArray, sizes: FloatArray) -> FloatArray:
-        """(m, n): the atoms of new rows with features (m, p) and sizes (m,), in the order of the calibration rows."""
+        """Return the atoms of new rows in the order of the calibration rows, (m, n).
+
+        The new rows have features (m, p) and sizes (m,).
+        """
         signs = np.sign(self.errors)
         with np.errstate(invalid="ignore"):
             return np.where(signs == 0, 0.0, signs * self.magnitudes(features, sizes))
 
     def atoms(self, features: FloatArray, sizes: FloatArray) -> FloatArray:
-        """(m, n): the same atoms, from the lowest up."""
+        """Return the atoms of new rows, sorted upwards, (m, n)."""
         return np.sort(self.drawn(features, sizes), axis=1)
 
     def bounds(self, features: FloatArray, sizes: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(m, n) twice: the atoms from the lowest up, for lower ends and for upper ends; see the module."""
+        """Return the atoms for lower ends and for upper ends, sorted upwards, (m, n) each.
+
+        See the module.
+        """
         found = self.drawn(features, sizes)
         nowhere = np.isinf(found)
         signs = np.sign(self.errors)
@@ -147,11 +162,11 @@ class Conformal:
         return np.sort(lower, axis=1), np.sort(upper, axis=1)
 
     def lower(self, features: FloatArray, sizes: FloatArray) -> FloatArray:
-        """(m, n): the atoms for lower ends."""
+        """Return the atoms for lower ends, (m, n)."""
         return self.bounds(features, sizes)[0]
 
     def upper(self, features: FloatArray, sizes: FloatArray) -> FloatArray:
-        """(m, n): the atoms for upper ends."""
+        """Return the atoms for upper ends, (m, n)."""
         return self.bounds(features, sizes)[1]
 
 
@@ -160,17 +175,20 @@ def _with_intercept(features: FloatArray) -> FloatArray:
 
 
 def _leverages(design: FloatArray, inverse: FloatArray) -> FloatArray:
-    """(m,): f A^-1 f of the rows f of a design (m, p + 1)."""
+    """Return f A^-1 f for each row f of a design (m, p + 1), (m,)."""
     return np.asarray(np.einsum("mp,mp->m", design @ inverse, design))
 
 
 def order_of(share: float, n: int) -> int:
-    """The place, from 1, among n sorted atoms that another error is at or below with at least this probability; n + 1: none."""
+    """Return the rank, from 1, of the smallest of n sorted atoms with at least this probability.
+
+    It is the probability that another error is at or below the atom. n + 1 stands for none.
+    """
     return math.ceil(round((n + 1) * share, 9))
 
 
 def least_rows(share: float) -> int:
-    """The fewest calibration rows with an atom that another error is at or below with at least this probability."""
+    """Return the fewest calibration rows that have an atom of at least this probability."""
     n = max(1, math.ceil(round(share / (1.0 - share), 9)))
     if order_of(share, n) <= n:
         return n

@@ -108,10 +108,10 @@ class Distribution:
         init_score: ArrayLike | None = None,
         groups: LabelsLike | None = None,
     ) -> FloatArray:
-        """(n, Q), or (n, Q, K): the numbers that targets are at or below with these probabilities.
+        """Return quantiles of the predictive distributions, (n, Q) or (n, Q, K).
 
-        Quantiles above one half are rounded up to the next calibration row, those below it down, so
-        that a target is beyond one with at most the probability that it names.
+        Quantiles above one half are rounded up to the next calibration row, and those below one
+        half down, so that a target exceeds a quantile with at most the probability that it names.
 
         Parameters
         ----------
@@ -161,7 +161,9 @@ class Distribution:
         init_score: ArrayLike | None = None,
         groups: LabelsLike | None = None,
     ) -> FloatArray:
-        """(n,) or (n, K): the probability of a target at or below y, for each row; nearly uniform for true targets.
+        """Return the probability of a target at or below y for each row, (n,) or (n, K).
+
+        For true targets it is nearly uniform.
 
         Parameters
         ----------
@@ -191,7 +193,7 @@ class Distribution:
     def std(
         self, X: TableLike, *, init_score: ArrayLike | None = None, groups: LabelsLike | None = None
     ) -> FloatArray:
-        """(n,) or (n, K): the standard deviation of the predictive distribution of each row.
+        """Return the standard deviation of each predictive distribution, (n,) or (n, K).
 
         Parameters
         ----------
@@ -208,10 +210,11 @@ class Distribution:
     def predict(
         self, X: TableLike, return_std: bool = False, *, init_score: ArrayLike | None = None
     ) -> Any:
-        """(n,) or (n, K): the model's predictions; with ``return_std=True`` a pair, of these and `std`.
+        """Return the model's predictions, (n,) or (n, K).
 
-        So that what expects a regressor with standard deviations, such as conformity scores of
-        other libraries, takes this.
+        With ``return_std=True`` return a pair, the predictions and `std`. Code that expects a
+        regressor with standard deviations, such as conformity scores of other libraries, can use
+        this.
 
         Parameters
         ----------
@@ -239,10 +242,10 @@ class Distribution:
         init_score: ArrayLike | None = None,
         groups: LabelsLike | None = None,
     ) -> FloatArray:
-        """(rows, n), or (rows, n, K): targets drawn from the predictive distribution of each row of X.
+        """Return targets sampled from the predictive distributions, (rows, n) or (rows, n, K).
 
-        A draw takes the errors of one calibration row for all outputs, so that they depend on each
-        other as these errors do.
+        A sample uses the errors of one calibration row for all outputs, so that outputs depend on
+        each other as these errors do.
 
         Parameters
         ----------
@@ -280,9 +283,10 @@ class Distribution:
         init_score: ArrayLike | None = None,
         groups: LabelsLike | None = None,
     ) -> FloatArray:
-        """(n,) or (n, K): the continuous ranked probability score of true targets; less is better, in the units of the targets.
+        """Return the continuous ranked probability score of true targets, (n,) or (n, K).
 
-        ``E|Y - y| - E|Y - Y'| / 2`` over the predictive distribution; for a single number it would be the absolute error.
+        It is ``E|Y - y| - E|Y - Y'| / 2`` over the predictive distribution, in the units of the
+        targets. Less is better. For a single number it would be the absolute error.
 
         Parameters
         ----------
@@ -313,7 +317,7 @@ class Distribution:
     def _interval(
         self, queries: QueryBatch, confidence_level: Any, symmetric: Any, groups: Any = None
     ) -> dict[str, FloatArray]:
-        """The columns of `interval`, each (n, K)."""
+        """Return the columns of `interval`, each (n, K)."""
         level = _as_probability(confidence_level, "confidence_level")
         symmetric = inputs.as_flag(symmetric, "symmetric")
         members = self._members(queries, groups)
@@ -343,7 +347,7 @@ class Distribution:
         }
 
     def _ends(self, local: Local, confidence_level: float, symmetric: bool) -> FloatArray:
-        """(3, n, K): the errors, lower and upper, that intervals go to, and the size that half of the errors stay below."""
+        """Return the lower and upper errors of the intervals and the median size of errors, (3, n, K)."""
         n = self.n_calibration
         found = np.empty((3, *local.predictions.shape))
         middle = (n - 1) // 2
@@ -366,7 +370,7 @@ class Distribution:
         return found
 
     def _uncertainty_ranks(self, local: Local) -> FloatArray:
-        """(n, K): the shares of calibration rows with a smaller local scale."""
+        """Return the share of calibration rows with a smaller local scale, (n, K)."""
         found = np.empty_like(local.predictions)
         for k, rows in enumerate(self._rows):
             known = np.sort(rows.scales(rows.features, rows.sizes))
@@ -384,12 +388,17 @@ class Distribution:
         what: str = "results",
         groups: Any = None,
     ) -> FloatArray:
-        """The results of ``reduce`` for all of X.
+        """Return the results of ``reduce`` for all of X.
 
-        It takes the distribution of a group, all that is known around some queries of it, and which
-        these are.
+        Its arguments are the distribution of a group, the local sums of some explained rows in this
+        group, and the positions of these rows.
 
-        ``lines``: how many results each query has, if not one, and ``what`` they are.
+        Parameters
+        ----------
+        lines : int
+            The number of results per explained row.
+        what : str
+            What the results are, for messages.
         """
         if isinstance(X, QueryBatch):
             queries = X
@@ -420,7 +429,7 @@ class Distribution:
         return found
 
     def _members(self, queries: QueryBatch, given: Any) -> list[tuple[Distribution, IntArray]]:
-        """The distribution of each group of calibration rows that some queries are in, and which queries these are."""
+        """Return the distribution of each group of calibration rows, and the explained rows in it."""
         if self._groups is None:
             if given is not None:
                 raise InputError(
@@ -432,7 +441,7 @@ class Distribution:
         return [(self._of_group(known, g), np.flatnonzero(codes == g)) for g in np.unique(codes)]
 
     def _of_group(self, known: CalibrationGroups, g: int) -> Distribution:
-        """This distribution with the calibration rows of one group alone."""
+        """Return this distribution with the calibration rows of one group alone."""
         rows = tuple(one[known.codes == g] for one in self._rows)
         return replace(self, _rows=rows, _groups=None, _group=known.names[g])
 
@@ -441,7 +450,10 @@ class Distribution:
         local: Local,
         of: Callable[[Conformal, FloatArray, FloatArray], FloatArray] = Conformal.atoms,
     ) -> FloatArray:
-        """(m, n, K): targets that the calibration rows make likely, as people read them; ordered on the scale of the fit."""
+        """Return the targets that the calibration rows make likely, in the user's units, (m, n, K).
+
+        They are sorted on the scale of the fit.
+        """
         parts = [
             local.predictions[:, [k]] + of(rows, local.features[:, k], local.sizes[:, k])
             for k, rows in enumerate(self._rows)
@@ -450,7 +462,10 @@ class Distribution:
         return self._shown(every.reshape(-1, every.shape[-1])).reshape(every.shape)
 
     def _some(self, n: int, lines: int = 1) -> list[slice]:
-        """The queries in parts, as many at a time as memory allows besides all results, of which each query has ``lines``."""
+        """Return slices of the explained rows, as many at a time as memory allows.
+
+        Memory also holds all results, of which each row has ``lines``.
+        """
         k = len(self._rows)
         left = (self._model.budget.available - 8 * k * n * lines) // (8 * COPIES)
         step = max(1, min(ATOM_ENTRIES, left) // (k * max(self.n_calibration, lines)))
@@ -468,7 +483,7 @@ class Distribution:
             )
 
     def _shown(self, values: FloatArray) -> FloatArray:
-        """Numbers (m, K) of the scale of the fit, as people read them; infinite ones stay so."""
+        """Return numbers (m, K) of the scale of the fit in the user's units; infinite ones stay infinite."""
         scale = self._model.scale
         if scale.is_identity:
             return values
@@ -487,7 +502,7 @@ class Distribution:
         return bool(seen[t.argmax()] >= seen[t.argmin()])
 
     def _targets(self, y: Any, queries: QueryBatch) -> FloatArray:
-        """(n, K): targets that users give, on the scale of the fit."""
+        """Return the user's targets on the scale of the fit, (n, K)."""
         inputs.refuse_other_order(queries.rows, y, "y", "X")
         return self._model.scale.checked_forward(
             inputs.as_table(y, len(queries), self._model.shape[1], "y", "predicted"), "y"

@@ -100,15 +100,15 @@ class Usual:
 
     @property
     def least(self) -> FloatArray:
-        """(K,): the square that is added to those nearby."""
+        """The square that is added to the squares nearby, (K,)."""
         return np.asarray(np.square(SMALL * self.averages[0]) + np.square(LEAST * self.spread))
 
     def local(
         self, moments: list[FloatArray], output_groups: list[slice], predictions: FloatArray
     ) -> Local:
-        """The sums (2, n, 1 + 3 K) under weights from each engine, and the predictions (n, K) that they make, as features.
+        """Return the features of rows: sums under the weights of each engine, and predictions (n, K).
 
-        The sums are of ones, sizes of errors, targets and squares of targets.
+        The sums (2, n, 1 + 3 K) are of ones, sizes of errors, targets and squares of targets.
         """
         parts = [self._logs(found, outputs) for found, outputs in zip(moments, output_groups)]
         logs = np.concatenate([part[0] for part in parts], axis=1)
@@ -121,7 +121,7 @@ class Usual:
         return Local(predictions, features, sizes, nearby)
 
     def _logs(self, moments: FloatArray, outputs: slice) -> tuple[FloatArray, FloatArray]:
-        """(n, K, 5) logarithms of the moments, and (n, K) the errors nearby."""
+        """Return logarithms of the moments, (n, K, 5), and the errors nearby, (n, K)."""
         total = moments[..., :1]
         known = total > 0
         usual = self.averages[:, outputs].ravel()  # around a query without weights
@@ -152,7 +152,7 @@ class Known(RowTotals):
 
 
 def known_of(shard: Any, _: Any, errors: FloatArray) -> Known:
-    """Totals of the rows of a shard, with errors (rows, K)."""
+    """Return totals over the rows of a shard with errors (rows, K)."""
     with np.errstate(over="ignore", invalid="ignore"):  # sizes that `Usual` refuses
         there = np.isfinite(errors)
         y = shard.targets
@@ -164,7 +164,7 @@ def known_of(shard: Any, _: Any, errors: FloatArray) -> Known:
 
 
 def spread_of(shard: Any, usual: tuple[FloatArray, FloatArray], errors: FloatArray) -> FloatArray:
-    """(3, K): sums of sizes of errors, of targets less their means, and of their squares."""
+    """Return sums of sizes of errors, of centred targets, and of their squares, (3, K)."""
     filling, means = usual
     with np.errstate(over="ignore", invalid="ignore"):
         y = shard.targets - means
@@ -176,7 +176,7 @@ def spread_of(shard: Any, usual: tuple[FloatArray, FloatArray], errors: FloatArr
 def values_of(
     shard: Any, usual: tuple[FloatArray, FloatArray, list[slice]], errors: FloatArray
 ) -> list[FloatArray]:
-    """(rows, 1 + 3 m) for each group of m outputs: the values whose moments are taken."""
+    """Return the values whose moments are computed, (rows, 1 + 3 m), for each group of m outputs."""
     filling, means, output_groups = usual
     known = filled(errors, filling)
     y = shard.targets - means
@@ -184,7 +184,7 @@ def values_of(
 
 
 def leaf_sums_of(shard: Any, n_threads: int, values: list[FloatArray]) -> FloatArray:
-    """(L, 1 + 3 m): sums of the values over the leaves of all trees, those of one group of outputs after the other."""
+    """Return sums of the values over the leaves of all trees, (L, 1 + 3 m), group after group."""
     parts = [
         by_leaf(structure, host_backend(n_threads).rows_of(structure), own)
         for structure, own in zip(shard.structures, values)
@@ -193,7 +193,7 @@ def leaf_sums_of(shard: Any, n_threads: int, values: list[FloatArray]) -> FloatA
 
 
 def filled(errors: FloatArray, filling: FloatArray) -> FloatArray:
-    """(rows, K): the errors; where one is not known, one of usual size."""
+    """Return the errors (rows, K) with errors of usual size in place of unknown ones."""
     return np.where(np.isfinite(errors), errors, filling)
 
 
@@ -218,7 +218,10 @@ class Surroundings:
 
     @classmethod
     def of(cls, model: Any, errors: Sequence[Any], source: str, method: str) -> Surroundings:
-        """From errors of the training rows, shard by shard; by leaves or, with "exact" and of other models, by weights."""
+        """Return the surroundings from errors of the training rows, shard by shard.
+
+        They go by leaves, or by weights with the method "exact" and for other models.
+        """
         shards = model.shards
         found: Known = shards.total(known_of, None, errors)
         with np.errstate(over="ignore", invalid="ignore"):  # sizes that `Usual` refuses
@@ -237,14 +240,17 @@ class Surroundings:
         return cls(errors, source, filling, usual, values, by_leaf)
 
     def of_large_leaves(self, least: int) -> Surroundings:
-        """These surroundings without the leaves of fewer than ``least`` rows; surroundings by weights stay as they are."""
+        """Return these surroundings without the leaves of fewer than ``least`` rows.
+
+        Surroundings by weights stay as they are.
+        """
         if self.by_leaf is None:
             return self
         return replace(self, by_leaf=np.where(self.by_leaf[:, :1] < least, 0.0, self.by_leaf))
 
 
 def moment_values(errors: FloatArray, targets: FloatArray) -> FloatArray:
-    """(N, 1 + 3 K): ones, sizes of errors, targets less their means, and squares of these."""
+    """Return ones, sizes of errors, centred targets and squares of these, (N, 1 + 3 K)."""
     return np.concatenate(
         [np.ones((len(targets), 1)), np.abs(errors), targets, np.square(targets)], axis=1
     )
@@ -263,7 +269,7 @@ class Own:
         return Own(self.rows[some], None if self.weights is None else self.weights[some])
 
     def left_out(self, engine: int, moments: FloatArray, values: FloatArray) -> FloatArray:
-        """(2, n, M): the moments from an engine without the rows' own weights."""
+        """Return the moments from an engine without the rows' own weights, (2, n, M)."""
         assert self.weights is not None
         mine = values[self.rows]
         weights = self.weights[:, engine]
@@ -280,9 +286,9 @@ def around(
     own: Own | None = None,
     instead: FloatArray | None = None,
 ) -> Local:
-    """All that is known around the queries, batch by batch: never holds an (n, n_train) array.
+    """Return the errors and targets around the explained rows, batch by batch.
 
-    Predictions are the model's, or (n, K) those given ``instead``.
+    No (n, n_train) array is in memory. Predictions are the model's, or ``instead`` (n, K).
     """
     if known.by_leaf is not None:
         return _around_leaves(model, known, known.by_leaf, queries, own, instead)
@@ -318,7 +324,7 @@ def _around_leaves(
     own: Own | None,
     instead: FloatArray | None,
 ) -> Local:
-    """All that is known around the queries, from sums over the rows of their leaves."""
+    """Return the errors and targets around the explained rows, from sums over their leaves."""
     parts = []
     structures = boosted_structures(model.trees)
     assert structures is not None
@@ -343,7 +349,7 @@ def _around_leaves(
 
 
 def joined(parts: list[Local]) -> Local:
-    """All batches together."""
+    """Return all batches as one."""
     columns = (
         [getattr(part, name) for part in parts]
         for name in ("predictions", "features", "sizes", "nearby")

@@ -68,12 +68,12 @@ class Predictive(Distribution, page.Shown):
         ]
 
     def why(self, X: TableLike, k: int = 10, *, init_score: ArrayLike | None = None) -> Any:
-        """The training rows whose errors make each interval wide: the k largest parts of ``sum_j |k_j r_j|``.
+        """Return the training rows whose errors make each interval wide.
 
-        A frame with the columns query, rank, row, weight, error, share, and output if there are
-        several. ``error``: r_j, what the target of the row is above a prediction that did not see
-        it (`training_errors`), on the scale of the fit. ``share``: of the row in the sum. Streamed:
-        never holds an (n, n_train) array.
+        They are the k largest terms of ``sum_j |k_j r_j|``. The table has the columns query, rank,
+        row, weight, error, share, and output if there are several. ``error`` is r_j, the target of
+        the row less an out-of-sample prediction (`training_errors`), on the scale of the fit.
+        ``share`` is the row's share of the sum. No (n, n_train) array is in memory.
 
         Parameters
         ----------
@@ -98,9 +98,9 @@ class Predictive(Distribution, page.Shown):
         init_score: ArrayLike | None = None,
         **options: Any,
     ) -> str | None:
-        """The page of `Explainer.to_html`, with the interval of each prediction and the rows of `why` that make it wide.
+        """Return the page of `Explainer.to_html` with intervals, and with the rows of `why`.
 
-        Streamed: never holds an (n, n_train) array.
+        No (n, n_train) array is in memory.
 
         Parameters
         ----------

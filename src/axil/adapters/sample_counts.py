@@ -15,32 +15,32 @@ from axil.errors import InputError
 T = TypeVar("T")
 
 
-def compact(bags: FloatArray) -> NDArray[Any]:
+def compact(in_bag: FloatArray) -> NDArray[Any]:
     """Return sample counts (N, T), in one byte each where they are whole numbers that fit."""
     with np.errstate(invalid="ignore"):
-        small = bags.astype(np.uint8)
-    if np.array_equal(small, bags):
+        small = in_bag.astype(np.uint8)
+    if np.array_equal(small, in_bag):
         return small
-    return bags
+    return in_bag
 
 
-class RecordedBags:
+class RecordedCounts:
     """The columns of a table (N, T) of sample counts or multiplicities."""
 
     name = "in_bag="
     needs_gradients = False
 
-    def __init__(self, bags: FloatArray, n_trees: int):
-        if bags.shape[1] != n_trees:
+    def __init__(self, in_bag: FloatArray, n_trees: int):
+        if in_bag.shape[1] != n_trees:
             raise InputError(
-                f"in_bag has {bags.shape[1]} columns; expected one for each of the {n_trees} trees."
+                f"in_bag has {in_bag.shape[1]} columns; expected one for each of the {n_trees} trees."
             )
-        self.bags = bags
-        self.dtype = compact(bags).dtype.type  #: that holds the sampled rows
+        self.in_bag = in_bag
+        self.dtype = compact(in_bag).dtype.type  #: that holds the sampled rows
 
     def draw(self, trees: range, leaves: LeafArray, gradients: RowGradients | None) -> NDArray[Any]:
         """Return how often each row was sampled for each of these trees, (len(trees), N)."""
-        return self.bags[:, trees.start : trees.stop].T
+        return self.in_bag[:, trees.start : trees.stop].T
 
 
 class DrawnAgain(Generic[T]):
