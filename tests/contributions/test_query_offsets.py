@@ -84,7 +84,7 @@ MODELS = [lightgbm_poisson, xgboost_poisson, xgboost_classes, catboost_poisson]
 @pytest.mark.parametrize("made", MODELS)
 def test_scores_are_those_of_the_library_with_offsets(made):
     explainer, shift, scores, means = made()
-    found = explainer(ASKED, shift)
+    found = explainer(ASKED, init_score=shift)
     np.testing.assert_allclose(found.predictions, scores, **SAME)
     np.testing.assert_allclose(found.intercepts + found.contributions.sum(axis=-1), scores, **SAME)
     np.testing.assert_array_equal(found.contributions, explainer(ASKED).contributions)
@@ -126,8 +126,8 @@ def test_questions_start_from_scores_with_offsets(made):
 def test_means_move_with_targets_at_the_scores_with_offsets(made):
     """exp(s)' = exp(s) s', where exp(s) is the library's own mean with the offset; so too of explanations in part."""
     explainer, shift, _, means = made()
-    expected = means[:, None] * explainer(ASKED, shift).weights
-    found = made("probability")[0](ASKED, shift)
+    expected = means[:, None] * explainer(ASKED, init_score=shift).weights
+    found = made("probability")[0](ASKED, init_score=shift)
     np.testing.assert_allclose(found.weights, expected, rtol=1e-5)
     np.testing.assert_allclose(found[1:].weights, expected[1:], rtol=1e-5)
     by_weight = made("probability")[0].jacobian.by_sample_weight(ASKED, init_score=shift)
@@ -153,7 +153,7 @@ def test_a_base_that_offsets_replace_moves_no_score():
     y = case.targets[:, 0]
     expected = differences(scores, y, rows, 1e-5)
     for found in (
-        explainer(ASKED, SHIFT).weights,
+        explainer(ASKED, init_score=SHIFT).weights,
         explainer.jacobian.derivatives(ASKED, init_score=SHIFT),
     ):
         assert np.abs(found[:, rows].T - expected).max() < 1e-6 * np.abs(found).max()
@@ -169,7 +169,7 @@ def test_influence_is_the_gradient_of_the_deviance_with_offsets():
     """mean - y by every score, and by the chain rule by every target."""
     explainer, shift, _, means = lightgbm_poisson()
     y = np.array([0.0, 3.0, 1.0])
-    expected = (means - y) @ explainer(ASKED, shift).weights / 3
+    expected = (means - y) @ explainer(ASKED, init_score=shift).weights / 3
     found = explainer.influence(ASKED, y, init_score=shift).sort_values("row")["gradient"]
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
@@ -177,7 +177,7 @@ def test_influence_is_the_gradient_of_the_deviance_with_offsets():
 def test_the_page_shows_means_with_offsets():
     explainer, shift, *_ = lightgbm_poisson()
     page = explainer.to_html(ASKED, init_score=shift)
-    assert page == explainer(ASKED, shift).to_html()
+    assert page == explainer(ASKED, init_score=shift).to_html()
     assert page != explainer.to_html(ASKED)
 
 
@@ -187,14 +187,14 @@ def test_models_without_offsets_of_rows():
         with pytest.raises(axil.InputError, match=r"init_score is not taken here.* not boosted"):
             ask(ASKED, init_score=SHIFT)
     with pytest.raises(axil.InputError, match="init_score has shape"):
-        lightgbm_poisson()[0](ASKED, SHIFT[:2])
+        lightgbm_poisson()[0](ASKED, init_score=SHIFT[:2])
 
 
 def test_offsets_are_copied():
     explainer, given = lightgbm_poisson("probability")[0], SHIFT.copy()
-    found = explainer(ASKED, given)
+    found = explainer(ASKED, init_score=given)
     given[:] = 7.0
-    np.testing.assert_array_equal(found.weights, explainer(ASKED, SHIFT).weights)
+    np.testing.assert_array_equal(found.weights, explainer(ASKED, init_score=SHIFT).weights)
 
 
 def test_the_label_issues_expects_what_the_library_predicts_with_the_offsets_of_the_fit():

@@ -165,7 +165,7 @@ def test_offsets_of_queries(name):
     )
     shape = (len(X_NEW),) if whole.outputs is None else (len(X_NEW), len(whole.outputs))
     offsets = np.random.default_rng(0).normal(size=shape)
-    found, expected = explainer(X_NEW, offsets), whole(X_NEW, offsets)
+    found, expected = explainer(X_NEW, init_score=offsets), whole(X_NEW, init_score=offsets)
     for name in ("predictions", "intercepts", "contributions"):
         np.testing.assert_allclose(
             getattr(found, name), getattr(expected, name), rtol=1e-12, atol=1e-12

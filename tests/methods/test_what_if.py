@@ -270,7 +270,7 @@ def test_sensitivity_is_columns_of_the_weights(library, name, scored, monkeypatc
     if offsets is not None and explainer.outputs is not None:
         offsets = np.stack([offsets] * len(explainer.outputs), axis=1)
     found = explainer.jacobian.sensitivity(case.X_new, explainer.index[rows], init_score=offsets)
-    wanted = explainer(case.X_new, offsets).weights[..., rows]
+    wanted = explainer(case.X_new, init_score=offsets).weights[..., rows]
     np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
     assert explainer.jacobian.sensitivity(case.X_new, []).shape == (*wanted.shape[:-1], 0)
 
