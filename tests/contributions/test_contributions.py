@@ -288,9 +288,9 @@ def test_an_estimator_knows_its_own_objective():
 
 
 def test_an_objective_where_there_is_none_is_refused():
-    with pytest.raises(axil.InputError, match="[Ll]eave it out"):
+    with pytest.raises(axil.InputError, match=r"[Ll]eave it out"):
         axil.Explainer(fitted("lightgbm binary").model, X, BINARY, objective=native_logistic)
-    with pytest.raises(axil.InputError, match="[Ll]eave it out"):
+    with pytest.raises(axil.InputError, match=r"[Ll]eave it out"):
         axil.Explainer(fitted("xgboost binary").model, X, BINARY, objective=native_logistic)
     with pytest.raises(axil.InputError, match="only LightGBM and XGBoost"):
         axil.Explainer(fitted("sklearn binary").model, X, BINARY, objective=native_logistic)

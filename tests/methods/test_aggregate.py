@@ -98,7 +98,9 @@ def test_offsets_are_in_the_intercepts():
         axil.Explainer(GradientBoostingRegressor(n_estimators=4, init="zero").fit(X, Y), X, Y),
         axil.Explainer(lgb.LGBMClassifier(**QUIET).fit(X, CLASSES > 1), X, CLASSES > 1),
     ):
-        assert_sums(explainer.aggregate(NEW, U, init_score=offsets), explainer(NEW, init_score=offsets), U)
+        assert_sums(
+            explainer.aggregate(NEW, U, init_score=offsets), explainer(NEW, init_score=offsets), U
+        )
 
 
 def test_views_of_a_combination():

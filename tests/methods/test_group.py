@@ -55,6 +55,12 @@ def test_derivatives_take_no_offsets():
 def test_offsets_are_in_no_weight():
     explainer = axil.Explainer(lgb.LGBMRegressor(**QUIET).fit(X, Y), X, Y)
     offsets = np.arange(len(NEW), dtype=float)
-    same(explainer.group(NEW, GROUPS, init_score=offsets), explainer(NEW, init_score=offsets).group(GROUPS))
+    same(
+        explainer.group(NEW, GROUPS, init_score=offsets),
+        explainer(NEW, init_score=offsets).group(GROUPS),
+    )
     same(explainer.group(NEW, GROUPS, init_score=offsets), explainer.group(NEW, GROUPS))
-    same(explainer.concentration(NEW, init_score=offsets), explainer(NEW, init_score=offsets).concentration())
+    same(
+        explainer.concentration(NEW, init_score=offsets),
+        explainer(NEW, init_score=offsets).concentration(),
+    )

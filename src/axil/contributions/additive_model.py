@@ -278,17 +278,17 @@ class AdditiveTargetChanges(TargetChanges):
 
     def moved(self, queries: QueryBatch, targets: FloatArray) -> tuple[FloatArray, FloatArray]:
         self.model.verify_predictions(queries, None)
-        boosting = self.model.asked_of(queries)
+        boosting = self.model.with_offsets_of(queries)
         leaves = queries.coordinates
         refitted = boosting.refitted(self.model.labels_in_order(targets))
         change = refitted.scores(leaves)[0] - boosting.refitted_as_before().scores(leaves)[0]
         return queries.predictions, reflected(change, self.model.reflection)
 
     def loss_slopes(self, queries: QueryBatch, y: FloatArray) -> FloatArray:
-        return self.model.asked_of(queries).loss_slopes(queries.rows, y)
+        return self.model.with_offsets_of(queries).loss_slopes(queries.rows, y)
 
     def pulled_back(self, queries: QueryBatch, u: FloatArray) -> FloatArray:
-        return self.model.asked_of(queries).pulled_back(queries.coordinates, u)
+        return self.model.with_offsets_of(queries).pulled_back(queries.coordinates, u)
 
 
 def by_columns(

@@ -261,9 +261,9 @@ def _refitted(
                 smoother_targets = smoother_targets[:, 0]
         fit = partial(_fitted_anew, refit_inputs, smoother_targets)
         refitted = rewritten(arguments.model, fit, refit_inputs.X)
-        bags = None
+        in_bag = None
     else:
-        fits, bags = refittable_model(model).refit_leaves(refit_inputs)
+        fits, in_bag = refittable_model(model).refit_leaves(refit_inputs)
         refitted = rewritten(arguments.model, lambda inside, _: writer(inside).write(inside, fits))
     explainer: RefitT = arguments.make(
         refitted,

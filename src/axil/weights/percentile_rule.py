@@ -262,7 +262,10 @@ def _beside(s: Structure, t: int, leaves: Ids, rows: Ids, y: FloatArray) -> Floa
 
 
 def _value_of(s: Structure, ranks: RankedFit, t: int, node: int, y: FloatArray) -> float:
-    """Return the percentile of the rows of one node of tree t; of all rows where there is no node, nan where none is left."""
+    """Return the percentile of the rows of one node of tree t.
+
+    Without a node it is that of all rows. It is nan if no row is left.
+    """
     picks = _picks_of(s, ranks, t, np.array([node]), ranks.rounded_targets(y))
     if len(picks.leaves):
         return float(picks.values(y)[0])
