@@ -1,8 +1,9 @@
 """Ranking models of every library with a replay of their gradients in plain loops."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 
+import catboost as cb
 import lightgbm as lgb
 import numpy as np
 import xgboost as xgb
@@ -43,12 +44,12 @@ class Case:
     #: (labels, is_present) -> function of scores that returns g and h of the next round
     gradients: object
     rate: float
-    l2: float
+    l2: object  #: a number, or a function of is_present
     leaves: object  #: rows -> (n, T)
     values: list
     start: float = 0.0
     draws: bool = False  #: whether rows draw numbers
-    more: dict = field(default_factory=dict)
+    centred_by: np.ndarray | None = None  #: (N,)
 
     def explainer(self, **changes):
         """Return the explainer, with some arguments changed."""
@@ -65,8 +66,14 @@ class Case:
         gradients = self.gradients(labels, is_present)
         leaves = self.leaves(X)
         new_leaves = self.leaves(X_NEW)
+        l2 = self.l2
+        if callable(l2):
+            l2 = l2(is_present)
+        centred_by = self.centred_by
+        if centred_by is not None:
+            centred_by = np.where(is_present, centred_by, 0.0)
         return reference.replay(
-            leaves, self.values, gradients, self.rate, self.l2, self.start, new_leaves, own
+            leaves, self.values, gradients, self.rate, l2, self.start, new_leaves, own, centred_by
         )
 
     def scores(self):
@@ -218,6 +225,52 @@ def xgboost_case(objective="rank:ndcg", weights=None, l2=1.0, **settings):
     )
 
 
+CAT = {
+    "iterations": 8,
+    "depth": 3,
+    "learning_rate": 0.25,
+    "leaf_estimation_iterations": 1,
+    "verbose": False,
+    "thread_count": 1,
+    "allow_writing_files": False,
+}
+
+
+def catboost_case(loss="QueryRMSE", weights=None, l2=3.0, **settings):
+    """Return a model of CatBoost; ``weights`` are of the rows."""
+    model = cb.CatBoost({**CAT, **settings, "loss_function": loss, "l2_leaf_reg": l2})
+    model.fit(cb.Pool(X, LABELS, group_id=GROUP, weight=weights))
+    row_weights = np.ones(len(X)) if weights is None else weights
+    options = {}
+    if loss == "PairLogit":
+        options["gradient_steps"] = settings.get("leaf_estimation_method") == "Gradient"
+
+    def gradients(labels, is_present):
+        of_rows = {"QueryRMSE": reference.query_rmse, "PairLogit": reference.pair_logit}[loss]
+
+        def of_present(scores):
+            g = np.zeros(len(X))
+            h = np.zeros(len(X))
+            parts = [values[is_present] for values in (scores, labels, GROUP, row_weights)]
+            g[is_present], h[is_present] = of_rows(*parts, **options)
+            return g, h
+
+        return of_present
+
+    ends = np.cumsum(model.get_tree_leaf_counts())[:-1]
+    return Case(
+        model,
+        LABELS,
+        {"group": GROUP, "sample_weight": weights},
+        gradients,
+        CAT["learning_rate"],
+        lambda is_present: l2 * row_weights[is_present].mean(),
+        lambda rows: np.asarray(model.calc_leaf_indexes(rows)).astype(int),
+        np.split(model.get_leaf_values(), ends),
+        centred_by=row_weights if loss == "PairLogit" else None,
+    )
+
+
 _MAKERS = {
     "lambdarank": lightgbm_case,
     "lambdarank top 3, group weights": lambda: lightgbm_case(
@@ -245,6 +298,13 @@ _MAKERS = {
     ),
     "rank:map random pairs, group weights": lambda: xgboost_case(
         "rank:map", GROUP_WEIGHTS, lambdarank_pair_method="mean"
+    ),
+    "QueryRMSE": catboost_case,
+    "QueryRMSE row weights": lambda: catboost_case(weights=ROW_WEIGHTS, l2=0.5),
+    "PairLogit": lambda: catboost_case("PairLogit"),
+    "PairLogit group weights": lambda: catboost_case("PairLogit", GROUP_WEIGHTS[GROUP]),
+    "PairLogit gradient steps": lambda: catboost_case(
+        "PairLogit", leaf_estimation_method="Gradient", grow_policy="Depthwise"
     ),
 }
 if XGB_VERSION >= (3, 0):

@@ -92,7 +92,32 @@ class XeNdcg:
         return weights * g, weights * h
 
 
-def replay(leaves, values, gradients, rate, l2, start, new_leaves=None, own=False):
+def query_rmse(scores, labels, groups, weights):
+    """Return g and h (N,) of CatBoost's QueryRMSE."""
+    g = np.zeros(len(scores))
+    for rows in slices_of(groups):
+        residuals = scores[rows] - labels[rows]
+        g[rows] = weights[rows] * (residuals - np.average(residuals, weights=weights[rows]))
+    return g, weights.copy()
+
+
+def pair_logit(scores, labels, groups, weights, gradient_steps=False):
+    """Return g and h (N,) of CatBoost's PairLogit; gradient steps count the pairs of each row."""
+    g = np.zeros(len(scores))
+    h = np.zeros(len(scores))
+    for rows in slices_of(groups):
+        for i in range(rows.start, rows.stop):
+            for j in range(rows.start, rows.stop):
+                if labels[i] > labels[j]:
+                    p = 1 / (1 + np.exp(scores[i] - scores[j]))
+                    g[i] -= weights[rows.start] * p
+                    g[j] += weights[rows.start] * p
+                    curvature = 1.0 if gradient_steps else p * (1 - p)
+                    h[[i, j]] += weights[rows.start] * curvature
+    return g, h
+
+
+def replay(leaves, values, gradients, rate, l2, start, new_leaves=None, own=False, centred_by=None):
     """Walk through a fit of one output, one tree a round.
 
     Parameters
@@ -106,6 +131,8 @@ def replay(leaves, values, gradients, rate, l2, start, new_leaves=None, own=Fals
         Of unseen rows.
     own : bool
         Whether scores advance with the replayed values, where these are not the model's.
+    centred_by : array of shape (N,), optional
+        The weights of the rows in the mean that is taken off the leaf values of each tree.
 
     Returns
     -------
@@ -120,9 +147,14 @@ def replay(leaves, values, gradients, rate, l2, start, new_leaves=None, own=Fals
         sums = np.bincount(leaf, h, len(model_values)) + l2
         factors = np.divide(rate, sums, out=np.zeros_like(sums), where=sums > 1e-10)
         replayed = -factors * np.bincount(leaf, g, len(model_values))
+        shares = np.zeros(len(model_values))
+        if centred_by is not None:
+            shares = np.bincount(leaf, centred_by, len(model_values)) / centred_by.sum()
+        replayed = np.where(shares > 0, replayed - shares @ replayed, replayed)
         largest = np.abs(model_values).max()
         is_same = np.abs(replayed - model_values) <= 1e-5 * largest
-        contributions += (leaf == new_leaves[:, t, None]) * (-factors[leaf] * g)
+        is_there = (leaf == new_leaves[:, t, None]) - shares[leaf]
+        contributions += is_there * (-factors[leaf] * g)
         totals += np.where(is_same, model_values, replayed)[new_leaves[:, t]]
         if own:
             scores += np.where(is_same, model_values, replayed)[leaf]

@@ -1,11 +1,13 @@
 """Ranking models: verification, contributions and refits, beside replays of the losses in plain loops."""
 
+import catboost as cb
 import numpy as np
 import pytest
 
 import axil
 from tests.contributions.ranking_models import (
     CASES,
+    CAT,
     GROUP,
     GROUP_WEIGHTS,
     LABELS,
@@ -14,6 +16,7 @@ from tests.contributions.ranking_models import (
     X_NEW,
     XGB_VERSION,
     X,
+    catboost_case,
     lightgbm_case,
     xgboost_case,
 )
@@ -114,7 +117,8 @@ def test_wrong_groups_labels_and_weights_are_noticed(case):
     weights = np.ones(len(SIZES))
     weights[largest] = 7.0
     for changes in ({"group": moved}, {"y_train": labels}, {"sample_weight": weights}):
-        with pytest.raises(axil.ExactnessError):
+        # PairLogit takes no weights that differ within a group, which other groups may have.
+        with pytest.raises((axil.ExactnessError, axil.UnsupportedModelError)):
             case.explainer(**changes)
     with pytest.raises(axil.InputError, match="Pass the groups of the fit"):
         case.explainer(group=None, sample_weight=None)
@@ -214,6 +218,68 @@ def test_settings_of_xgboost(settings):
 def test_xgboost_takes_one_weight_for_each_group():
     with pytest.raises(axil.InputError, match="one weight for each group"):
         xgboost_case().explainer(sample_weight=ROW_WEIGHTS)
+
+
+@pytest.mark.parametrize("name", ["QueryRMSE", "QueryRMSE row weights"])
+def test_derivatives_of_query_rmse_are_weights(name):
+    """Predictions are linear in the targets, so weights times targets are the predictions."""
+    case = CASES[name]()
+    explainer = case.explainer()
+    weights = explainer(X_NEW).weights
+    scores = case.scores()
+    np.testing.assert_allclose(weights @ case.labels, scores, atol=1e-9 * np.abs(scores).max())
+    rng = np.random.default_rng(3)
+    targets = case.labels + rng.normal(size=len(case.labels))
+    changed = explainer.what_if(X_NEW, dict(enumerate(targets)))["after"]
+    np.testing.assert_allclose(weights @ targets, changed, atol=1e-6 * np.abs(changed).max())
+    with pytest.raises(axil.UnsupportedQuestionError, match="moves the gradients of the other"):
+        explainer.removal(X_NEW[:1], method="first-order")
+
+
+@pytest.mark.parametrize("loss", ["QueryRMSE", "PairLogit"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"leaf_estimation_iterations": 5},
+        {"leaf_estimation_iterations": 10, "l2_leaf_reg": 0.01},
+        {"leaf_estimation_iterations": 5, "leaf_estimation_backtracking": "No"},
+        {"leaf_estimation_method": "Gradient", "leaf_estimation_iterations": 3},
+        {"boosting_type": "Ordered"},
+        {"model_shrink_rate": 0.1},
+    ],
+)
+def test_settings_of_catboost(loss, settings):
+    l2 = settings.pop("l2_leaf_reg", 3.0)
+    case = catboost_case(loss, GROUP_WEIGHTS[GROUP], l2, **settings)
+    explainer = case.explainer()
+    explanation = explainer(X_NEW)
+    sums = explanation.base_values + explanation.contributions.sum(axis=1)
+    size = np.abs(explanation.predictions).max()
+    np.testing.assert_allclose(sums, explanation.predictions, atol=1e-5 * size)
+    if "model_shrink_rate" not in settings:
+        same = explainer.refit()(X_NEW).predictions
+        np.testing.assert_allclose(same, explanation.predictions, atol=1e-5 * size)
+
+
+CATBOOST_REFUSALS = {
+    "max_pairs": ("PairLogit:max_pairs=10", {}),
+    "monotone_constraints": ("PairLogit", {"monotone_constraints": [1, 0, 0, 0]}),
+}
+
+
+@pytest.mark.parametrize("setting", CATBOOST_REFUSALS)
+def test_catboost_settings_that_are_refused(setting):
+    loss, settings = CATBOOST_REFUSALS[setting]
+    model = cb.CatBoost({**CAT, **settings, "loss_function": loss})
+    model.fit(cb.Pool(X, LABELS, group_id=GROUP))
+    with pytest.raises(axil.UnsupportedModelError, match=setting):
+        axil.Explainer(model, X, LABELS, group=GROUP)
+
+
+def test_pairs_of_rows_with_weights_of_their_own_are_refused():
+    case = catboost_case("PairLogit", ROW_WEIGHTS)
+    with pytest.raises(axil.UnsupportedModelError, match="different within a group"):
+        case.explainer()
 
 
 def test_dropped_trees_and_added_rows_are_refused():

@@ -268,6 +268,7 @@ class LeafRule:
     #: the library sets a leaf with a smaller H to zero; inf: any zero may be of this kind
     min_hessian: float = 0.0
     steps: int | FloatArray = 1  #: Newton steps, of all leaves or (L,) of each
+    halves_steps: bool = False  #: whether steps that do not lower the loss are halved
     #: where leaf values depend on more than their own rows, or inner nodes are evidence
     nodes: Nodes | None = None
     #: finds the shares of the nodes' own values, tree by tree, from the sums of the leaves
@@ -276,6 +277,9 @@ class LeafRule:
     #: the percentile of residuals that is a leaf's value; there is no regularisation then
     ranks: Ranks | None = None
     cut: Cut | None = None  #: where residuals are cut off before they are added up; takes K = 1
+    #: whether the mean value of a tree's leaves, which count by the weights of their rows, is taken
+    #: off all of them
+    is_centred: bool = False
     #: whether trees are averaged, so that a leaf without rows takes the value of a node above it
     averages: bool = False
     #: the nodes of averaged trees, whose values leaves without rows have; None: they have the

@@ -105,6 +105,9 @@ def _require_memory(fit: BoostedFit, targets: FloatArray, limits: Limits) -> Non
     if fit.shrinkage is not None:
         size = 4 * len(targets) * len(fit.table.n_leaves)
         limits.budget.require(size, "The scores before all trees", "Raise memory_limit.")
+    if fit.leaf_rule.is_centred:
+        size = 32 * int((fit.table.n_leaves**2).sum()) * int(np.max(fit.leaf_rule.steps))
+        limits.budget.require(size, "The means of all trees", "Fit shallower trees.")
     if fit.loss.recorded:
         n_rounds = (int(fit.schedule.rounds[-1]) + 1) * int(np.max(fit.leaf_rule.steps))
         size = np.dtype(fit.loss.gradient_type).itemsize * targets.size * n_rounds
@@ -301,6 +304,7 @@ class Boosting:
 
     def weight_derivatives(self, X: Any) -> FloatArray:
         """Return the derivatives of predictions by the row weights, (K, n, N)."""
+        self._require_weight_derivatives()
         with self.backend.guard():
             return self._reverse(X).by_weights()
 
@@ -463,6 +467,7 @@ class Boosting:
 
     def deletions(self, X: Any) -> FloatArray:
         """Return the effects of deleting rows on scores to first order, (K, n, N); see `Reverse.by_deletions`."""
+        self._require_weight_derivatives()
         if self.label_weights.are_counted:
             raise UnsupportedQuestionError(
                 'removal with method="first-order"',
@@ -526,6 +531,15 @@ class Boosting:
                 self._bases,
             )
             return combined.by_targets()
+
+    def _require_weight_derivatives(self) -> None:
+        """Raise where a row's weight moves the gradients of other rows."""
+        if self.loss.couples_rows:
+            raise UnsupportedQuestionError(
+                "A derivative by the row weights",
+                "the weight of a row moves the gradients of the other rows of its group",
+                "Ask without(X, rows), which computes the fit without them.",
+            )
 
     def require_derivatives(self) -> None:
         """Raise where the loss has none."""

@@ -62,6 +62,8 @@ def _tangents(
         step = w.steps[stage]
         dg = _column(slopes.g_by_score, k) * moves[:, k] + _column(slopes.g_by_target, k) * dy[:, k]
         dh = _column(slopes.h_by_score, k) * moves[:, k] + _column(slopes.h_by_target, k) * dy[:, k]
+        if w.loss.couples_rows:
+            dg = w.loss.couple(dg, w.weights)
         rows = w.weights * w.counted(t)
         n_leaves = len(step.value)
         dG, dH = (np.bincount(w.leaves[t], rows * each, n_leaves) for each in (dg, dh))

@@ -121,9 +121,7 @@ class Reverse:
         def take(stage: int, slopes: Slopes) -> None:
             k = int(w.stage_output[stage])
             if k in out:
-                self._put(
-                    out[k], stage, slopes.g_by_target, slopes.h_by_target, self.weights, columns[k]
-                )
+                self._put_coupled(out[k], stage, slopes.g_by_target, slopes.h_by_target, columns[k])
 
         start = self._run(take) @ w.start_slopes()  # (O * n, K): by the means
         counted = w.weights * w.start_factors
@@ -278,7 +276,7 @@ class Reverse:
         if not replayed.loss.coupled:
             for stage in step_round.stages:
                 adjoints = self.P[int(replayed.stage_output[stage])]
-                self._put(adjoints, stage, slopes.g_by_score, slopes.h_by_score, self.weights)
+                self._put_coupled(adjoints, stage, slopes.g_by_score, slopes.h_by_score)
             return
         p = replayed.loss.mean(self.score)
         mixed = self.xp.zeros_like(self.P[0])
@@ -295,6 +293,23 @@ class Reverse:
                 )
         for output, adjoints in enumerate(self.P):
             adjoints -= p[:, output, None] * mixed
+
+    def _put_coupled(
+        self,
+        state: DeviceArray,
+        stage: int,
+        g: DeviceArray | float,
+        h: DeviceArray | float,
+        columns: slice = slice(None),
+    ) -> None:
+        """Do what `_put` does with the row weights, also where gradients depend on other rows."""
+        if not self.walked.loss.couples_rows:
+            self._put(state, stage, g, h, self.weights, columns)
+            return
+        of_rows = self.xp.zeros_like(state)
+        self._put(of_rows, stage, g, h, self.weights, columns)
+        coupled = self.walked.loss.couple_adjoints(host(of_rows), self.walked.weights)
+        state += self.xp.asarray(coupled)
 
     def _joint_slopes(self, step_round: Round) -> Slopes:
         """Turn ``a`` into derivatives by the systems' right sides, and return their slopes."""

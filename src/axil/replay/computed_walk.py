@@ -30,7 +30,7 @@ from axil.kernels.choose import host_backend
 from axil.machine.blocks import row_blocks
 from axil.machine.progress import track
 from axil.replay.exponential_scores import ExponentialScores, Move
-from axil.replay.newton_steps import Step, joint_steps, leaf_step
+from axil.replay.newton_steps import Step, centring, joint_steps, leaf_step
 from axil.replay.replayed_stages import ReplayedStages, Round
 from axil.replay.row_scores import RowScores
 from axil.structure import IsotonicRule, NodeRule, cell_dtype
@@ -367,11 +367,22 @@ class ComputedWalk:
             is_zeroed = self.replayed.zeroed_again(place, column, H.reshape(l2.shape))
             l2 = np.where(is_zeroed, np.inf, l2)
         step = leaf_step(G, H, l2.ravel(), self.fit.leaf_rule.l1, self.fit.leaf_rule.max_step)
+        if self.fit.leaf_rule.is_centred:
+            return replace(step, value=self._centred_values(tree, step.value))
         if self.fit.leaf_rule.coupling_rule is None:
             return step
         return replace(
             step, value=self._coupled_values(self.fit.leaf_rule.coupling_rule, tree, G, H)
         )
+
+    def _centred_values(self, tree: int, values: FloatArray) -> FloatArray:
+        """Return the values (C * L_t,) of leaves, less the mean of each fit."""
+        n_leaves = self.n_copies * int(self.fit.table.n_leaves[tree])
+        weights = self.rows.row_weights.weights.ravel()
+        leaf_weights = np.bincount(self._leaves_of(tree), weights, n_leaves)
+        shape = self.n_copies, -1
+        copies = zip(values.reshape(shape), leaf_weights.reshape(shape))
+        return np.concatenate([centring(weights) @ of_fit for of_fit, weights in copies])
 
     def _coupled_values(
         self, coupling_rule: NodeRule | IsotonicRule, tree: int, G: FloatArray, H: FloatArray

@@ -49,6 +49,7 @@ from axil.replay.newton_steps import (
     Step,
     StepSearch,
     bounded_step,
+    centred_step,
     joint_steps,
     leaf_step,
     whole_steps,
@@ -564,6 +565,9 @@ class GradientWalk:
             step = bounded_step(rule, G, H, step)
             if isinstance(rule, NodeRule):
                 self.node_values.append(rule.node_values(-G, H).bounded)
+        if self.fit.leaf_rule.is_centred:
+            leaf_weights = np.bincount(self.leaves[tree], self.weights, len(step.value))
+            step = centred_step(step, leaf_weights)
         if self.magnitudes is not None:
             self.magnitudes[place, column] = self._magnitudes_of(tree, output, step)
         return step
@@ -633,6 +637,8 @@ class GradientWalk:
         """
         if self.n_steps == 1:
             return [1.0]
+        if self.loss.couples_rows:
+            return self._scales_by_loss(tree)
         place = self._place(tree)
         values = self.fit.table.leaf_values[place]
         n_rows = np.bincount(self.leaves[tree], minlength=len(values))
@@ -651,6 +657,40 @@ class GradientWalk:
         _, scales = max(paths, key=lambda path: (path[0], len(path[1])))
         if any(scale != 1 for scale in scales):
             self._look_ahead(tree, scales)
+        return scales
+
+    def _scales_by_loss(self, tree: int) -> list[float]:
+        """Return the factor of each of the tree's steps where the loss of all rows decides it.
+
+        A step that does not lower the loss is halved, and every attempt counts as a step.
+        """
+        if not self.fit.leaf_rule.halves_steps:
+            return [1.0] * self.n_steps
+        scores = self.row_scores
+        scores_before = scores.current.copy()
+        best = scores.total_loss()
+        scales: list[float] = []
+        n_attempts = 0
+        while n_attempts < self.n_steps:
+            scores.compute_gradients()
+            step = self._step(tree, 0, self._outputs(tree)[0])
+            moves = step.value[self.leaves[tree], None]
+            scores_reached = scores.current
+            scale = 1.0
+            while True:
+                n_attempts += 1
+                scores.current = scores_reached + scale * moves
+                loss = scores.total_loss()
+                if loss < best:
+                    best = loss
+                    break
+                scale /= 2
+                if n_attempts >= self.n_steps:
+                    scale = 0.0
+                    scores.current = scores_reached
+                    break
+            scales.append(scale)
+        scores.current = scores_before
         return scales
 
     def _path_to(self, tree: int, leaf: int, leaf_weight: float) -> tuple[bool, list[float]]:

@@ -40,6 +40,7 @@ from axil.trees.losses import Loss
 SAME = 1e-14  # of a leaf value: no more than rounding
 CLOSE = 1e-12  # of a leaf value, a sum over many rows: close enough to stop searching
 NEAR = 1e-8  # of the same value: how close the best way comes to it, where rounding is amplified
+MIN_WEIGHT = 1e-9  # of the rows of a leaf whose value is not zero, where trees are centred
 ROUNDINGS = 8.0  # of a probability beside one, in every gradient of a leaf
 
 
@@ -71,7 +72,8 @@ class Step:
     solved: FloatArray | None = (
         None  #: (L_t,) the value that was solved for, where the step is a part of that
     )
-    #: where leaves depend on each other; ``by_g`` and ``by_h`` are nan then, and ``share`` is 1
+    #: where leaves depend on each other; ``by_g`` and ``by_h`` are nan then, and ``share``, which is
+    #: 1 unless trees are centred, multiplies the rows before it
     mix: LeafMix | None = None
 
     def moved(self, G: NDArray[Any], H: NDArray[Any]) -> FloatArray:
@@ -91,7 +93,7 @@ class Step:
         value, by_g, by_h, by_l2, share = (
             factor * part for part in (self.value, self.by_g, self.by_h, self.by_l2, self.share)
         )
-        return Step(value, by_g, by_h, by_l2, share)
+        return Step(value, by_g, by_h, by_l2, share, mix=self.mix)
 
 
 def leaf_step(G: FloatArray, H: FloatArray, l2: FloatArray, l1: float, most: float) -> Step:
@@ -130,6 +132,27 @@ def bounded_step(rule: NewtonRule, G: FloatArray, H: FloatArray, plain: Step) ->
     none = np.full_like(value, np.nan)
     mix = LeafMix(-maps.by_sum, maps.by_weight, maps.share, maps.terms)
     return Step(value, none, none, none, np.ones_like(value), mix=mix)
+
+
+def centring(leaf_weights: FloatArray) -> FloatArray:
+    """Return the matrix (L_t, L_t) that takes the mean off leaf values.
+
+    Leaves count by the weights (L_t,) of their rows. Those without rows get zero.
+    """
+    total = float(leaf_weights.sum())
+    if not total > 0:
+        return np.zeros((len(leaf_weights), len(leaf_weights)))
+    matrix = np.eye(len(leaf_weights)) - leaf_weights / total
+    matrix[leaf_weights <= MIN_WEIGHT] = 0.0
+    return matrix
+
+
+def centred_step(plain: Step, leaf_weights: FloatArray) -> Step:
+    """Return the step of one tree whose mean value is taken off; see `centring`."""
+    matrix = centring(leaf_weights)
+    mix = LeafMix(matrix * plain.by_g, matrix * plain.by_h, matrix, np.abs(matrix))
+    none = np.full_like(plain.value, np.nan)
+    return replace(plain, value=matrix @ plain.value, by_g=none, by_h=none, by_l2=none, mix=mix)
 
 
 def joint_steps(

@@ -137,6 +137,11 @@ class RowScores:
             self.gradients[:, rows, 1] = np.transpose(h)
         self._n_computed += 1
 
+    def total_loss(self) -> float:
+        """Return the loss of all rows of a single fit at the current scores."""
+        (weights,) = self._leaf_weights
+        return self.loss.total(RoundRows(self.targets, self.current, weights, self._n_computed))
+
     def _compute_block(self, loss: Loss, scores: AnyArray, rows: slice) -> None:
         """Compute the gradients of some rows."""
         block = scores[rows]

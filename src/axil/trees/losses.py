@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import expit
@@ -128,7 +128,7 @@ class Loss(ABC):
     #: whether rows draw random numbers in the order of the fit, so that other rows draw others
     draws_numbers = False
     #: the type in which recorded gradients are kept
-    gradient_type: type[np.floating[Any]] = np.float32
+    gradient_type: ClassVar[type[np.floating[Any]]] = np.float32
     #: whether the gradients of a round depend on all rows together; `of_round` gives the loss of
     #: the round
     pooled = False
@@ -186,6 +186,21 @@ class Loss(ABC):
     def fit_gradients(self, rows: RoundRows) -> tuple[Any, Any]:
         """Return g and h (N, K) of all rows of a fit, with the row weights in them, where they are ``recorded``."""
         return self.leaf_slopes(rows.targets, rows.scores.astype(np.float64))
+
+    def total(self, rows: RoundRows) -> float:
+        """Return the loss of all rows of a fit, up to a constant factor; it decides which steps are halved."""
+        raise NotImplementedError(f"the sum of the {self.name} loss is not defined")
+
+    def couple(self, of_rows: FloatArray, weights: FloatArray) -> FloatArray:
+        """Return the derivatives of gradients (N, ...) in a direction, from those by each row's own score and target.
+
+        Where rows are not coupled they are the same. ``weights`` are of the rows, (N,).
+        """
+        return of_rows
+
+    def couple_adjoints(self, of_rows: FloatArray, weights: FloatArray) -> FloatArray:
+        """Apply the transpose of `couple` to adjoints (N, ...) with the row weights in them."""
+        return of_rows
 
     def leaf_slopes(self, y: FloatArray, F: FloatArray) -> tuple[Any, Any]:
         """Return g and h of `slopes`; leaf values need no other derivatives."""

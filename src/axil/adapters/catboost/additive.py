@@ -13,12 +13,19 @@ import numpy as np
 
 from axil.adapters.boosted_fit import BoostedFit, InitialPrediction, LeafRule, Schedule, TreeTable
 from axil.adapters.catboost.base import CatBoostAdapter
-from axil.adapters.catboost.loss import CLASS_WEIGHT_RULES, WITHOUT_CLASSES, loss_of, no_derivative
+from axil.adapters.catboost.loss import (
+    CLASS_WEIGHT_RULES,
+    GROUPED_LOSSES,
+    WITHOUT_CLASSES,
+    loss_of,
+    no_derivative,
+)
 from axil.adapters.catboost.refusals import CatBoostReading
 from axil.adapters.catboost.settings import coefficients
 from axil.adapters.catboost.shrinkage import KEPT_AS_EXPONENTIALS, ExponentialShrinkage
 from axil.adapters.class_weights import with_class_weight_advice
 from axil.adapters.contract import Kind, TrainingRows
+from axil.adapters.refusals import OTHER_GROUPS
 from axil.arrays import FloatArray
 from axil.errors import InputError
 from axil.trees.losses import Loss
@@ -47,6 +54,8 @@ class AdditiveCatBoost(CatBoostAdapter):
         positions = self._present_classes
         if self._has_all_classes:
             positions = [*range(len(names))]
+        if reading.losses[-1] in GROUPED_LOSSES and self._fits[-1].backtracks:
+            self.gradient_tolerance = 1e-5  # of a step that rounding may have halved
         self.class_weight = None
         if stated_weights:
             self.class_weight = {
@@ -84,7 +93,7 @@ class AdditiveCatBoost(CatBoostAdapter):
                 "This CatBoost model was changed after its fit (set_scale_and_bias) or continued "
                 "(init_model): pass the model as one fit made it."
             )
-        loss = self._loss()
+        loss = self._loss(rows)
         recorded_weights = None
         if rows.totals.even or not self._shuffled(rows):
             recorded_weights = self._recorded()
@@ -113,6 +122,8 @@ class AdditiveCatBoost(CatBoostAdapter):
                 l2_by_weight=last.scales_l2,
                 steps=last.steps,
                 chains=self._chains,
+                halves_steps=last.backtracks,
+                is_centred=loss.name == "PairLogit",
             ),
             schedule=schedule,
             initial=self._initial(loss),
@@ -144,10 +155,12 @@ class AdditiveCatBoost(CatBoostAdapter):
     def causes(self, mismatch: str) -> str:
         """Return the most likely reasons for a disagreement in "counts" or "values"."""
         causes = with_class_weight_advice(self.class_weight, super().causes(mismatch))
+        if mismatch == "values" and self._reading.losses[-1] in GROUPED_LOSSES:
+            causes = f"{OTHER_GROUPS}\n{causes}"
         if mismatch != "values" or not any(fit.backtracks for fit in self._fits):
             return causes
         advice = "Backtracking shortened a step: fit with leaf_estimation_backtracking='No'."
         return f"{causes}\n{advice}"
 
-    def _loss(self) -> Loss:
-        return loss_of(self._reading)
+    def _loss(self, rows: TrainingRows) -> Loss:
+        return loss_of(self._reading, rows)

@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from axil.adapters.catboost.coupled import coupled_loss
 from axil.adapters.catboost.refusals import REFUSALS, CatBoostReading
 from axil.adapters.catboost.shrinkage import ExponentialShrinkage
-from axil.adapters.contract import ClassWeightRule
+from axil.adapters.contract import ClassWeightRule, TrainingRows
 from axil.adapters.refusals import Refusal, gradient_refusals
 from axil.arrays import FloatArray
+from axil.trees.coupled_losses import RANKS_TURN, require_groups
 from axil.trees.losses import Logistic, Loss, Softmax, Squared, poisson, tweedie
 from axil.trees.residual_losses import Huber, LogCosh, Pinball
 
@@ -50,10 +52,17 @@ _LOSSES: dict[str, Callable[[dict[str, Any], bool], Loss]] = {
 }
 
 
-def loss_of(reading: CatBoostReading) -> Loss:
-    """Return the loss of the last fit of a model."""
+GROUPED_LOSSES = ("QueryRMSE", "PairLogit")
+
+
+def loss_of(reading: CatBoostReading, rows: TrainingRows) -> Loss:
+    """Return the loss of the last fit of a model, for these rows."""
     stated = reading.last["loss_function"]
     takes_gradient_steps = reading.methods[-1] == "Gradient"
+    name = str(stated["type"])
+    if name in GROUPED_LOSSES:
+        groups = require_groups(rows.groups, name)
+        return coupled_loss(name, takes_gradient_steps, groups, rows.weights)
     return _LOSSES[str(stated["type"])](stated.get("params", {}), takes_gradient_steps)
 
 
@@ -78,6 +87,8 @@ def _l2(model: CatBoostReading) -> float:
 
 def no_derivative(loss: Loss, shrinkage: ExponentialShrinkage | None) -> str:
     """Return why scores have no derivatives by the targets; empty where they have."""
+    if loss.couples_rows and not loss.smooth:
+        return RANKS_TURN
     if not loss.smooth:
         return "its gradient has corners, between which it does not follow the targets"
     if shrinkage is not None:
@@ -127,8 +138,44 @@ def _unknown_shrinkage(model: CatBoostReading) -> str:
     return ""
 
 
+_KNOWN = (*_LOSSES, *GROUPED_LOSSES)
+
+
+def _pairs_at_random(model: CatBoostReading) -> str:
+    """Return max_pairs of PairLogit, which draws pairs at random."""
+    settings = model.last["loss_function"].get("params", {})
+    if "PairLogit" not in model.losses or "max_pairs" not in settings:
+        return ""
+    return f"PairLogit with max_pairs={settings['max_pairs']}"
+
+
+def _groups_beside(model: CatBoostReading) -> str:
+    """Return a setting beside which losses of groups are not replayed."""
+    name = next((loss for loss in model.losses if loss in GROUPED_LOSSES), "")
+    if name and model.encoded:
+        return f"{name} with {model.encoded}"
+    if name and model.on_gpu:
+        return f"{name} on a GPU"
+    if name == "PairLogit" and model.pools_leaves:
+        return "PairLogit with monotone_constraints"
+    return ""
+
+
 GRADIENT_REFUSALS = gradient_refusals(
     REFUSALS,
+    Refusal(
+        "loss_function",
+        _pairs_at_random,
+        "CatBoost draws pairs at random",
+        "Fit without max_pairs.",
+    ),
+    Refusal(
+        "loss_function",
+        _groups_beside,
+        "axil replays groups on a processor, with categories that are not encoded by the targets; "
+        "PairLogit takes means off its trees, which are not replayed of leaves that are pooled",
+        'Fit with task_type="CPU", a larger one_hot_max_size, or loss_function="QueryRMSE".',
+    ),
     Refusal(
         "leaf_estimation_iterations",
         lambda model: (
@@ -140,9 +187,9 @@ GRADIENT_REFUSALS = gradient_refusals(
     ),
     Refusal(
         "loss_function",
-        lambda model: next((loss for loss in model.losses if loss not in _LOSSES), ""),
+        lambda model: next((loss for loss in model.losses if loss not in _KNOWN), ""),
         "axil does not know its gradient",
-        'Fit with loss_function "Logloss", "MultiClass", "CrossEntropy", "Poisson" or "Tweedie".',
+        'Fit with loss_function "Logloss", "MultiClass", "CrossEntropy", "Poisson", "Tweedie", "QueryRMSE" or "PairLogit".',
     ),
     Refusal(
         "leaf_estimation_method",

@@ -20,6 +20,7 @@ from axil.adapters.catboost.monotone import signs_of
 from axil.adapters.catboost.percentile import PERCENTILES
 from axil.adapters.refusals import (
     EXPONENTIAL,
+    GROUPED,
     LOGIT,
     OTHER_GRADIENTS,
     SOFTMAX,
@@ -163,6 +164,12 @@ _SMOOTH = {  # losses whose gradients are replayed: reason, condition
         (LOGIT, "(i)"),
     ),
     "MultiClass": (SOFTMAX, "(i)"),
+    "QueryRMSE": (
+        "residuals are taken off their mean within each group; derivatives, which axil gives too, "
+        "are its exact weights",
+        "(ii)",
+    ),
+    "PairLogit": (GROUPED, "(ii)"),
 }
 _OTHERS = {
     **dict.fromkeys(("MultiQuantile", "MAPE"), _SIGNS),
@@ -181,7 +188,6 @@ _OTHERS = {
             *(
                 "YetiRank",
                 "YetiRankPairwise",
-                "PairLogit",
                 "PairLogitPairwise",
                 "QuerySoftMax",
                 "QueryCrossEntropy",

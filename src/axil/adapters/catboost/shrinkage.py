@@ -15,7 +15,7 @@ import numpy as np
 from axil.arrays import FloatArray
 
 #: Losses for which CatBoost keeps the exponentials of the scores.
-KEPT_AS_EXPONENTIALS = ("Logloss", "CrossEntropy", "Poisson")
+KEPT_AS_EXPONENTIALS = ("Logloss", "CrossEntropy", "Poisson", "PairLogit")
 
 # The bits of a number in single precision, and the constants of the approximation.
 _MANTISSA_BITS = np.uint32(0x007FFFFF)

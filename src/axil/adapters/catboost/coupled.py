@@ -1,0 +1,142 @@
+"""CatBoost's losses of groups of rows: QueryRMSE and PairLogit.
+
+Formulas: catboost/private/libs/algo_helpers/error_functions.h. All is computed in float64. With w
+the weights of the rows and the mean of a group taken by them:
+
+    QueryRMSE    g = w (d - mean of d in the group),   h = w,   d = F - y
+    PairLogit    each pair of rows of a group with other labels: lambda = W p, mu = W p (1 - p),
+                 p = 1 / (1 + exp(F_better - F_worse)), W the weight of the group
+
+Gradients of QueryRMSE are linear in targets and scores, so predictions are linear in the targets.
+The mean value of a tree of PairLogit is taken off all its leaves; leaf_estimation_method="Gradient"
+divides by the number of pairs of each row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from axil.arrays import FloatArray, IntArray
+from axil.errors import UnsupportedModelError
+from axil.trees.coupled_losses import CoupledLoss, RankedRows
+from axil.trees.losses import RoundRows, Slopes
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QueryRMSE(CoupledLoss):
+    """Squared error within groups: a shift of all scores of a group changes nothing."""
+
+    groups: IntArray  #: (N,)
+
+    name = "QueryRMSE"
+    smooth = True
+    gradient_type: ClassVar[type[np.floating[Any]]] = np.float64
+
+    def fit_gradients(self, rows: RoundRows) -> tuple[Any, Any]:
+        """Return g and h (N, 1), with the row weights in them."""
+        weights = self._present_weights(rows)
+        residuals = self.couple(rows.scores - rows.targets, weights)
+        return weights[:, None] * residuals, weights[:, None]
+
+    def total(self, rows: RoundRows) -> float:
+        """Return the sum of squares."""
+        residuals = self.couple(rows.scores - rows.targets, rows.weights)
+        return float((rows.weights[:, None] * residuals**2).sum())
+
+    def _slopes(self, y: FloatArray, F: FloatArray) -> Slopes:
+        """Derivatives of each row's own part; `couple` does the rest."""
+        return Slopes(F - y, 1.0, 1.0, 0.0, -1.0)
+
+    def couple(self, of_rows: FloatArray, weights: FloatArray) -> FloatArray:
+        """Take the weighted mean of each group off its rows."""
+        weighted = weights.reshape(-1, *[1] * (of_rows.ndim - 1)) * of_rows
+        means = self._sums(weighted) * self._inverse_sums(weights)
+        return of_rows - means[self.groups]
+
+    def couple_adjoints(self, of_rows: FloatArray, weights: FloatArray) -> FloatArray:
+        """Apply the transpose of `couple`."""
+        shares = weights * self._inverse_sums(weights).ravel()[self.groups]
+        return of_rows - shares[:, None] * self._sums(of_rows)[self.groups]
+
+    def _present_weights(self, rows: RoundRows) -> FloatArray:
+        if rows.is_present is None:
+            return rows.weights
+        return np.where(rows.is_present, rows.weights, 0.0)
+
+    def _sums(self, values: FloatArray) -> FloatArray:
+        """Return the sums over the groups, (Q, ...)."""
+        starts = np.flatnonzero(np.diff(self.groups, prepend=-1))
+        return np.asarray(np.add.reduceat(values, starts, axis=0))
+
+    def _inverse_sums(self, weights: FloatArray) -> FloatArray:
+        """Return one over the weight of each group, (Q, 1); 0 for groups without weight."""
+        totals = np.bincount(self.groups, weights)[:, None]
+        return np.divide(1.0, totals, out=np.zeros_like(totals), where=totals > 0)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PairLogit(CoupledLoss):
+    """The log-loss of the order of each pair of rows of a group with other labels."""
+
+    groups: IntArray  #: (N,)
+    takes_gradient_steps: bool
+
+    name = "PairLogit"
+    gradient_type: ClassVar[type[np.floating[Any]]] = np.float64
+
+    def fit_gradients(self, rows: RoundRows) -> tuple[Any, Any]:
+        """Return g and h (N, 1), with the weights of the groups in them."""
+        n_rows = len(rows.targets)
+        g = np.zeros(n_rows)
+        h = np.zeros(n_rows)
+        scores = rows.scores[:, 0]
+        for better, worse, weights in self._pairs(rows):
+            p = 1 / (1 + np.exp(scores[better] - scores[worse]))
+            g += np.bincount(worse, weights * p, n_rows) - np.bincount(better, weights * p, n_rows)
+            curvatures = weights
+            if not self.takes_gradient_steps:
+                curvatures = weights * p * (1 - p)
+            for side in (better, worse):
+                h += np.bincount(side, curvatures, n_rows)
+        return g[:, None], h[:, None]
+
+    def total(self, rows: RoundRows) -> float:
+        """Return the sum over pairs."""
+        scores = rows.scores[:, 0]
+        total = 0.0
+        for better, worse, weights in self._pairs(rows):
+            total += float((weights * np.log1p(np.exp(scores[worse] - scores[better]))).sum())
+        return total
+
+    def _pairs(self, rows: RoundRows) -> Iterator[tuple[IntArray, IntArray, FloatArray]]:
+        """Yield the better and the worse rows of pairs and their weights, block by block."""
+        n_rows = len(rows.targets)
+        ranked = RankedRows.of(self.groups, np.zeros(n_rows), rows.present)
+        filled = np.flatnonzero(ranked.sizes)
+        weights = np.zeros(ranked.n_groups)
+        weights[filled] = rows.weights[ranked.rows[ranked.starts[filled]]]
+        for pairs in ranked.pairs(rows.targets[ranked.rows, 0], n_rows):
+            better = ranked.rows[pairs.better]
+            yield better, ranked.rows[pairs.worse], weights[ranked.group[pairs.better]]
+
+
+def coupled_loss(
+    name: str, takes_gradient_steps: bool, groups: IntArray, weights: FloatArray | None
+) -> CoupledLoss:
+    """Return the loss of this name for rows of these groups and weights, (N,) each."""
+    if name == "QueryRMSE":
+        return QueryRMSE(groups=groups)
+    varies = weights is not None and ((np.diff(groups) == 0) & (np.diff(weights) != 0)).any()
+    if varies:
+        raise UnsupportedModelError(
+            "sample_weight",
+            "different within a group, with PairLogit",
+            "CatBoost gives all pairs of a group the weight of one of its rows, which the model "
+            "does not record",
+            "Fit with one weight for each group.",
+        )
+    return PairLogit(groups=groups, takes_gradient_steps=takes_gradient_steps)
