@@ -7,14 +7,15 @@ outside the training rows in its leaves.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, overload
+from typing import Any, Protocol, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from axil import adapters, inputs
+from axil.adapters.contract import Form
 from axil.aliases import ArrayLike, Device, FeatureTable, ForeignModel, ForeignObject, TableLike
-from axil.arrays import BoolArray, FloatArray
+from axil.arrays import BoolArray, FloatArray, LeafArray
 from axil.errors import InputError, UnsupportedModelError, UnsupportedQuestionError
 from axil.inputs.columns import occurrences
 from axil.kernels import Cells
@@ -293,6 +294,13 @@ def _tree_weights(values: ForeignObject, n_trees: int) -> FloatArray:
     return weights
 
 
+class LeafReader(Protocol):
+    """A reader of the trees of a model, which says where rows are."""
+
+    def coordinates(self, X: FeatureTable, n_threads: int = 1) -> LeafArray:
+        """Return the leaves of rows, (n, T)."""
+
+
 def _leaf_reader(model: ForeignModel) -> Any:
     """Return the adapter of any model of trees; no setting of the fit is refused."""
     readers: list[Callable[[Any], Any]] = [adapters.read_leaves, adapters.find]
@@ -305,11 +313,13 @@ def _leaf_reader(model: ForeignModel) -> Any:
             reason = str(error)
             is_known = True
             continue
-        if hasattr(reader, "members"):
+        if reader is None:
+            continue
+        if reader.form is Form.SUM:
             return MemberLeaves(reader)
-        if hasattr(reader, "leaves"):
+        if reader.form is Form.TREES:
             return reader
-        is_known = is_known or reader is not None
+        is_known = True
     if not is_known:
         raise adapters.unread(model)
     raise UnsupportedQuestionError("similarity", reason, "Pass a model of trees.")
@@ -337,17 +347,18 @@ class MemberLeaves:
     """The leaves of a model of several others, such as a vote over forests, member after member."""
 
     def __init__(self, model: ForeignModel):
+        self._inside: list[LeafReader] = []
         for member in model.members:
-            if not hasattr(member.model, "leaves") and not hasattr(member.model, "members"):
+            if member.model.form is Form.SUM:
+                self._inside.append(MemberLeaves(member.model))
+            elif member.model.form is Form.TREES:
+                self._inside.append(member.model)
+            else:
                 reason = f"{member.name} has no trees, so no rows share a leaf of it"
                 raise UnsupportedQuestionError(
                     "similarity", reason, "Pass one of the models of trees inside."
                 )
         self._model = model
-        self._inside = [
-            MemberLeaves(member.model) if hasattr(member.model, "members") else member.model
-            for member in model.members
-        ]
 
     def __getattr__(self, name: str) -> Any:
         """Return what the model knows of its columns."""
@@ -355,7 +366,7 @@ class MemberLeaves:
             raise AttributeError(name)
         return getattr(self._model, name)
 
-    def coordinates(self, X: FeatureTable, n_threads: int = 1) -> NDArray[np.integer[Any]]:
+    def coordinates(self, X: FeatureTable, n_threads: int = 1) -> LeafArray:
         """Return the leaves of rows in the trees of all members, (n, T)."""
         parts = zip(self._inside, self._model.rows_of(X))
         return np.hstack([member.coordinates(rows, n_threads) for member, rows in parts])

@@ -103,12 +103,11 @@ class OffsetRule(Enum):
 
 @dataclass(frozen=True)
 class Rounding:
-    """The precision in which a library keeps numbers while it fits."""
+    """The precision in which a library keeps numbers while it fits; of scores see `BoostedFit`."""
 
     targets: type[np.floating[Any]] = np.float64  #: targets and sample weights
     offsets: type[np.floating[Any]] = np.float64
     residuals: type[np.floating[Any]] = np.float64  #: and gradients
-    scores: type[np.floating[Any]] = np.float64
     #: the initial prediction, where the library estimates it
     initial: type[np.floating[Any]] = np.float64
 

@@ -124,7 +124,7 @@ def _walk_in_blocks(
     sums = np.empty((starts[-1], targets.shape[1]))
     counts = np.empty(starts[-1])
     rounds_residuals = adapter.rounding.residuals is np.float32
-    rounds_scores = adapter.rounding.scores is np.float32
+    rounds_scores = fit.score_precision is np.float32
     for output in range(targets.shape[1]):
         score = scores[:, output]
         score[:] = fit.initial.values[output]
@@ -516,7 +516,7 @@ class TreeWalk:
         scores = share * self.fit.initial.values + np.zeros_like(self.targets)
         if self.offsets is not None:
             scores = scores + self.offsets
-        return _rounded(scores, self.adapter.rounding.scores)
+        return _rounded(scores, self.fit.score_precision)
 
     def _advance(self, t: int) -> None:
         """Let the model's predictions follow tree t."""
@@ -537,7 +537,7 @@ class TreeWalk:
         omega = coefficients.omega
         beta = coefficients.beta
         changed = np.flatnonzero(omega[t + 1] - omega[t])
-        keeps_double = self.adapter.rounding.scores is np.float64
+        keeps_double = self.fit.score_precision is np.float64
         changes_earlier = bool((changed < self.n_added).any())
         if changes_earlier and not keeps_double:
             self.score = self._initial_scores(beta[t + 1])
@@ -560,7 +560,7 @@ class TreeWalk:
 
     def _add(self, tree: int, share: float) -> None:
         """Add a share of what a tree adds in the end."""
-        precision = self.adapter.rounding.scores
+        precision = self.fit.score_precision
         values = _rounded(share * self.fit.table.leaf_values[self._place(tree)], precision)
         self.score = _rounded(self.score + values[self.leaves[tree]], precision)
 

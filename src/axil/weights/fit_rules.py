@@ -121,6 +121,29 @@ class FitRule(RuleState, ABC):
         return RowTest(self.with_all_rows(structure), Parts.is_singleton)
 
 
+@dataclass(frozen=True)
+class RankedOrClippedRule(FitRule):
+    """The rule of a fit in which the residuals of its rows decide which of them count, and how much.
+
+    Any deletion may change that in any leaf, so every fit without rows is walked through with the
+    rule, tree by tree.
+    """
+
+    @property
+    def has_active_set(self) -> bool:
+        """Return True: leaf values are linear in the targets only while an active set is fixed."""
+        return True
+
+    @property
+    def needs_walk(self) -> bool:
+        """Return True: deletions need the rule, tree by tree."""
+        return True
+
+    def has_formula(self, structure: Structure) -> bool:
+        """Return False: a deletion moves ranks, or which residuals are clipped, in any leaf."""
+        return False
+
+
 def rule_of(structure: Structure) -> FitRule:
     """Return the rule of a fit. Raises ValueError if it is not known."""
     rule = structure.leaf_rule

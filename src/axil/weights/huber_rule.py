@@ -12,7 +12,7 @@ from axil.arrays import FloatArray, IntArray
 from axil.kernels import Backend
 from axil.structure import Cut, Structure
 from axil.weights.borders import Border, radius
-from axil.weights.fit_rules import FitRule, TreeFits
+from axil.weights.fit_rules import FitRule, RankedOrClippedRule, TreeFits
 from axil.weights.inherited import inheriting
 from axil.weights.residuals import FittedValues
 from axil.weights.sum_rule import (
@@ -27,7 +27,7 @@ from axil.weights.sum_rule import (
 
 
 @dataclass(frozen=True)
-class HuberRule(FitRule):
+class HuberRule(RankedOrClippedRule):
     """The rule of a fit whose residuals are clipped; see `FitRule`.
 
     The structure has two levels for each sample count: the first half are those of rows within the
@@ -51,20 +51,6 @@ class HuberRule(FitRule):
     def counted_residuals(self, residuals: FloatArray) -> FloatArray:
         """Return the residuals as far as they count in the sums of their leaves."""
         return self.cut.kept(residuals)
-
-    @property
-    def has_active_set(self) -> bool:
-        """Return True: leaf values are linear in the targets only while an active set is fixed."""
-        return True
-
-    @property
-    def needs_walk(self) -> bool:
-        """Return True: deletions need the rule, tree by tree."""
-        return True
-
-    def has_formula(self, structure: Structure) -> bool:
-        """Return False: a deletion may change which residuals are clipped in any leaf."""
-        return False
 
     def no_first_order(self, structure: Structure) -> str:
         """Return why the derivative by the weight of a row is not known."""

@@ -17,14 +17,14 @@ from axil.structure.ancestors import NO_NODE
 from axil.structure.nodes import Ids
 from axil.structure.ranks import Picks, Positions, RankedFit
 from axil.weights import borders
-from axil.weights.fit_rules import FitRule, TreeFits, rule_of
+from axil.weights.fit_rules import RankedOrClippedRule, TreeFits, rule_of
 from axil.weights.inherited import ancestors_of
 from axil.weights.residuals import FittedValues
 from axil.weights.sum_rule import NothingLeft, with_emptied_leaves
 
 
 @dataclass(frozen=True)
-class PercentileRule(FitRule):
+class PercentileRule(RankedOrClippedRule):
     """The rule of a fit whose leaf values are percentiles; see `FitRule`."""
 
     ranks: RankedFit = field(kw_only=True)
@@ -39,20 +39,6 @@ class PercentileRule(FitRule):
     def recorded_counts(self) -> NDArray[np.uint8] | None:
         """How often each row was sampled for each tree, (T, N); None if it is not known."""
         return self.ranks.drawn
-
-    @property
-    def has_active_set(self) -> bool:
-        """Return True: leaf values are linear in the targets only while an active set is fixed."""
-        return True
-
-    @property
-    def needs_walk(self) -> bool:
-        """Return True: deletions need the rule, tree by tree."""
-        return True
-
-    def has_formula(self, structure: Structure) -> bool:
-        """Return False: a deletion moves the ranks of the rows in its leaves."""
-        return False
 
     def no_first_order(self, structure: Structure) -> str:
         """Return why the derivative by the weight of a row is not known."""

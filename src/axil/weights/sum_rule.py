@@ -8,6 +8,11 @@ While the active set is fixed, a leaf value is an affine map of the sums of its 
 (`axil.structure.newton`). Deleted rows may change the active set: a sum falls within L1, a clipped
 value comes free, a bound moves. So the fit is walked through with the rule itself, tree by tree,
 and the active set is that of the sums of the walk.
+
+`axil.replay.computed_walk` is the walk for every other loss: it computes the gradients of all rows
+again before each round. With squared error a residual follows from the one before it, so the walk
+here is one forward pass of a kernel (`axil.weights.passes`), and over partitions it needs no rows
+at all (`sums_by_rule`).
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ class CatBoostAdapter(TreeModel):
         if any(fit.backtracks for fit in self._fits):
             self.leaf_tolerance = 1e-6
         if self._reading.on_gpu:
-            self.rounding = replace(self.rounding, residuals=np.float32, scores=np.float32)
+            self.rounding = replace(self.rounding, residuals=np.float32)
             self.tolerance = max(1e-6, 3 * ROUNDING * float(np.sqrt(len(self._n_leaves))))
             self.leaf_tolerance = 4 * ROUNDING
 

@@ -47,6 +47,13 @@ class ExactCatBoost(CatBoostAdapter):
             self.rounding = replace(self.rounding, residuals=np.float32)
             self.leaf_tolerance = 4 * ROUNDING
 
+    @property
+    def _score_precision(self) -> type[np.floating[Any]]:
+        """The precision of the scores of training rows: a GPU keeps them in float32."""
+        if self._reading.on_gpu:
+            return np.float32
+        return np.float64
+
     def trees(self, rows: TrainingRows) -> list[BoostedFit]:
         """Return all trees as one entry, which serves every output.
 
@@ -141,6 +148,7 @@ class ExactCatBoost(CatBoostAdapter):
                 l2_by_weight=last.scales_l2,
                 cut=self._reading.cut,
             ),
+            score_precision=self._score_precision,
             initial=InitialPrediction(
                 follows_targets=self._estimated,
                 values=base_value,
@@ -183,6 +191,7 @@ class ExactCatBoost(CatBoostAdapter):
                 initial=InitialPrediction(values=np.zeros(1)),
                 schedule=Schedule.one_by_one(rates, coefficients(last, rates, blob.scale, factor)),
                 placement=self._placement(rows),
+                score_precision=self._score_precision,
             )
             start = float(blob.bias[k] / factor)
             slack = 4 * ROUNDING * abs(start)

@@ -91,7 +91,6 @@ class AdditiveXGBoost(XGBoostAdapter):
             loss=loss,
             weights=replace(entry.weights, leaf_factors=leaf_factors),
             sampler=sampler,
-            score_precision=np.float32,
             no_derivative=self._no_derivative(loss),
         )
         return [fit]

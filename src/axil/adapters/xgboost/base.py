@@ -89,7 +89,6 @@ class XGBoostAdapter(TreeModel):
         targets=np.float32,
         offsets=np.float32,
         residuals=np.float32,
-        scores=np.float32,
         initial=np.float32,
     )
     # InitOutPredictions, src/predictor/predictor.cc
@@ -253,6 +252,7 @@ class XGBoostAdapter(TreeModel):
             ),
             initial=InitialPrediction(follows_targets=self._model.base_estimated, values=base),
             schedule=Schedule.one_by_one(rates),
+            score_precision=np.float32,
             explain_mismatch=next(pruned_trees, None),
         )
 

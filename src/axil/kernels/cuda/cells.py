@@ -23,15 +23,21 @@ from axil.machine.memory import in_words
 from axil.machine.threads import Cache
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Copy:
     """Cells on the device, and what was made of them there."""
 
+    source: weakref.ref[Cells]  #: the array of the host
     cells: DeviceArray
     kept: Cache
 
 
-COPIES: dict[int, Copy] = {}  # of read-only arrays of the host, as long as those live
+COPIES: list[Copy] = []  # of read-only arrays of the host, as long as those live
+
+
+def known_copy(cells: Cells) -> Copy | None:
+    """Return the copy of a read-only array that is on the device already; None if there is none."""
+    return next((known for known in COPIES if known.source() is cells), None)
 
 
 def copy_of(cells: Cells) -> Copy:
@@ -39,10 +45,9 @@ def copy_of(cells: Cells) -> Copy:
 
     Replay and weights go over the same rows.
     """
-    if cells.flags.writeable:
-        cells_copy = None
-    else:
-        cells_copy = COPIES.get(id(cells))
+    cells_copy = None
+    if not cells.flags.writeable:
+        cells_copy = known_copy(cells)
     if cells_copy is not None:
         return cells_copy
     needed = cells.size * (cells.dtype.itemsize + 4)
@@ -53,10 +58,10 @@ def copy_of(cells: Cells) -> Copy:
             f"are, take {in_words(needed)} "
             f'on the GPU, where {in_words(free)} are free. Use device="cpu".'
         )
-    cells_copy = Copy(cp.asarray(cells), Cache())
+    cells_copy = Copy(weakref.ref(cells), cp.asarray(cells), Cache())
     if not cells.flags.writeable:
-        COPIES[id(cells)] = cells_copy
-        weakref.finalize(cells, COPIES.pop, id(cells), None)
+        COPIES.append(cells_copy)
+        weakref.finalize(cells, COPIES.remove, cells_copy)
     return cells_copy
 
 
