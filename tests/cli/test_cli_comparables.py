@@ -1,5 +1,6 @@
 """axil similar and axil report: comparables in a table and on pages."""
 
+import io
 import re
 from pathlib import Path
 
@@ -240,3 +241,58 @@ def test_a_report_of_a_classifier_is_refused(fails):
         "report dear.txt --train labels.csv --target y --query query.csv --out none",
         "report has no answer here",
     )
+
+
+@pytest.mark.usefixtures("_sales")
+def test_several_rules_and_adjustments(run):
+    explainer, sales, homes = sold_explainer()
+    beside = [
+        frame[["lat", "lon"]].assign(sold=pd.to_datetime(frame["sold"])) for frame in (sales, homes)
+    ]
+    within = [("sold", "2Y"), (("lat", "lon"), "30 km"), ("bmi", "25%")]
+    options = "--within sold,2Y --within lat,lon,30km --within bmi,25% --asof 2024-01-01 --top 4"
+    expected = explainer.similar(
+        homes[FEATURES], 4, columns=FEATURES, within=within, asof="2024-01-01", beside=beside
+    )
+    code, _, err = run(f"similar {SIMILAR} {options} --out found.csv")
+    assert code == 0, err
+    pd.testing.assert_frame_equal(pd.read_csv("found.csv"), expected, check_dtype=False, rtol=1e-9)
+    groups = {"body": ["bmi", "age"]}
+    code, _, err = run(
+        f"adjustments {SIMILAR} {options} --feature-groups body=bmi,age --out parts.csv"
+    )
+    assert code == 0, err
+    pd.testing.assert_frame_equal(
+        pd.read_csv("parts.csv"),
+        explainer.adjustments(homes[FEATURES], expected, feature_groups=groups),
+        check_dtype=False,
+        check_column_type=False,
+        rtol=1e-6,
+        atol=1e-9,
+    )
+    for words, message in (
+        ("--within sold", "--within is 'sold'"),
+        ("--feature-groups body", "--feature-groups is 'body'"),
+        ("--at-least 9 --top 3", "at_least is 9"),
+    ):
+        code, _, err = run(f"adjustments {SIMILAR} {words}")
+        assert code == 2
+        assert message in err
+
+
+@pytest.mark.usefixtures("_sales")
+def test_ratio_study(run):
+    explainer, _, _ = sold_explainer()
+    study = axil.ratio_study(
+        explainer.model.predict(VALIDATION[FEATURES]),
+        VALIDATION["y"],
+        by=VALIDATION["city"],
+        n_resamples=50,
+    )
+    words = "--train sales.csv --target y --index id --query validation.csv"
+    code, out, err = run(
+        f"ratio-study lightgbm.txt {words} --by city --n-resamples 50 --format csv"
+    )
+    assert code == 0, err
+    found = pd.read_csv(io.StringIO(out))
+    pd.testing.assert_frame_equal(found, study.table, check_dtype=False, rtol=1e-6)

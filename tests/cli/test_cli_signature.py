@@ -102,7 +102,6 @@ def test_a_command_is_its_question(run, explainer, words):
 
 
 NO_COMMAND = {
-    "adjustments": "a table of features for each comparable, for programs",
     "iter": "explain reads and writes batch by batch",
     "gradient_contributions": "an array of all training rows: explain --by contribution and removal --by contribution list "
     "its largest numbers",
@@ -121,6 +120,7 @@ COMMANDS = {
 }  # others: their name
 NO_OPTION = {
     ("explain", "sparse"): "how arrays are held in memory",
+    ("adjustments", "comparables"): "--top and the rules of similar choose them",
     ("similar", "beside"): "columns of the files that are no features are taken as they are named",
     ("report", "beside"): "columns of the files that are no features are taken as they are named",
     ("to_html", "groups"): "group writes this page",

@@ -66,6 +66,7 @@ def frames():
             {"among": X["age"] > 0, "distinct": X["sex"]},
         ),
         ({"within": ("bmi", 0.02)},) * 2,
+        ({"within": [("bmi", 0.03), (("age", "bp"), "3 km"), ("s1", "60%")], "k": 9},) * 2,
         (
             {
                 "within": (3, 0.02),

@@ -7,6 +7,7 @@ import pytest
 
 from axil.inputs import label_codes
 from axil.reductions.choice import Allowed, Choice
+from axil.reductions.nearness import WithinRange
 from tests.reductions.shards import CUTS, FORMS, OUTPUTS, QUERIES, N, check_best, data
 from tests.subsets import mostly_slow
 
@@ -16,6 +17,7 @@ LABELS = np.array([None if i % 11 == 0 else f"owner {i % 9}" for i in range(N)],
 VALUES = np.where(RNG.random(N) < 0.1, np.nan, RNG.integers(0, 20, N).astype(float))
 LOWEST = np.array([0.0, 5.0, 5.0, 12.0, 30.0])  # no row is in the last range
 RANGES = LOWEST, LOWEST + 8
+NEAR = (WithinRange(*RANGES),)
 
 
 def expected(own, k, i, among, distinct, positive, ranges):
@@ -38,7 +40,7 @@ def allowed(among, distinct, ranges, residuals=None):
         among=np.flatnonzero(AMONG[a:b]) if among else None,
         codes=label_codes(LABELS[a:b], b - a, "distinct") if distinct else None,
         keys=LABELS[a:b] if distinct else None,
-        values=VALUES[a:b] if ranges else None,
+        near_values=(VALUES[a:b],) if ranges else (),
         residuals=None if residuals is None else residuals[a:b],
     )
 
@@ -52,7 +54,7 @@ def allowed(among, distinct, ranges, residuals=None):
 def test_the_rows_listed(form, cut, among, distinct, positive, ranges, k):
     made = data(form)
     # Zeros of a sparse array are listed in the order of the rows too, after all others.
-    choice = Choice(k, positive, distinct, RANGES if ranges else None)
+    choice = Choice(k, positive, distinct, NEAR if ranges else ())
     found = made.reduced(choice, CUTS[cut], allowed(among, distinct, ranges))
     assert found.allowed == (AMONG.sum() if among else N)
     np.testing.assert_array_equal(found.sizes, np.abs(made.numbers).sum(axis=2))
@@ -71,7 +73,7 @@ def test_the_rows_listed(form, cut, among, distinct, positive, ranges, k):
 @pytest.mark.parametrize("ranges", [False, True])
 def test_residuals_for_adjusted_targets(form, cut, ranges):
     made, residuals = data(form), RNG.integers(-6, 7, (N, OUTPUTS)).astype(float)
-    choice = Choice(6, ranges=RANGES if ranges else None)
+    choice = Choice(6, near=NEAR if ranges else ())
     found = made.reduced(choice, CUTS[cut], allowed(False, False, ranges, residuals))
     np.testing.assert_array_equal(found.weights, made.numbers.sum(axis=2))
     np.testing.assert_array_equal(found.bias, (made.numbers * residuals.T).sum(axis=2))
@@ -86,8 +88,8 @@ def test_residuals_for_adjusted_targets(form, cut, ranges):
 def test_ranges_of_a_later_batch():
     """Effects say at which of all queries their batch begins."""
     made = data("blocks")
-    ranges = tuple(np.concatenate([np.full(3, -1.0), edge]) for edge in RANGES)
-    choice = Choice(4, ranges=ranges)
+    ranges = [np.concatenate([np.full(3, -1.0), edge]) for edge in RANGES]
+    choice = Choice(4, near=(WithinRange(*ranges),))
     found = made.reduced(choice, CUTS["three"], allowed(False, False, True), first=3)
     for i, output in np.ndindex(QUERIES, OUTPUTS):
         check_best(

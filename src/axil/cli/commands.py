@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import axil
-from axil.cli import answers, comparables, completion, demo
+from axil.cli import answers, comparables, completion, demo, ratios
 from axil.cli.descriptions import ABOUT, DESCRIPTIONS, EXAMPLES
 from axil.cli.options import (
     SETTINGS,
@@ -295,6 +295,33 @@ COMMANDS = (
         comparables.similar,
         query="the rows to explain",
         parameters=((Explainer.similar, ("beside",)),),
+    ),
+    Command(
+        "adjustments",
+        "what each feature adds to the targets of the comparables",
+        comparables.adjustments,
+        Explainer.adjustments,
+        query="the rows to explain",
+        parameters=(
+            (Explainer.similar, comparables.NOT_FOR_ADJUSTMENTS),
+            (Explainer.adjustments, ("comparables",)),
+        ),
+    ),
+    Command(
+        "ratio-study",
+        "ratios of predictions to prices: level and evenness, by stratum",
+        ratios.ratio_study,
+        axil.ratio_study,
+        query="sales with their prices",
+        options=(
+            option(
+                "--by",
+                "the stratum of each sale: a column of the query file",
+                dest="group_by",
+                metavar="COLUMN",
+            ),
+        ),
+        parameters=((axil.ratio_study, ("predictions", "prices", "by")),),
     ),
     Command(
         "report",

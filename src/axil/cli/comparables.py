@@ -1,4 +1,4 @@
-"""`axil similar` and `axil report`: comparables as one table, or as a folder of pages."""
+"""`axil similar`, `axil adjustments` and `axil report`: comparables in tables or on pages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 QUERIES_AT_A_TIME = 20_000  # whose table is in memory
 QUERIES_ON_SCREEN = 2
+ADJUSTED = 5  # comparables of each row, unless --top says otherwise
 FIRST_TO_GO = ("share", "contribution", "factor", "adjusted (all)", "rank", "prediction", "weight")
+# Parameters of `similar` that `axil adjustments` does not take
+NOT_FOR_ADJUSTMENTS = ("beside", "adjust", "columns", "tree_weights", "per_class")
 # Parameters that are read here, because they depend on several options
 READ_HERE = (
     "folder",
@@ -82,6 +85,36 @@ def similar(request: Request) -> None:
     output.give(tables(), text, partial(table_lines, first_to_go=FIRST_TO_GO))
 
 
+def adjustments(request: Request) -> None:
+    """Print what each feature adds to the targets of the comparables of each explained row."""
+    subject = request.subject
+    choice = _choice(request)
+    rows = choice.queries
+    parameters = {
+        "k": ADJUSTED,
+        **choice.parameters,
+        **request.parameters(Explainer.similar, (*READ_HERE, *NOT_FOR_ADJUSTMENTS)),
+        **_suspect_predictions(request),
+    }
+    comparables = subject.explainer.similar(
+        rows.features,
+        columns=[],
+        beside=(choice.training_columns, choice.query_columns),
+        init_score=rows.init_score,
+        **parameters,
+    )
+    table = subject.explainer.adjustments(
+        rows.features,
+        comparables,
+        **request.parameters(Explainer.adjustments, ("comparables",)),
+    )
+    title = (
+        f"{counted(len(comparables), 'comparable')} of "
+        f"{counted(len(rows.features), 'prediction')}: what each feature adds to their targets"
+    )
+    request.output.give([table], subject.answer_text(title, table))
+
+
 def report(request: Request) -> None:
     """Write a page per explained row, and an index."""
     arguments = request.arguments
@@ -121,6 +154,8 @@ def report(request: Request) -> None:
     )
     if written.unlisted:
         title += f"\nNo training row meets the conditions for {written.unlisted} of the new pages"
+    if arguments.at_least is not None and written.too_few:
+        title += f"\n{written.too_few} of the new pages list fewer than {arguments.at_least} rows"
     if arguments.quiet:
         answer = [visible(str(written.index))]
     else:
@@ -152,15 +187,16 @@ def _choice(request: Request) -> ComparableChoice:
     arguments = request.arguments
     training = request.subject.training
     queries = request.rows
-    has_date = arguments.asof is not None
-    within = None if arguments.within is None else _within(arguments.within, has_date)
-    near_column = within[0] if isinstance(within, tuple) else within
+    near_rules = _near_rules(arguments.within, arguments.asof is not None)
+    near_columns = [column for rule in near_rules for column in rule.columns]
+    first_column = near_columns[0] if near_columns else None
     asof_column = arguments.asof if arguments.asof in queries.column_names else None
     names = [
-        *comma_separated(arguments.columns),
+        *comma_separated(getattr(arguments, "columns", None)),
         *comma_separated(getattr(arguments, "map", None))[:2],
         *comma_separated(getattr(arguments, "search", None)),
-        *(name for name in (near_column, asof_column, arguments.distinct) if name),
+        *near_columns,
+        *(name for name in (asof_column, arguments.distinct) if name),
     ]
     _require_columns(request, names)
     columns = []
@@ -168,16 +204,18 @@ def _choice(request: Request) -> ComparableChoice:
         frame = rows.other_columns[
             [name for name in rows.other_columns.columns if name in names]
         ].copy()
-        for column, option in ((near_column, "--within"), (asof_column, "--asof")):
+        dated_columns = [(rule.columns[0], "--within") for rule in near_rules if not rule.is_place]
+        for column, option in (*dated_columns, (asof_column, "--asof")):
             if column in frame:
                 frame[column] = as_dates(frame[column], rows.path, option)
         columns.append(frame)
     asof: float | str | None = asof_column
     if asof is None:
-        asof = _date_or_number(training, arguments.asof, near_column)
+        asof = _date_or_number(training, arguments.asof, first_column)
     among = None
     if arguments.among is not None:
         among = marked_rows(training, arguments.among, "--among")
+    within = [rule.value for rule in near_rules] or None
     parameters = {"within": within, "asof": asof, "among": among}
     return ComparableChoice(queries, columns[0], columns[1], parameters)
 
@@ -208,17 +246,44 @@ def _column_texts(text: str | None) -> dict[str, str]:
     return texts
 
 
-def _within(text: str, may_be_column: bool) -> str | tuple[str, float | str]:
-    """Return a column and a distance, or the column where that may stand alone."""
-    column, _, distance = (word.strip() for word in text.rpartition(","))
-    if may_be_column and not column:
-        return distance
-    if not column or not distance:
-        raise InputError(
-            f"--within is {shown(text)}; expected a column and a distance, such as sale_date,3Y or "
-            "area,20."
-        )
-    return column, number_or_word(distance)
+@dataclass(frozen=True)
+class NearRuleText:
+    """A rule of --within: its columns, and the distance or None for any."""
+
+    columns: list[str]
+    distance: float | str | None
+
+    @property
+    def is_place(self) -> bool:
+        """Whether the columns are a latitude and a longitude."""
+        return len(self.columns) == 2
+
+    @property
+    def value(self) -> object:
+        """Return the rule as `Explainer.similar` takes it."""
+        if self.distance is None:
+            return self.columns[0]
+        if self.is_place:
+            return tuple(self.columns), self.distance
+        return self.columns[0], self.distance
+
+
+def _near_rules(texts: list[str] | None, has_date: bool) -> list[NearRuleText]:
+    """Return the rules of --within; with a date, the first may be a column alone."""
+    rules: list[NearRuleText] = []
+    for text in texts or []:
+        *columns, distance = (word.strip() for word in text.split(","))
+        if not columns and distance and has_date and not rules:
+            rules.append(NearRuleText([distance], None))
+        elif columns and all(columns) and distance and len(columns) <= 2:
+            rules.append(NearRuleText(columns, number_or_word(distance)))
+        else:
+            raise InputError(
+                f"--within is {shown(text)}; expected a column and a distance, such as "
+                "sale_date,3Y, area,20 or area,25%, or two columns of places and a length, such as "
+                "lat,lon,5km."
+            )
+    return rules
 
 
 def _date_or_number(training: FileRows, text: str | None, column: str | None) -> float | str | None:

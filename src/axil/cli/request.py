@@ -369,8 +369,10 @@ def _roles(arguments: argparse.Namespace) -> Roles:
     """Return which columns are what."""
     other_columns: list[str] = []
     for option in COLUMN_OPTIONS:
-        text = getattr(arguments, option, None)
-        if text is not None:
+        texts = getattr(arguments, option, None)
+        if isinstance(texts, str):
+            texts = [texts]
+        for text in texts or []:
             other_columns += [text, *(word.strip() for word in text.split(","))]
     return Roles(
         target=arguments.target,

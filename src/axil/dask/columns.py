@@ -26,7 +26,8 @@ from axil.dask.cluster import (
     task,
 )
 from axil.errors import InputError, shown
-from axil.output.rules import Rules, measured, said_by
+from axil.output.near_rules import Measure
+from axil.output.rules import Rules, said_by
 from axil.output.shown_columns import Columns
 from axil.reductions.choice import Allowed, Choice, packed
 from axil.replay.recover import assign_leaves
@@ -119,7 +120,7 @@ class PartitionedColumns(TrainingColumns):
         masks = no_column
         masks_by_row = no_column
         keys = no_column
-        values = no_column
+        values: list[list[Delayed]] = [[] for _ in no_column]
         dropped = no_column
         if rules.dropped is not None:
             dropped = [rules.dropped[a:b] for a, b in pairwise(self.model.shards.starts)]
@@ -129,21 +130,19 @@ class PartitionedColumns(TrainingColumns):
             masks = self._masks(rules.among)
         if rules.distinct is not None:
             keys = self.cut(self._distinct_column(rules.distinct), "distinct")
-        origin: Any = None
-        if rules.within is not None or rules.asof is not None:
-            place = rules.column(listed)[0]
-            points, what, _ = rules.points(listed)
-            column = self._feature(place, "within")
-            origin = (listed.names[place], points[:1], what)
-            if isinstance(column.dtype, np.dtype):
-                dtype = column.dtype
-            else:
-                dtype = np.dtype(object)
-            choice = replace(choice, ranges=rules.ranges(listed, dtype))
-            values = self.cut(column, "within")
+        near = []
+        measures = []
+        for rule in rules.near(listed):
+            columns = [self._feature(column, "within") for column in rule.columns]
+            near.append(rule.nearness([_numpy_dtype(column) for column in columns]))
+            measures.append((rule.measure, len(columns)))
+            for column in columns:
+                for values_here, part in zip(values, self.cut(column, "within")):
+                    values_here.append(part)
+        choice = replace(choice, near=tuple(near))
         columns = zip(range(len(no_column)), masks, dropped, masks_by_row, keys, values)
         return choice, self.model.shards.each(
-            allowed_rows, origin, [list(rows) for rows in columns]
+            allowed_rows, measures, [list(rows) for rows in columns]
         )
 
     def _distinct_column(self, distinct: Collection | str | int) -> Collection:
@@ -309,25 +308,36 @@ def coded_rows(shard: PartitionRows, name: str, labels: UserValues) -> tuple[Int
     return inputs.group_codes(labels, len(shard.index), name)
 
 
-def allowed_rows(shard: PartitionRows, origin: Any, columns: list[Any]) -> Allowed:
+def _numpy_dtype(column: Collection) -> np.dtype[Any]:
+    """Return the type of a column; object for types that NumPy does not have."""
+    if isinstance(column.dtype, np.dtype):
+        return column.dtype
+    return np.dtype(object)
+
+
+def allowed_rows(
+    shard: PartitionRows, measures: list[tuple[Measure, int]], columns: list[Any]
+) -> Allowed:
     """Return the rows of a partition that may be listed.
 
     Parameters
     ----------
     shard : PartitionRows
-    origin : tuple or None
-        What the values are measured from, as `measured` takes it.
+    measures : list
+        For each rule of ``within``, how columns become values, and how many columns it has.
     columns : list
         The number of the partition, then its mask, which rows are dropped, the masks of each
-        explained row, its labels and its values as the user gave them; None where there are none.
+        explained row, its labels, and the list of all columns of the rules; None where there are none.
     """
-    number, mask, dropped, masks_by_row, keys, values = columns
+    number, mask, dropped, masks_by_row, keys, near_columns = columns
     n_rows = len(shard.index)
     with named(number):
         for row_mask in masks_by_row or ():
             refuse_other_order(shard, row_mask, "among")
-        for name, column in (("among", mask), ("distinct", keys), ("within", values)):
+        for name, column in (("among", mask), ("distinct", keys)):
             refuse_other_order(shard, column, name)
+        for column in near_columns:
+            refuse_other_order(shard, column, "within")
         among = None
         if mask is not None or dropped is not None:
             is_allowed = np.ones(n_rows, dtype=np.bool_)
@@ -346,10 +356,13 @@ def allowed_rows(shard: PartitionRows, origin: Any, columns: list[Any]) -> Allow
         if keys is not None:
             labels = inputs.as_labels(keys, n_rows, "distinct").astype(object)
             codes = inputs.label_codes(labels, n_rows, "distinct")
-        points = None
-        if values is not None:
-            points = measured(np.asarray(values), *origin)
-    return Allowed(among, bits, codes, labels, points)
+        values = []
+        first = 0
+        for measure, n_columns in measures:
+            columns_of_rule = near_columns[first : first + n_columns]
+            values.append(measure.values([np.asarray(column) for column in columns_of_rule]))
+            first += n_columns
+    return Allowed(among, bits, codes, labels, tuple(values))
 
 
 @dataclass(frozen=True)

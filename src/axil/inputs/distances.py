@@ -131,16 +131,31 @@ def _number_interval(
     points: AnyArray, distance: object, name: str, dtypes: tuple[DType, ...]
 ) -> tuple[AnyArray, AnyArray]:
     """Return `interval_around` for numbers."""
-    if not _is_size(distance):
+    radius: float | AnyArray
+    share = _as_share(distance)
+    if share is not None:
+        radius = share * np.abs(points)
+    elif _is_size(distance):
+        radius = float(distance)
+    else:
         raise InputError(
             f"within has the distance {shown(distance)}; expected a number, as {name} holds "
-            "numbers, of zero or more."
+            'numbers, of zero or more, or a percentage such as "25%".'
         )
-    radius = float(distance)
-    if radius == 0.0:
+    if not np.any(radius):
         return points, points
     reach = radius + _rounding(dtypes) * (np.abs(points) + radius)
     return points - reach, points + reach
+
+
+def _as_share(distance: object) -> float | None:
+    """Return a percentage such as "25%" as a share; None for others."""
+    if not isinstance(distance, str):
+        return None
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", distance)
+    if match is None:
+        return None
+    return float(match[1]) / 100
 
 
 def just_before(points: AnyArray, dtypes: tuple[DType, ...] = ()) -> AnyArray:

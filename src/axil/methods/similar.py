@@ -29,7 +29,8 @@ from axil.methods.kinds import exact_model, with_residuals
 from axil.methods.noise import ON_PAGE
 from axil.methods.question import AnyModel, ExplainedRows, Method, described
 from axil.output import comparables
-from axil.output.rules import Rules
+from axil.output.near_rules import PlainWording
+from axil.output.rules import Rules, as_at_least
 from axil.output.tables import Predicted
 from axil.reductions.choice import Choice, Compared
 from axil.replay.fitted_trees import are_boosted
@@ -77,6 +78,7 @@ class Similar(Method):
         suspects: Suspects = "keep",
         out_of_fold: ArrayLike | None = None,
         beside: Any = None,
+        at_least: int | None = None,
     ) -> DataFrame:
         """Return comparables: the k training rows most similar to each explained row.
 
@@ -149,15 +151,19 @@ class Similar(Method):
             Whether each class has a line of its own. False is for models whose classes share their
             weights, such as forests: each training row has one line, with the predicted class and
             its probability, and with the name of the row's own class as target.
-        within : pair of a column and a distance, optional
+        within : pair of a column and a distance, or list of such pairs, optional
             Only rows whose column lies so far from the query's own value at most, on either side:
-            ``("sale_date", "3Y")``. The distance is a number for numbers; for dates a number of
-            days, a timedelta, or text in D, W, M or Y: days, weeks, months, years.
+            ``("sale_date", "3Y")``. The distance is a number for numbers, or a share of the query's
+            own value, such as ``"25%"``; for dates a number of days, a timedelta, or text in D, W,
+            M or Y: days, weeks, months, years. Two columns of latitudes and longitudes in degrees
+            have a length in km, m, miles or feet: ``(("lat", "lon"), "5 km")``. The table then has
+            the column ``distance (km)`` or ``distance (miles)``; ``"km"`` alone allows any
+            distance. A list of pairs allows the rows that meet all of them.
         asof : date, str or number, optional
             Only rows before this date, such as ``"2025-01-01"``, or before that in a column of X or
             of its frame in ``beside``, given by name; ``within`` says which column of the training
-            rows, and how long before at most. With ``asof`` a column alone will do:
-            ``within="sale_date"``, rows of any time before.
+            rows, and how long before at most; of a list, its first pair says so. With ``asof`` a
+            column alone will do: ``within="sale_date"``, rows of any time before.
         suspects : "keep", "mark", "drop", labels, truth values or a pair, default "keep"
             What becomes of training rows whose targets look wrong to `find_label_issues`, which is
             asked once: "mark" adds the column ``suspect``, "drop" leaves them out. Your own
@@ -171,6 +177,9 @@ class Similar(Method):
             addresses and dates: ``(sales, homes)``. They are shown, and ``columns``, ``distinct``,
             ``within`` and ``asof`` may name them. A column of one frame alone is shown for its
             rows. One with the name of a feature is left out: give it another name.
+        at_least : int, optional
+            How many training rows each row of X needs, k at most. A warning names the rows of X
+            for which fewer meet the conditions.
 
         Examples
         --------
@@ -203,15 +212,27 @@ class Similar(Method):
         suspected = suspect_rows(model, suspects, out_of_fold, len(explained))
         rules = Rules(among, distinct, within, asof, suspected.dropped)
         choice, allowed = model.training.choice(listing.known, k, rules)
+        fewest = as_at_least(at_least, choice.k)
         sign = inputs.as_choice(sign, SIGNS, "sign")
         choice = ranked(explained, choice, by, sign, tree_weights)
         ranking = RANKED[choice.by_leaves].format(model.source.name) + COUNTED[tree_weights]
-        listing = replace(listing, note=f"{listing.note}; {ranking}")
+        note = f"{listing.note}; {ranking}"
+        rule_texts = rules.texts(listing.known, PlainWording())
+        if rule_texts:
+            note += f"; only rows that meet these rules: {', '.join(rule_texts)}"
+        listing = replace(listing, note=note)
         shown_columns = listing.known.chosen(columns)
         batches = compared(explained, choice, allowed, adjust, 15 + 3 * len(shown_columns))
         features_of = model.training.lookup(listing.known)
         return comparables.similar_table(
-            batches, listing, shown_columns, per_class, features_of, suspected.marked
+            batches,
+            listing,
+            shown_columns,
+            per_class,
+            features_of,
+            suspected.marked,
+            rules.place(listing.known),
+            fewest,
         )
 
 

@@ -12,6 +12,7 @@ from axil import inputs
 from axil.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from axil.errors import InputError, counted, shown, warn
 from axil.output import tables
+from axil.output.near_rules import PlaceRule
 from axil.output.shown_columns import Columns
 from axil.output.tables import Predicted
 from axil.reductions.choice import Compared
@@ -193,6 +194,8 @@ def similar_table(
     per_class: bool,
     features: Callable[[IntArray, list[int]], list[Any]],
     suspects: BoolArray | None = None,
+    place: PlaceRule | None = None,
+    at_least: int = 1,
 ) -> Any:
     """Return the table of `similar` for predictions that come batch by batch.
 
@@ -210,10 +213,14 @@ def similar_table(
         Returns columns of training rows, by their positions.
     suspects : ndarray of shape (N,), optional
         Training rows whose targets look wrong.
+    place : PlaceRule, optional
+        The coordinates that distances are measured by.
+    at_least : int
+        The number of rows that each prediction needs.
     """
     batches = []
     summaries = []
-    unlisted: list[Any] = []  # labels of predictions without a row
+    too_few: list[Any] = []  # labels of predictions with fewer rows than they need
     n_queries = 0
     is_adjusted = False
     for predicted, compared in parts:
@@ -225,16 +232,19 @@ def similar_table(
         batches.append(batch.columns)
         summaries.append(batch.summary)
         is_adjusted = "residual" in compared.best.columns
-        queries = n_queries + np.arange(len(predicted.labels))
-        is_listed = np.isin(queries, batch.columns["asked"])
-        unlisted += inputs.as_list(predicted.labels[~is_listed])
+        n_listed = np.zeros(len(predicted.labels), dtype=np.intp)
+        np.maximum.at(n_listed, batch.columns["asked"] - n_queries, batch.columns["rank"])
+        too_few += inputs.as_list(predicted.labels[n_listed < at_least])
         n_queries += len(predicted.labels)
-    _warn_of_unlisted(unlisted, n_queries)
+    _warn_of_too_few(too_few, n_queries, at_least)
     columns = tables.joined(batches)
     positions = columns.pop("position")
     queries = columns.pop("asked")
     if suspects is not None:
         columns["suspect"] = suspects[positions]
+    if place is not None:
+        coordinates = features(positions, list(place.columns))
+        columns[f"distance ({place.unit})"] = place.distances(queries, coordinates)
     row_columns = features(positions, chosen)
     query_columns = beside.known.of_queries(queries, chosen)
     for i, row_column, query_column in zip(chosen, row_columns, query_columns):
@@ -261,16 +271,27 @@ def _compared_columns(
     return columns
 
 
-def _warn_of_unlisted(labels: list[Any], n: int) -> None:
-    """Warn of those of n explained rows that have no line in the table."""
+def _warn_of_too_few(labels: list[Any], n: int, at_least: int) -> None:
+    """Warn of those of n explained rows that have fewer lines in the table than they need."""
     if not labels:
         return
     names = ", ".join(shown(label) for label in labels[:MAX_LABELS])
     if len(labels) > MAX_LABELS:
         names += f" and {len(labels) - MAX_LABELS} more"
+    rows = counted(n, "row")
+    if at_least == 1:
+        message = (
+            f"No training row meets the conditions for {len(labels)} of {rows} of X, which the "
+            f"table leaves out: {names}."
+        )
+    else:
+        message = (
+            f"Fewer than {at_least} training rows meet the conditions for {len(labels)} of {rows} "
+            f"of X: {names}."
+        )
     warn(
-        f"No training row meets the conditions for {len(labels)} of {counted(n, 'row')} of X, which the table leaves out: "
-        f"{names}. Widen within, asof or among, or leave out sign and suspects, to see comparables of them.",
+        f"{message} Widen within, asof or among, or leave out sign and suspects, to see "
+        "comparables of them.",
         UserWarning,
     )
 

@@ -13,11 +13,32 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.arrays import AnyArray, BoolArray, IntArray
 from axil.errors import AxilError, InputError, shown, suggestion
+from axil.output.near_rules import (
+    NearRule,
+    PlaceRule,
+    RangeRule,
+    Wording,
+    place_rule,
+    points_of_column,
+)
 from axil.output.shown_columns import Columns
 from axil.reductions.choice import Allowed, Choice, packed
 
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 RETURNED = "What the function among returned"
+
+
+def as_at_least(at_least: Any, k: Any) -> int:
+    """Check how many rows must be listed beside each row; 1 for None."""
+    if at_least is None:
+        return 1
+    count = inputs.as_count(at_least, "at_least")
+    if count > k:
+        raise InputError(
+            f"at_least is {count}, and k is {k}: no more than k rows are listed. Raise k, or lower "
+            "at_least."
+        )
+    return count
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,13 +60,16 @@ class Rules:
     def choice(self, known: Columns, k: Any, n_threads: int = 1) -> tuple[Choice, Allowed]:
         """Return how rows are chosen, and which of them may be."""
         count = inputs.as_count(k, "k")
-        values = None
-        ranges = None
-        if self.within is not None or self.asof is not None:
-            values, ranges = self._near(known)
+        near = []
+        values = []
+        for rule in self.near(known):
+            columns = [known.of_all_training(column, "within") for column in rule.columns]
+            values.append(rule.measure.values(columns))
+            near.append(rule.nearness([column.dtype for column in columns]))
         codes = _codes(known, self.distinct)
-        allowed = Allowed(self._everywhere(known), self._by_query(known), codes, codes, values)
-        return Choice(count, False, codes is not None, ranges, n_threads), allowed
+        everywhere = self._everywhere(known)
+        allowed = Allowed(everywhere, self._by_query(known), codes, codes, tuple(values))
+        return Choice(count, False, codes is not None, tuple(near), n_threads), allowed
 
     # -- among -------------------------------------------------------------------------------------
 
@@ -97,107 +121,118 @@ class Rules:
 
     # -- within and asof ---------------------------------------------------------------------------
 
-    def column(self, known: Columns) -> tuple[int, Any]:
-        """Return the position of the column that ``within`` names, and its distance; None stands for any distance."""
+    def near(self, known: Columns) -> list[NearRule]:
+        """Return the rules of ``within`` and ``asof``; the first one is that of ``asof``."""
+        rules: list[NearRule] = []
+        for number, (columns, distance) in enumerate(self._pairs()):
+            is_before = self.asof is not None and number == 0
+            if isinstance(columns, (tuple, list)) and len(columns) == 2 and not is_before:
+                rules.append(place_rule(known, columns, distance))
+            else:
+                rules.append(self._range_rule(known, columns, distance, is_before))
+        return rules
+
+    def dated(self, known: Columns) -> RangeRule | None:
+        """Return the rule that says of which date estimates are, if there is one."""
+        for rule in self.near(known):
+            if isinstance(rule, RangeRule) and (rule.is_before or rule.points.dtype.kind == "M"):
+                return rule
+        return None
+
+    def place(self, known: Columns) -> PlaceRule | None:
+        """Return the rule on the distance between places, if there is one."""
+        for rule in self.near(known):
+            if isinstance(rule, PlaceRule):
+                return rule
+        return None
+
+    def texts(self, known: Columns, words: Wording, among_text: str = "") -> list[str]:
+        """Return the rules in words, for tables and pages.
+
+        Parameters
+        ----------
+        known : Columns
+        words : Wording
+        among_text : str
+            What ``among`` allows, in the user's words.
+        """
+        texts = [rule.text(words) for rule in self.near(known)]
+        if self.among is not None:
+            texts.append(among_text or "chosen beforehand")
+        if isinstance(self.distinct, str) or inputs.is_whole(self.distinct):
+            column = known.names[known.chosen(self.distinct, "distinct")[0]]
+            texts.append(f"one for each {words.name(column)}")
+        elif self.distinct is not None:
+            texts.append("one for each label")
+        return [text for text in texts if text]
+
+    def _pairs(self) -> list[tuple[Any, Any]]:
+        """Return each rule of ``within`` as its columns and its distance; None stands for any."""
         within = self.within
-        if self.asof is not None and (isinstance(within, str) or inputs.is_whole(within)):
-            within = (within, None)
-        if not isinstance(within, (tuple, list)) or len(within) != 2:
-            alternative = ""
-            if self.asof is not None:
-                alternative = ', or with asof the column alone, such as "sale_date"'
-            raise InputError(
-                f'within is {shown(within)}; expected a column and a distance, such as ("sale_date", "3Y"){alternative}.'
-            )
-        column, distance = within
+        if within is None and self.asof is None:
+            return []
+        if _is_pair(within):
+            return [tuple(within)]
+        if self.asof is not None and _is_column(within):
+            return [(within, None)]
+        if not isinstance(within, (tuple, list)) or not within:
+            raise self._not_rules(within)
+        pairs: list[tuple[Any, Any]] = []
+        for rule in within:
+            if self.asof is not None and not pairs and _is_column(rule):
+                pairs.append((rule, None))
+            elif _is_pair(rule):
+                pairs.append(tuple(rule))
+            else:
+                raise self._not_rules(within)
+        return pairs
+
+    def _not_rules(self, within: Any) -> InputError:
+        """Return the error for a value of ``within`` that holds no rules."""
+        alternative = ""
+        if self.asof is not None:
+            alternative = ', or with asof the column alone, such as "sale_date"'
+        return InputError(
+            f'within is {shown(within)}; expected a column and a distance, such as ("sale_date", '
+            f'"3Y"){alternative}, two columns of places and a length, such as (("lat", "lon"), '
+            '"5 km"), or a list of such pairs.'
+        )
+
+    def _range_rule(self, known: Columns, column: Any, distance: Any, is_before: bool) -> RangeRule:
+        """Return the rule of one column."""
         if column is None:
             places = []
         else:
             places = known.chosen(column, "within")
         if len(places) != 1:
             raise InputError(f"within names {shown(column)}; expected one column.")
-        return places[0], distance
-
-    def points(self, known: Columns) -> tuple[AnyArray, str, np.dtype[Any]]:
-        """Return the values of the explained rows that distances are measured from.
-
-        Returns
-        -------
-        points : ndarray of shape (n,)
-            Numbers or dates.
-        name : str
-            Where they come from.
-        dtype : dtype
-            Their type before they became numbers or dates.
-        """
-        if self.asof is None:
-            place, _ = self.column(known)
-            return _points_of_column(known, place, "within")
-        if isinstance(self.asof, str) and self.asof in known.names:
-            return _points_of_column(known, known.names.index(self.asof), "asof")
-        point = _date(self.asof, known)
-        return np.repeat(point, known.queries[0].shape[0]), "asof", point.dtype
-
-    def ranges(self, known: Columns, *dtypes: np.dtype[Any]) -> tuple[AnyArray, AnyArray]:
-        """Return the lowest and the highest value, (n,) each, of training rows that may be listed.
-
-        ``dtypes`` are those of the column in the training rows.
-        """
-        place, distance = self.column(known)
-        points, _, dtype = self.points(known)
-        width = 0 if distance is None else distance
-        lowest, highest = inputs.interval_around(
-            points, width, known.names[place], (dtype, *dtypes)
+        place = places[0]
+        is_literal = False
+        if not is_before:
+            points, source, dtype = points_of_column(known, place, "within")
+        elif isinstance(self.asof, str) and self.asof in known.names:
+            points, source, dtype = points_of_column(known, known.names.index(self.asof), "asof")
+        else:
+            point = _date(self.asof, known)
+            points = np.repeat(point, known.queries[0].shape[0])
+            source = "asof"
+            dtype = point.dtype
+            is_literal = True
+        return RangeRule(
+            (place,), known.names[place], distance, points, source, dtype, is_before, is_literal
         )
-        if self.asof is None:
-            return lowest, highest
-        if distance is None:
-            first = -np.inf if points.dtype.kind == "f" else inputs.FIRST
-            lowest = np.full_like(points, first)
-        return lowest, inputs.just_before(points, (dtype, *dtypes))
-
-    def _near(self, known: Columns) -> tuple[AnyArray, tuple[AnyArray, AnyArray]]:
-        """Return a column of the training rows, and the ranges that it must lie in."""
-        place, _ = self.column(known)
-        column = known.of_all_training(place, "within")
-        points, name, _ = self.points(known)
-        values = measured(column, known.names[place], points, name)
-        return values, self.ranges(known, column.dtype)
 
 
-def _points_of_column(
-    known: Columns, place: int, option: str
-) -> tuple[AnyArray, str, np.dtype[Any]]:
-    """Return a column of X as `Rules.points` does, and raise for missing values."""
-    name = f"{known.names[place]} of X"
-    column = known.of_all_queries(place, option)
-    points = inputs.as_points(column, name)
-    if points.dtype.kind == "f":
-        is_missing = np.isnan(points)
-    else:
-        is_missing = np.isnat(points)
-    if is_missing.any():
-        raise InputError(
-            f"{name} has no value in row {np.argmax(is_missing)}; there must be one to measure from. Fill it in."
-        )
-    return points, name, column.dtype
+def _is_column(value: Any) -> bool:
+    """Whether a value is the name or the position of a column."""
+    return isinstance(value, str) or inputs.is_whole(value)
 
 
-def measured(column: AnyArray, name: str, points: AnyArray, what: str) -> AnyArray:
-    """Return a column of training rows (N,) as numbers or dates, whichever the points are that distances are measured from."""
-    values = inputs.as_points(column, f"{name} of the training rows")
-    if not len(points) or values.dtype.kind == points.dtype.kind:
-        return values
-    if not np.isfinite(values).any():  # nothing says whether these are numbers or dates
-        missing = np.nan if points.dtype.kind == "f" else np.datetime64("NaT")
-        return np.full(len(values), missing, points.dtype)
-    if values.dtype.kind == "f":
-        kinds = ("numbers", "dates")
-    else:
-        kinds = ("dates", "numbers")
-    raise InputError(
-        f"{name} of the training rows holds {kinds[0]}, and {what} {kinds[1]}; expected the same in both."
-    )
+def _is_pair(rule: Any) -> bool:
+    """Whether a value is a column, or two, and a distance."""
+    if not isinstance(rule, (tuple, list)) or len(rule) != 2:
+        return False
+    return not isinstance(rule[1], (tuple, list))
 
 
 def said_by(among: Callable[..., Any], *arguments: Any, rows: str = "the training rows") -> Any:

@@ -12,9 +12,16 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.arrays import AnyArray, FloatArray, IntArray
+from axil.arrays import FloatArray, IntArray
 from axil.errors import InputError, shown
-from axil.inputs import as_points
+from axil.inputs.coordinates import (
+    EARTH_RADIUS,
+    EXPECTED_PLACES,
+    KM_PER_UNIT,
+    as_degrees,
+    distances,
+    unit_vectors,
+)
 from axil.output.shown_columns import Columns
 
 WIDTH = 640  # of a drawing, in its own units, as all that follow
@@ -23,13 +30,10 @@ MARGIN = 26
 FOOT = 18  # height below all circles, for the scale bar and its text
 LARGEST = 15.0  # radius of a circle
 SMALLEST = 6.0
-KM_PER_DEGREE = 6371.0088 * np.pi / 180  # of latitude: mean radius of the earth, IUGG
-UNITS = {"km": 1.0, "miles": 1.609344}  # km in each
+KM_PER_DEGREE = EARTH_RADIUS * np.pi / 180  # of latitude
 LEAST_KM = 0.1  # the least width of a map: of rows at one address
 # lengths of scale bars: 0.01, 0.02, 0.05, 0.1, ...
 STEPS = np.outer(10.0 ** np.arange(-2, 5), (1, 2, 5)).ravel()
-LIMITS = {"latitude": 90.0, "longitude": 360.0}
-EXPECTED = 'expected two columns, of latitudes and longitudes, such as ("lat", "lon"), or ("lat", "lon", "miles")'
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,12 +93,12 @@ def as_places(columns: Any, known: Columns) -> Places | None:
         return None
     is_sequence = isinstance(columns, (tuple, list))
     if not is_sequence or len(columns) not in (2, 3):
-        raise InputError(f"map is {shown(columns)}; {EXPECTED}.")
+        raise InputError(f"map is {shown(columns)}; {EXPECTED_PLACES}.")
     if len(columns) == 3:
         unit = columns[2]
     else:
         unit = "km"
-    if unit not in UNITS:
+    if unit not in KM_PER_UNIT:
         raise InputError(
             f'map has {shown(unit)} as the unit of distances; expected "km" or "miles".'
         )
@@ -106,27 +110,11 @@ def as_places(columns: Any, known: Columns) -> Places | None:
         name = known.names[place]
         column = known.of_all_training(place, "map")
         query_column = known.of_all_queries(place, "map")
-        training.append(_degrees(column, f"{name} of the training rows", kind))
-        queries.append(_degrees(query_column, f"{name} of X", kind))
+        training.append(as_degrees(column, f"{name} of the training rows", kind, "map"))
+        queries.append(as_degrees(query_column, f"{name} of X", kind, "map"))
     return Places(
         np.stack(training, axis=1), np.stack(queries, axis=1), unit, (latitude, longitude)
     )
-
-
-def _degrees(column: AnyArray, name: str, kind: str) -> FloatArray:
-    """Check a column of latitudes or longitudes, and return it as numbers."""
-    degrees = as_points(column, name)
-    if degrees.dtype.kind != "f":
-        raise InputError(f"{name} holds dates; {EXPECTED}.")
-    limit = LIMITS[kind]
-    is_beyond = ~np.isnan(degrees) & ~(np.abs(degrees) <= limit)
-    if is_beyond.any():
-        row = int(np.argmax(is_beyond))
-        raise InputError(
-            f"{name}, the {kind}s of map, holds {degrees[row]:g} in row {row}; expected degrees, "
-            f"{limit:g} at most. Name latitudes first, and degrees rather than metres."
-        )
-    return degrees
 
 
 def sheets(
@@ -148,7 +136,7 @@ def sheets(
     away = _distances(places, queries, rows)
     lowest = np.fmin.reduce(away, axis=1)
     highest = np.fmax.reduce(away, axis=1)
-    size = np.maximum(highest - lowest, LEAST_KM / UNITS[places.unit])
+    size = np.maximum(highest - lowest, LEAST_KM / KM_PER_UNIT[places.unit])
     vertical_scale = (HEIGHT - FOOT - 2 * MARGIN) / size[:, 0]
     horizontal_scale = (WIDTH - 2 * MARGIN) / size[:, 1]
     per_unit = np.minimum(vertical_scale, horizontal_scale)[:, None]
@@ -165,7 +153,7 @@ def sheets(
         x=x[:, 1:],
         y=y[:, 1:],
         radius=SMALLEST + (LARGEST - SMALLEST) * np.sqrt(shares),
-        away=np.hypot(*np.moveaxis(away[:, 1:], 2, 0)),
+        away=_along_the_earth(places, queries, rows),
         query=np.stack([x, y], axis=2)[:, 0],
         bar=np.stack([bar_distance * per_unit[:, 0], bar_distance], axis=1),
         unit=places.unit,
@@ -188,7 +176,16 @@ def _distances(places: Places, queries: IntArray, rows: NDArray[np.integer[Any]]
     filled = np.where(np.isnan(degrees), 0.0, degrees)  # the explained row itself is at zero
     middle = (filled.min(axis=1) + filled.max(axis=1)) / 2
     degrees[:, :, 1] *= np.cos(np.radians(origin[:, :1] + middle[:, :1]))
-    return degrees * (KM_PER_DEGREE / UNITS[places.unit])
+    return degrees * (KM_PER_DEGREE / KM_PER_UNIT[places.unit])
+
+
+def _along_the_earth(
+    places: Places, queries: IntArray, rows: NDArray[np.integer[Any]]
+) -> FloatArray:
+    """Return the distance of each row from the explained row, (m, k); nan where there is none."""
+    origins = unit_vectors(*places.queries[queries].T)[:, None]
+    others = np.where((rows >= 0)[:, :, None], places.training[rows], np.nan)
+    return distances(origins, unit_vectors(others[:, :, 0], others[:, :, 1]), places.unit)
 
 
 def distance_text(distance: float, unit: str, form: str = ".1f") -> str:

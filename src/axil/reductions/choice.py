@@ -16,6 +16,7 @@ from axil.attribution.block_effects import BlockEffects, Once
 from axil.attribution.effects import numbers_at
 from axil.attribution.leaf_matches import SharedLeaves, TreeWeights
 from axil.machine.arrays import host
+from axil.reductions.nearness import Nearness
 from axil.reductions.reduction import Reduction, ReductionResult
 from axil.reductions.top import Best, best_of, collectors
 from axil.weights.largest import Largest, MaybeSparse
@@ -37,8 +38,8 @@ class Allowed:
     codes: IntArray | None = None
     #: (rows,) the labels that the numbers stand for, which other shards may have too
     keys: AnyArray | None = None
-    #: (rows,) of the column that must lie within the range of an explained row
-    values: AnyArray | None = None
+    #: (rows,) or (rows, 3) each, for each rule of `Choice.near`
+    near_values: tuple[AnyArray, ...] = ()
     #: (rows, K) targets less the rows' own predictions, for adjusted targets
     residuals: FloatArray | None = None
     #: by groups of outputs, the arrays of `ones_and_residuals`
@@ -119,8 +120,7 @@ class Choice(Reduction[Compared]):
     k: int  #: how many per prediction
     positive: bool = False  #: only effects above zero
     distinct: bool = False  #: of rows with one label the largest alone
-    #: (n,) each: the values that rows must have, for each explained row
-    ranges: tuple[AnyArray, AnyArray] | None = None
+    near: tuple[Nearness, ...] = ()  #: how near rows must be to each explained row
     n_threads: int = 1
     by_leaves: bool = False  #: the rows that share most leaves, not those of largest |effect|
     tree_weights: TreeWeights | None = None  #: how much each tree counts for these; None: all alike
@@ -131,8 +131,8 @@ class Choice(Reduction[Compared]):
 
     @property
     def is_plain(self) -> bool:
-        """Whether the largest are listed, whatever their sign, label and range."""
-        has_condition = self.positive or self.distinct or self.ranges is not None
+        """Whether the largest are listed, whatever their sign, label and nearness."""
+        has_condition = self.positive or self.distinct or bool(self.near)
         return not has_condition and self.sides is None
 
     def _lists_all(self, allowed: Allowed) -> bool:
@@ -339,7 +339,7 @@ class Choice(Reduction[Compared]):
         codes = None
         if self.distinct and allowed.codes is not None:
             codes = allowed.codes[first : first + n_rows]
-        if self.ranges is None and allowed.by_query is None:
+        if not self.near and allowed.by_query is None:
             values, rows = self._rows(numbers, among, codes)
         else:
             values = np.zeros((n, self.k))
@@ -361,22 +361,18 @@ class Choice(Reduction[Compared]):
 
         A group has the places of its explained rows, and the positions of the allowed rows.
         """
+        near = [rule.of(slice(query, query + n)) for rule in self.near]
         group_of_query = np.arange(n)
-        if allowed.by_query is None and self.ranges is not None:
-            ends = np.stack([edge[query : query + n] for edge in self.ranges])
-            group_of_query = np.unique(ends, axis=1, return_inverse=True)[1].ravel()
+        if allowed.by_query is None and near:
+            codes = np.stack([rule.codes() for rule in near])
+            group_of_query = np.unique(codes, axis=1, return_inverse=True)[1].ravel()
         for group in np.unique(group_of_query):
             places = np.flatnonzero(group_of_query == group)
-            at = query + places[0]
             is_allowed = np.ones(n_rows, dtype=bool)
-            if self.ranges is not None:
-                assert allowed.values is not None
-                values = allowed.values[first : first + n_rows]
-                lowest, highest = (edge[at] for edge in self.ranges)
-                # both are false of missing values
-                is_allowed = (values >= lowest) & (values <= highest)
+            for rule, values in zip(near, allowed.near_values):
+                is_allowed &= rule.allows(places[0], values[first : first + n_rows])
             if allowed.by_query is not None:
-                bits = np.unpackbits(allowed.by_query[at])[first : first + n_rows]
+                bits = np.unpackbits(allowed.by_query[query + places[0]])[first : first + n_rows]
                 is_allowed &= bits.astype(bool)
             yield places, np.flatnonzero(is_allowed)
 

@@ -84,6 +84,7 @@ def render(cases: Cases, i: int, name: str, words: Words, level_words: str, inde
         retraining=_retraining(cases, i, words),
         by_similarity=cases.similarity is not None,
         listed_rows=_listed_rows_note(cases, i, words),
+        rules="; ".join(cases.extras.rule_texts),
         table=_table(cases, i, words) if has_lines else None,
         mean_note=_mean_note(cases, i, words) if has_lines else "",
         grids=grid_tables(cases, i, words),
@@ -131,6 +132,12 @@ def _listed_rows_note(cases: Cases, i: int, words: Words) -> str:
     note = f"The model makes this estimate from {n_train:,} {words.rows}. "
     if not n_listed:
         return f"{note}None of these {words.rows} meets the conditions."
+    if n_listed < cases.extras.at_least:
+        verb = "meets" if n_listed == 1 else "meet"
+        note += (
+            f"Only {n_listed} of them {verb} the conditions, fewer than the "
+            f"{cases.extras.at_least} that are wanted. "
+        )
     if cases.similarity is None:
         listed = f"are the {n_listed} that count most"
         if n_listed == 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,6 +35,8 @@ class Extras:
     suspects: BoolArray | None  #: (N,) training rows to mark
     stability: FloatArray | None = None  #: (n,) how far real refits move the estimates
     grid: GridPlan | None = None  #: how adjustments are split
+    at_least: int = 1  #: how many rows a page needs
+    rule_texts: Sequence[str] = ()  #: which rows may be listed, in words
 
     @property
     def names(self) -> list[str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from axil import inputs
 from axil.arrays import AnyArray, FloatArray, IntArray
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.methods.adjustments import amounts_of, as_groups, in_percent, pairs_of
@@ -144,6 +145,8 @@ def grid_plan(
     has_offsets : bool
         Whether the explained rows have offsets, which are no feature.
     """
+    if wanted is not None:
+        wanted = inputs.as_flag(wanted, "adjustments")
     if wanted is False:
         if feature_groups is not None:
             raise InputError(

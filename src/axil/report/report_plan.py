@@ -66,8 +66,8 @@ class Plan:
             "training rows": fingerprint(model.index, *_known(training_columns)),
             "X": self._fingerprint_of_queries(asked.queries.rows),
             "rows that may be listed": fingerprint(
-                *_known([allowed.among, allowed.by_query, allowed.codes, allowed.values]),
-                *(self.choice.ranges or ()),
+                *_known([allowed.among, allowed.by_query, allowed.codes, *allowed.near_values]),
+                *(array for rule in self.choice.near for array in rule.arrays()),
             ),
             "map": places and fingerprint(places.training, places.queries, places.unit),
             "dates": _fingerprint_of(extras.dates),
@@ -76,6 +76,8 @@ class Plan:
             "interval": interval,
             "adjustments": self._groups_of_grid(),
             "k": self.choice.k,
+            "at least": extras.at_least,
+            "rules": list(extras.rule_texts),
             "sign": self.sign,
             "by": "leaves" if self.choice.by_leaves else "weight",
             "columns": extras.names,
@@ -137,11 +139,10 @@ def extras_of(
         chosen = known.chosen(columns)
     date_column = None
     dates = None
-    if rules.within is not None or rules.asof is not None:
-        points = rules.points(known)[0]
-        if rules.asof is not None or points.dtype.kind == "M":
-            date_column = rules.column(known)[0]
-            dates = points
+    dated_rule = rules.dated(known)
+    if dated_rule is not None:
+        date_column = dated_rule.columns[0]
+        dates = dated_rule.points
     training_columns = known.of_training(np.arange(n_train), chosen)
     return Extras(
         columns=known,
@@ -154,6 +155,20 @@ def extras_of(
         places=site_map.as_places(map, known),
         suspects=suspects,
     )
+
+
+def rule_texts(rules: Rules, known: Columns, words: Words, among_text: str) -> list[str]:
+    """Return the rules in the words of the pages."""
+    if not isinstance(among_text, str):
+        raise InputError(f"among_text is {shown(among_text)}; expected text.")
+    if among_text and rules.among is None:
+        raise InputError(
+            "among_text says what among allows, and there is no among. Leave among_text out."
+        )
+    texts = rules.texts(known, words, among_text)
+    if rules.dropped is not None:
+        texts.append(f"no {words.target} that looks wrong")
+    return texts
 
 
 def check_names(words: Words, known: Columns) -> None:

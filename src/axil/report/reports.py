@@ -19,13 +19,20 @@ from axil.methods.intervals.predictive import Predictive
 from axil.methods.question import ExplainedRows, Method, take
 from axil.methods.similar import compared, fitted_of, ranked, suspect_rows
 from axil.output.page import spread_of
-from axil.output.rules import Rules
+from axil.output.rules import Rules, as_at_least
 from axil.reductions.choice import Allowed, Choice
 from axil.report import case_page
 from axil.report.content import Cases, cases
 from axil.report.folder import Folder, file_names, opened, write_index
 from axil.report.grid import grid_plan
-from axil.report.report_plan import Plan, check_names, check_report, extras_of, page_labels
+from axil.report.report_plan import (
+    Plan,
+    check_names,
+    check_report,
+    extras_of,
+    page_labels,
+    rule_texts,
+)
 from axil.report.wording import Words, cell, shares
 
 CHUNK = 64  # pages that a thread writes at a time
@@ -44,6 +51,7 @@ class Written:
     written: int  #: by this call; the others were there
     #: of those written, pages that list no training row, because none meets the conditions
     unlisted: int
+    too_few: int = 0  #: of those written, pages that list fewer training rows than `at_least`
 
 
 class Reports(Method):
@@ -79,6 +87,8 @@ class Reports(Method):
         init_score: ArrayLike | None = None,
         adjustments: bool | None = None,
         feature_groups: Mapping[str, Sequence[str | int]] | None = None,
+        at_least: int | None = None,
+        among_text: str = "",
     ) -> Written:
         """Write one small page per row of X in plain language, and an index with a search.
 
@@ -142,8 +152,9 @@ class Reports(Method):
         sign : "any", "for" or "against", optional
             Only rows whose weight is above or below zero, as in `similar`. By default "for" where
             weights decide which rows are listed, and "any" where leaves do.
-        within : pair of a column and a distance, optional
-            How near a row must be to the query, as in `similar`: ``("sale_date", "3Y")``.
+        within : pair of a column and a distance, or list of such pairs, optional
+            How near a row must be to the query, as in `similar`: ``("sale_date", "3Y")``, or
+            several rules.
         asof : date, str or number, optional
             The date of the predictions, or the column of X that has it, as in `similar`: only rows
             before it are listed, and pages say that they are as of this date.
@@ -165,12 +176,18 @@ class Reports(Method):
         feature_groups : mapping from text to columns, optional
             Features that have one line of the grid together, as in `adjustments`. The two columns
             of ``map`` are one group, "Location", unless you name them.
+        at_least : int, optional
+            How many training rows a page needs, k at most: pages with fewer say so.
+        among_text : str, optional
+            What ``among`` allows in words, such as "sold at arm's length". Pages state all rules:
+            those of ``within``, ``asof`` and ``distinct`` in axil's words.
 
         Returns
         -------
         Written
-            The path of ``index.html``, the number of pages, how many this call has written, and how
-            many of these list no training row, as none meets the conditions.
+            The path of ``index.html``, the number of pages, how many this call has written, how
+            many of these list no training row, as none meets the conditions, and how many list
+            fewer than ``at_least``.
 
         Examples
         --------
@@ -199,7 +216,12 @@ class Reports(Method):
         grid = grid_plan(
             asked, known, adjustments, feature_groups, extras.places, init_score is not None
         )
-        extras = replace(extras, grid=grid)
+        extras = replace(
+            extras,
+            grid=grid,
+            at_least=as_at_least(at_least, choice.k),
+            rule_texts=rule_texts(rules, known, words, among_text),
+        )
         if stability is not None:
             spread, _ = spread_of(stability, len(asked), 1)
             extras = replace(extras, stability=spread[:, 0])
@@ -221,11 +243,17 @@ class Reports(Method):
         )
         place = opened(folder, file_names(labels), plan.record(asked, fitted_of(model)))
         missing = place.missing()
-        n_unlisted = 0
+        n_listed = np.zeros(0, dtype=np.intp)
         if len(missing):
-            n_unlisted = _write_pages(plan, place, asked, missing)
+            n_listed = _write_pages(plan, place, asked, missing)
         _write_index(place, plan, search_columns)
-        return Written(place.path / "index.html", len(labels), len(missing), n_unlisted)
+        return Written(
+            place.path / "index.html",
+            len(labels),
+            len(missing),
+            int((n_listed == 0).sum()),
+            int((n_listed < extras.at_least).sum()),
+        )
 
 
 def _checked_level(
@@ -251,17 +279,17 @@ def _checked_level(
     return level, approximately + shares(level)
 
 
-def _write_pages(plan: Plan, folder: Folder, asked: ExplainedRows, missing: IntArray) -> int:
-    """Write the pages of these rows, and return how many of them list no training row.
+def _write_pages(plan: Plan, folder: Folder, asked: ExplainedRows, missing: IntArray) -> IntArray:
+    """Write the pages of these rows, and return how many training rows each of them lists.
 
     Threads write while the weights of the next rows are computed.
     """
-    n_unlisted = 0
+    n_listed = []
     pending: deque[Future[None]] = deque()
     pool = ThreadPoolExecutor(asked.model.n_threads)
     try:
         for batch in _batches(plan, take(asked, missing), missing):
-            n_unlisted += int((np.diff(batch.starts) == 0).sum())
+            n_listed.append(np.diff(batch.starts))
             for start in range(0, len(batch), CHUNK):
                 chunk = range(start, min(start + CHUNK, len(batch)))
                 pending.append(pool.submit(_write_chunk, folder, plan, batch, chunk))
@@ -271,7 +299,7 @@ def _write_pages(plan: Plan, folder: Folder, asked: ExplainedRows, missing: IntA
             future.result()
     finally:
         pool.shutdown(cancel_futures=True)
-    return n_unlisted
+    return np.concatenate(n_listed)
 
 
 def _batches(plan: Plan, asked: ExplainedRows, positions: IntArray) -> Iterator[Cases]:
@@ -298,9 +326,7 @@ def _batches(plan: Plan, asked: ExplainedRows, positions: IntArray) -> Iterator[
 def _restricted(plan: Plan, positions: IntArray) -> tuple[Choice, Sequence[Allowed]]:
     """Return the choice of rows, and which rows it may list, for the rows at these positions of X."""
     choice = plan.choice
-    if choice.ranges is not None:
-        lower, upper = choice.ranges
-        choice = replace(choice, ranges=(lower[positions], upper[positions]))
+    choice = replace(choice, near=tuple(rule.of(positions) for rule in choice.near))
     if choice.sides is not None:
         choice = replace(choice, sides=choice.sides[positions])
     allowed = plan.allowed

@@ -83,6 +83,10 @@ class Words:
             return f"+{text}"
         return text
 
+    def cell(self, value: object) -> str:
+        """Return a date or a number as text, years without commas."""
+        return cell(value, np.inf)
+
     def name(self, column: str) -> str:
         """Return what pages call a column."""
         return self.names.get(column, column)
