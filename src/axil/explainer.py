@@ -279,7 +279,11 @@ class Explainer(
         self._arguments = ExplainerArguments.of(model, *rows[1:], group, settings, type(self))
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but how it was made where a function without a name is part of that: no pickle holds one. A file is proven now."""
+        """Return the state for a pickle, which cannot hold a function without a name.
+
+        If an argument is such a function, the pickle lacks the arguments, and `refit` does not
+        work. An explainer of a file is verified now.
+        """
         state = {"_model": self._model, **self.__dict__}
         state.pop("_proof", None)
         if self._arguments is not None and not self._arguments.is_picklable:
@@ -290,19 +294,19 @@ class Explainer(
 
     @classmethod
     def _of(cls, proof: Callable[[], VerifiedModel]) -> Explainer:
-        """An explainer of a file, whose proof waits until the explainer is first asked anything."""
+        """Return an explainer of a file, which is verified when it is first used."""
         explainer = cls.__new__(cls)  # past the reading, which is done
         explainer._wait_for(proof)
         return explainer
 
     def _wait_for(self, proof: Callable[[], VerifiedModel]) -> None:
-        """Have the proof run once, by the first thread that asks."""
+        """Let the first thread that uses the explainer run the verification, once."""
         kept = Cache()
         self._proof = lambda: kept.get("model", proof)
 
     @cached_property
     def _model(self) -> VerifiedModel:  # type: ignore[override]
-        """The model of a file, proven once, by one thread."""
+        """The model of a file, verified once, by one thread."""
         return self._proof()
 
     @property
@@ -364,13 +368,13 @@ class Explainer(
 
     @property
     def index(self) -> AnyArray:
-        """(n_train,): the labels of the training rows."""
+        """The labels of the training rows, (n_train,)."""
         index: AnyArray = self._model.index
         return index
 
     @property
     def outputs(self) -> AnyArray | None:
-        """(K,): the names of the classes or the numbers of the outputs; None for a single output."""
+        """The names of the classes or the numbers of the outputs, (K,); None for one output."""
         return self._model.outputs
 
     @property
@@ -456,16 +460,16 @@ def load(
     device: Device = "cpu",
     key: bytes | None = None,
 ) -> Explainer:
-    """An explainer that ``save`` wrote, for the same fitted model; ``X_train`` only for ``similar``.
+    """Return an explainer that ``save`` wrote, for the same fitted model.
 
-    The file may come from anywhere. Loading refuses an entry that was changed since, by a digest,
-    parts that do not fit each other, and another model. A digest is no signature: before the
-    explainer first answers anything, ``verification`` included, it replays the fit from the file's
-    arrays, as the constructor does, and every leaf value must be the model's. Every answer is
-    compared with the model's predictions besides. That labels and targets are those of the fit only
-    the training data could prove, or a signature: with ``key``. With ``X_train`` its labels and
-    leaves must be those of the file. With ``X_train``, and for an explainer that was precomputed,
-    the replay is part of loading.
+    The file may come from anywhere. axil refuses a file with an entry that was changed since, parts
+    that do not fit each other, or another model. A digest finds changes, but it is no signature. So
+    before the explainer first answers anything, ``verification`` included, it replays the fit from
+    the arrays of the file, as the constructor does. Every leaf value must be the model's, and every
+    answer is compared with the model's predictions. Only the training data, or a signature with
+    ``key``, can show that labels and targets are those of the fit. If you pass ``X_train``, its
+    labels and leaves must be those of the file. The replay is part of loading with ``X_train``, and
+    for an explainer that was precomputed.
 
     Parameters
     ----------

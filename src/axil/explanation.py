@@ -49,7 +49,7 @@ class Explanation(Arrays):
         return (self[i] for i in range(len(self)))
 
     def __getitem__(self, which: Any) -> Explanation:
-        """The explanation of some of the predictions, by position: ``[0]`` (of one), ``[2:5]``, ``[[1, 4]]``."""
+        """Return the explanation of some predictions by position: ``[0]``, ``[2:5]``, ``[[1, 4]]``."""
         return Explanation(self._sums[as_positions(which, len(self))], self._module)
 
     def __repr__(self) -> str:
@@ -70,21 +70,21 @@ class Explanation(Arrays):
         return f"<axil.Explanation: {rows}, {kind}, structure held fixed{fitted}>"
 
     def top(self, k: int = 10, by: Ranking | None = None, *, per_class: bool = True) -> DataFrame:
-        """The k training rows with the largest |weight| (or |contribution|) in each prediction.
+        """Return the k training rows with the largest |weight| (or |contribution|) in each prediction.
 
-        A frame with the columns query, output, prediction, score, probability, rank (from 1), row,
+        The table has the columns query, output, prediction, score, probability, rank (from 1), row,
         weight, target and contribution.
 
-        - output is there where there are several, and for classes: it names the class that the
-          numbers of the line are of. Of two classes with one score that is `pos_label`.
+        - output is there for several outputs and for classes. It names the class of the numbers in the
+          line; for two classes with one score that is `pos_label`.
         - prediction is what the model's ``predict`` returns: the class of largest probability, an
           expected count or amount, or a value in the targets' own units.
-        - score is what contributions add up to, where that is neither of the other two.
+        - score is the sum of the contributions, if that is neither the prediction nor the probability.
         - probability is there for classes alone.
         - weight is not there for additive explanations.
 
-        Where the model was fitted to transformed targets, prediction and target are not transformed
-        and the name of contribution says how it is, such as "contribution (log)"; for logarithms
+        If the model was fitted to transformed targets, prediction and target are not transformed,
+        and the name of contribution says how it is, such as "contribution (log)". For logarithms
         there is a column factor, ``target ** weight``.
 
         Parameters
@@ -115,16 +115,18 @@ class Explanation(Arrays):
         return self._table(self._sums.top_columns(k, self._sums.order(by)))
 
     def _table(self, columns: dict[str, Any]) -> Any:
-        """A frame of the user's library, with a note on its numbers."""
+        """Return a frame of the user's library, with a note on its numbers."""
         return tables.note(tables.make(columns, self._sums.backend), self._sums.note)
 
     def group(self, groups: LabelsLike) -> DataFrame:
-        """How much of each prediction comes from each group of training rows: the sums of weights and contributions.
+        """Return the sums of weights and contributions over each group of training rows.
 
-        ``labels`` (n_train,): a year, a region, a source. A frame with the columns query, group, weight, contribution, and
-        output if there are several. Contributions are weight times target, whatever the mean of the targets is. Where the model
-        was fitted to logarithms, contribution is "contribution (log)", and factor is what the rows of the group multiply the
-        prediction by, counted from a target of one: it may be in the thousands. The page counts from the (geometric) mean.
+        Pass a label for each training row: a year, a region, a source. The table has the columns
+        query, group, weight, contribution, and output if there are several. Contributions are
+        weight times target, whatever the mean of the targets is. If the model was fitted to
+        logarithms, the columns are "contribution (log)" and factor. The rows of the group multiply
+        the prediction by the factor, counted from a target of one, so it may be in the thousands.
+        The page counts from the (geometric) mean.
 
         Parameters
         ----------
@@ -174,9 +176,10 @@ class Explanation(Arrays):
         sigma: ArrayLike | None = None,
         **options: Any,
     ) -> str | None:
-        """One self-contained page to choose a prediction on and see the k rows that made most of it; its text without a path.
+        """Return a self-contained page about the predictions, or write it to a path.
 
-        `Explainer.to_html` takes any number of rows, and estimates ``sigma``.
+        You choose a prediction on it, and see the k rows that made most of it. `Explainer.to_html`
+        accepts any number of rows, and estimates ``sigma``.
 
         Parameters
         ----------
@@ -208,7 +211,7 @@ class Explanation(Arrays):
         return group_codes(row_values(labels, rows, names, what), len(self.targets), what)
 
     def show(self, height: int = page.HEIGHT, **options: Any) -> page.Page:
-        """The page of `to_html` within a notebook, where this is the last line of a cell; nothing is printed or written.
+        """Show the page of `to_html` in a notebook, if this is the last line of a cell.
 
         Parameters
         ----------
@@ -267,11 +270,12 @@ class Explanation(Arrays):
         return tables.make({**lines, **columns}, self._sums.backend)
 
     def to_shap(self) -> Any:
-        """A ``shap.Explanation``, whose features are the training rows: shap's plots then show rows.
+        """Return a ``shap.Explanation`` whose features are the training rows.
 
-        ``values`` are contributions, (n, n_train) or (n, n_train, K), ``base_values`` intercepts; together they sum to the
-        predictions on the scale of the fit. ``data`` are the targets of the rows as people read them, of classes their names;
-        ``feature_names`` the rows' labels. Needs the package shap.
+        The plots of shap then show rows. ``values`` are contributions, (n, n_train) or (n, n_train,
+        K), and ``base_values`` are intercepts; they sum to the predictions on the scale of the fit.
+        ``data`` are the targets of the rows in the user's units, or their classes.
+        ``feature_names`` are the labels of the rows. It needs the package shap.
 
         Examples
         --------
@@ -287,7 +291,10 @@ class Explanation(Arrays):
 
 
 def to_shap(sums: WeightedSums, values: FloatArray) -> Any:
-    """A ``shap.Explanation`` of contributions (n, n_train) or (n, n_train, K); see `Explanation.to_shap`."""
+    """Return a ``shap.Explanation`` of contributions (n, n_train) or (n, n_train, K).
+
+    See `Explanation.to_shap`.
+    """
     try:
         from shap import Explanation
     except ImportError as error:

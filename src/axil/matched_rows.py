@@ -40,9 +40,9 @@ class ComparedRows:
 
 
 def match_rows(old: Explainer, new: Explainer) -> ComparedRows:
-    """Match the rows of two models; positions in the refit are not known yet.
+    """Match the rows of two models, before their positions in the refit are known.
 
-    Rows of one label and the same features and offsets are kept. With other features they count as
+    Rows with the same label, features and offsets are kept. With other features they count as
     removed and added.
     """
     position_in_old = _position_by_label(old, "old")

@@ -161,9 +161,9 @@ def _number_of_trees(adapter: Model, X: object) -> int:
 
 
 def _without_weights(given: FitInputs, adapter: Model | None) -> InMemory:
-    """Return the verified model of scores that contributions add up to, or of predictions that have derivatives alone.
+    """Return the verified model of contributions or, for predictions without them, of derivatives.
 
-    ``adapter`` reads boosted trees; None: the model is of another kind.
+    ``adapter`` reads boosted trees; it is None for other models.
     """
     if adapter is not None:
         return additive_model(given, cast(Adapter, adapter))

@@ -189,7 +189,7 @@ class Schedule:
 
     @property
     def shares_of_initial(self) -> FloatArray:
-        """(R + 1,): ``initial_shares``, also where they are all one."""
+        """``initial_shares``, with ones if it is None, (R + 1,)."""
         if self.initial_shares is None:
             return np.ones(self.n_rounds + 1)
         return self.initial_shares
@@ -246,7 +246,7 @@ class TreeTable:
 
     @property
     def starts(self) -> NDArray[np.int64]:
-        """(T + 1,): the position of each tree's first leaf among all leaves."""
+        """The position of each tree's first leaf among all leaves, (T + 1,)."""
         return np.concatenate([[0], np.cumsum(self.n_leaves)]).astype(np.int64)
 
 
@@ -319,7 +319,7 @@ class InitialPrediction:
 
     @property
     def constants(self) -> FloatArray | None:
-        """(K,): the values where they are constants; None where they follow the targets."""
+        """The values if they are constants, (K,); None if they depend on the targets."""
         if self.follows_targets:
             return None
         return np.asarray(self.values, dtype=np.float64)
@@ -366,12 +366,12 @@ class BoostedFit:
 
     @property
     def learning_rates(self) -> FloatArray:
-        """(T,): see `Schedule`."""
+        """The learning rates of `Schedule`, (T,)."""
         return self.schedule.learning_rates
 
     @property
     def initial_scores(self) -> FloatArray:
-        """(K,): the scores that predictions start from, without offsets."""
+        """The initial scores of predictions without offsets, (K,)."""
         return np.asarray(self.schedule.shares_of_initial[-1] * self.initial.values)
 
     @property

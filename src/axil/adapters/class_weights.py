@@ -93,7 +93,10 @@ def counted_weights(
 
 
 def label_factors(targets: FloatArray, positive: float, negative: float = 1.0) -> FloatArray | None:
-    """Return how much more rows of each label count, (N,), held fixed where targets move; None where all count alike."""
+    """Return the factor of the weight of each row by its label, (N,); None if all are one.
+
+    The factors stay fixed if targets change.
+    """
     if positive == negative == 1.0:
         return None
     return np.where(targets[:, 0] > 0, positive, negative)

@@ -177,7 +177,7 @@ class Totals:
 
     @property
     def means(self) -> FloatArray:
-        """(K,): the weighted means of the targets."""
+        """The weighted means of the targets, (K,)."""
         return self.sums / self.weight
 
     def __add__(self, totals: Totals) -> Totals:

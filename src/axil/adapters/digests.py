@@ -53,7 +53,7 @@ class _Hasher(NumpyHasher):  # type: ignore[misc]  # joblib has no types
 
 
 def _described(description: tuple[Any, ...]) -> None:
-    """Stand for a function or class in the stream that is hashed; nothing reads it."""
+    """Replace a function or class in the stream that is hashed; nothing reads it back."""
 
 
 def _is_importable(value: Callable[..., Any]) -> bool:

@@ -49,7 +49,10 @@ class LinearTree:
 
 @dataclass(frozen=True)
 class LinearSteps:
-    """The map (P, N) from targets to the coefficients of all trees, of which the first is what predictions start from."""
+    """The map (P, N) from targets to the coefficients of all trees.
+
+    The first coefficient is the initial prediction.
+    """
 
     start: FloatArray  #: (N,) of each target in the start
     trees: Sequence[LinearTree]

@@ -1,4 +1,7 @@
-"""A user's own objective, called as its library calls it: on all rows, with their labels and weights."""
+"""A user's own objective, called as its library calls it.
+
+The library calls it with all rows, their labels and their weights.
+"""
 
 from __future__ import annotations
 
@@ -19,27 +22,27 @@ __all__ = ["Objective", "as_objective"]
 
 @dataclass(frozen=True)
 class TrainingSet:
-    """The part of a library's own data set that an objective asks for: labels and weights, in float32 as libraries keep them."""
+    """The part of a library's data set that an objective uses: labels and weights in float32."""
 
     label: Any
     weight: Any
 
     def get_label(self) -> Any:
-        """(N,)."""
+        """Return the labels, (N,)."""
         return self.label.copy()
 
     def get_weight(self) -> Any:
-        """(N,), or what the library gives where there are none."""
+        """Return the weights, (N,), or what the library returns without weights."""
         if self.weight is None:
             return None
         return self.weight.copy()
 
     def num_data(self) -> int:
-        """N, as LightGBM spells it."""
+        """Return N, by the name that LightGBM uses."""
         return len(self.label)
 
     def num_row(self) -> int:
-        """N, as XGBoost spells it."""
+        """Return N, by the name that XGBoost uses."""
         return len(self.label)
 
 
@@ -66,11 +69,11 @@ class Objective:
         )
 
     def asked(self, rows: TrainingSet, precision: Any, F: FloatArray) -> tuple[Any, Any]:
-        """Gradients and hessians of these rows at scores (N, K)."""
+        """Return gradients and hessians of these rows at scores (N, K)."""
         return self.call((F[:, 0] if F.shape[1] == 1 else F).astype(precision), rows)
 
     def call(self, scores: Any, rows: TrainingSet) -> tuple[Any, Any]:
-        """Gradients and hessians of these rows, as the function returns them."""
+        """Return gradients and hessians of these rows, as the function returns them."""
         label = rows.get_label()
         weight = rows.get_weight()
         if self.native:

@@ -209,9 +209,10 @@ def make_routes(
 def _ranks(
     column: NDArray[np.int64], thresholds: FloatArray, numeric: BoolArray, n_columns: int
 ) -> tuple[FloatArray, NDArray[np.int64], NDArray[np.int64]]:
-    """Return the distinct thresholds of all columns, each node's rank among those of its column, and the columns' ends.
+    """Return the distinct thresholds, the rank of each node's threshold, and the ends of the columns.
 
-    Thresholds stand column after column. ``numeric`` says which nodes, (M,), test for numbers.
+    Thresholds stand column after column, and ranks are within the column. ``numeric`` says which
+    nodes, (M,), test for numbers.
     """
     nodes = np.flatnonzero(numeric)
     order = nodes[np.lexsort((thresholds[nodes], column[nodes]))]

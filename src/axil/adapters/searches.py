@@ -80,7 +80,10 @@ def _refuse_search_without_model(search: Any) -> None:
 
 
 def is_calibrated(model: object) -> bool:
-    """Return whether an object is a classifier with the curves that calibrate it, as a CalibratedClassifierCV keeps them."""
+    """Return whether an object is a classifier with its calibration curves.
+
+    CalibratedClassifierCV stores such objects.
+    """
     return "_CalibratedClassifier" in kinds_of(model)
 
 

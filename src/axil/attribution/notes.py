@@ -19,7 +19,10 @@ FIRST_ORDER = "a first-order effect with the fitted structure held fixed; not a 
 
 
 def replayed(n: int, n_rows: int) -> str:
-    """The note on deletions of single rows of which n change the pattern, or are of leaves that depend on each other."""
+    """Return the note on deletions of single rows, with the number n of replayed ones.
+
+    They change the active set, or are in leaves that depend on each other.
+    """
     if n == 0:
         how = "no deletion changes it"
     else:
@@ -28,7 +31,7 @@ def replayed(n: int, n_rows: int) -> str:
 
 
 def of_class(text: str, scored: Any) -> str:
-    """A note that names the class which scores are of, where one score stands for two classes; None: there are not two."""
+    """Return a note that names the scored class of two; None: there are not two."""
     if scored is None:
         return text
     return f"{text}; scores are of class {scored}, whose rows have target 1"

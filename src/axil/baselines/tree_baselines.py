@@ -136,10 +136,11 @@ class TreeBaseline(Baseline):
 
 @dataclass(frozen=True)
 class LeafKernel:
-    """``k(x, j) = phi(x)' phi(j) = sum_t [leaf_t(x) = leaf_t(j)] / W_t^2``, of features ``phi(x)[l] = [x in l] / W_l``.
+    """The kernel ``k(x, j) = phi(x)' phi(j) = sum_t [leaf_t(x) = leaf_t(j)] / W_t^2``.
 
-    W_l is the number (the weight) of the training rows in leaf l, drawn for its tree or not. So
-    sharing a small leaf counts more: this is the weighted leaf path of Brophy et al.
+    Its features are ``phi(x)[l] = [x in l] / W_l``. W_l is the number (the weight) of the training
+    rows in leaf l, whether sampled for its tree or not. So sharing a small leaf counts more: this
+    is the weighted leaf path of Brophy et al.
     """
 
     leaves: NDArray[np.unsignedinteger[Any]]  #: (T, N) of the training rows

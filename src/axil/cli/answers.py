@@ -394,7 +394,7 @@ def intervals(request: Request) -> None:
 def calibrated(
     request: Request, groups: str | None = None, method: str | None = None
 ) -> Predictive:
-    """Calibrate intervals with what the user gives, within the groups of a column."""
+    """Calibrate intervals with the user's files, within the groups of a column."""
     arguments = request.arguments
     explainer = request.subject.explainer
     rows = request.subject.training

@@ -154,7 +154,7 @@ class TextWriter:
             self._file.write(f"{separator}{as_json(record)}")
 
     def close(self) -> None:
-        """End the list of records."""
+        """Write the end of the list of records."""
         if self._format == "json":
             self._file.write("\n]\n" if self._n_rows else "[]\n")
 
@@ -183,7 +183,7 @@ class ParquetWriter:
         self._writer.write_table(arrow_table.cast(self._writer.schema))
 
     def close(self) -> None:
-        """Complete the file."""
+        """Write the end of the file."""
         if self._writer is not None:
             self._writer.close()
 

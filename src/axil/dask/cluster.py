@@ -214,7 +214,7 @@ class PartitionRows(Transferable):
 
     @property
     def shown(self) -> FloatArray:
-        """(n, K): the targets as people read them."""
+        """The targets in the user's units, (n, K)."""
         return self.targets
 
 

@@ -60,14 +60,14 @@ class ExactPartition(PartitionRows, Attribution["AdjointBatch | DeletionQueries"
 
     @property
     def row_weights(self) -> FloatArray:
-        """(n,): what rows count in the fit."""
+        """The row weights of the fit, (n,)."""
         weights = self.structures[0].row_weights
         if weights is None:
             return np.ones(len(self.index))
         return weights
 
     def own_targets(self, entry: int) -> FloatArray:
-        """(n, K): the targets of the outputs that an entry of the fitted trees serves, as given."""
+        """Return the targets (n, K) of the outputs of one entry of the fitted trees."""
         several = len(self.structures) > 1
         return np.ascontiguousarray(self.targets[:, entry : entry + 1] if several else self.targets)
 
@@ -258,7 +258,7 @@ def _structure_of(fit: BoostedFit, walked: Walked, offsets: FloatArray | None) -
 
 
 def cooccurrences(partition: ExactPartition, entry: int, n_threads: int) -> FloatArray:
-    """(L, L): the co-occurrence of leaves in these rows; O(T^2 n)."""
+    """Return the co-occurrences of leaves in these rows, (L, L), in O(T^2 n)."""
     structure = partition.structures[entry]
     return np.asarray(
         cooccurrence(structure, host_backend(n_threads).rows_of(structure), 0, structure.n_trees)

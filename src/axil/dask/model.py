@@ -77,12 +77,12 @@ class PartitionedModel(VerifiedModel):
 
     @property
     def targets(self) -> Collection:
-        """(N, K): a Dask array of the targets as given, in the partitions of the collection."""
+        """The targets as a Dask array (N, K), in the partitions of the collection."""
         return self._column("targets", (self.shape[1],), np.float64)
 
     @property
     def index(self) -> Collection:
-        """(N,): a Dask array of the labels of the training rows, in these partitions."""
+        """The labels of the training rows as a Dask array (N,), in these partitions."""
         return self._column("index", (), self.training_rows.label_dtype)
 
     def _column(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Collection:

@@ -51,7 +51,7 @@ class Archive:
         return self.header.get("kind")
 
     def damaged(self, error: Exception) -> InputError:
-        """The error about contents that do not fit together."""
+        """Return the error about contents that do not fit together."""
         return damaged(self.path, error)
 
 
@@ -78,7 +78,10 @@ def write(
 
 
 def read(path: Any, budget: Budget, key: bytes | None = None) -> Archive:
-    """Return a saved explainer; of another file an InputError. With a key the file must be signed with it, else not at all."""
+    """Return a saved explainer; raise InputError for another file.
+
+    With a key the file must be signed with it, otherwise not signed at all.
+    """
     path = as_path(path)
     if key is None:
         key = None
@@ -188,7 +191,7 @@ def _check_signature(
 
 
 def damaged(path: Path, error: Exception) -> InputError:
-    """The error about a file whose contents do not fit together."""
+    """Return the error about a file whose contents do not fit together."""
     if str(error):
         reason = f"{type(error).__name__}: {error}"
     else:
@@ -200,7 +203,11 @@ def damaged(path: Path, error: Exception) -> InputError:
 
 
 def _read(path: Path, budget: Budget) -> dict[str, NDArray[Any]]:
-    """All arrays by name, once their names and sizes are such as `save` writes and the budget has room for them."""
+    """Return all arrays by name.
+
+    First check that their names and sizes are such as `save` writes, and that they fit into the
+    budget.
+    """
     with path.open("rb") as stream, zipfile.ZipFile(stream) as file:
         members = file.infolist()
         for one in members:
@@ -221,7 +228,7 @@ def _read(path: Path, budget: Budget) -> dict[str, NDArray[Any]]:
 
 
 def _array(stream: io.BufferedReader, member: zipfile.ZipInfo) -> NDArray[Any]:
-    """One array, once its shape fits the size of its member."""
+    """Return one array after checking that its shape fits the size of its member."""
     stream.seek(member.header_offset)
     local = stream.read(30)
     if local[:4] != _LOCAL:
@@ -252,7 +259,10 @@ def _array(stream: io.BufferedReader, member: zipfile.ZipInfo) -> NDArray[Any]:
 
 
 def _label_arrays(index: NDArray[Any]) -> dict[str, NDArray[Any]]:
-    """Labels as arrays that need no pickle: text as UTF-8 with the ends of each label, all else as it is."""
+    """Return labels as arrays that need no pickle.
+
+    Text becomes UTF-8 with the end of each label; other types stay as they are.
+    """
     if plain_labels(index).dtype.kind != "U":
         return {"index": index}
     texts = [str(label).encode("utf-8", "surrogatepass") for label in index]
@@ -261,7 +271,7 @@ def _label_arrays(index: NDArray[Any]) -> dict[str, NDArray[Any]]:
 
 
 def _labels(arrays: dict[str, NDArray[Any]]) -> NDArray[Any]:
-    """The inverse of `_label_arrays`; takes its arrays out of all."""
+    """Remove the arrays of `_label_arrays` from all arrays, and return the labels."""
     index = arrays.pop("index")
     ends = arrays.pop("index.ends", None)
     if ends is None:
@@ -285,7 +295,7 @@ def _labels(arrays: dict[str, NDArray[Any]]) -> NDArray[Any]:
 
 
 def plain_labels(index: NDArray[Any]) -> NDArray[Any]:
-    """Labels as an array that needs no pickle: numbers, dates and text as they are."""
+    """Return labels as an array that needs no pickle: numbers, dates and text as they are."""
     if index.dtype != object:
         return index
     plain = np.array(list(index))

@@ -149,10 +149,10 @@ def _quotient(above: FloatArray, below: FloatArray, is_known: BoolArray) -> Floa
 
 
 def _value_share(scale: TargetScale, compared: Compared) -> FloatArray:
-    """Return the percentage (n, K) by which a prediction rises if the targets of the listed rows rise by one percent.
+    """Return the percentage by which predictions rise with one percent of listed targets, (n, K).
 
-    Both are percentages of the numbers that people read: ``sum k_j y_j / F``, and ``sum k_j`` for
-    logarithms. It is nan for a prediction of zero, and on other scales.
+    It is ``sum k_j y_j / F`` in the user's units, and ``sum k_j`` for logarithms. It is nan for a
+    prediction of zero, and on other scales.
     """
     best = compared.best
     if not (scale.is_identity or scale.is_log):

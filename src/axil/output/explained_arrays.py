@@ -156,10 +156,10 @@ class Arrays:
 
     @property
     def contributions(self) -> Any:
-        """The contributions of training rows, (n, n_train) or (n, K, n_train); these and the intercepts sum to predictions.
+        """The contributions of training rows, (n, n_train) or (n, K, n_train).
 
-        For an exact explanation they are ``weights * targets``. Several outputs that share sparse
-        weights have a list with one array per output.
+        These and the intercepts sum to scores. For an exact explanation they are ``weights *
+        targets``. Several outputs that share sparse weights have a list with one array per output.
         """
         if self._sums.additive:
             return self._on_device("contributions", queries_first(self._sums.weights))
@@ -188,7 +188,10 @@ class Arrays:
 
     @property
     def data(self) -> AnyArray:
-        """The training targets that `values` belong to, as people read them, with classes by name; (n_train,) or (n_train, K)."""
+        """The training targets of `values` in the user's units, (n_train,) or (n_train, K).
+
+        Classes are names.
+        """
         return frozen(self._sums.named)
 
     @property

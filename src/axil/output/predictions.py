@@ -102,7 +102,10 @@ class WeightedSums:
 
     @property
     def shown_outputs(self) -> AnyArray | None:
-        """(K,) what the column ``output`` of tables holds; of two classes with one score the class that is scored."""
+        """The column ``output`` of tables, (K,).
+
+        For two classes with one score it has the scored class.
+        """
         return tables.shown_outputs(self.outputs, self.class_names)
 
     @property
@@ -206,7 +209,10 @@ class WeightedSums:
 
     @property
     def norms(self) -> FloatArray:
-        """``sqrt(sum_j k_j^2)``, (n,) or (K, n); the standard error of a prediction is this times the noise of the targets."""
+        """``sqrt(sum_j k_j^2)``, (n,) or (K, n).
+
+        The standard error of a prediction is this times the noise of the targets.
+        """
         return np.asarray(np.sqrt(self._sums(self.weights, measure="square")[..., 0]))
 
     @property

@@ -127,7 +127,7 @@ class Predicted:
 
 
 def shown_outputs(outputs: AnyArray | None, class_names: AnyArray | None) -> AnyArray | None:
-    """Return what the column ``output`` holds, (K,): outputs, or the second of two classes, which a single score is of."""
+    """Return the column ``output``, (K,): the outputs, or the scored class of two."""
     if outputs is None and class_names is not None and len(class_names) == 2:
         return np.asarray(class_names[1:])
     return outputs
@@ -180,7 +180,10 @@ def predicted_columns(
     prediction_columns: Mapping[str, AnyArray],
     k: int,
 ) -> dict[str, Any]:
-    """Return query, (output,) the columns of the prediction, and rank: the first columns of a table of the k largest."""
+    """Return the first columns of a table of the k largest.
+
+    They are query, (output,) the columns of the prediction, and rank.
+    """
     columns = label_columns(query_index, outputs, "rank", np.arange(1, k + 1))
     rank = columns.pop("rank")
     for name, values in prediction_columns.items():

@@ -163,7 +163,10 @@ def with_scale(name: str, scale: str) -> str:
 
 
 def dress(ax: Axes, title: str, x: str, y: str, grid: Literal["both", "x", "y"] = "both") -> Axes:
-    """Add a title, names of the axes, ticks with separators and a faint grid; remove the frame above and to the right."""
+    """Add a title, axis names, ticks with separators and a faint grid.
+
+    Remove the frame above and to the right.
+    """
     most = max(20, int(LETTERS_PER_INCH * room(ax)))
     lines = []
     for line in title.split("\n"):

@@ -87,7 +87,10 @@ def sign_bars(
 def _write_numbers(
     ax: Axes, ends: FloatArray, leftward: BoolArray, texts: list[str], size: float
 ) -> None:
-    """Write a number outside the end of each bar, and widen the limits for them; omit them if they would be too small."""
+    """Write a number outside the end of each bar, and widen the limits for it.
+
+    Omit the numbers if they would be too small.
+    """
     if size < LEAST + 1:
         return
     ink = canvas.colours(ax).ink

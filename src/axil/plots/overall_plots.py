@@ -31,11 +31,11 @@ def overall(
     output: Any = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Plot the training rows, or groups of them, with the largest mean |weight| in the predictions of an explanation.
+    """Plot the training rows, or groups, with the largest mean |weight| in the predictions.
 
     The mean is over the explained rows. A group's weight in a prediction is the sum over its rows,
-    as in `Explanation.group`. The title says which share of the mean ``sum |weight|`` the drawn
-    rows or groups hold.
+    as in `Explanation.group`. The title says which share of the mean ``sum |weight|`` the plotted
+    rows or groups have.
 
     Parameters
     ----------

@@ -42,11 +42,11 @@ def weights_against(
     exact: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """Plot the weights of one prediction against time or another column of the training data, a point per training row.
+    """Plot the weights of one prediction against a column of the training data, such as dates.
 
-    A dashed line marks the value of the explained row. If many rows share few values, such as
-    years, points with the same value stand side by side. Rows without a value are left out and
-    counted. Dates with a time zone are shown in UTC.
+    There is a point per training row. A dashed line marks the value of the explained row. If many
+    rows share few values, such as years, points with the same value stand side by side. Rows
+    without a value are left out and counted. Dates with a time zone are shown in UTC.
 
     Parameters
     ----------

@@ -89,7 +89,7 @@ class Compared(ReductionResult):
 
     @property
     def shares(self) -> FloatArray:
-        """(n, K, k): of the rows down to each listed row in the sum of all sizes."""
+        """The share of the rows down to each listed row in the sum of all sizes, (n, K, k)."""
         sizes = np.where(self.best.size < 0, 0.0, np.abs(self.best.columns["effect"]))
         total = np.broadcast_to(self.sizes[:, :, None], sizes.shape)
         shares: FloatArray = np.divide(

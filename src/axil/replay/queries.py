@@ -101,7 +101,7 @@ class QueryBatch:
 
     @property
     def own_predictions(self) -> FloatArray:
-        """(n, K): the model's own predictions, with offsets; of two classes with one score those of the second."""
+        """The model's own predictions, with offsets, (n, K); of two classes with one score those of the second."""
         return self.kept.get(
             "predictions", lambda: self.offsets.predictions(self.adapter, self.rows)
         )

@@ -134,7 +134,7 @@ class VerifiedModel(ABC):
 
     @property
     def class_names(self) -> NDArray[Any] | None:
-        """(C,): the names of the classes that predictions are of; None for numbers."""
+        """The names of the predicted classes, (C,); None for numbers."""
         return self.classes
 
     def has_link_of(self, source: Source) -> bool:
@@ -143,7 +143,7 @@ class VerifiedModel(ABC):
 
     @property
     def shown_outputs(self) -> NDArray[Any] | None:
-        """(K,): what the column ``output`` of tables holds; of two classes with one score the class that is scored."""
+        """The column ``output`` of tables, (K,); for two classes with one score the scored class."""
         if self.outputs is None and self.scored is not None:
             return np.asarray(self.class_names)[1:]
         return self.outputs

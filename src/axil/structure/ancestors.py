@@ -82,7 +82,7 @@ class Ancestors(Transferable):
 
     @cached_property
     def n_leaves(self) -> Ids:
-        """(T,): the number of leaves below each root. Raises ValueError if there are no trees."""
+        """The number of leaves below each root, (T,). Raises ValueError if there are no trees."""
         size = len(self.parents)
         if self.parents.dtype != np.int32 or self.parents.ndim != 1:
             raise ValueError(

@@ -1,13 +1,4 @@
-"""The cut of Huber's loss: residuals that count as no more than delta, either way.
-
-With w the weights of a leaf's rows and r their residuals, the rows beyond delta put a constant into
-the leaf's sum:
-
-    S = sum_{|r| <= delta} w r + delta * sum_{|r| > delta} w sign(r)
-
-While the rows beyond delta are fixed, as the tree structure is, S is linear in the targets with a
-constant besides.
-"""
+"""The clipping of residuals in Huber's loss: they count as no more than delta, either way."""
 
 from __future__ import annotations
 
@@ -21,7 +12,7 @@ from axil.structure.records import RowTotals, Transferable
 
 @dataclass(frozen=True)
 class Cut(Transferable):
-    """Where residuals are cut off."""
+    """The threshold at which residuals are clipped."""
 
     delta: float
     weighs: bool = True  #: whether rows beyond delta count in the denominators of their leaves
@@ -41,7 +32,7 @@ class Cut(Transferable):
 
 @dataclass(frozen=True)
 class CutRows(RowTotals, Transferable):
-    """The part of the L leaf sums of a fit that rows put in whose residuals are cut off, and the weights of all others."""
+    """The part of clipped rows in the L leaf sums of a fit, and the weights of all other rows."""
 
     sums: FloatArray  #: (L, 1) of weight * draw * delta, with its sign, over the rows beyond
     free: FloatArray  #: (L,) of weight * draw over the rows within

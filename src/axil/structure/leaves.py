@@ -53,7 +53,7 @@ class LeafFit:
 
     @property
     def starts(self) -> NDArray[np.int64]:
-        """(T + 1,): where each tree's leaves begin among all."""
+        """Where the leaves of each tree begin among all leaves, (T + 1,)."""
         return np.concatenate([[0], np.cumsum(self.n_leaves)]).astype(np.int64)
 
     def begins(self, t: int) -> int | None:
@@ -69,7 +69,7 @@ class LeafFit:
 
     @property
     def values(self) -> FloatArray:
-        """(L, K): what each leaf adds to a prediction."""
+        """What each leaf adds to a prediction, (L, K)."""
         return np.repeat(self.rates, self.n_leaves)[:, None] * self.raw
 
     def nodes(

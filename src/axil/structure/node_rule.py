@@ -43,7 +43,7 @@ class NodeValues:
 
     @property
     def is_bounded(self) -> BoolArray:
-        """(M,): whether the value is at a bound."""
+        """Whether the value is at a bound, (M,)."""
         return np.asarray(self.raw != self.bounded)
 
     def ends_of(self, nodes: Ids) -> Ids:

@@ -1,4 +1,4 @@
-"""Nodes: the trees from their roots down, where leaf values depend on more than the sums of their own rows."""
+"""Nodes: trees from their roots down, for leaf values that depend on other rows too."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class Nodes(Transferable):
 
     @cached_property
     def _ages(self) -> Ids:
-        """(M,): how many splits of its tree come before a split; -1 for a leaf."""
+        """How many splits of its tree come before a split, (M,); -1 for a leaf."""
         before = np.cumsum(self.leaf < 0) - 1
         first = np.repeat(before[self.starts[:-1]], np.diff(self.starts))
         return np.where(self.leaf < 0, before - first, -1)
@@ -169,7 +169,7 @@ class Nodes(Transferable):
 
     @cached_property
     def parents(self) -> Ids:
-        """(M,): the parent of each node; a root is its own."""
+        """The parent of each node, (M,); a root is its own parent."""
         found = np.arange(len(self.leaf))
         splits = np.flatnonzero(self.leaf < 0)
         found[self.children[splits]] = splits[:, None]

@@ -72,7 +72,7 @@ class Picks:
 
     @property
     def levels(self) -> FloatArray:
-        """(2, n) or (3, n): the shares of a row of each code from 1 on."""
+        """The shares of a row of each code from 1 on, (2, n) or (3, n)."""
         if self.free_shares is None:
             return self.shares
         return np.concatenate([self.shares, self.free_shares[None]])

@@ -42,7 +42,7 @@ class RuleState(Transferable):
 
     @property
     def recorded_counts(self) -> NDArray[np.uint8] | None:
-        """(T, N): how often each row was sampled for each tree; None: the structure has it."""
+        """How often each row was sampled for each tree, (T, N); None if the structure has it."""
         return None
 
     def check(self, n_leaves: NDArray[np.int64], n_rows: int, sample_counts: FloatArray) -> None:
@@ -69,5 +69,5 @@ class RuleState(Transferable):
         return sample_counts
 
     def counted_residuals(self, residuals: FloatArray) -> FloatArray:
-        """Return the residuals as far as they count in the sums of their leaves."""
+        """Return the residuals, clipped as they are in the sums of their leaves."""
         return residuals

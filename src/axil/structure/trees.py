@@ -65,13 +65,13 @@ class Coefficients:
 class Structure(Transferable):
     """Leaf membership, sample counts and affine leaf values of T trees over N training rows.
 
-    Row j counts ``row_weights[j] * draw * scale[l]`` in the value of its leaf l of tree t, draw
-    being how often it was drawn for the tree, or its share where the leaf's value is a percentile,
-    or 0 where its residual was cut off. Rows are kept by cells: cell ``d * n_leaves[t] + l`` holds
-    the rows of leaf l that were drawn ``draws[d]`` times, so a sampled model takes no more memory
-    than any other, N * T cell numbers. With ``mixing`` a leaf's value is a combination of the sums
-    of all leaves of its tree (``mixing[t] @ sums``); with ``shift`` it has a constant besides,
-    which no target makes.
+    Row j counts ``row_weights[j] * count * scale[l]`` in the value of its leaf l of tree t.
+    ``count`` is how often it was sampled for the tree; its share if the leaf's value is a
+    percentile; or 0 if its residual was clipped. Rows are stored by cells: cell ``d * n_leaves[t] +
+    l`` has the rows of leaf l that were sampled ``sample_counts[d]`` times, so a sampled model
+    takes no more memory than any other, N * T cell numbers. With ``mixing`` a leaf's value is a
+    combination of the sums of all leaves of its tree (``mixing[t] @ sums``). With ``shift`` it also
+    has a constant, which does not depend on targets.
     """
 
     cells: NDArray[np.unsignedinteger[Any]]  #: (T, N) cell of each training row, packed
@@ -118,7 +118,7 @@ class Structure(Transferable):
                 value.setflags(write=False)
 
     def _check_cells(self) -> None:
-        """Raise ValueError unless cells fit the leaves; kernels index one with the other unchecked."""
+        """Raise ValueError unless cells fit the leaves, because kernels index without checks."""
         expect("n_leaves", self.n_leaves, np.int64, (len(self.n_leaves),))
         by_leaf = (int(self.n_leaves.sum()),) if self.sample_counts.ndim == 2 else ()
         expect("sample_counts", self.sample_counts, np.float64, (len(self.sample_counts), *by_leaf))
@@ -147,7 +147,7 @@ class Structure(Transferable):
             raise ValueError("a cell number beyond the cells of its tree")
 
     def _check(self) -> None:
-        """Raise ValueError unless all other arrays fit."""
+        """Raise ValueError unless the shapes of all other arrays agree."""
         trees = (self.n_trees,)
         leaves = (self.total_leaves,)
         rows = (self.n_rows,)
@@ -197,7 +197,7 @@ class Structure(Transferable):
 
     @property
     def cell_starts(self) -> NDArray[np.int64]:
-        """(T + 1,): where each tree's cells begin among all."""
+        """Where the cells of each tree begin among all cells, (T + 1,)."""
         return len(self.sample_counts) * self.starts
 
     @property
@@ -208,7 +208,7 @@ class Structure(Transferable):
 
     @property
     def l2_weights(self) -> FloatArray | None:
-        """(N,): the row weights whose mean l2 is in proportion to, where it is; None: all one."""
+        """The row weights whose mean l2 is proportional to, (N,); None if all weights are one."""
         if self.scaling_weights is None:
             return self.row_weights
         return self.scaling_weights
@@ -238,22 +238,27 @@ class Structure(Transferable):
 
     @property
     def initial_in_sums(self) -> FloatArray:
-        """(L,): how often the base is in the sum of each leaf, which is then subtracted from it: leaf weight * beta."""
+        """The coefficient of the initial prediction in the sum of each leaf, (L,).
+
+        It is subtracted from the sum: leaf weight * beta.
+        """
         return self.leaf_weights * np.repeat(self.beta[:-1], self.n_leaves)
 
     @property
     def beta(self) -> FloatArray:
-        """(T + 1,): how much of the base each tree's residuals, and in the end the predictions, have in them."""
+        """The coefficient of the initial prediction in the residuals of each tree, (T + 1,).
+
+        The last one is that in predictions.
+        """
         if self.coefficients is None:
             return np.ones(self.n_trees + 1)
         return self.coefficients.beta
 
     @property
     def initial_in_fit(self) -> float:
-        """How often the base of a prediction counts in the training rows' own: 0 where offsets stood in for it in the fit.
+        """The coefficient of the initial prediction in the training rows' predictions.
 
-        A fit that does not start from the base of its predictions started from offsets in its
-        place.
+        It is 0 if the fit started from offsets instead.
         """
         if self.beta[0] == 0 and self.beta[-1] != 0:
             return 0.0
@@ -261,17 +266,15 @@ class Structure(Transferable):
 
     @property
     def final(self) -> FloatArray:
-        """(T,): the factor of each tree's values in a prediction."""
+        """The factor of each tree's values in a prediction, (T,)."""
         return self.learning_rates if self.coefficients is None else self.coefficients.omega[-1]
 
     @property
     def averages(self) -> bool:
         """Whether predictions are means over trees that do not see each other.
 
-        Such are forests, and one round of parallel trees.
-
-        Trees of DART that all others were dropped for do not see each other either, but their
-        shares do not add up to one.
+        Such are forests, and one round of parallel trees. Trees of DART for which all others were
+        dropped do not see each other either, but their shares do not sum to one.
         """
         c = self.coefficients
         first = 0
@@ -292,7 +295,7 @@ class Structure(Transferable):
 
     @property
     def counts_by_leaf(self) -> bool:
-        """Whether rows count by their leaves, not alike: leaves are percentiles of some rows each."""
+        """Whether sample counts depend on the leaf, as its value is a percentile of some rows."""
         return self.sample_counts.ndim == 2
 
     @property
@@ -306,7 +309,7 @@ class Structure(Transferable):
 
     @property
     def levels_sampled(self) -> FloatArray:
-        """(D,): how often rows of each level were sampled, also if their residuals do not count."""
+        """How often rows of each level were sampled, (D,), also if their residuals do not count."""
         if self.leaf_rule is None:
             return self.sample_counts
         return self.leaf_rule.levels_sampled(self.sample_counts)
@@ -388,9 +391,9 @@ class Structure(Transferable):
         )
 
     def leaf_values(self, t: int, sums: Any) -> Any:
-        """Return the leaf values of tree t before the learning rate, shifts apart, (L_t, S).
+        """Return the leaf values of tree t before learning rate and shift, (L_t, S).
 
-        ``sums`` (L_t, S): the weighted sums of the residuals in its leaves.
+        ``sums`` (L_t, S) has the weighted sums of the residuals in its leaves.
         """
         matrix = self._mixing_of(t)
         if matrix is not None:

@@ -61,7 +61,7 @@ class RankedRows:
 
     @cached_property
     def ranks(self) -> IntArray:
-        """(n,): the rank of each place within its group, from 0."""
+        """The rank of each place within its group, from 0, (n,)."""
         return np.arange(len(self.rows)) - self.starts[self.group]
 
     @property
@@ -71,7 +71,7 @@ class RankedRows:
 
     @property
     def sizes(self) -> IntArray:
-        """(Q,): the numbers of present rows of the groups."""
+        """The numbers of present rows of the groups, (Q,)."""
         return np.diff(self.starts)
 
     def have_one_score(self, scores: FloatArray) -> BoolArray:

@@ -131,7 +131,7 @@ class CatBoostPercentile(Ranks):
 
 
 def _total(weights: FloatArray) -> float:
-    """Their sum, one after the other."""
+    """Return the sum of weights, added one after the other."""
     return float(np.cumsum(weights)[-1])
 
 

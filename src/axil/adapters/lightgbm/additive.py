@@ -46,7 +46,10 @@ class EstimatorSettings:
 
 
 def settings_of(model: Any, booster: Any, objective: Any) -> EstimatorSettings:
-    """Return what a model, whose booster this is, says of its fit; ``objective`` is the function that the user gives."""
+    """Return what a model states about its fit.
+
+    ``booster`` is its booster, and ``objective`` the function that the user passes.
+    """
     if booster is model:
         settings = {}
     else:
@@ -163,7 +166,10 @@ class AdditiveLightGBM(LightGBMAdapter):
     def _shares_and_hidden(
         self, rows: TrainingRows, initial_values: FloatArray
     ) -> tuple[Coefficients | None, FloatArray]:
-        """Return how the trees add up, None for plain boosting, and what their leaves hide of the initial prediction, (T,)."""
+        """Return the coefficients of the trees, and how much of the initial prediction their leaves include, (T,).
+
+        The coefficients are None for plain boosting.
+        """
         n_trees = len(self._trees)
         if self._reading.forest:
             own_values = initial_values[np.arange(n_trees) % self.n_outputs]
@@ -303,7 +309,10 @@ class AdditiveLightGBM(LightGBMAdapter):
         return self._objective.name == "binary" and self._settings.flag("is_unbalance")
 
     def label_factors(self, targets: FloatArray) -> FloatArray | None:
-        """Return the factors (N,) of scale_pos_weight and is_unbalance, which do not reach the start (binary_objective.hpp)."""
+        """Return the factors (N,) of scale_pos_weight and is_unbalance.
+
+        They do not change the initial score (binary_objective.hpp).
+        """
         if self._objective.name != "binary":
             return None
         scale = self._settings.precisely("scale_pos_weight")[0]
@@ -317,7 +326,10 @@ class AdditiveLightGBM(LightGBMAdapter):
         return label_factors(targets, scale * more[0], more[1])
 
     def _balanced(self, evidence: LeafEvidence, targets: FloatArray) -> DrawReplay | None:
-        """Bagging with fractions for positive and negative rows, where a fit of two classes has them; they come first."""
+        """Return bagging with fractions for positive and negative rows, or None.
+
+        Only a fit of two classes has it. It comes before other bagging.
+        """
         positive, negative = (
             self._objective.setting(f"{name}_bagging_fraction") for name in ("pos", "neg")
         )

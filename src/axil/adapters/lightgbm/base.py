@@ -69,7 +69,7 @@ def opened(
 
 
 def _roots(targets: FloatArray) -> FloatArray:
-    """Return targets with reg_sqrt, in single precision as LightGBM takes them (src/objective/regression_objective.hpp)."""
+    """Return targets with reg_sqrt in single precision, like LightGBM (regression_objective.hpp)."""
     return _signed_roots(targets.astype(np.float32))
 
 
@@ -125,7 +125,7 @@ class LightGBMAdapter(TreeModel):
         self.leaf_tolerance = self._rule.tolerance
 
     def spelling(self, name: str) -> str:
-        """LightGBM keeps no spaces in names (set_feature_names, include/LightGBM/dataset.h)."""
+        """Return a name as LightGBM stores it, without spaces (include/LightGBM/dataset.h)."""
         return name.replace(" ", "_")
 
     @property
@@ -339,7 +339,7 @@ class LightGBMAdapter(TreeModel):
 
 
 def _copied(booster: Any, saved: str) -> Any:
-    """Return the booster as it was saved: one that is trained further, or changed in place, does not change the copy."""
+    """Return a copy of the booster from its text, which later training does not change."""
     copied = type(booster)(model_str=saved)
     copied.pandas_categorical = booster.pandas_categorical
     return copied

@@ -312,10 +312,10 @@ class _History:
 def histories(
     start: Bagging | None, leaves: LeafArray, evidence: LeafEvidence, n_failures: int
 ) -> Iterator[list[bool]]:
-    """Return possible outcomes of the attempts at trees, all n_failures that left none included: whether each found a split.
+    """Yield possible outcomes of all attempts at trees: whether each found a split.
 
-    Samples, if there are any, must agree with the counts of the leaves (N, T); failures late in the
-    training come first.
+    n_failures of the attempts left no tree. The samples, if there are any, must agree with the
+    counts of the leaves (N, T). Failures late in the training come first.
     """
     n_trees = leaves.shape[1]
     todo = [_History(0, start, n_failures, [])]

@@ -108,7 +108,10 @@ def _branches(tree: TreeText) -> list[NDArray[np.int64]]:
 
 
 class LinearLightGBM(SmootherModel, ExactLightGBM):
-    """A LightGBM booster with linear leaves: a linear smoother whose features are those of a row in its leaf of each tree."""
+    """A LightGBM booster with linear leaves, which is a linear smoother.
+
+    Its features are those of a row in its leaf of each tree.
+    """
 
     def __init__(self, booster: Any, reading: LightGBMReading):
         super().__init__(booster, reading)
@@ -155,7 +158,7 @@ class LinearLightGBM(SmootherModel, ExactLightGBM):
         return FittedSmoother(self.coordinates(X), self._steps(X, weights, None))
 
     def check_kept(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> None:
-        """Compare every leaf with the model: its rows, their weight, its value and what its coefficients add to predictions."""
+        """Compare every leaf with the model: its rows, their weight, its value and its coefficients."""
         self._compared = X, weights, self._steps(X, weights, targets)
 
     @one_blas_thread()

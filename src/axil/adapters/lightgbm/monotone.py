@@ -81,7 +81,10 @@ class Path(NamedTuple):
 def all_rivals(
     trees: Sequence[TreeText], starts: Ids, signs: NDArray[np.int8], advanced: bool
 ) -> Ids:
-    """(R, 3): those of all trees, whose nodes begin at ``starts`` and have these signs."""
+    """Return `rivals` of all trees, (R, 3).
+
+    The nodes of the trees begin at ``starts`` and have these signs.
+    """
     rivals_of_trees = [np.empty((0, 3), dtype=np.int64)]
     for tree, start in zip(trees, starts):
         if tree.n_leaves > 1:
@@ -95,7 +98,11 @@ def all_rivals(
 
 
 def rivals(tree: Grown, advanced: bool) -> Ids:
-    """(R, 3): a node, 0 or 1, and a node that the first one's value must not be below (0) or above (1)."""
+    """Return pairs of nodes whose values are ordered, (R, 3).
+
+    A line has a node, 0 or 1, and a second node. The value of the first must not be below (0) or
+    above (1) that of the second.
+    """
     growing = _Growing(tree, advanced)
     rows = []
     for split, pair in enumerate(tree.children):
@@ -126,7 +133,10 @@ class _Growing:
         self.below_monotone = {0: False}
 
     def _keys_below(self) -> list[frozenset[int]]:
-        """For each node, the features that it and its descendants are split on: limits of others are never asked for."""
+        """Return for each node the features of its split and of those below it.
+
+        LightGBM needs no limits of other features.
+        """
         keys_below: list[frozenset[int]] = [frozenset()] * len(self.parent)
         for split in reversed(range(len(self.children))):
             left_child, right_child = self.children[split]
@@ -219,7 +229,10 @@ class _Growing:
         return touched
 
     def _look_again(self, leaf: int) -> None:
-        """Find the limits of a leaf again where they are stale; of two stale sides LightGBM looks for the lower one only."""
+        """Find the limits of a leaf again if they are stale.
+
+        If both sides are stale, LightGBM looks for the lower one only.
+        """
         for feature, limits in self.limits[leaf].items():
             if feature == ANY or not any(
                 limits.stale
@@ -309,7 +322,10 @@ class _Growing:
 
 
 def _ranks(tree: Grown) -> list[int]:
-    """(S,): thresholds as odd numbers, in the order of those of the same feature, with room for one after each."""
+    """Return the ranks of thresholds among those of the same feature as odd numbers, (S,).
+
+    So there is room for a number after each.
+    """
     ranks = np.zeros(len(tree.features), dtype=np.int64)
     for feature in np.unique(tree.features[tree.numerical]):
         at = np.flatnonzero(tree.numerical & (tree.features == feature))

@@ -108,9 +108,10 @@ class PathSmooth:
         values: FloatArray,
         hidden: float = 0.0,
     ) -> FloatArray:
-        """(M_t,): the share of each node's raw value in its value, from the leaves' sums, second derivatives and values.
+        """Return the share of each node's raw value in its value, (M_t,).
 
-        ``hidden``: a base that was taken out of the values.
+        It follows from the sums, second derivatives and values of the leaves. ``hidden`` is an
+        initial prediction that was subtracted from the values.
         """
         rule = self._rule(tree, len(sums))
         rate = self.rates[tree]
@@ -176,7 +177,10 @@ class SmoothedNodes:
     most: float  #: how far the roundings of all bins may lead an estimate away
 
     def likely(self) -> tuple[FloatArray, bool]:
-        """(S,): the rows to the left of each split, by the values of its two children; and whether these tell all of them."""
+        """Return the rows to the left of each split by the values of its two children, (S,).
+
+        Also return whether these values determine all of them.
+        """
         left_counts = np.empty(len(self.splits))
         replayed = self.raw.copy()
         is_determined = True
@@ -244,23 +248,26 @@ class SmoothedNodes:
 
     @cached_property
     def splits(self) -> Ids:
-        """(S,): a parent comes before its children."""
+        """The splits, (S,), each parent before its children."""
         return np.flatnonzero(self.nodes.leaf < 0)
 
     @cached_property
     def rows(self) -> FloatArray:
-        """(S,): of each split."""
+        """The number of rows of each split, (S,)."""
         return self.counts[self.splits]
 
     @cached_property
     def expected(self) -> FloatArray:
-        """(S,): the rows of each split by the share of the left side in the second derivatives."""
+        """The rows to the left of each split by their share of the second derivatives, (S,)."""
         total = self.weights[self.splits]
         share = self.weights[self.nodes.children[self.splits, 0]] / np.where(total > 0, total, 1.0)
         return np.asarray(self.rows * share)
 
     def shares(self, left_counts: FloatArray) -> FloatArray:
-        """(M,): the share of each node's raw value in its value, with these rows (S,) to the left of each split."""
+        """Return the share of each node's raw value in its value, (M,).
+
+        ``left_counts`` (S,) has the rows to the left of each split.
+        """
         counts = self.counts.copy()
         counts[self.nodes.children[self.splits]] = np.stack(
             [left_counts, self.rows - left_counts], axis=1
@@ -268,10 +275,10 @@ class SmoothedNodes:
         return np.asarray(counts / (counts + self.smooth))
 
     def solved(self, left_counts: FloatArray) -> FloatArray:
-        """(S,): the rows to the left of each split that fit the values of all nodes together.
+        """Return the rows to the left of each split that fit the values of all nodes, (S,).
 
-        Newton steps from ``taken``. Numbers that the values tell are rounded, and the others, on
-        which no value depends, are solved for again.
+        Newton steps start from ``taken``. Numbers that the values determine are rounded. The
+        others, on which no value depends, are solved for again.
         """
         for _ in range(MOST_FITS):
             free = np.ones(len(left_counts), dtype=np.bool_)
@@ -284,7 +291,10 @@ class SmoothedNodes:
         return left_counts
 
     def _fit(self, left_counts: FloatArray, free: BoolArray) -> tuple[FloatArray, FloatArray]:
-        """(S,): the rows to the left of each split, those that are free fitted to the values; and how far these may be off."""
+        """Fit the free numbers of rows to the left of splits to the values, (S,).
+
+        Return all numbers and their possible errors, (S,).
+        """
         low = np.maximum(self.expected - self.most, 0.0)
         high = np.minimum(self.expected + self.most, self.rows)
         strain = self._misfit(left_counts)
@@ -307,7 +317,7 @@ class SmoothedNodes:
         return left_counts, self._step(left_counts, free, 0.0)[1]
 
     def _made(self, left_counts: FloatArray) -> FloatArray:
-        """(M,): the values of all nodes."""
+        """Return the values of all nodes, (M,)."""
         replayed = self.raw.copy()
         for split, n, rows in zip(self.splits.tolist(), left_counts.tolist(), self.rows.tolist()):
             for child, child_count in zip(self.nodes.children[split].tolist(), (n, rows - n)):
@@ -317,7 +327,10 @@ class SmoothedNodes:
         return replayed
 
     def _misfit(self, left_counts: FloatArray) -> float:
-        """How far the values are from the model's, in their slacks, and the numbers from those expected; squared."""
+        """Return the squared distance of values and numbers from the model's.
+
+        Values are relative to their slacks, and numbers to the expected ones.
+        """
         apart = (self.values - self._made(left_counts)) / self.slack
         return float(
             np.nansum(apart[1:] ** 2) + (((left_counts - self.expected) / self.most) ** 2).sum()
@@ -326,9 +339,9 @@ class SmoothedNodes:
     def _step(
         self, left_counts: FloatArray, free: BoolArray, damping: float
     ) -> tuple[FloatArray, FloatArray]:
-        """(S,) twice: one Newton step of all numbers together, and how far each may be off.
+        """Return one Newton step of all numbers together, (S,), and their possible errors, (S,).
 
-        Values depend on nothing above but their parent's. So least squares are solved from the
+        Values depend on nothing above except their parent's. So least squares are solved from the
         leaves up, where each node has a best change of its value and a precision, and then from the
         root down.
         """

@@ -63,7 +63,7 @@ class Percentile(Ranks):
         return replace(rule, weights=_handed_on(rule.weights))
 
     def even(self, counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], FloatArray]:
-        """Linear between ranks, counted from the largest."""
+        """Return ranks and shares by linear interpolation, counted from the largest residual."""
         place = (counts - 1) * (1.0 - self.alpha)
         down = place.astype(np.int64) + 1  # of the upper row
         last = down >= counts
@@ -108,7 +108,7 @@ class Gradients:
     def of(
         cls, objective: str, alpha: float, targets: FloatArray, weights: FloatArray | None
     ) -> Gradients:
-        """Gradients of a fit to targets (N,), all in float32; alpha is the setting of the objective."""
+        """Return the gradients of a fit to targets (N,) in float32; alpha is that of the objective."""
         weights = _handed_on(weights)
         own_segment = _version() >= (4, 7)
         if objective == "mape":
@@ -119,7 +119,10 @@ class Gradients:
         return cls(objective, Percentile(own_alpha, weights, own_segment=own_segment), weights)
 
     def start(self, targets: FloatArray) -> tuple[float, float]:
-        """Where the fit starts, the same percentile of the targets (N,), and how far float32 may leave it off."""
+        """Return the initial prediction and its rounding error in float32.
+
+        It is the same percentile of the targets (N,).
+        """
         picked = self.ranks.picks(
             np.zeros(len(targets), dtype=np.int64), targets, np.ones(len(targets))
         )

@@ -153,7 +153,7 @@ class XeNdcg(CoupledLoss):
 
     @cached_property
     def _numbers(self) -> NDArray[np.int64]:
-        """(N,): how many numbers of its generator a row takes in the first round, itself included."""
+        """How many random numbers each row uses in the first round, (N,)."""
         starts = np.flatnonzero(np.diff(self.groups, prepend=-1))
         return np.asarray(np.arange(len(self.groups)) - starts[self.groups] + 1)
 

@@ -81,7 +81,7 @@ class LightGBMReading:
 
     @property
     def monotone_signs(self) -> NDArray[np.int64]:
-        """(features,): 1 where predictions must rise with a feature, -1 where they must fall, else 0."""
+        """The sign of the monotone constraint of each feature, (features,): 1, -1 or 0."""
         signs = np.zeros(self.text.n_features, dtype=np.int64)
         if self.cuda:  # which does not enforce them
             return signs

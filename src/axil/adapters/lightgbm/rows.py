@@ -17,9 +17,10 @@ from axil.errors import InputError
 
 
 def as_lightgbm(X: Any, categories: list[Any]) -> Any:
-    """Return X as every version of LightGBM takes it without a word: numpy, pandas, or a csr or csc matrix (not array).
+    """Return X in a type that every version of LightGBM accepts without a warning.
 
-    ``categories`` are those of each column of categories, as the fit had them.
+    That is numpy, pandas, or a csr or csc matrix (not array). ``categories`` are those of each
+    column of categories in the fit.
     """
     if bool(sparse.issparse(X)):
         return compressed(X)

@@ -97,9 +97,9 @@ class LightGBMRule:
         return self.reading.text.trees
 
     def denominators(self, tree: TreeText) -> FloatArray:
-        """(2L - 1,): what regularisation adds to the denominators of the tree's splits and then of its leaves.
+        """Return what regularisation adds to the denominators of a tree's splits and leaves, (2L - 1,).
 
-        lambda_l2, and cat_l2 below a split that groups categories
+        It is lambda_l2, and cat_l2 below a split that groups categories
         (src/treelearner/feature_histogram.cpp).
         """
         if self.reading.forest and tree.n_leaves == 1 and tree.floats("leaf_value")[0] == 0.0:
@@ -111,13 +111,16 @@ class LightGBMRule:
         return l2
 
     def leaf_denominators(self) -> FloatArray:
-        """(L,): what regularisation adds to the denominators of the leaves of all trees."""
+        """Return what regularisation adds to the denominators of the leaves of all trees, (L,)."""
         return np.concatenate(
             [self.denominators(tree)[tree.n_leaves - 1 :] for tree in self._trees]
         )
 
     def slack(self, values: FloatArray) -> FloatArray:
-        """(L,): how far leaf values, before any base, are off by what LightGBM adds to their weights, and by a GPU's sums."""
+        """Return the possible error of leaf values before the initial prediction, (L,).
+
+        LightGBM adds a little to their weights, and a GPU rounds their sums.
+        """
         alone = np.full(1, np.inf)  # not divided by a weight
         weights = [
             tree.floats("leaf_weight") if tree.n_leaves > 1 else alone for tree in self._trees
@@ -134,10 +137,10 @@ class LightGBMRule:
         )
 
     def single_slack(self, values: FloatArray) -> FloatArray:
-        """(L,): how far leaf values are off where a GPU adds up histograms in float32.
+        """Return the possible error of leaf values if a GPU adds histograms in float32, (L,).
 
-        A leaf's sum is the difference of sums over more rows, up to those of all, so it is off by
-        what those are off by.
+        A leaf's sum is the difference of sums over more rows, up to those of all, so it has the
+        error of those.
         """
         shares = [self._shares(tree)[tree.n_leaves - 1 :] for tree in self._trees]
         return np.asarray(
@@ -145,7 +148,7 @@ class LightGBMRule:
         )
 
     def _shares(self, tree: TreeText) -> FloatArray:
-        """(2L - 1,): the weight of each split and then each leaf, l2 included, as a share of that of all rows."""
+        """Return the weight of each split and leaf, l2 included, over that of all rows, (2L - 1,)."""
         if tree.n_leaves == 1:
             return np.ones(1)
         weights = np.concatenate([tree.floats("internal_weight"), tree.floats("leaf_weight")])
@@ -213,5 +216,5 @@ class LightGBMRule:
 
 
 def _largest_range(trees: Sequence[TreeText]) -> float:
-    """By how much the leaf values of a tree differ at most, of all trees."""
+    """Return the largest range of the leaf values of a tree, over all trees."""
     return max(float(np.ptp(tree.floats("leaf_value"))) for tree in trees)

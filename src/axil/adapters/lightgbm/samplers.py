@@ -61,12 +61,12 @@ class IterationGradients:
 
     @cached_property
     def weighted_gradients(self) -> FloatSingles:
-        """(N, K): -weight * g."""
+        """The negative gradients times the weights, (N, K)."""
         return self._weighted(self.gradients.astype(np.float32))
 
     @cached_property
     def weighted_hessians(self) -> FloatSingles:
-        """(N, K): weight * h."""
+        """The hessians times the weights, (N, K)."""
         if self.hessians is None:
             return self._weighted(np.ones(self.gradients.shape, dtype=np.float32))
         return self._weighted(self.hessians.astype(np.float32))
@@ -78,7 +78,7 @@ class IterationGradients:
 
     @property
     def sizes(self) -> FloatSingles:
-        """(N,): |g * h|, added up over the outputs one after the other."""
+        """The sums of |g * h| over the outputs, one after the other, (N,)."""
         sizes = np.zeros(len(self.gradients), dtype=np.float32)
         for k in range(self.gradients.shape[1]):
             sizes += np.abs(self.weighted_gradients[:, k] * self.weighted_hessians[:, k])
@@ -87,9 +87,9 @@ class IterationGradients:
 
 @dataclass(frozen=True)
 class Bagging:
-    """Each row is in the sample iff u < bagging_fraction, sampled again every bagging_freq trees (src/boosting/bagging.hpp).
+    """Samples with u < bagging_fraction, anew every bagging_freq trees (src/boosting/bagging.hpp).
 
-    Positive and negative rows may have fractions of their own.
+    Positive and negative rows may have different fractions.
     """
 
     fraction: float | FloatArray  # or (N,)

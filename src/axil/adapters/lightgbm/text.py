@@ -60,7 +60,10 @@ _PRINTED_DIGITS = 6
 
 @dataclass(frozen=True)
 class TreeText:
-    """One tree: L leaves and L - 1 splits, numbered in the order they were made, so a parent comes before its children."""
+    """One tree: L leaves and L - 1 splits, numbered in the order of the growth.
+
+    A parent comes before its children.
+    """
 
     fields: dict[str, str]
 
@@ -107,7 +110,7 @@ class TreeText:
 
     @property
     def children(self) -> NDArray[np.int64]:
-        """(L - 1, 2): the left and right child of each split.
+        """The left and right child of each split, (L - 1, 2).
 
         Splits are nodes 0 .. L - 2, leaves are nodes L - 1 .. 2L - 2.
         """
@@ -191,7 +194,7 @@ class TreeText:
 
     @property
     def sends_missing_right(self) -> BoolArray:
-        """(L - 1,): which splits on numbers know of missing values and send them to the right."""
+        """Whether a split on numbers sends missing values to the right, (L - 1,)."""
         kinds = self.integers("decision_type")
         knows_missing = (kinds & (3 << MISSING_SHIFT)) != 0
         goes_right = (kinds & (CATEGORICAL | DEFAULT_LEFT)) == 0
@@ -339,7 +342,10 @@ class LightGBMSettings:
         return self.text(name) == "1"
 
     def precisely(self, name: str, printed: str | None = None) -> tuple[float, float]:
-        """Return a number, by default as the block prints it, and how far off it may be: 0 unless the last digits are lost."""
+        """Return a number, and its possible error: 0 unless the text lost its last digits.
+
+        By default the number is the one that the block prints.
+        """
         if printed is None:
             printed = self.text(name) or "0"
         for value in self.given(name):  # a booster that was loaded remembers the printed number

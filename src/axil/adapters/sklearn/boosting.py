@@ -76,10 +76,10 @@ def _kind_of(
 
 
 class GradientBoostingAdapter(StackAdapter):
-    """GradientBoostingRegressor and GradientBoostingClassifier: trees of weighted means of residuals, or of Newton steps.
+    """GradientBoostingRegressor and GradientBoostingClassifier.
 
-    All numbers are in float64. scikit-learn multiplies leaf values by the learning rate when it
-    makes predictions.
+    Leaf values are weighted means of residuals, or Newton steps. All numbers are in float64.
+    scikit-learn multiplies leaf values by the learning rate when it makes predictions.
     """
 
     gradient_tolerance = 1e-7  # of leaves whose second derivatives nearly vanish
@@ -237,14 +237,14 @@ class StagesAfterInit(GradientBoostingAdapter):
 
 
 class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
-    """HistGradientBoostingRegressor and HistGradientBoostingClassifier: binned features, gradients in float32 (G_H_DTYPE).
+    """HistGradientBoostingRegressor and HistGradientBoostingClassifier.
 
-    Sums and predictions are in float64. The rounding of residuals is no linear function of the
-    targets, so exact weights meet predictions to single precision. A replay that rounds residuals
-    alike meets the leaves of a fit without weights up to what subtracting histograms from each
-    other loses, 1e-12 for leaves of one row among 300,000. With weights scikit-learn rounds each
-    weight, and its product with the residual once, where a replay rounds twice: four roundings of
-    6e-8 in all.
+    Features are binned, and gradients are in float32 (G_H_DTYPE). Sums and predictions are in
+    float64. The rounding of residuals is no linear function of the targets, so exact weights meet
+    predictions to single precision. A replay that rounds residuals in the same way meets the leaves
+    of an unweighted fit, up to what the subtraction of histograms loses: 1e-12 for leaves of one
+    row among 300,000. With weights scikit-learn rounds each weight, and its product with the
+    residual once, where a replay rounds twice: four roundings of 6e-8 in all.
     """
 
     rounding = Rounding(residuals=np.float32)

@@ -27,7 +27,10 @@ MIN_MEAN_HESSIAN = 1e-150
 
 
 class StageLoss(Loss):
-    """Its leaves have no regularisation, so the digits of gradients next to zero count; h is that of ``p = y + g``, rounded."""
+    """A loss without regularisation of leaves, so that the digits of tiny gradients count.
+
+    h is that of ``p = y + g``, rounded.
+    """
 
     cancels = True
 

@@ -284,7 +284,10 @@ class AdditiveXGBoost(XGBoostAdapter):
 
 
 class OwnObjectiveXGBoost(AdditiveXGBoost):
-    """A booster that was fitted with a user's own objective; its settings name an objective, of XGBoost or of the user, too."""
+    """A booster that was fitted with a user's own objective.
+
+    Its settings also name an objective, of XGBoost or of the user.
+    """
 
     def __init__(self, custom: Objective, opened_booster: OpenedBooster):
         super().__init__(opened_booster)
@@ -304,7 +307,7 @@ class OwnObjectiveXGBoost(AdditiveXGBoost):
         return self._objective.link_beside_function(base)
 
     def causes(self, mismatch: str) -> str:
-        """See `XGBoostAdapter.causes`; the function given comes first."""
+        """Return the causes of `XGBoostAdapter.causes`, after that of another function."""
         advice = (
             "The objective given is not the function of the fit; a fit with "
             f"objective={self._objective.name!r} itself takes none."

@@ -72,16 +72,17 @@ def _opened(
 
 
 class XGBoostAdapter(TreeModel):
-    """An XGBoost booster: all its trees, or those up to the best iteration where a scikit-learn model predicts with them.
+    """An XGBoost booster: all its trees, or those up to the best iteration.
 
-    XGBoost keeps targets, weights, predictions and residuals in float32 and adds in float64
-    (src/objective, src/tree). A replay that rounds likewise has the very sums that XGBoost had; the
-    leaf value is then rounded to float32, multiplied by the rate and rounded again, so it is met to
-    two roundings, 2^-23 of itself. A GPU adds quantised numbers and is met to 1e-6 only.
+    A scikit-learn model predicts with the latter. XGBoost stores targets, weights, predictions and
+    residuals in float32 and adds in float64 (src/objective, src/tree). A replay with the same
+    rounding has the very sums of XGBoost. The leaf value is then rounded to float32, multiplied by
+    the rate and rounded again, so it is met to two roundings, 2^-23 of itself. A GPU adds quantised
+    numbers and is met to 1e-6 only.
 
-    Predictions are sums in float32 too, so they differ from the sum of the very leaf values that
-    they are made of, and from any exact map, like a random walk of T steps of 2^-24: 1.4 * sqrt(T)
-    of them at most in 20,000 rows, 600 trees: 2e-6.
+    Predictions are sums in float32 too. So they differ from the sum of their leaf values, and from
+    any exact map, like a random walk of T steps of 2^-24: 1.4 * sqrt(T) of them at most in 20,000
+    rows, 600 trees: 2e-6.
     """
 
     library = "XGBoost"
@@ -257,10 +258,11 @@ class XGBoostAdapter(TreeModel):
         )
 
     def _zero(self, tree: Tree) -> BoolArray:
-        """Return which leaves XGBoost set to zero, (L,): of no weight, or of less than min_child_weight (src/tree/param.h).
+        """Return which leaves XGBoost set to zero, (L,).
 
-        Only a root, or a leaf for several outputs, can be that light. From XGBoost 3.4 on a light
-        root keeps its value, and no leaf is light.
+        They have no weight, or less than min_child_weight (src/tree/param.h). Only a root, or a
+        leaf for several outputs, can be that light. From XGBoost 3.4 on a light root keeps its
+        value, and no leaf is light.
         """
         hessians = tree.leaf_hessians
         if hessians is None:

@@ -76,7 +76,7 @@ class Tree:
 
     @cached_property
     def depths(self) -> NDArray[np.int64]:
-        """(nodes,): how far each is from the root, with those that were pruned away."""
+        """The depth of each node, (nodes,), also of pruned ones."""
         ancestors = np.arange(self.n_nodes)
         last_possible_parent = np.maximum(ancestors - 1, 0)  # a node comes after its parent
         parents = np.clip(self.integers("parents"), 0, last_possible_parent)
@@ -88,7 +88,7 @@ class Tree:
 
     @cached_property
     def splits(self) -> NDArray[np.int64]:
-        """(S,): the nodes with children that can be reached from the root, level by level."""
+        """The nodes with children that can be reached from the root, level by level, (S,)."""
         left_children = self.integers("left_children")
         right_children = self.integers("right_children")
         level = np.zeros(1, dtype=np.int64)
@@ -107,39 +107,39 @@ class Tree:
 
     @cached_property
     def _child_nodes(self) -> NDArray[np.int64]:
-        """(S, 2): the nodes left and right below each split."""
+        """The nodes left and right below each split, (S, 2)."""
         sides = (self.integers("left_children"), self.integers("right_children"))
         return np.stack([side[self.splits] for side in sides], axis=1)
 
     @cached_property
     def leaves(self) -> NDArray[np.int64]:
-        """(L,): the nodes that are leaves."""
+        """The nodes that are leaves, (L,)."""
         return np.setdiff1d(np.append(self._child_nodes, 0), self.splits)
 
     @cached_property
     def last_splits(self) -> NDArray[np.int64]:
-        """(S', 3): the splits whose children are both leaves, and these children, by their nodes."""
+        """The splits whose children are both leaves, with these children, by their nodes, (S', 3)."""
         has_leaves = np.isin(self._child_nodes, self.leaves).all(axis=1)
         return np.column_stack([self.splits, self._child_nodes])[has_leaves]
 
     @property
     def features(self) -> NDArray[np.int64]:
-        """(S,): the feature that each split tests."""
+        """The feature that each split tests, (S,)."""
         return self.integers("split_indices")[self.splits]
 
     @property
     def thresholds(self) -> FloatArray:
-        """(S,): values below it go left."""
+        """The threshold of each split, (S,): values below it go left."""
         return self.floats("split_conditions")[self.splits]
 
     @property
     def sends_missing_left(self) -> BoolArray:
-        """(S,): whether missing values go left."""
+        """Whether missing values go left, (S,)."""
         return np.asarray(self.integers("default_left")[self.splits] != 0)
 
     @property
     def children(self) -> NDArray[np.int64]:
-        """(S, 2): left and right child of each split: splits by their number, leaves as ~leaf."""
+        """Left and right child of each split, (S, 2): splits by their number, leaves as ~leaf."""
         numbers = np.empty(self.n_nodes, dtype=np.int64)
         numbers[self.splits] = np.arange(len(self.splits))
         numbers[self.leaves] = ~np.arange(len(self.leaves))
@@ -178,7 +178,7 @@ class Tree:
 
     @cached_property
     def node_values(self) -> FloatArray:
-        """(nodes, K): at leaves their values, at splits whatever XGBoost keeps there."""
+        """The values of leaves, and for splits the number that XGBoost stores there, (nodes, K)."""
         if self.n_outputs == 1:
             return self.floats("split_conditions")[:, None]
         values = self.base_weights.copy()
@@ -189,12 +189,12 @@ class Tree:
 
     @property
     def values(self) -> FloatArray:
-        """(L, K): the leaf values."""
+        """The leaf values, (L, K)."""
         return self.node_values[self.leaves]
 
     @property
     def base_weights(self) -> FloatArray:
-        """(nodes, K): at splits what the node's value would be as a leaf, before the rate."""
+        """The value of each split's node as a leaf, before the learning rate, (nodes, K)."""
         return self.floats("base_weights").reshape(-1, self.n_outputs)
 
     @cached_property
@@ -217,9 +217,9 @@ class Tree:
 
     @cached_property
     def node_hessians(self) -> FloatArray | None:
-        """(nodes,): the weight of each node's rows.
+        """The weight of each node's rows, (nodes,).
 
-        It is None where trees of several outputs do not keep it (before 3.2).
+        It is None for trees of several outputs before XGBoost 3.2, which do not store it.
         """
         if "sum_hessian" not in self.fields:
             return None
@@ -229,7 +229,7 @@ class Tree:
 
     @property
     def leaf_hessians(self) -> FloatArray | None:
-        """(L,): the weight of each leaf's rows; None where the tree does not keep it."""
+        """The weight of each leaf's rows, (L,); None if the tree does not store it."""
         if self.node_hessians is None:
             return None
         return self.node_hessians[self.leaves]
@@ -273,10 +273,9 @@ class ModelDocument:
 
     @property
     def is_stepped(self) -> bool:
-        """Whether the leaf values of all trees are Newton steps, for a loss that XGBoost fitted by percentiles until 3.3.
+        """Whether leaf values are Newton steps for a loss that XGBoost fitted by percentiles until 3.3.
 
-        The version is that of the XGBoost that wrote the document, so the leaves decide where they
-        show it.
+        The document has the version of the XGBoost that wrote it, so the leaves decide if they can.
         """
         if any(tree.is_stepped is False for tree in self.trees):
             return False
@@ -309,7 +308,7 @@ class ModelDocument:
 
     @property
     def base_score(self) -> FloatArray:
-        """(K,) or (1,): from 3.1 on a list, before one number for all outputs."""
+        """The base score: a list (K,) from 3.1 on, before one number for all outputs, (1,)."""
         written = np.array(json.loads(self.parameters["base_score"]), dtype=np.float32)
         return written.astype(np.float64).reshape(-1)
 

@@ -24,7 +24,7 @@ class XGBoostPercentile(Ranks):
     """The rule of XGBoost. Settings of sums (reg_lambda, reg_alpha, max_delta_step) do not reach its leaf values."""
 
     def even(self, counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], FloatArray]:
-        """Linear between ranks, of which the first is at 1 / (n + 1)."""
+        """Return ranks and shares by linear interpolation, with the first rank at 1 / (n + 1)."""
         place = self.alpha * (counts + 1.0)
         rank = np.floor(place).astype(np.int64) - 1
         low = self.alpha <= 1.0 / (counts + 1.0)

@@ -36,10 +36,10 @@ def plan_of(model: ModelDocument, settings: XGBoostSettings, n_rows: int) -> Dra
 def plan_of_draws(
     model: ModelDocument, settings: XGBoostSettings, n_rows: int, weights: FloatArray | None
 ) -> DrawPlan:
-    """Return everything that determines the sampled rows, where the first trees say by which version and on which device it was.
+    """Return everything that determines the sampled rows.
 
-    A machine without a GPU reads "cpu" from every model. The root of a tree of squared error has
-    the weight of its rows.
+    The first trees tell the version of XGBoost and the device, if they can. A machine without a GPU
+    reads "cpu" from every model. The root of a tree of squared error has the weight of its rows.
     """
     for version_plan in _plans(model, settings, n_rows):
         for plan in _plans_of_devices(version_plan):
@@ -168,7 +168,7 @@ def _leads_to_first_trees(plan: DrawPlan, model: ModelDocument, weights: FloatAr
 
 
 def drop_factors(model: ModelDocument, plan: DrawPlan, n_iterations: int) -> FloatArray:
-    """Return DART's factor of every tree as each iteration, and at last the prediction, sees it: (n_iterations + 1, T).
+    """Return DART's factor of every tree in each iteration and in the prediction, (n_iterations + 1, T).
 
     All iterations of the model are replayed, also those that predictions leave out, and must end in
     its weight_drop.

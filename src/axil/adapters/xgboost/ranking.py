@@ -193,7 +193,7 @@ class _PairTerms:
 
     @cached_property
     def _inverse_largest(self) -> FloatArray:
-        """(Q,): one over the largest DCG of each group; 0 where that is 0."""
+        """One over the largest DCG of each group, (Q,); 0 where that is 0."""
         top = self.loss.n_pairs
         if self.loss.draws is not None:
             top = len(self.labels)

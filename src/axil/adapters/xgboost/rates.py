@@ -57,7 +57,7 @@ class ObservedLeaves:
 
     @property
     def precision(self) -> FloatArray:
-        """(L' * K,): one over the rounding of each value.
+        """One over the rounding of each value, (L' * K,).
 
         Minute values count as a thousandth of the largest.
         """
@@ -161,7 +161,7 @@ def rate_of_steps(tree: Tree, l2: float) -> float:
 
 
 def is_silent(tree: Tree) -> bool:
-    """Return whether the tree was grown with a rate of zero: it has splits, and none of its values differs from zero."""
+    """Return whether the tree was grown with a rate of zero: it has splits, and all values are zero."""
     return len(tree.splits) > 0 and not tree.values.any()
 
 

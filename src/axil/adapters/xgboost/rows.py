@@ -266,7 +266,10 @@ def _numbers(column: Any, categories: Sequence[Any] | None) -> FloatTable | None
 
 
 def _codes(column: Any, categories: Sequence[Any]) -> FloatTable:
-    """Return the number of each row's category among these, (n,): -1 where it is another one, nan where it is missing."""
+    """Return the number of each row's category among these, (n,).
+
+    It is -1 for another category, and nan for a missing one.
+    """
     number_of = {category: number for number, category in enumerate(categories)}
     numbers = [number_of.get(label, -1) for label in column.cat.categories]
     with_missing = np.array([*numbers, np.nan], dtype=np.float32)  # whose code is -1, the last

@@ -84,7 +84,7 @@ class SmoothedAbsoluteError(SmoothedLoss):
     name = "smoothed absolute error"
 
     def gradients(self, residuals: Any, scale: Any) -> tuple[Any, Any]:
-        """See the class."""
+        """Return g and h; see the class."""
         norms = np.hypot(scale, residuals)
         curvature = np.ones_like(residuals)
         np.divide(scale, norms, out=curvature, where=norms > 0)
@@ -108,7 +108,7 @@ class SmoothedQuantile(SmoothedLoss):
     name = "smoothed quantile"
 
     def gradients(self, residuals: Any, scale: Any) -> tuple[Any, Any]:
-        """See the class; zeros for an output without any residual left."""
+        """Return g and h; see the class. They are zeros for an output without residuals."""
         real = residuals.dtype.type
         has_scale = scale > 0
         x = residuals / np.where(has_scale, real(SMOOTHING) * scale, real(1))

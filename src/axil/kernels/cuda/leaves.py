@@ -29,7 +29,10 @@ def assign(
     zero: float,
     out: Cells,
 ) -> bool:
-    """See `Backend.assign`. Routes come from `adapters.routes.make_routes` and are trusted."""
+    """Assign leaves on the GPU; see `Backend.assign`.
+
+    Routes come from `adapters.routes.make_routes`, and are not checked.
+    """
     n_rows = len(values)
     n_columns = len(columns) - 1
     n_views = len(views)

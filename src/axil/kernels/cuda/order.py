@@ -55,7 +55,7 @@ class SortedRows:
     def of(
         cls, cells: DeviceArray, starts: Numbers, on_device: DeviceArray, run: Callable[..., None]
     ) -> SortedRows:
-        """Sorts by counting, 4 bytes per row and tree: O(T N)."""
+        """Sort rows by counting, in O(T N) and with 4 bytes per row and tree."""
         n_trees, n = cells.shape
         order = cp.empty((n_trees, n), dtype=cp.uint32)
         counts = np.empty(int(starts[-1]), dtype=np.int64)

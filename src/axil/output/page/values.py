@@ -18,7 +18,10 @@ JSONValue: TypeAlias = "bool | int | float | str | None"
 
 
 def number(value: float, digits: int = DIGITS) -> int | float | str | None:
-    """Return a float with this many significant digits; None for nan, text for infinity. Whole numbers keep all digits."""
+    """Return a float with this many significant digits; whole numbers keep all digits.
+
+    Return None for nan, and text for infinity.
+    """
     if value != value:
         return None
     if abs(value) < EXACT_INTEGERS and value == int(value):
