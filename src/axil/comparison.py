@@ -14,13 +14,13 @@ the targets are, are subtracted row by row.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, TypeVar, cast, overload, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs, templates
-from axil.aliases import DataFrame, LabelsLike, PathLike
+from axil.aliases import ArrayLike, DataFrame, ForeignObject, LabelsLike, PathLike, TableLike
 from axil.arrays import FloatArray, IntArray
 from axil.attribution import Kind
 from axil.errors import ExactnessError, InputError, counted, shown
@@ -233,7 +233,34 @@ class Comparison:
         return changes_page.write(self.table(), self.top(k), PARTS, self.scale, path, title, target)
 
 
-def compare(old: Explainer, new: Explainer, X: Any, *, init_score: Any = None) -> Comparison:
+ChangesT = TypeVar("ChangesT", covariant=True)
+
+
+@runtime_checkable
+class Vintage(Protocol[ChangesT]):
+    """What has its own rows to compare, such as `axil.forecasts.Forecast`."""
+
+    def changes_since(self, old: ForeignObject, /) -> ChangesT:
+        """Return why this is not what it was."""
+
+
+@overload
+def compare(
+    old: Explainer, new: Explainer, X: TableLike, *, init_score: ArrayLike | None = None
+) -> Comparison: ...
+
+
+@overload
+def compare(old: Vintage[ChangesT], new: Vintage[ChangesT]) -> ChangesT: ...
+
+
+def compare(
+    old: Explainer | Vintage[ChangesT],
+    new: Explainer | Vintage[ChangesT],
+    X: TableLike | None = None,
+    *,
+    init_score: ArrayLike | None = None,
+) -> Comparison | ChangesT:
     """Explain why predictions of X changed from an old model to a new one, by rows and by splits.
 
     axil refits the old splits to the new rows (`Explainer.refit`). Every change is then the sum of
@@ -242,15 +269,19 @@ def compare(old: Explainer, new: Explainer, X: Any, *, init_score: Any = None) -
     new model may be of another library. The sums of the parts are compared with the models. The
     cost is that of one refit and two explanations of X, which hold (n, n_train) numbers each.
 
+    Two forecasts of `axil.forecast` are compared without X: the forecasts of the dates that both
+    make. The result is an `axil.forecasts.ForecastComparison`.
+
     Parameters
     ----------
-    old : Explainer
+    old : Explainer or Forecast
         The explainer of the model before; of a kind that `refit` takes, with its training rows in
         memory.
-    new : Explainer
+    new : Explainer or Forecast
         The explainer of the model after, of the same outputs.
     X : table
-        The n rows to explain. A frame may have more columns than either model takes.
+        The n rows to explain. A frame may have more columns than either model takes. Leave it out
+        for forecasts.
     init_score : array of shape (n,) or (n, K), optional
         Offsets of the rows of X, as in `Explainer.explain`.
 
@@ -273,6 +304,19 @@ def compare(old: Explainer, new: Explainer, X: Any, *, init_score: Any = None) -
     >>> bool(abs(table["change"] - table.iloc[:, 4:].sum(axis=1)).max() < 1e-9)
     True
     """
+    if isinstance(new, Vintage):
+        if X is not None or init_score is not None:
+            raise InputError("Forecasts have rows of their own; leave X and init_score out.")
+        return new.changes_since(old)
+    if X is None:
+        raise InputError("X is not given; expected the rows whose predictions changed.")
+    return _compare_models(cast(Explainer, old), new, X, init_score)
+
+
+def _compare_models(
+    old: Explainer, new: Explainer, X: TableLike, init_score: ArrayLike | None
+) -> Comparison:
+    """Return why predictions of X changed from one model to the next."""
     _check_comparable(old, new)
     matched_rows = match_rows(old, new)
     refitted = refit_to_new_rows(old, new, matched_rows)

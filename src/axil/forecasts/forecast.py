@@ -18,12 +18,13 @@ from axil.aliases import (
     Series,
 )
 from axil.arrays import AnyArray, FloatArray
-from axil.errors import ExactnessError, InputError, UnsupportedQuestionError
+from axil.errors import ExactnessError, InputError, UnsupportedQuestionError, shown
 from axil.explainer import Explainer
 from axil.explanation import Explanation
 from axil.forecasts.forecasters import Reader, TargetRows, reader_of
 from axil.forecasts.observations import as_changes
 from axil.forecasts.runs import numbers, record
+from axil.forecasts.vintages import ForecastComparison, Vintage, compare_vintages
 from axil.forecasts.what_if import ForecastChanges, changed_paths
 from axil.inputs.libraries import needed_pandas
 
@@ -309,6 +310,28 @@ class Forecast:
         reader = self._reader.with_values(as_changes(values, self._reader.series_names))
         parts = changed_paths(self.explainer, self._run, self._rows, reader)
         return self._change_table(parts)
+
+    def changes_since(self, old: Forecast) -> ForecastComparison:
+        """Return why these forecasts are not those of an older vintage.
+
+        ``axil.compare(old, new)`` calls this.
+
+        Parameters
+        ----------
+        old : Forecast
+            The forecast of an earlier fit of a forecaster of the same features. Forecasts of dates
+            that both make are compared.
+        """
+        if not isinstance(old, Forecast):
+            raise InputError(
+                f"old is {shown(old)}; expected what axil.forecast returned, as new is."
+            )
+        return compare_vintages(old.vintage, self.vintage)
+
+    @property
+    def vintage(self) -> Vintage:
+        """Return what a comparison with another fit of the forecaster needs."""
+        return Vintage(self.explainer, self._run, self._rows, self.row_labels, self.is_log)
 
     def _change_table(self, changes: ForecastChanges) -> DataFrame:
         """Return a table of changes of the forecasts and of their parts."""

@@ -400,16 +400,20 @@ RECURSIVE = {
 def reader_of(
     forecaster: ForeignModel, data: ForeignObject, exog: ForeignObject, model: str | None
 ) -> Reader:
-    """Return the reader of a forecaster; raise for an object that axil does not know."""
+    """Return the reader of a forecaster; raise for an object that axil does not know.
+
+    The reader keeps copies: a forecaster is often fitted again when further data come.
+    """
     cls = type(forecaster)
     library = cls.__module__.split(".")[0]
     name = cls.__name__
     if library == "mlforecast" and name == "MLForecast":
-        return MLForecastReader(forecaster, data, exog, model)
+        copies = copy.deepcopy((forecaster, data, exog))
+        return MLForecastReader(*copies, model)
     if library == "skforecast" and name in RECURSIVE:
         if model is not None:
             raise InputError("model is for an MLForecast of several models. Leave it out.")
-        return RECURSIVE[name](forecaster, data, exog)
+        return RECURSIVE[name](*copy.deepcopy((forecaster, data, exog)))
     advice = around(forecaster) or ADVICE
     raise InputError(
         f"The forecaster is a {cls.__module__}.{name}; expected mlforecast's MLForecast, or "
