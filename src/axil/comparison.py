@@ -308,16 +308,17 @@ def compare(
         if X is not None or init_score is not None:
             raise InputError("Forecasts have rows of their own; leave X and init_score out.")
         return new.changes_since(old)
+    old_explainer = cast(Explainer, old)
+    _check_comparable(old_explainer, new)
     if X is None:
         raise InputError("X is not given; expected the rows whose predictions changed.")
-    return _compare_models(cast(Explainer, old), new, X, init_score)
+    return _compare_models(old_explainer, new, X, init_score)
 
 
 def _compare_models(
     old: Explainer, new: Explainer, X: TableLike, init_score: ArrayLike | None
 ) -> Comparison:
     """Return why predictions of X changed from one model to the next."""
-    _check_comparable(old, new)
     matched_rows = match_rows(old, new)
     refitted = refit_to_new_rows(old, new, matched_rows)
     rows = with_refit_positions(matched_rows, refitted)
