@@ -7,7 +7,7 @@ the new rows,
                   + sum over kept rows of k_mid (y' - y) + (k_mid - k_old)(y - c)  +  base
 
 and F_new - F_mid is what the new splits did. The base is the change of intercepts and of sums of
-weights times c: none where weights sum to one. Contributions, which are parts of a score whatever
+weights times c: none if weights sum to one. Contributions, which are parts of a score whatever
 the targets are, are subtracted row by row.
 """
 
@@ -113,7 +113,7 @@ class Comparison:
         return self.old.scale
 
     def table(self) -> DataFrame:
-        """Return the parts of each change, with a line per query, and output if there are several.
+        """Return the parts of each change, with a line per explained row, and output if there are several.
 
         The columns are query, before, after, change, and the parts that sum to it: targets changed,
         rows added, rows removed, rows kept (whose weight changed, as others came or went), base
@@ -553,7 +553,7 @@ def _check_sum(
 
 
 def _targets_at(explainer: Explainer, positions: IntArray, outputs: IntArray) -> NDArray[Any]:
-    """Return targets as people read them, of classes their names; missing where there is no row."""
+    """Return targets in the user's units, of classes their names; missing where there is no row."""
     model = verified_model(explainer)
     if model.kind is Kind.ADDITIVE or model.classes is not None:
         y = arguments_of(explainer).y

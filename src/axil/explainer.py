@@ -77,7 +77,7 @@ class Explainer(
     Reports,
     Write,
 ):
-    """Which training rows made a prediction, and by exactly how much, with the fitted structure held fixed.
+    """Which training rows made a prediction, and by exactly how much, with the fitted tree structure fixed.
 
     The model decides which number belongs to a prediction and a training row, and ``kind`` says
     which it is:
@@ -427,7 +427,7 @@ class Explainer(
 
 
 def _check_labels(file: archive.Archive, X_train: Any, index: Any) -> None:
-    """Raise where rows that are given with a file have other labels than the file."""
+    """Raise if rows that are given with a file have other labels than the file."""
     has_labels = inputs.as_frame(X_train) is not None and hasattr(X_train, "index")
     if index is None and not has_labels:
         return

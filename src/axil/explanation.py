@@ -24,7 +24,7 @@ from axil.reductions.choice import Choice
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Explanation(Arrays):
-    """n predictions as weighted sums of the training targets, with the fitted structure held fixed.
+    """n predictions as weighted sums of the training targets, with the fitted tree structure fixed.
 
     ``predictions = weights @ targets + intercepts``. A weight is what the prediction would move by if that one target
     were one larger and the trees kept their splits; it says nothing of what a refit would do. With several outputs, or

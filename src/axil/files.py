@@ -132,9 +132,9 @@ def _leaves_of(model: ExactModel) -> LeafArray:
 
 
 def _inverse_name(model: ExactModel) -> str | None:
-    """Return the name of the function that leads back to the targets as people read them.
+    """Return the name of the function that leads back to the targets in the user's units.
 
-    The name is "other" for a function that a file cannot name. It is None where there is no
+    The name is "other" for a function that a file cannot name. It is None if there is no
     function, or the model has it.
     """
     inverse = model.scale.backward
@@ -362,7 +362,7 @@ def _checked_groups(groups: AnyArray | None, n_rows: int) -> IntArray | None:
 
 
 def _checked_table(values: AnyArray, n_rows: int, missing: bool = False) -> FloatArray:
-    """Return numbers (N, K), once they are finite, or nan where they may be ``missing``."""
+    """Return numbers (N, K), once they are finite, or nan if they may be ``missing``."""
     shape = values.shape
     if values.dtype != np.float64 or len(shape) != 2 or len(values) != n_rows or not values.size:
         raise ValueError(f"numbers of type {values.dtype} and shape {shape} for {n_rows} rows")
@@ -421,7 +421,7 @@ def _scale_of(file: Archive, adapter: Any, inverse_func: ForeignObject) -> Targe
 def _fitted_targets(
     scale: TargetScale, targets: FloatArray, shown: AnyArray | None
 ) -> FittedTargets:
-    """Return the targets on the scale of the fit and as people read them."""
+    """Return the targets on the scale of the fit and in the user's units."""
     if not scale.is_identity:
         return loaded_targets(scale, targets, shown)
     if shown is not None:

@@ -276,7 +276,7 @@ class RatioStudy:
 
 
 def _scale_slopes(model: VerifiedModel, predictions: FloatArray) -> FloatArray:
-    """Return the derivatives of predictions as people read them by those of the fit, (n,)."""
+    """Return the derivatives of predictions in the user's units by those of the fit, (n,)."""
     scale = model.scale
     if scale.is_identity:
         return np.ones(len(predictions))

@@ -68,7 +68,7 @@ class TargetScale:
         return self.base is not None
 
     def inverse(self, values: Any) -> FloatArray:
-        """Return targets or predictions as people read them: prices, not logarithms.
+        """Return targets or predictions in the user's units: prices, not logarithms.
 
         Parameters
         ----------
@@ -279,7 +279,7 @@ def loaded_targets(
 ) -> FittedTargets:
     """Return both scales of targets (N, K) out of a file.
 
-    ``saved_targets`` are the targets as people read them. They must follow from the function.
+    ``saved_targets`` are the targets in the user's units. They must follow from the function.
     """
     fitted = _inverted(scale, targets)
     if saved_targets is None:

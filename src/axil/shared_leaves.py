@@ -248,7 +248,7 @@ def _is_training_row(rows: FeatureTable, training_rows: Any) -> BoolArray:
 
 
 def _numeric_columns(table: FeatureTable) -> FloatArray:
-    """Return the columns of numbers, (n, p); nan where a value is missing."""
+    """Return the columns of numbers, (n, p); nan if a value is missing."""
     frame = inputs.as_frame(table)
     if frame is not None:
         columns = [

@@ -68,7 +68,7 @@ def make_verified_model(given: FitInputs) -> InMemory:
 
 
 def _read(given: FitInputs) -> Model | None:
-    """Return the adapter of a model; None where it may have derivatives alone."""
+    """Return the adapter of a model; None if it may have derivatives alone."""
     reading = adapters.examine(given.model)
     if reading.adapter is None and reading.not_exact is None:
         raise adapters.unread(given.model)

@@ -218,7 +218,7 @@ def _class_name(model: object) -> str:
 def _innermost(model: Any) -> Any:
     """Return the model that searches and pipelines around it predict with.
 
-    It is the object itself where nothing is around it.
+    It is the object itself if nothing is around it.
     """
     inner = unwrapped(model)
     while (last := last_step(inner)) is not None:

@@ -67,7 +67,7 @@ class Sampler(Protocol):
         leaves : array of shape (len(trees), N)
             The leaf of each row in each of them.
         gradients : RowGradients or None
-            The gradients before the round; None only where the sampler does not need them.
+            The gradients before the round; None only if the sampler does not need them.
 
         Returns
         -------

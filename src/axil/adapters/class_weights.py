@@ -14,7 +14,7 @@ WEIGHS_CLASSES = "scale_pos_weight or is_unbalance, by which rows weigh otherwis
 
 
 def class_weight_advice(setting: Any) -> str:
-    """Return advice for a model with this ``class_weight`` that disagrees with its data; empty where it has none."""
+    """Return advice for a model with this ``class_weight`` that disagrees with its data; empty if it has none."""
     if setting is None:
         return ""
     return (
@@ -34,7 +34,7 @@ def balanced(counts: FloatArray, sums: FloatArray) -> FloatArray:
 
 
 def class_weight_rule(model: Adapter) -> ClassWeightRule | None:
-    """Return the rule by which the library counts class weights from the rows; None where it does not count them."""
+    """Return the rule by which the library counts class weights from the rows; None if it does not count them."""
     if model.class_weight is None or model.classes is None:
         return None
     if isinstance(model.class_weight, str):
@@ -52,7 +52,7 @@ def one_hot(targets: FloatArray) -> FloatArray:
 def weights_of_classes(
     model: Adapter, targets: FloatArray, weights: FloatArray | None, count: bool = False
 ) -> FloatArray | None:
-    """Return the weight of each class, (C,); None where all are one.
+    """Return the weight of each class, (C,); None if all are one.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def weights_of_classes(
     weights : (N,) array or None
         The sample weights of these rows.
     count : bool
-        Whether the library's rule counts the weights from these rows, even where the model states
+        Whether the library's rule counts the weights from these rows, even if the model states
         those of its own fit.
     """
     setting = model.class_weight
@@ -84,7 +84,7 @@ def weights_of_classes(
 def counted_weights(
     model: Adapter, targets: FloatArray, weights: FloatArray | None, count: bool = False
 ) -> FloatArray | None:
-    """Return sample weights times those of the classes, (N,); None where all are one. See `weights_of_classes`."""
+    """Return sample weights times those of the classes, (N,); None if all are one. See `weights_of_classes`."""
     by_class = weights_of_classes(model, targets, weights, count)
     if by_class is None:
         return weights

@@ -120,7 +120,7 @@ class ScoreCalibration(Protocol):
         """Notes for tables, by the value of the `Kind`."""
 
     def probabilities(self, scores: FloatArray, means: FloatArray) -> FloatArray | None:
-        """Return the probabilities; None where they do not follow from the scores.
+        """Return the probabilities; None if they do not follow from the scores.
 
         Parameters
         ----------
@@ -397,13 +397,13 @@ class Adapter(Model, Protocol):
     def single_output_setting(self) -> str:
         """Return the setting, in words, that keeps the model from being one of several outputs.
 
-        It is empty where there is none.
+        It is empty if there is none.
         """
         return ""
 
     @property
     def routes(self) -> Routes | Ways | None:
-        """The tests of all trees; None where it is not known how the library applies them."""
+        """The tests of all trees; None if it is not known how the library applies them."""
         return None
 
     def trees(self, rows: TrainingRows) -> list[BoostedFit]:
@@ -484,7 +484,7 @@ class SmootherModel(Defaults):
     def again(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> FloatArray | None:
         """Return predictions of the library's solver, run again on these data, (N, K).
 
-        It is None where the solver cannot be run again.
+        It is None if the solver cannot be run again.
         """
         return None
 

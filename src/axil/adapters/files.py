@@ -142,7 +142,7 @@ def _format_of(path: Path, head: bytes) -> Format:
 
 
 def _members(path: Path) -> list[str]:
-    """Return the names in a zip file; none where it is damaged."""
+    """Return the names in a zip file; none if it is damaged."""
     try:
         with zipfile.ZipFile(path) as file:
             return file.namelist()

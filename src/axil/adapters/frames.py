@@ -86,7 +86,7 @@ def array_of_floats(X: Any) -> NDArray[np.floating[Any]] | None:
 def single_table(X: Any) -> NDArray[np.floating[Any]] | None:
     """Return the numbers of X for a library that casts them to float32.
 
-    It is None where X has other things than numbers.
+    It is None if X has other things than numbers.
 
     Numbers that are not floats are cast already.
     """

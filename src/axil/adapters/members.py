@@ -184,7 +184,7 @@ class ResidualModel(SumModel):
     def kept_rows(self, n_rows: int) -> IntArray | None:
         """Return the rows, among ``n_rows``, that both were fitted on, in the order of their fits.
 
-        It is None where they are all rows.
+        It is None if they are all rows.
         """
         rows: IntArray | None = self.stages.kept_rows(n_rows)
         return rows

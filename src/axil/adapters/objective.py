@@ -103,7 +103,7 @@ class Objective:
 def as_objective(passed: Any, stated: Any, native: bool) -> Objective | None:
     """Return the objective that the user passes, else that of the model where it is a function.
 
-    It is None where the objective is a name.
+    It is None if the objective is a name.
     """
     if passed is not None and not callable(passed):
         raise InputError(

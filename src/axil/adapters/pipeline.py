@@ -101,7 +101,7 @@ class PipelineAdapter(Around):
 
 
 def _first_fitted(step: Any) -> Any:
-    """Return the first step that was fitted; None where there is none.
+    """Return the first step that was fitted; None if there is none.
 
     "passthrough" and None, also in pipelines of their own, hand columns on unseen.
     """

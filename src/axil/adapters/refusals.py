@@ -2,7 +2,7 @@
 
 Condition (i): the first prediction is linear in the targets. Condition (ii): residuals are linear
 in the targets and leaf values linear in the residuals. A setting is refused if it breaks one for
-some targets, not only where it binds.
+some targets, not only if it binds.
 """
 
 from __future__ import annotations
@@ -121,9 +121,9 @@ def refuse(table: Iterable[Refusal[R]], reading: R) -> None:
 def weights_refusal(table: Iterable[Refusal[R]], reading: R) -> UnsupportedModelError | None:
     """Return why a model has no exact weights though it may be explained by its gradients.
 
-    It is None where it has them.
+    It is None if it has them.
 
-    Raise where neither is possible.
+    Raise if neither is possible.
     """
     error = refusal(table, reading)
     if error is not None and not error.derivative:
@@ -150,7 +150,7 @@ def kind_of(
     for_gradients : iterable of Refusal
         The settings that stand in the way of score contributions.
     by_gradients : bool
-        Whether the kind is additive even where the model has exact weights.
+        Whether the kind is additive even if the model has exact weights.
     """
     not_exact = None
     if not by_gradients:

@@ -1,6 +1,6 @@
 """Routes: the tests of a model's trees, from which the kernels find the leaf of every row without the library.
 
-A library's own answer is the reference; routes are made only where its decisions are known to the
+A library's own answer is the reference; routes are made only if its decisions are known to the
 last bit: how values are rounded, which side equality goes to, where missing values, zeros and
 categories go.
 """
@@ -165,7 +165,7 @@ def make_routes(
     Returns
     -------
     Routes or None
-        It is None where a column has too many thresholds or a tree too many leaves.
+        It is None if a column has too many thresholds or a tree too many leaves.
     """
     if -nodes.children.min(initial=0) > MOST_LEAVES:
         return None

@@ -32,7 +32,7 @@ _AROUND_ONE = {
 
 
 def unwrapped(model: Any) -> Any:
-    """Return the model inside others; the object itself where there is nothing around it.
+    """Return the model inside others; the object itself if there is nothing around it.
 
     Around a model there may be fitted searches (GridSearchCV and all that follow its interface), a
     FrozenEstimator, and classifiers with a threshold or a calibration.
@@ -45,7 +45,7 @@ def unwrapped(model: Any) -> Any:
 def inside_of(model: Any) -> tuple[str, Any] | None:
     """Return the model that this one predicts with, and the attribute that has it.
 
-    It is None where it has none inside.
+    It is None if it has none inside.
 
     A search predicts with ``best_estimator_`` alone, which was fitted to all rows after the search.
     A frozen model is never fitted again, whatever is around it. A calibrated classifier has one

@@ -136,7 +136,7 @@ class LabelledRows(Protocol):
 
     @property
     def shown(self) -> FloatArray:
-        """The targets as people read them, (rows, K)."""
+        """The targets in the user's units, (rows, K)."""
 
     @property
     def index(self) -> AnyArray:

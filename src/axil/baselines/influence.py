@@ -146,7 +146,7 @@ class LeafInfluence(TreeBaseline):
     Of a classifier the recursion is the published one, with g, h and dh/dF of its loss: exact for
     two classes. Of several it takes every class by itself, with h for dg/dF, and leaves out what
     one class's score does to another's gradient. (Sharchilev et al., ICML 2018.) Needs y; refuses
-    leaf values that are no such quotients. O(T N) per query.
+    leaf values that are no such quotients. O(T N) per explained row.
     """
 
     needs_targets = True
@@ -262,7 +262,7 @@ def _row_slopes(
 
 
 def _mean_slopes(fit: FittedClassifier, row_scores: FloatArray) -> FloatArray:
-    """Return the derivative of an output's mean by its own score, (N, K); 1 where none is needed."""
+    """Return the derivative of an output's mean by its own score, (N, K); 1 if none is needed."""
     if not fit.loss.coupled:
         return np.ones_like(row_scores)
     probabilities = fit.loss.mean(row_scores)

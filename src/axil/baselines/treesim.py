@@ -20,7 +20,7 @@ class TreeSim(KernelBaseline):
     with an inner product over several outputs, and y_j less its offset. Without y the similarity
     alone: w_j k(x, j). Of a classifier the sign is + where both rows are of one class, else -, and
     the kernel has the trees of all classes. (Brophy, Hammoudeh and Lowd, JMLR 24(154), 2023.) O(T
-    N) per query.
+    N) per explained row.
     """
 
     def _add_class_scores(
@@ -53,7 +53,7 @@ class LeafMatch(KernelBaseline):
 
     From 0 to 1, whatever the targets are: neither y nor the row's target, its weight or the size of
     the leaf is in it, but rows of weight zero score zero. T counts the trees of all outputs. O(T N)
-    per query.
+    per explained row.
 
     Examples
     --------

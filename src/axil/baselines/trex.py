@@ -57,7 +57,7 @@ class TREX(KernelBaseline):
     L its log-loss and p(f) its probabilities: alpha_j = w_j (y_j - p(f_j)) / (2 l2 W), whose terms
     add up to f itself (`axil.baselines.surrogate`). (Brophy, Hammoudeh and Lowd, JMLR 24(154),
     2023, after Yeh et al., NeurIPS 2018.) Set up by Cholesky among N rows or L leaves, whichever
-    are fewer: 8 min(N, L)^2 bytes. O(T N) per query.
+    are fewer: 8 min(N, L)^2 bytes. O(T N) per explained row.
     """
 
     l2: float = 0.003

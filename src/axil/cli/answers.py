@@ -425,7 +425,7 @@ def calibrated(
 
 
 def check(request: Request) -> int:
-    """Print whether a model can be explained; return 0 where it can, 1 where it cannot."""
+    """Print whether a model can be explained; return 0 if it can, 1 if it cannot."""
     arguments = request.arguments
     if (arguments.train is None) != (arguments.target is None):
         present = "--train"

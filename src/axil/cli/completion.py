@@ -69,7 +69,7 @@ Parsers = Mapping[str, CommandParser]  #: of the commands, by name
 
 
 def _value_name(option: argparse.Action) -> str | None:
-    """Return the name of an option's value; None where it takes none."""
+    """Return the name of an option's value; None if it takes none."""
     if option.nargs == 0:
         return None
     return str(option.metavar or option.dest)

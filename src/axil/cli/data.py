@@ -341,7 +341,7 @@ def _has_class_names(frame: pd.DataFrame, name: str, model: Model) -> bool:
 
 
 def class_names(training: FileRows, model: Model) -> list[str] | None:
-    """Return the sorted class names of the training data; None where the model has names.
+    """Return the sorted class names of the training data; None if the model has names.
 
     Estimators number classes in this order. The verification of the model notices another.
     """

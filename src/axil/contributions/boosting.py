@@ -98,7 +98,7 @@ def read(given: FitInputs, adapter: Adapter) -> Boosting:
 
 
 def _require_memory(fit: BoostedFit, targets: FloatArray, limits: Limits) -> None:
-    """Raise where the sampled rows of all trees, or gradients that are recorded, need too much memory."""
+    """Raise if the sampled rows of all trees, or gradients that are recorded, need too much memory."""
     if fit.sample_type is not None:
         size = np.dtype(fit.sample_type).itemsize * len(targets) * len(fit.table.n_leaves)
         limits.budget.require(size, "The draws of all trees", "Raise memory_limit.")
@@ -199,7 +199,7 @@ class Boosting:
     ) -> Verification:
         """Return the findings of the replay.
 
-        ``rounding_error`` is of scores that the library adds in single precision; None where there is none, or none is known.
+        ``rounding_error`` is of scores that the library adds in single precision; None if there is none, or none is known.
         """
         details: dict[str, Any] = {
             "loss": fit.loss.name,
@@ -326,7 +326,7 @@ class Boosting:
 
     @property
     def class_names(self) -> NDArray[Any] | None:
-        """Names of the classes, two for one output; 0 and 1 where labels of 0 and 1 have a probability and no names."""
+        """Names of the classes, two for one output; 0 and 1 if labels of 0 and 1 have a probability and no names."""
         if self.classes is not None:
             return self.classes
         if self.loss.meaning != "probability" or self.targets.shape[1] > 1:
@@ -401,7 +401,7 @@ class Boosting:
         return computed_fits(self.walked, fit, rows, self._n_threads)
 
     def refit_leaves(self, refit_inputs: RefitInputs) -> tuple[LeafFit, FloatArray | None]:
-        """Return the leaves of a fit to other rows, and how often each row is drawn for each tree.
+        """Return the leaves of a fit to other rows, and how often each row is sampled for each tree.
 
         The sample counts have the shape (N, T). None stands for once, for all trees.
         """
@@ -444,7 +444,7 @@ class Boosting:
         return replace(leaf_fit, class_weights=by_class), sample_counts
 
     def deleted(self, sets_of_rows: Sequence[IntArray], question: str) -> ComputedFits:
-        """Return fits without some rows each: the rules of the library follow the rows that remain."""
+        """Return refits without some rows each: the rules of the library follow the rows that remain."""
         self._require_start(question)
         self.label_weights.require_rule(question)
         if not self.loss.takes_other_rows:
@@ -478,7 +478,7 @@ class Boosting:
             return self._reverse(X, raw=True).by_deletions()
 
     def _require_start(self, question: str) -> None:
-        """Raise where the fit, or its start, does not follow its rows in a replay."""
+        """Raise if the fit, or its start, does not follow its rows in a replay."""
         if self.walked.fit.leaf_rule.smoothing is not None:
             raise UnsupportedQuestionError(
                 question,
@@ -533,7 +533,7 @@ class Boosting:
             return combined.by_targets()
 
     def _require_weight_derivatives(self) -> None:
-        """Raise where a row's weight moves the gradients of other rows."""
+        """Raise if a row's weight moves the gradients of other rows."""
         if self.loss.couples_rows:
             raise UnsupportedQuestionError(
                 "A derivative by the row weights",
@@ -542,7 +542,7 @@ class Boosting:
             )
 
     def require_derivatives(self) -> None:
-        """Raise where the loss has none."""
+        """Raise if the loss has none."""
         if self.underived:
             raise UnsupportedQuestionError(
                 "A derivative by the targets",

@@ -1,4 +1,4 @@
-"""AdditiveDeletions: fits without some rows of boosted trees of any loss, by replays of the fit."""
+"""AdditiveDeletions: refits without some rows of boosted trees of any loss, by replays of the fit."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class AdditiveDeletions(ReplayedDeletions):
 
 
 def by_replay(model: Boosting, X: FeatureTable) -> Iterator[tuple[int, list[FloatArray]]]:
-    """Yield the changes of scores in replays of the fit without one row each, many replays at a time.
+    """Yield the changes of scores in replays of the refit without one row each, many replays at a time.
 
     A block has the number of its first training row and, for each output, the changes (rows, n).
     The only row of any weight cannot be deleted: its changes are nan.

@@ -137,7 +137,7 @@ class LabelWeights:
         return RowWeights(weights[None], row_weights.factors, l2_factors)
 
     def without(self, replayed: ReplayedStages, sets_of_rows: Sequence[IntArray]) -> RowWeights:
-        """Return the weights of fits without these rows, one for each of C sets."""
+        """Return the weights of refits without these rows, one for each of C sets."""
         n_fits = len(sets_of_rows)
         n_rows = len(replayed.weights)
         weights = np.tile(replayed.weights, (n_fits, 1))

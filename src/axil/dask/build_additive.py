@@ -69,7 +69,7 @@ class AdditiveBuilder(Builder):
         return [replace(fit, weights=replace(fit.weights, row_weights=row_weights))], sizes
 
     def _gathered(self, columns: list[Delayed]) -> FloatArray | None:
-        """Return the numbers of all partitions, in this process; None where there are none."""
+        """Return the numbers of all partitions, in this process; None if there are none."""
         arrays = [array for array in self.cluster.collect(columns) if array is not None]
         if arrays:
             return np.concatenate(arrays)

@@ -327,7 +327,7 @@ def allowed_rows(
         For each rule of ``within``, how columns become values, and how many columns it has.
     columns : list
         The number of the partition, then its mask, which rows are dropped, the masks of each
-        explained row, its labels, and the list of all columns of the rules; None where there are none.
+        explained row, its labels, and the list of all columns of the rules; None if there are none.
     """
     number, mask, dropped, masks_by_row, keys, near_columns = columns
     n_rows = len(shard.index)

@@ -142,7 +142,7 @@ class Refits:
     model: PartitionedExactModel
 
     def fits(self) -> list[Fit]:
-        """Return the fit to the targets as given, entry by entry; made once."""
+        """Return the fit to the targets as given, entry by entry; computed once."""
         fits: list[Fit] = self.model.kept.get(
             "fits", lambda: [self._fit(entry) for entry in range(len(self.model.entries))]
         )
@@ -165,7 +165,7 @@ class Refits:
         return sums
 
     def without(self, dropped: Sequence[Delayed]) -> list[Fit] | None:
-        """Return the refits without rows; None where no weight is left.
+        """Return the refits without rows; None if no weight is left.
 
         Parameters
         ----------
@@ -195,7 +195,7 @@ class Refits:
         ----------
         positions : sequence of array
             The positions of the rows in each partition. Predictions are in this order; they are
-            nan where no weight is left.
+            nan if no weight is left.
         """
         fits = self.without(list(positions))
         if fits is None:
@@ -546,7 +546,7 @@ def left_out_predictions(
     responses: list[Responses | None],
     n_threads: int,
 ) -> FloatArray:
-    """Return the leave-one-out predictions of these rows, (n, K); nan where there is none."""
+    """Return the leave-one-out predictions of these rows, (n, K); nan if there is none."""
     if not len(partition.index):
         return np.empty(partition.targets.shape)
     columns = [

@@ -198,7 +198,7 @@ def has_unsampled_rows(partition: ExactPartition, *_: None) -> bool:
 def out_of_bag_errors(partition: ExactPartition, fits: list[Fit], _: None) -> FloatArray:
     """Return the errors (n, K) of the trees of a forest that were fitted without each row.
 
-    nan where there is no such tree.
+    nan if there is no such tree.
     """
     errors = []
     for entry, fit in enumerate(fits):

@@ -243,7 +243,7 @@ class PartitionedExactModel(PartitionedModel):
 
     @property
     def deletions(self) -> PartitionedDeletions:
-        """The fits without some of the training rows."""
+        """The refits without some of the training rows."""
         return PartitionedDeletions(self)
 
     @property
@@ -260,7 +260,7 @@ class PartitionedExactTrees(FittedTrees):
 
     @property
     def structures(self) -> list[Structure] | None:
-        """The boosted trees of each group of outputs; None where there is a forest."""
+        """The boosted trees of each group of outputs; None if there is a forest."""
         structures = [trees.structure for trees in self.model.training_rows.entries]
         if any(map(is_forest, structures)):
             return None

@@ -480,7 +480,7 @@ class GatheredModel(ExactModel):
 
     @property
     def deletions(self) -> GatheredDeletions:
-        """The fits without some of the training rows."""
+        """The refits without some of the training rows."""
         return GatheredDeletions(self)
 
     @property

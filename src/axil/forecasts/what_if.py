@@ -88,7 +88,7 @@ def changed_paths(
 
 
 def _require_same_rows(rows: TargetRows, changed_rows: TargetRows) -> None:
-    """Raise where other values make other training rows."""
+    """Raise if other values make other training rows."""
     is_same = np.array_equal(rows.dates, changed_rows.dates)
     if not is_same or not np.array_equal(rows.series, changed_rows.series):
         raise InputError(

@@ -173,7 +173,7 @@ def _explained_link(reading: LearnerFit, output: str) -> row_losses.Link:
 
 
 def _meaning_of_scores(reading: LearnerFit, output: str) -> row_losses.Link | None:
-    """Return the link from what is explained to predictions; None where these are the same."""
+    """Return the link from what is explained to predictions; None if these are the same."""
     if output == "probability" or reading.link is row_losses.identity_link:
         return None
     return reading.link

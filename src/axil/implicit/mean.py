@@ -101,7 +101,7 @@ class MeanAdapter(Defaults):
         return totals
 
     def whole_predictions(self, X: FeatureTable) -> FloatArray | None:
-        """Return the same by the whole's own account, (n, K); None where it has none."""
+        """Return the same by the whole's own account, (n, K); None if it has none."""
         if not self._compares:
             return None
         # Warnings of names that rows have and the fit had not, or the other way round

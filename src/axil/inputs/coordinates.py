@@ -73,7 +73,7 @@ def as_degrees(column: AnyArray, name: str, kind: str, option: str) -> FloatArra
 
 
 def unit_vectors(latitudes: FloatArray, longitudes: FloatArray) -> FloatArray:
-    """Return places as points on the unit sphere, (..., 3); nan where a coordinate is missing."""
+    """Return places as points on the unit sphere, (..., 3); nan if a coordinate is missing."""
     north = np.radians(latitudes)
     east = np.radians(longitudes)
     return np.stack(

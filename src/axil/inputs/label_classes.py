@@ -64,7 +64,7 @@ class LabelClasses:
 
 
 def _columns_of(values: object) -> list[ForeignObject]:
-    """Return the columns of a frame or an array; none where it does not have two dimensions."""
+    """Return the columns of a frame or an array; none if it does not have two dimensions."""
     native = as_native(values)
     if isinstance(native, nw.DataFrame):
         return [native.get_column(name).to_native() for name in native.columns]

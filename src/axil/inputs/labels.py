@@ -258,7 +258,7 @@ def as_mask(values: object, n_rows: int, name: str) -> BoolArray:
 def positions(labels: list[Any], index: AnyArray, name: str) -> tuple[IntArray, IntArray]:
     """Return the rows that have one of these labels, label by label.
 
-    A label that several rows share names all of them. True and False are labels only where the
+    A label that several rows share names all of them. True and False are labels only if the
     index has them: they are not the rows 1 and 0. Raises for a label that occurs twice in the list,
     and for one that no row has.
 

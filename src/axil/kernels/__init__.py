@@ -135,7 +135,7 @@ class Rows(ABC):
             sums[c]   = sum of g_j state[j] over the rows j in cell c of tree t,     t in gather
 
         a and g are the weights; ``apply`` and ``gather`` are tree numbers, possibly none. Other
-        entries of ``sums`` stay; it may be ``table`` itself where no tree is in both.
+        entries of ``sums`` stay; it may be ``table`` itself if no tree is in both.
         """
 
     def leaf_sums(self, v: FloatArray, weights: FloatArray | None) -> FloatArray:
@@ -375,12 +375,12 @@ class Rows(ABC):
 
         and 1, 0, w, 0, 0 in a constant leaf, of scale 0. ``rules`` (L, 5) has the weight of each
         leaf, the weight up to which none is left, a, l2 and the steps of `NewtonRule`; with
-        ``shifts`` (L,) a' is 0 where no weight is left.
+        ``shifts`` (L,) a' is 0 if no weight is left.
 
         ``table`` is (L, L), and its rows may lie apart. ``values`` is (L, K), ``slopes`` (L,),
         ``draws`` (levels,), ``weights`` (rows,) or None for ones, ``steps`` (T, T), ``drifts``
         (T,), and ``start``, ``base`` and ``changed`` are (K, rows). ``residuals`` (K, T + 1, rows)
-        and ``added`` (K, T, rows) are None where the caller needs them not. This takes T^2 / 2
+        and ``added`` (K, T, rows) are None if the caller needs them not. This takes T^2 / 2
         look-ups per row.
         """
 

@@ -75,7 +75,7 @@ def where(condition: AnyPlaceArray, values: AnyPlaceArray, fallback: float) -> A
 
 
 def largest_size(numbers: FloatArray) -> float:
-    """Return the largest absolute value: 0 of no numbers, nan where there is one.
+    """Return the largest absolute value: 0 of no numbers, nan if there is one.
 
     No array of absolute values is made.
     """

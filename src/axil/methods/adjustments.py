@@ -248,7 +248,7 @@ def _places(series: nw.Series[Checked], labels: AnyArray, where: str, column: st
 
 @dataclass(frozen=True)
 class Amounts:
-    """The parts of each pair as people read them."""
+    """The parts of each pair in the user's units."""
 
     order: IntArray  #: (P, G, K) groups in the order of size
     amounts: FloatArray  #: (P, G, K) in that order

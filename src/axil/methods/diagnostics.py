@@ -28,7 +28,7 @@ class Diagnostics(Method):
     """Tables and numbers about the fit, from its weights; ``explainer.diagnostics`` makes it."""
 
     def leave_one_out(self, *, method: LeaveOneOut | None = None) -> DataFrame:
-        """Return the prediction of every training row by the fit without that row.
+        """Return the prediction of every training row by the refit without that row.
 
         The table has the columns row, target, prediction, residual (target less prediction), alone,
         method, and output if there are several, in the order of the training rows. It is exact with

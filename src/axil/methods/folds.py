@@ -1,4 +1,4 @@
-"""Folds: predictions of the training rows by fits without their fold, with the tree structure fixed."""
+"""Folds: predictions of the training rows by refits without their fold, with the tree structure fixed."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def fold_numbers(model: Refittable) -> IntArray:
 
 
 def fold_predictions(model: Refittable) -> FloatArray:
-    """Return each training row's prediction, or score, by the fit without the rows of its fold, (N, K); made once.
+    """Return each training row's prediction, or score, by the fit without the rows of its fold, (N, K); computed once.
 
-    It is nan where no row of any weight is left outside the fold.
+    It is nan if no row of any weight is left outside the fold.
     """
     found: FloatArray = model.kept.get("fold predictions", lambda: _fold_predictions(model))
     return found

@@ -67,7 +67,7 @@ class Influence(Method):
         y_val : array of shape (n,) or (n, K)
             Their targets, or classes, on the scale of ``y_train``.
         out_of_fold : "folds", "leave-one-out", None or array of shape (n_train,) or (n_train, K)
-            Where the column corrected comes from. "folds" predicts each row by a fit without one
+            Where the column corrected comes from. "folds" predicts each row by a refit without one
             fold of the rows, the tree structure fixed. "leave-one-out" takes the fit without this
             row alone (`leave_one_out`), which takes longer. An array has your own out-of-fold
             predictions. Models that cannot be fitted without some of their rows use

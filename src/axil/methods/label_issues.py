@@ -99,7 +99,7 @@ class LabelIssues(Method):
           right labels;
         - label_quality, from 0 to 1: the share of right labels that would be as far out;
         - given_label, the target of the training data;
-        - expected_label, the prediction of a fit without a fold of the rows, this row among them,
+        - expected_label, the prediction of a refit without a fold of the rows, this row among them,
           with the tree structure fixed (a leaf of boosted trees that loses all rows adds nothing,
           as in `without`);
         - residual, the given label less the expected one;
@@ -132,8 +132,8 @@ class LabelIssues(Method):
         Parameters
         ----------
         out_of_fold : "folds", "leave-one-out" or array of shape (n_train,) or (n_train, K)
-            Where predictions without the row come from; "folds" by default: 5 to 20 fits without
-            one fold of the rows each. "leave-one-out" fits without each row (`leave_one_out`),
+            Where predictions without the row come from; "folds" by default: 5 to 20 refits without
+            one fold of the rows each. "leave-one-out" refits without each row (`leave_one_out`),
             which takes longer, for additive models one replay of the fit per row. An array has the predictions of your
             own cross-validation, on the scale of ``y_train``, or probabilities of classes. The mean
             over several cross-validations finds more wrong labels than one.
@@ -518,7 +518,7 @@ def _numbers(
 
 
 def _means_by_folds(model: Any) -> tuple[FloatArray, str]:
-    """Return the expected counts or amounts by fits without folds.
+    """Return the expected counts or amounts by refits without folds.
 
     Where there is no such fit, they are those of scores without the row's own contribution.
     """

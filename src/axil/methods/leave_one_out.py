@@ -73,7 +73,7 @@ def scores_of(model: AdditiveModel, method: str) -> FloatArray:
 
 
 def _scores_by_replays(model: AdditiveModel) -> FloatArray:
-    """Compute the scores of all training rows by the fits without each of them, (N, K).
+    """Compute the scores of all training rows by the refits without each of them, (N, K).
 
     It is nan for the only row of any weight.
     """

@@ -218,7 +218,7 @@ def search(prediction: float, threshold: float, can_add: FloatArray) -> Crossing
 
 
 def _direction(prediction: float, threshold: float) -> float:
-    """Return 1.0 where the prediction must rise to reach the threshold, else -1.0."""
+    """Return 1.0 if the prediction must rise to reach the threshold, else -1.0."""
     if threshold > prediction:
         return 1.0
     return -1.0

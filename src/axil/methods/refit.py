@@ -220,7 +220,7 @@ def with_features(self: RefitT, X: FeatureTable, y: AnyArray) -> RefitT:
 
 
 def _at_rows(values: AnyArray | None, rows: IntArray) -> AnyArray | None:
-    """Return the values of some rows; None where no row has one."""
+    """Return the values of some rows; None if no row has one."""
     if values is None:
         return None
     return values[rows]

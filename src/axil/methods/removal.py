@@ -82,7 +82,7 @@ class Removal(Method):
         groups : sequence of length n_train, or str, optional
             A label for each training row: a year, a region, a source; or the name of a column of
             X_train. Exact, as `without` is: effects of single rows do not add up to that of their
-            group. nan where no row is left without the group. Of a model fitted to transformed
+            group. nan if no row is left without the group. Of a model fitted to transformed
             targets before, after and change are in the targets' own units. Some four passes over
             the trees, O(T N), for each group.
         method : "exact", "first-order" or None

@@ -175,7 +175,7 @@ def _head(column: str, scale: TargetScale) -> str:
 
 
 def _cell(column: str, value: Any, scale: TargetScale) -> object:
-    """Return a cell of the table of training rows, empty where the value is missing."""
+    """Return a cell of the table of training rows, empty if the value is missing."""
     if value is None or value != value:
         return ""
     if scale.is_log and column == scale.label("effect"):

@@ -137,14 +137,14 @@ def _summary(predicted: Predicted, compared: Compared, mean: FloatArray) -> dict
 
 
 def _inverse(scale: TargetScale, values: FloatArray) -> FloatArray:
-    """Return numbers (n, K) or (n, K, k) on the scale of the fit as people read them."""
+    """Return numbers (n, K) or (n, K, k) on the scale of the fit in the user's units."""
     outputs_last = np.moveaxis(values, 1, -1)
     readable = scale.inverse(outputs_last.reshape(-1, outputs_last.shape[-1]))
     return np.moveaxis(readable.reshape(outputs_last.shape), -1, 1)
 
 
 def _quotient(above: FloatArray, below: FloatArray, is_known: BoolArray) -> FloatArray:
-    """Return ``above / below``; nan where it is not known."""
+    """Return ``above / below``; nan if it is not known."""
     return np.asarray(np.divide(above, below, out=np.full_like(above, np.nan), where=is_known))
 
 

@@ -35,7 +35,7 @@ class Context:
         return column_names(tables, self.feature_names, tables[0].shape[1])
 
     def columns(self, chosen: list[int], n: int) -> list[AnyArray]:
-        """Return these columns, by position, of the n explained rows; they hold None where there are no rows."""
+        """Return these columns, by position, of the n explained rows; they hold None if there are no rows."""
         if self.X is None:
             return [np.full(n, None) for _ in chosen]
         return feature_columns(self.X, np.arange(n), chosen)

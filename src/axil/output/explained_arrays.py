@@ -126,7 +126,7 @@ class Arrays:
 
     @property
     def feature_names(self) -> list[str]:
-        """The names of the features in their order; empty where the explanation keeps no features."""
+        """The names of the features in their order; empty if the explanation keeps no features."""
         if self._sums.context is None:
             return []
         return self._sums.context.names()

@@ -110,7 +110,7 @@ class Portfolio:
 
 
 def _relevance(weights: FloatArray, targets: FloatArray) -> tuple[float, float]:
-    """Return fit and asymmetry of one query; nan where its weights, or the targets, are all the same."""
+    """Return fit and asymmetry of one query; nan if its weights, or the targets, are all the same."""
     positive = _correlation(np.maximum(weights, 0), targets)
     negative = _correlation(np.minimum(weights, 0), targets)
     fit = _correlation(weights, targets) ** 2
@@ -119,7 +119,7 @@ def _relevance(weights: FloatArray, targets: FloatArray) -> tuple[float, float]:
 
 
 def _correlation(first: FloatArray, second: FloatArray) -> float:
-    """Return the correlation of two arrays; nan where one of them is constant."""
+    """Return the correlation of two arrays; nan if one of them is constant."""
     first = first - first.mean()
     second = second - second.mean()
     size = float(np.sqrt((first @ first) * (second @ second)))

@@ -159,14 +159,14 @@ class WeightedSums:
 
     @property
     def shown(self) -> FloatArray:
-        """The targets as people read them, (n_train, K)."""
+        """The targets in the user's units, (n_train, K)."""
         if self.seen is None:
             return self._target_columns
         return self.seen
 
     @property
     def named(self) -> AnyArray:
-        """The targets as people read them, (n_train,) or (n_train, K), with classes by name."""
+        """The targets in the user's units, (n_train,) or (n_train, K), with classes by name."""
         if self.classes is not None:
             return np.asarray(self.classes[self.class_numbers])
         if self.shown.shape[1] == 1:
@@ -187,7 +187,7 @@ class WeightedSums:
 
     @property
     def shown_predictions(self) -> FloatArray:
-        """The predictions as people read them, (n,) or (n, K)."""
+        """The predictions in the user's units, (n,) or (n, K)."""
         return self.scale.inverse(self.predictions)
 
     @property
@@ -227,7 +227,7 @@ class WeightedSums:
 
     @property
     def effective_size(self) -> FloatArray:
-        """``(sum |k|)^2 / sum k^2``, (n,) or (K, n); 0 where all weights are zero."""
+        """``(sum |k|)^2 / sum k^2``, (n,) or (K, n); 0 if all weights are zero."""
         return ratio(self.sizes**2, self.norms**2)
 
     @property
@@ -310,7 +310,7 @@ class WeightedSums:
     def curves(self, shares: FloatArray, ranks: IntArray) -> tuple[NDArray[np.int64], FloatArray]:
         """Return how concentrated the weights are on their largest rows, for S sets of weights.
 
-        S is 1 where outputs share their weights.
+        S is 1 if outputs share their weights.
 
         Returns
         -------

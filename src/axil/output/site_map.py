@@ -38,7 +38,7 @@ STEPS = np.outer(10.0 ** np.arange(-2, 5), (1, 2, 5)).ravel()
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """Latitudes and longitudes in degrees, nan where they are missing."""
+    """Latitudes and longitudes in degrees, nan if they are missing."""
 
     training: FloatArray  #: (N, 2)
     queries: FloatArray  #: (n, 2)
@@ -182,7 +182,7 @@ def _distances(places: Places, queries: IntArray, rows: NDArray[np.integer[Any]]
 def _along_the_earth(
     places: Places, queries: IntArray, rows: NDArray[np.integer[Any]]
 ) -> FloatArray:
-    """Return the distance of each row from the explained row, (m, k); nan where there is none."""
+    """Return the distance of each row from the explained row, (m, k); nan if there is none."""
     origins = unit_vectors(*places.queries[queries].T)[:, None]
     others = np.where((rows >= 0)[:, :, None], places.training[rows], np.nan)
     return distances(origins, unit_vectors(others[:, :, 0], others[:, :, 1]), places.unit)
@@ -209,7 +209,7 @@ def distance_text(distance: float, unit: str, form: str = ".1f") -> str:
 
 
 def drawing(sheets: Sheets, i: int, titles: list[str], label: str) -> Drawing | None:
-    """Return drawing i for the template, the largest circle first; None where the query has no place.
+    """Return drawing i for the template, the largest circle first; None if the query has no place.
 
     Parameters
     ----------

@@ -8,7 +8,7 @@ the style in use.
 
 Where one prediction is drawn, ``query`` is its position in what was given, or its label, and
 ``output`` the name of one of several outputs. Blue is positive, orange is negative. Weights and
-what follows from them hold with the fitted structure held fixed; those that only differentiate a
+what follows from them hold with the fitted tree structure fixed; those that only differentiate a
 prediction are called derivatives.
 """
 

@@ -65,7 +65,7 @@ def weights_against(
         The explained row's own value. Known without it where ``values`` is a feature of the
         explanation.
     exact : bool, default True
-        False where an array holds derivatives.
+        False if an array holds derivatives.
     ax : matplotlib axes, optional
         Where to draw; a new figure of pyplot's by default.
 

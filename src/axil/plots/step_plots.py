@@ -90,7 +90,7 @@ def waterfall(
         the intercept. Frames and arrays, which do not hold the weights of all rows, and
         contributions, which are not multiples of targets, count from none.
     exact : bool, default True
-        False where a frame or an array holds derivatives.
+        False if a frame or an array holds derivatives.
     ax : matplotlib axes, optional
         Where to draw; a new figure of pyplot's by default.
 

@@ -250,7 +250,7 @@ def refuse_rows(
 
 
 def _sampling_cause(fit: BoostedFit) -> str:
-    """Return why the sampled rows of a tree may be others; empty where no rows are sampled."""
+    """Return why the sampled rows of a tree may be others; empty if no rows are sampled."""
     if fit.sampler is None:
         return ""
     return (
@@ -629,7 +629,7 @@ def check_scores(
 
 
 def check_score(adapter: Adapter, miss: Miss, scale: float) -> float:
-    """Raise where the score of a training row is further from the model's than allowed.
+    """Raise if the score of a training row is further from the model's than allowed.
 
     Returns
     -------
@@ -664,7 +664,7 @@ def check_answer(
     Returns
     -------
     array of shape (n, K) or None
-        The model's own predictions; None where nothing is compared.
+        The model's own predictions; None if nothing is compared.
     """
     if verification is None or not len(predictions):
         return None

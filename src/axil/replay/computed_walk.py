@@ -51,7 +51,7 @@ class RowWeights:
 
     @classmethod
     def of_one_fit(cls, weights: FloatArray, factors: FloatArray | None) -> RowWeights:
-        """Return the weights of a single fit to rows of these weights and factors, (N,) each."""
+        """Return the weights of a single fit to rows with these weights and factors, (N,) each."""
         if factors is not None:
             factors = factors[None]
         return cls(weights[None], factors, np.ones(1))
@@ -210,7 +210,7 @@ class ComputedWalk:
         return scores
 
     def exponential_scores(self, n_threads: int | None = None) -> ExponentialScores | None:
-        """Return the scores as the core walks them; None where it has no form for the loss."""
+        """Return the scores as the core walks them; None if it has no form for the loss."""
         if self.fit.shrinkage is not None:
             return None
         if any(step_round.base for step_round in self.replayed.rounds):
@@ -258,7 +258,7 @@ class ComputedWalk:
         return self._fits()
 
     def run_in_core(self, states: ExponentialScores) -> ComputedFits | None:
-        """Walk through all rounds in the core; None where a sum leaves the range of numbers."""
+        """Walk through all rounds in the core; None if a sum leaves the range of numbers."""
         values_of_stages: dict[int, FloatArray] = {}
         moves: list[Move] = []
         for step_round in track(self.replayed.rounds, "refit"):
@@ -440,7 +440,7 @@ class ComputedWalk:
         return numbers.astype(dtype)
 
     def _sample_counts(self, tree: int) -> FloatArray | None:
-        """Return how often each row (C * N,) was drawn for a tree; None: all were, once."""
+        """Return how often each row (C * N,) was sampled for a tree; None: all were, once."""
         if self.rows.sample_counts is None:
             return None
         return np.tile(self.rows.sample_counts[tree], self.n_copies)

@@ -33,7 +33,7 @@ REPLAYED = (
 
 @dataclass(frozen=True)
 class WithoutRows:
-    """Predictions of the fit without some training rows."""
+    """Predictions of the refit without some training rows."""
 
     before: FloatArray  #: (n, K) with all rows
     after: FloatArray  #: (n, K)
@@ -88,7 +88,7 @@ class Deletions(ABC):
 
     @property
     def pass_seconds(self) -> float:
-        """The time of a fit without some rows, roughly."""
+        """The time of a refit without some rows, roughly."""
         return 0.0
 
     def seconds(self, available: int) -> tuple[float, bool]:
@@ -123,7 +123,7 @@ class Deletions(ABC):
         raise NotImplementedError
 
     def without(self, queries: QueryBatch, rows: Positions) -> WithoutRows:
-        """Return predictions of the fit, and of the fit without these rows; the splits are fixed."""
+        """Return predictions of the fit, and of the refit without these rows; the splits are fixed."""
         raise NotImplementedError
 
     def without_groups(
@@ -154,11 +154,11 @@ class ReplayedDeletions(Deletions):
 
     @abstractmethod
     def predicted_without(self, queries: QueryBatch, rows: IntArray) -> FloatArray:
-        """Return the predictions of the fit without these rows, (n, K); the splits are fixed."""
+        """Return the predictions of the refit without these rows, (n, K); the splits are fixed."""
 
     @abstractmethod
     def own_predictions(self, sets_of_rows: Sequence[IntArray]) -> Iterator[FloatArray]:
-        """Yield, set by set, the predictions (rows, K) of these training rows by the fit without them.
+        """Yield, set by set, the predictions (rows, K) of these training rows by the refit without them.
 
         Predictions, or scores, have the offsets of the fit. They are nan if none of the rows that
         an output was fitted to is left.

@@ -1,4 +1,4 @@
-"""ExactDeletions: fits without some rows of models whose predictions are weighted sums of the targets."""
+"""ExactDeletions: refits without some rows of models whose predictions are weighted sums of the targets."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class ExactDeletions(ReplayedDeletions):
         return WithoutRows(before, refit.predicted(queries), n_emptied)
 
     def refit(self, rows: IntArray) -> ExactModel:
-        """Return the fit without these rows; there is no model to compare its predictions with."""
+        """Return the refit without these rows; there is no model to compare its predictions with."""
         engines = [
             engine.deletable("without").without(rows, targets)
             for engine, targets in by_output(self.model.engines, self.model.targets)

@@ -306,7 +306,7 @@ class GradientWalk:
         return np.asarray(ROUNDINGS * precision * rates_of_leaves * magnitudes)
 
     def _leaf_weights(self) -> FloatArray:
-        """Return the weights (L,) of the rows in each leaf, drawn or not."""
+        """Return the weights (L,) of the rows in each leaf, sampled or not."""
         rows = self.backend.rows(self.leaves, self.starts)
         return rows.leaf_sums(self.weights[:, None], None)[:, 0]
 
@@ -324,7 +324,7 @@ class GradientWalk:
             self.core_sums = self._all_sums(exponential_scores, iterations)
 
     def _exponential_scores(self) -> ExponentialScores | None:
-        """Return the scores as the core walks them, in double precision; None where it cannot."""
+        """Return the scores as the core walks them, in double precision; None if it cannot."""
         if not self._is_plain():
             return None
         largest = np.abs(self.row_scores.current).max(initial=0.0)
@@ -410,7 +410,7 @@ class GradientWalk:
     def iterate(self, iteration: int, trees: range) -> None:
         """Walk through one iteration.
 
-        A tree takes several steps only where it is the only one of its iteration.
+        A tree takes several steps only if it is the only one of its iteration.
         """
         scales = self._scales(trees[0])
         scores = self.row_scores

@@ -133,7 +133,7 @@ class RefitRows:
         return np.concatenate([leaves, new_leaves.astype(old_leaves.dtype)], axis=1)
 
     def sample_counts(self, old_counts: AnyArray) -> AnyArray:
-        """Return how often each row is drawn for each tree, (T, N).
+        """Return how often each row is sampled for each tree, (T, N).
 
         New rows are in the sample of every tree, once, unless they stand for old ones.
         """
@@ -163,7 +163,7 @@ def refit_by_gradients(
     rows : TrainingRows
     leaves : unsigned array of shape (T, N)
     sample_counts : array of shape (T, N) or None
-        How often each row is drawn for each tree.
+        How often each row is sampled for each tree.
     """
     n_rows = len(rows.targets)
     (fit,) = adapter.trees(rows)
@@ -217,7 +217,7 @@ def refit_by_gradients(
 
 
 def _leaves_without_rows(replayed: ReplayedStages) -> BoolArray:
-    """Return which leaves (L,) no row of the replay fell into, drawn or not."""
+    """Return which leaves (L,) no row of the replay fell into, sampled or not."""
     is_empty = []
     for leaves, n_leaves in zip(replayed.leaves, replayed.fit.table.n_leaves):
         is_empty.append(np.bincount(leaves, minlength=int(n_leaves)) == 0)
@@ -262,7 +262,7 @@ def refit_exact(
     leaf_fits : list of LeafFit
         One of each engine.
     sample_counts : array of shape (N, T) or None
-        How often each row is drawn for each tree; None: once, for all.
+        How often each row is sampled for each tree; None: once, for all.
     """
     structures = _structures_of(engines)
     _require_known_weights(adapter, structures, refit_inputs)
@@ -316,7 +316,7 @@ def _structures_of(engines: Sequence[Engine]) -> list[Structure]:
 def _require_known_weights(
     adapter: Adapter, structures: Sequence[Structure], refit_inputs: RefitInputs
 ) -> None:
-    """Raise where it is not known what rows count in the leaves of another fit."""
+    """Raise if it is not known what rows count in the leaves of another fit."""
     if refit_inputs.weights is not None and adapter.weights_drawn:
         raise UnsupportedQuestionError(
             "refit",
@@ -381,7 +381,7 @@ def _percentile_rules(
 
 
 def _sample_counts(structure: Structure, rows: RefitRows) -> FloatArray | None:
-    """Return how often each row is drawn for each tree, (N, T); None: all are, once."""
+    """Return how often each row is sampled for each tree, (N, T); None: all are, once."""
     rule = rule_of(structure)
     if rule.ranks_rows:
         if rule.recorded_counts is None:

@@ -118,7 +118,7 @@ class ReplayedStages:
     def l2(self, tree: int, output: int) -> FloatArray:
         """Return what regularisation adds to a leaf's H, (L_t,).
 
-        It is infinite where the library set the value to zero.
+        It is infinite if the library set the value to zero.
         """
         place = slice(self.starts[tree], self.starts[tree + 1])
         l2 = self.fit.leaf_rule.l2[place]
@@ -175,7 +175,7 @@ class ReplayedStages:
     def start_slopes(self) -> FloatArray:
         """Return the slopes (K, K) of the initial scores by the means of the targets.
 
-        They are 0 where the initial scores are constants.
+        They are 0 if the initial scores are constants.
         """
         n_outputs = self.targets.shape[1]
         if not self.fit.initial.follows_targets:

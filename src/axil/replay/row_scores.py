@@ -180,7 +180,7 @@ class RowScores:
             The number of leaves, those of all fits.
         output : int
         sample_counts : array of shape (C * N,) or None
-            How often each row was drawn for the tree; None: once.
+            How often each row was sampled for the tree; None: once.
 
         Returns
         -------

@@ -92,7 +92,7 @@ class VerifiedModel(ABC):
 
     @property
     def deletions(self) -> Deletions:
-        """The fits without some of the training rows."""
+        """The refits without some of the training rows."""
         return Deletions(self)
 
     @property
@@ -126,7 +126,7 @@ class VerifiedModel(ABC):
 
     @property
     def pos_label(self) -> Any:
-        """The class of two that pages and reports are about; None where there are not two."""
+        """The class of two that pages and reports are about; None if there are not two."""
         names = self.class_names
         if names is None or len(names) != 2:
             return None
@@ -150,7 +150,7 @@ class VerifiedModel(ABC):
 
     @property
     def reflection(self) -> float | None:
-        """What the predictions of two classes add up to; None where they are those of the library."""
+        """What the predictions of two classes add up to; None if they are those of the library."""
         return None
 
     @property
@@ -336,7 +336,7 @@ class InMemory(VerifiedModel, Attribution[QueryBatch | Combination]):
 
     @property
     def reflection(self) -> float | None:
-        """What the predictions of two classes add up to; None where they are those of the library."""
+        """What the predictions of two classes add up to; None if they are those of the library."""
         if not self.is_reflected:
             return None
         if self.explains_scores:
@@ -395,7 +395,7 @@ class Refittable(InMemory):
     @property
     @abstractmethod
     def deletions(self) -> ReplayedDeletions:
-        """The fits without some of the training rows."""
+        """The refits without some of the training rows."""
 
     @property
     @abstractmethod

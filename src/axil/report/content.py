@@ -97,7 +97,7 @@ def cases(
     positions : ndarray of shape (m,)
         The positions of the explained rows in X.
     values : ndarray of shape (m,)
-        The predictions as people read them.
+        The predictions in the user's units.
     k : int
         The number of rows per page.
     extras : Extras
@@ -165,7 +165,7 @@ def raised(
     scale : TargetScale
         The scale of the fit.
     weights, targets : ndarray of shape (lines,)
-        The weights of the listed rows, and their targets as people read them.
+        The weights of the listed rows, and their targets in the user's units.
     values : ndarray of shape (m,)
         The predictions.
     starts : ndarray of shape (m + 1,)

@@ -204,6 +204,6 @@ def write_index(
 
 
 def _entry(label: str, file: str, value: str, search_words: str) -> list[object]:
-    """Return label, sub-folder, file name (0 where it is the label), value and further words."""
+    """Return label, sub-folder, file name (0 if it is the label), value and further words."""
     folder, name = file.removesuffix(".html").split("/")
     return [label, folder, 0 if name == label else name, value, search_words]

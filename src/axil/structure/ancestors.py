@@ -141,7 +141,7 @@ class Ancestors(Transferable):
         return found
 
     def nearest(self, leaves: Ids, has_rows: BoolArray) -> Ids:
-        """Return the nearest node at or above each of these leaves that has rows; -1 where its tree has none.
+        """Return the nearest node at or above each of these leaves that has rows; -1 if its tree has none.
 
         Parameters
         ----------
@@ -158,7 +158,7 @@ class Ancestors(Transferable):
         return found
 
     def nearest_beside(self, nodes: Ids, filled: Ids) -> Ids:
-        """Return the nearest ancestor of each of these nodes, (n,), that has rows beside the node's; -1 where none has.
+        """Return the nearest ancestor of each of these nodes, (n,), that has rows beside the node's; -1 if none has.
 
         ``filled`` (M,): the number of leaves with rows below each node.
         """
@@ -200,7 +200,7 @@ class Ancestors(Transferable):
         return self.l2[nodes - n_leaves]
 
     def nodes(self, n_leaves: Ids, l2: FloatArray) -> Nodes | None:
-        """Return the nodes, a parent before its children; None where a node has not two children.
+        """Return the nodes, a parent before its children; None if a node has not two children.
 
         ``l2`` (L,): what regularisation adds to the weight of each leaf.
         """

@@ -18,7 +18,7 @@ class ClassCounts(Transferable):
     """How the weights of N rows follow from their labels: a row weighs its own weight over the share of its class.
 
     A row of several labels has the product over these. ``own`` (0,): the rule is not known, so
-    neither are fits without some rows.
+    neither are refits without some rows.
     """
 
     labels: NDArray[np.int64]  #: (N, labels) the number of the class of each row, from 0

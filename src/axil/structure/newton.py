@@ -268,7 +268,7 @@ class NewtonRule(Transferable):
     def coupled_leaves(self, sums: FloatArray, leaf_weights: FloatArray) -> CoupledLeaves | None:
         """Return how the values of one tree's leaves depend on all of its leaves.
 
-        None where each value depends on its own leaf alone.
+        None if each value depends on its own leaf alone.
         """
         return None
 

@@ -220,7 +220,7 @@ class NodeRule(NewtonRule):
     def coupled_leaves(self, sums: FloatArray, leaf_weights: FloatArray) -> CoupledLeaves | None:
         """Return how the values of one tree's leaves depend on all of its leaves.
 
-        None where each value depends on its own leaf alone.
+        None if each value depends on its own leaf alone.
 
         A node's value ``V = scale S + shift`` moves by ``-V scale`` with its weight. A leaf's value
         is a mean, with weights that are not negative, of values that nodes had before smoothing and
@@ -265,7 +265,7 @@ class NodeRule(NewtonRule):
     ) -> tuple[NodeMaps | None, slice]:
         """Return the maps of the leaves of tree t, and which of all L leaves they are.
 
-        The maps are None where the value of each leaf depends on its own sum alone.
+        The maps are None if the value of each leaf depends on its own sum alone.
         """
         nodes = self.nodes
         first, last = nodes.starts[t : t + 2]
@@ -394,7 +394,7 @@ class NodeRule(NewtonRule):
 
 
 def with_nodes(rule: NewtonRule, nodes: Nodes | None) -> NewtonRule:
-    """Return a rule with the nodes above its leaves; the rule itself where there are none."""
+    """Return a rule with the nodes above its leaves; the rule itself if there are none."""
     if nodes is None:
         return rule
     return NodeRule(rule.l2, rule.steps, rule.by_weight, rule.l1, rule.max_step, nodes=nodes)

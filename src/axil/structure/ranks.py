@@ -196,7 +196,7 @@ class RankedFit(Transferable):
         return targets.astype(np.float32).astype(np.float64)
 
     def less(self, rows: IntArray, n_rows: int) -> RankedFit:
-        """Return the fit without some more of its N rows."""
+        """Return the refit without some more of its N rows."""
         left = np.zeros(n_rows, dtype=np.bool_)
         left[slice(None) if self.rows is None else self.rows] = True
         left[rows] = False

@@ -420,7 +420,7 @@ class Structure(Transferable):
         return slice(int(self.starts[t]), int(self.starts[t + 1]))
 
     def _mixing_of(self, t: int) -> csr_array | None:
-        """Return the matrix of tree t; None where each leaf value follows from its own sum."""
+        """Return the matrix of tree t; None if each leaf value follows from its own sum."""
         mixing = self.linear_leaves.mixing
         if mixing is None:
             return None

@@ -258,7 +258,7 @@ class BoostedTrees(TreeEngine):
 
     @guarded
     def left_out(self, targets: FloatArray, available: int) -> LeftOut:
-        """Return each training row's prediction by the fit without it."""
+        """Return each training row's prediction by the refit without it."""
         return left_out(self.deletions(targets, available))
 
     @guarded

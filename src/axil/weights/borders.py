@@ -76,7 +76,7 @@ def count_changed_leaves(trees: TreeFits, before: FloatArray, after: FloatArray)
 def radius(trees: TreeFits, targets: FloatArray, borders_of_trees: list[list[Border]]) -> float:
     """Return the smallest change of one target that moves a row across a border, or a lower bound.
 
-    0 where no bound is known.
+    0 if no bound is known.
     """
     s = trees.structure
     moving = np.flatnonzero(np.any(s.row_counts() != 0, axis=0) | (s.initial is None))

@@ -1,7 +1,7 @@
-"""Deletion: the fits without one training row each, exactly, with the tree structure fixed.
+"""Deletion: the refits without one training row each, exactly, with the tree structure fixed.
 
 Without row j the leaf weights of its T leaves J fall, and so their scales go from a to a'. All other
-equations of the fit (see `boosting`) stay as they are. So the fit without the row is the old one
+equations of the fit (see `boosting`) stay as they are. So the refit without the row is the old one
 with something added to the sums of these leaves. With R the responses of leaf values to leaf sums
 (`leaf_matrix`), v the leaf values and u their derivative by the initial prediction,
 
@@ -70,21 +70,21 @@ class Deletion(Protocol):
         """Return the training rows in the blocks to walk."""
 
     def alone(self, rows: slice) -> Any:
-        """Return the residuals of each of these rows in the fit without it, (K, T + 1, rows).
+        """Return the residuals of each of these rows in the refit without it, (K, T + 1, rows).
 
         They are those that each tree sees, and those that the last one leaves over, on the back
-        end. They are nan where no weight remains.
+        end. They are nan if no weight remains.
         """
 
     def effects(self, queries: LeafArray) -> Sequence[RowEffects]:
         """Return the changes of predictions in these leaves (n, T) without each row, by output.
 
-        They are nan where no weight remains.
+        They are nan if no weight remains.
         """
 
 
 class InLeafMatrix:
-    """Deletions by the formula; fits without rows that it does not hold for are replayed.
+    """Deletions by the formula; refits without rows that it does not hold for are replayed.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ class InLeafMatrix:
         return additions
 
     def alone(self, rows: slice) -> Any:
-        """Return the residuals of each of these rows in the fit without it; see `Deletion`."""
+        """Return the residuals of each of these rows in the refit without it; see `Deletion`."""
         s = self.fitted.structure
         base = base_without(self.fitted, rows)
         xp = self._rows.xp

@@ -5,7 +5,7 @@ k_j(x_i)`` for the training rows x_i. No answer changes an engine.
 
 Explained rows are passed by their coordinates: their leaves in all trees of the model, (n, T), or
 their features. None stands for the training rows themselves. ``base`` is how often the initial
-prediction counts in a prediction: 0 where an offset of the explained row replaces it.
+prediction counts in a prediction: 0 if an offset of the explained row replaces it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ExplainedRows = Any
 
 @dataclass(frozen=True)
 class Seconds:
-    """The estimated seconds of work on all training rows on two cores; inf where it is refused."""
+    """The estimated seconds of work on all training rows on two cores; inf if it is refused."""
 
     leverage: float
     squares: float
@@ -109,7 +109,7 @@ class Engine(Protocol):
         """Return means of values (N, S) over the training rows around each explained row, (n, S).
 
         See `spread`. A training row is not among those around itself. Values that are nan do not
-        count. A mean is nan where there is no row around.
+        count. A mean is nan if there is no row around.
         """
 
     @property
@@ -132,11 +132,11 @@ class Engine(Protocol):
         return self
 
     def deletable(self, question: str) -> Deletable:
-        """Return the engine if it has fits without some training rows, else refuse the method."""
+        """Return the engine if it has refits without some training rows, else refuse the method."""
 
 
 class Deletable(Engine, Protocol):
-    """An engine that can compute its fit without some training rows."""
+    """An engine that can compute its refit without some training rows."""
 
     def deletable(self, question: str) -> Deletable:
         """Return the engine."""

@@ -99,7 +99,7 @@ class FitRule(RuleState, ABC):
     def radius(self, trees: TreeFits, targets: FloatArray) -> float:
         """Return the smallest change of one target that changes the active set, or a lower bound.
 
-        0 where no bound is known.
+        0 if no bound is known.
         """
 
     def whole_sums(self, fitted: FittedValues) -> FloatArray:

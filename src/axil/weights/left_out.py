@@ -1,6 +1,6 @@
-"""Left out: each training row in the fit without it, after all trees and after fewer of them.
+"""Left out: each training row in the refit without it, after all trees and after fewer of them.
 
-Row j in the fit without it has the residuals r_t of `deletion`: r_t is what t trees leave over,
+Row j in the refit without it has the residuals r_t of `deletion`: r_t is what t trees leave over,
 wherever tree t was fitted to what the model of the trees before it leaves over. So one pass over
 the rows gives the squared errors after every such number of trees.
 """
@@ -86,7 +86,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Each training row in the fit without it."""
+    """Each training row in the refit without it."""
 
     predictions: FloatArray  #: (N, K); nan: no other row says anything about it
     #: (N, K) the same, also of rows that leave a leaf empty, which then adds nothing; None: they
@@ -106,7 +106,7 @@ class LeftOut:
 
 
 def left_out(deletion: Deletion) -> LeftOut:
-    """Return each training row in the fit without it, in one pass over the rows.
+    """Return each training row in the refit without it, in one pass over the rows.
 
     A singleton, the only row of one of its leaves, has no prediction, nor has a row whose deletion
     leaves no weight. In averaged trees a singleton has the value of its leaf's nearest ancestor

@@ -68,7 +68,7 @@ class Level:
         return Adjoints(phi, float(s.beta[-1]) - like(s.initial_in_sums, phi) @ phi)
 
     def walk(self, rows: slice, base: FloatArray, residuals: Any = None, added: Any = None) -> None:
-        """Fill residuals of rows in the fits without them, or what deletions add to leaf sums.
+        """Fill residuals of rows in the refit without them, or what deletions add to leaf sums.
 
         Parameters
         ----------
@@ -114,9 +114,9 @@ def _apart(table: Any) -> Any:
 
 
 def base_without(fitted: FittedValues, rows: slice) -> FloatArray:
-    """Return the initial prediction of the fit without each of these rows, (K, rows).
+    """Return the initial prediction of the refit without each of these rows, (K, rows).
 
-    nan where no weight remains.
+    nan if no weight remains.
     """
     s = fitted.structure
     targets = fitted.targets[rows].T

@@ -324,7 +324,7 @@ class Sum(Deletable):
     def left_out(self, targets: FloatArray, available: int) -> LeftOut:
         """Return the leave-one-out predictions of the training rows.
 
-        There is none where a model has none, unless its leaves merely lack rows.
+        There is none if a model has none, unless its leaves merely lack rows.
         """
         if not self._all_rows:
             raise UnsupportedQuestionError(

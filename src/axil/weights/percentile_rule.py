@@ -259,7 +259,7 @@ def _value_of(s: Structure, ranks: RankedFit, t: int, node: int, y: FloatArray) 
 
 
 def _picks_of(s: Structure, ranks: RankedFit, t: int, nodes: Ids, y: FloatArray) -> Picks:
-    """Return the rows picked for nodes of tree t that have no leaf in common; -1: for all rows, drawn or not."""
+    """Return the rows picked for nodes of tree t that have no leaf in common; -1: for all rows, sampled or not."""
     if nodes[0] == NO_NODE:
         ranks = replace(ranks, drawn=None)
         label = np.zeros(s.n_rows, dtype=np.int64)

@@ -1,7 +1,7 @@
-"""Replays: fits without single rows that are walked again, and which rows need that.
+"""Replays: refits without single rows that are walked again, and which rows need that.
 
 Deletions follow from the leaf matrix by a formula (`deletion`) while the active set stays as it is.
-A row whose deletion changes the active set of some leaf is replayed: the fit without it is walked
+A row whose deletion changes the active set of some leaf is replayed: the refit without it is walked
 through, tree by tree, by the rule of the fit.
 """
 
@@ -34,7 +34,7 @@ TINY = 1e-150  # a scale of leaves whose values are constant
 
 @dataclass(frozen=True)
 class ByReplay:
-    """Deletions by fits without one row after another."""
+    """Deletions by refits without one row after another."""
 
     fitted: FittedValues  #: with all rows
     refit: Callable[[int, FloatArray], FittedValues]  #: without this row, to these targets
@@ -46,7 +46,7 @@ class ByReplay:
         return walked_blocks(self.fitted.structure, self.fitted.targets.shape[1])
 
     def without(self, j: int) -> FittedValues | None:
-        """Return the fit without row j; None where no weight remains."""
+        """Return the fit without row j; None if no weight remains."""
         if j in self._fit_by_row:
             return self._fit_by_row[j]
         fit = None
@@ -58,7 +58,7 @@ class ByReplay:
         return fit
 
     def alone(self, rows: slice) -> FloatArray:
-        """Return the residuals of each row in the fit without it, (K, T + 1, rows)."""
+        """Return the residuals of each row in the refit without it, (K, T + 1, rows)."""
         leaves = self.fitted.structure.leaves(rows)
         shape = (self.fitted.targets.shape[1], len(leaves) + 1, leaves.shape[1])
         residuals = np.full(shape, np.nan)

@@ -185,7 +185,7 @@ class Smoother(Deletable):
         return [KnownEffects(-weights * column) for column in residuals.T]
 
     def left_out(self, targets: FloatArray, available: int) -> LeftOut:
-        """Return each row's prediction by the fit without it, by weighted least squares.
+        """Return each row's prediction by the refit without it, by weighted least squares.
 
         Its residual without the row is ``residual_j / (1 - K[j, j])``.
         """
@@ -193,7 +193,7 @@ class Smoother(Deletable):
         return LeftOut(targets - self._residuals_alone(targets, available))
 
     def _residuals_alone(self, targets: FloatArray, available: int) -> FloatArray:
-        """Return the residual of each row in the fit without it, (N, K).
+        """Return the residual of each row in the refit without it, (N, K).
 
         nan if only the row itself determines its prediction.
         """

@@ -27,7 +27,7 @@ def around_leaves(
 ) -> FloatArray:
     """Return the means of values around each row, (n, S).
 
-    A mean is nan where no tree has another row whose value is known.
+    A mean is nan if no tree has another row whose value is known.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def around_training_rows(
 
 
 def _with_counts(values: FloatArray) -> FloatArray:
-    """Return values (N, S) and whether they are known, (N, S + 1); 0 where they are not."""
+    """Return values (N, S) and whether they are known, (N, S + 1); 0 if they are not."""
     is_known = _is_known(values)
     return np.column_stack([np.where(is_known[:, None], values, 0.0), is_known])
 
@@ -127,7 +127,7 @@ def leaf_moments(
 def _leaf_means(sums: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return sums over their first column, a number of rows, and over its square, (L, M) each.
 
-    0 where there are no rows.
+    0 if there are no rows.
     """
     count = sums[:, :1]
     has_rows = count > 0.5

@@ -128,7 +128,7 @@ class SumRule(FitRule):
         taken in turn, those first whose distance is small for the steepest slope that they may
         have. Where it is known how steep the rest may be (`_slope_bounds`), those that cannot be
         nearer are left out. Of a model with more changes than `SECONDS` allow, the bound of the
-        rest counts as well, and is 0 where none is known.
+        rest counts as well, and is 0 if none is known.
         """
         s = trees.structure
         rule = self.newton

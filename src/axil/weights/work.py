@@ -112,7 +112,7 @@ class LeverageWork:
         return cls(s, costs.visit_seconds, in_leaf_matrix, by_rows, needed)
 
     def seconds(self, available: int) -> float:
-        """Return the estimated seconds; inf where the work is refused."""
+        """Return the estimated seconds; inf if the work is refused."""
         visits = np.inf
         if self.needed <= available:
             visits = self.in_leaf_matrix

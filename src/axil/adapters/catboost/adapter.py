@@ -29,7 +29,7 @@ def read(model: Any, by_gradients: bool = False, leaves_only: bool = False) -> M
     model : object
         Any object.
     by_gradients : bool
-        Whether it is read by its gradients even where it has exact weights.
+        Whether it is read by its gradients even if it has exact weights.
     leaves_only : bool
         Whether only its leaves are read. Nothing is refused then.
     """

@@ -185,7 +185,7 @@ class CatBoostAdapter(TreeModel):
         return np.repeat(self._chains.longest() > 1, self._n_leaves)
 
     def _recorded(self) -> FloatArray | None:
-        """Return the weights of leaves that the model records, (L,); None where it does not."""
+        """Return the weights of leaves that the model records, (L,); None if it does not."""
         recorded = self._blob.leaf_weights
         if len(recorded) == int(self._n_leaves.sum()):
             return recorded

@@ -55,7 +55,7 @@ class Table:
         return float(struct.unpack_from("<" + kind, self._data, place)[0])
 
     def integer(self, field: int) -> int:
-        """Return a whole number, 0 where the table does not have it."""
+        """Return a whole number, 0 if the table does not have it."""
         return int(self.number(field, "i", 0))
 
     def vector(self, field: int) -> tuple[int, int]:
@@ -205,7 +205,7 @@ class ModelBlob:
 
     @cached_property
     def leaf_weights(self) -> FloatArray:
-        """Return the total weights of the leaves, (L,); empty where an export lost them."""
+        """Return the total weights of the leaves, (L,); empty if an export lost them."""
         return self.trees.numbers(LEAF_WEIGHTS, "<f8")
 
     @cached_property
@@ -238,7 +238,7 @@ class ModelBlob:
     def settings(self) -> list[dict[str, Any]]:
         """Return the settings of the fits that made the model, in order (init_model).
 
-        The list is empty where the model does not keep them, as a sum of models does not.
+        The list is empty if the model does not keep them, as a sum of models does not.
         """
         settings = []
         key = "params"

@@ -293,7 +293,7 @@ class Encoder:
         return self._grouped
 
     def _check_number_of_categories(self, groups: RowsByCategory) -> None:
-        """Raise where CatBoost put categories together because there are too many."""
+        """Raise if CatBoost put categories together because there are too many."""
         most = self._fold.most_categories
         if groups.size <= most:
             return

@@ -86,7 +86,7 @@ def _l2(model: CatBoostReading) -> float:
 
 
 def no_derivative(loss: Loss, shrinkage: ExponentialShrinkage | None) -> str:
-    """Return why scores have no derivatives by the targets; empty where they have."""
+    """Return why scores have no derivatives by the targets; empty if they have."""
     if loss.couples_rows and not loss.smooth:
         return RANKS_TURN
     if not loss.smooth:

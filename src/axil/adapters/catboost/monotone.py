@@ -25,7 +25,7 @@ def signs_of(settings: dict[str, Any]) -> dict[int, int]:
 
 
 def chains(blob: ModelBlob, signs: dict[int, int]) -> Chains | None:
-    """Return the chains of all trees; None where no split is constrained."""
+    """Return the chains of all trees; None if no split is constrained."""
     of_splits = np.array(
         [signs.get(feature, 0) for feature in blob.split_features.tolist()], dtype=np.int64
     )

@@ -2,7 +2,7 @@
 
 The tables are tried in order and also make the documentation. Condition (i): the first prediction
 is linear in the targets. Condition (ii): residuals are linear in the targets and leaf values linear
-in the residuals. A setting is refused if it breaks one for some targets, not only where it binds.
+in the residuals. A setting is refused if it breaks one for some targets, not only if it binds.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class CatBoostReading:
         return {}
 
     def values(self, group: str, name: str) -> list[Any]:
-        """Return a setting of each fit that made the model, None where it is not stated."""
+        """Return a setting of each fit that made the model, None if it is not stated."""
         return [settings.get(group, {}).get(name) for settings in self.blob.settings]
 
     @property
@@ -141,7 +141,7 @@ class CatBoostReading:
 
     @property
     def summed_models(self) -> str:
-        """Say how many models the model is a sum of; empty where it is no sum."""
+        """Say how many models the model is a sum of; empty if it is no sum."""
         if not any(re.fullmatch(r"(initModel:)*model\d+:params", key) for key in self.blob.info):
             return ""
         return f"{sum(key.endswith(':params') for key in self.blob.info)} models"

@@ -161,7 +161,7 @@ class Stage:
         return error / max(float(np.abs(self.values).max(initial=0.0)), self.negligible)
 
     def solve(self) -> tuple[float, float] | None:
-        """Return learning rate and l2, by least squares; None where they are not determined.
+        """Return learning rate and l2, by least squares; None if they are not determined.
 
         They solve ``values * weights = rate * sums - l2 * values``.
         """

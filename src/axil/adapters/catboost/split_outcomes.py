@@ -42,7 +42,7 @@ def outcome_tests(blob: ModelBlob, n_leaves: Ids) -> FeatureTests | None:
 
 
 def outcomes(blob: ModelBlob, leaves: LeafArray) -> FloatArray:
-    """Return the outcome of each used split, (n, splits): 1 where a row goes right.
+    """Return the outcome of each used split, (n, splits): 1 if a row goes right.
 
     The rows are in these leaves, (n, T). The first split of a tree gives the lowest bit of the leaf
     number.

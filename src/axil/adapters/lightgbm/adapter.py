@@ -33,7 +33,7 @@ def read(
     objective : callable, optional
         The user's own function that the model was fitted with.
     by_gradients : bool
-        Whether it is read by its gradients even where it has exact weights.
+        Whether it is read by its gradients even if it has exact weights.
     leaves_only : bool
         Whether only its leaves are read. Nothing is refused then.
     """

@@ -132,7 +132,7 @@ class LightGBMAdapter(TreeModel):
     def categories(self) -> dict[str, list[Any]]:  # type: ignore[override]
         """The categories of columns that the fit had as pandas categories, by name.
 
-        It is empty where the model does not say which.
+        It is empty if the model does not say which.
         """
         categories = self._booster.pandas_categorical or []
         names = self.feature_names or []
@@ -346,7 +346,7 @@ def _copied(booster: Any, saved: str) -> Any:
 
 
 def _refit_decay_rate(booster: Any, file_parameters: dict[str, str]) -> str:
-    """Return the setting that Booster.refit leaves behind; empty where it was never called.
+    """Return the setting that Booster.refit leaves behind; empty if it was never called.
 
     The parameters of a file list the setting always, as 0.9 if it was never set. LightGBM puts them
     into a booster that it loads; LightGBM 4.1 loads a text without them.

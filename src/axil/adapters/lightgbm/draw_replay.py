@@ -156,7 +156,7 @@ class DrawReplay:
     """Which rows each tree was fitted on: the sampled rows that a sampler makes, and where they go on from.
 
     Between two trees the fit may have tried others that found no split, and have begun again
-    (continued training; GOSS also where the rate changes): what agrees with the model's leaves is
+    (continued training; GOSS also if the rate changes): what agrees with the model's leaves is
     taken, and where nothing does, the plain next sample.
 
     Parameters

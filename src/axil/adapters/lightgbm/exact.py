@@ -297,7 +297,7 @@ class ExactLightGBM(LightGBMAdapter):
     def _leaf_weights(self, totals: Totals) -> FloatArray | None:
         """Return the sums of weights that LightGBM recorded, (L,).
 
-        It is None where it summed rounded ones.
+        It is None if it summed rounded ones.
         """
         if self._reading.on_gpu or self._rule.renewed:
             return None
@@ -306,7 +306,7 @@ class ExactLightGBM(LightGBMAdapter):
         return self._recorded_weights(totals.weight)
 
     def _recorded_weights(self, of_lone_leaf: float) -> FloatArray:
-        """Return leaf_weight of all leaves, (L,): a tree of one leaf records none, or 0 where it is still in memory."""
+        """Return leaf_weight of all leaves, (L,): a tree of one leaf records none, or 0 if it is still in memory."""
         lone = np.array([of_lone_leaf])
         weights = [
             tree.floats("leaf_weight") if tree.n_leaves > 1 else lone for tree in self._trees

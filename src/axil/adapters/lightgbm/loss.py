@@ -44,7 +44,7 @@ class LightGBMObjective:
         return cls(name, dict(pairs), reading.settings, n_outputs)
 
     def option(self, name: str) -> float:
-        """Return a number that the line of the objective states; 1 where it does not."""
+        """Return a number that the line of the objective states; 1 if it does not."""
         return float(self.options.get(name, 1.0))
 
     def setting(self, name: str) -> float:
@@ -91,7 +91,7 @@ def name_of(model: LightGBMReading) -> str:
 
 
 def _by_class(setting: str, model: LightGBMReading) -> str:
-    """Return a weight of the rows of each of several classes; empty where there is none."""
+    """Return a weight of the rows of each of several classes; empty if there is none."""
     settings = model.settings
     if name_of(model) != "multiclassova":
         return ""

@@ -104,7 +104,7 @@ class LightGBMReading:
     def beside(self, value: str, *names: str) -> str:
         """Return a value with the first of these settings that the model has beside it.
 
-        It is empty where there is none.
+        It is empty if there is none.
         """
         is_set = {
             "objective": self.ranked or self.cuts,

@@ -2,7 +2,7 @@
 
 Condition (i): the first prediction is linear in the targets. Condition (ii): residuals are linear
 in the targets and leaf values linear in the residuals. A setting is refused if it breaks one for
-some targets, not only where it binds.
+some targets, not only if it binds.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def as_lightgbm(X: Any, categories: list[Any]) -> Any:
 def from_pandas(frame: Any, categories: list[Any]) -> FloatArray | None:
     """Return a pandas frame in float64, categories numbered as at the fit.
 
-    It is None where it has columns of other kinds.
+    It is None if it has columns of other kinds.
     """
     is_categorical = [str(dtype) == "category" for dtype in frame.dtypes]
     for dtype, has_categories in zip(frame.dtypes, is_categorical):
@@ -69,7 +69,7 @@ def from_pandas(frame: Any, categories: list[Any]) -> FloatArray | None:
 
 
 def routes_of(trees: Sequence[TreeText]) -> Routes | None:
-    """Return the tests of these trees; None where they have too many thresholds or leaves.
+    """Return the tests of these trees; None if they have too many thresholds or leaves.
 
     Left is up to the threshold; values within kZeroThreshold of 0 are 0 (LGBM_BoosterPredictForMat,
     src/c_api.cpp).

@@ -141,7 +141,7 @@ class Goss:
     def attempt(
         self, full: bool, gradients: IterationGradients | None
     ) -> tuple[FloatSingles, Goss]:
-        """Return the factor of each row, (N,), 0 where it is not sampled, and the state after it.
+        """Return the factor of each row, (N,), 0 if it is not sampled, and the state after it.
 
         See `Bagging.attempt`.
         """

@@ -209,7 +209,7 @@ class TreeText:
 
 @dataclass(frozen=True)
 class ModelText:
-    """A whole model; ``parameters`` is None where the text has no such block."""
+    """A whole model; ``parameters`` is None if the text has no such block."""
 
     header: dict[str, str]
     trees: tuple[TreeText, ...]
@@ -299,7 +299,7 @@ def _fields(block: str) -> dict[str, str]:
 
 
 def _parameters(rest: str) -> dict[str, str] | None:
-    """Return the parameters that stand after the trees; None where there is no such block."""
+    """Return the parameters that stand after the trees; None if there is no such block."""
     _, heading, block = rest.partition("\nparameters:\n")
     if not heading:
         return None
@@ -321,7 +321,7 @@ class LightGBMSettings:
         return [value for value in values if value is not None]
 
     def text(self, name: str) -> str:
-        """Return a setting as printed, empty where there is none.
+        """Return a setting as printed, empty if there is none.
 
         Before 4.2 the block leaves out data_sample_strategy and the settings of quantized training.
         """
@@ -334,7 +334,7 @@ class LightGBMSettings:
         return ""
 
     def number(self, name: str) -> float:
-        """Return a setting that is a number, as printed; 0 where there is none."""
+        """Return a setting that is a number, as printed; 0 if there is none."""
         return float(self.text(name) or 0.0)
 
     def flag(self, name: str) -> bool:
@@ -362,7 +362,7 @@ class LightGBMSettings:
     def bagging(self, n_rows: int) -> Bagging:
         """Return the bagging of N rows.
 
-        Its seed is printed as it was used, also where it came of the master seed.
+        Its seed is printed as it was used, also if it came of the master seed.
         """
         return Bagging(
             fraction=self.precisely("bagging_fraction")[0],

@@ -353,7 +353,7 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
         )
 
     def _require_weights_of_fit(self, rows: TrainingRows) -> None:
-        """Raise where weights are missing, or were not there in the fit."""
+        """Raise if weights are missing, or were not there in the fit."""
         was_weighted = getattr(self._model, "_fitted_with_sw", None)
         if was_weighted and not rows.totals.weighted:
             raise InputError(
@@ -407,7 +407,7 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
     def _training_rows(self, n_rows: int, labels: FloatArray | None) -> Indices | None:
         """Return the rows of the fit.
 
-        None stands for all, also where the user passed other rows for early stopping.
+        None stands for all, also if the user passed other rows for early stopping.
         """
         model = self._model
         splits_rows = model.do_early_stopping_ and model.validation_fraction is not None

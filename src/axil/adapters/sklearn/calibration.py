@@ -206,7 +206,7 @@ class CalibratedEnsemble(SumModel):
 
 
 def require_all_classes(model: Any, calibrated: Any) -> None:
-    """Raise where the fold of a classifier lacked some class."""
+    """Raise if the fold of a classifier lacked some class."""
     if len(calibrated.estimator.classes_) != len(model.classes_):
         raise UnsupportedModelError(
             "cv",

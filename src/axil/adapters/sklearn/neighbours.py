@@ -159,7 +159,7 @@ class NeighboursAdapter(SmootherAdapter):
             )
 
     def _require_finite(self, shares: csr_array, distances: Any) -> None:
-        """Raise where the user's function makes no shares of the distances."""
+        """Raise if the user's function makes no shares of the distances."""
         if np.isfinite(shares.data).all():
             return
         row = int(np.flatnonzero(~np.isfinite(shares.sum(axis=1)))[0])

@@ -2,7 +2,7 @@
 
 The tables are tried in order and also make the documentation. Condition (i): the first prediction
 is linear in the targets. Condition (ii): residuals are linear in the targets and leaf values linear
-in the residuals. A setting is refused if it breaks one for some targets, not only where it binds.
+in the residuals. A setting is refused if it breaks one for some targets, not only if it binds.
 """
 
 from __future__ import annotations

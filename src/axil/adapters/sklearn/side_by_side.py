@@ -341,7 +341,7 @@ class SideBySide(Defaults, Adapter):
 
 
 def _belongs_to_one_output(fit: BoostedFit) -> str:
-    """Return the name of a record that belongs to the trees of one output; empty where there is none.
+    """Return the name of a record that belongs to the trees of one output; empty if there is none.
 
     `Adapter.single_output_setting` knows the settings that lead to it.
     """
@@ -413,7 +413,7 @@ class MemberSampler:
 
 
 def _concatenated(arrays: Sequence[NDArray[Number] | None]) -> NDArray[Number] | None:
-    """Return the arrays of all members, one after the other; None where a member has none."""
+    """Return the arrays of all members, one after the other; None if a member has none."""
     stated = [array for array in arrays if array is not None]
     if len(stated) < len(arrays):
         return None

@@ -105,7 +105,7 @@ class SmootherAdapter(SklearnAdapter, SmootherModel):
     def again(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> FloatArray | None:
         """Return what the solver predicts when it is run again on these data, (N, K).
 
-        None where it cannot be, or need not. A solver that samples rows without a seed is run several
+        None if it cannot be, or need not. A solver that samples rows without a seed is run several
         times, and the run that ends furthest from the solution counts.
         """
         rows = self._as_fitted(X)

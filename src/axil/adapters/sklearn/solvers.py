@@ -144,7 +144,7 @@ class Unsolved:
 
 
 def solver_of(model: Any) -> Any:
-    """Return the solver that a fit used, or the setting solver; None where there is neither."""
+    """Return the solver that a fit used, or the setting solver; None if there is neither."""
     return getattr(model, "solver_", getattr(model, "solver", None))
 
 
@@ -263,7 +263,7 @@ def run_again(
 ) -> Any:
     """Return the model fitted again, with all that the targets chose fixed.
 
-    Returns None where it cannot be fitted again.
+    Returns None if it cannot be fitted again.
     """
     from sklearn.base import clone
 

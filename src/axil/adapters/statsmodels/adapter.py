@@ -103,7 +103,7 @@ class LeastSquaresAdapter(SmootherModel):
     def check_kept(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> None:
         """Raise unless rows and targets are those that the model keeps.
 
-        It keeps none where its data were removed.
+        It keeps none if its data were removed.
         """
         if self._model.exog is None:
             return

@@ -237,7 +237,7 @@ class AdditiveXGBoost(XGBoostAdapter):
         return rates
 
     def _shown_rate(self, tree: Tree, l2: float, most: float) -> float:
-        """Return the rate that a tree of two values shows, else the stated one; nan where that is zero."""
+        """Return the rate that a tree of two values shows, else the stated one; nan if that is zero."""
         rate_shown = np.nan
         has_alpha = self._settings.number("reg_alpha") > 0
         signs = self._settings.monotone_signs

@@ -127,7 +127,7 @@ class XGBoostAdapter(TreeModel):
     def categories(self) -> dict[str, list[Any]]:  # type: ignore[override]
         """The categories of columns that the fit had as categories, by name.
 
-        It is empty where the model does not state them.
+        It is empty if the model does not state them.
         """
         categories_of_names = zip(self.feature_names or [], self._model.categories)
         return {str(name): values for name, values in categories_of_names if values}
@@ -152,7 +152,7 @@ class XGBoostAdapter(TreeModel):
     def table(self, X: Any) -> FloatTable | None:
         """Return the numbers that splits test, (n, features).
 
-        It is None where XGBoost itself has to look at the rows.
+        It is None if XGBoost itself has to look at the rows.
         """
         return self._rows.table(X)
 
@@ -291,7 +291,7 @@ class XGBoostAdapter(TreeModel):
 def _leaf_weights(trees: list[Tree]) -> FloatArray | None:
     """Return the weight of the rows of all leaves of these trees, (L,).
 
-    It is None where a tree does not keep it.
+    It is None if a tree does not keep it.
     """
     hessians = [tree.leaf_hessians for tree in trees]
     if any(of_leaves is None for of_leaves in hessians):
@@ -302,7 +302,7 @@ def _leaf_weights(trees: list[Tree]) -> FloatArray | None:
 def _whole_counts(leaf_weights: FloatArray | None) -> IntArray | None:
     """Return how many rows leaves have, (L,), from weights that are whole numbers.
 
-    It is None where they are not.
+    It is None if they are not.
     """
     if leaf_weights is None:
         return None
@@ -325,7 +325,7 @@ def _ancestors(trees: list[Tree], l2: list[FloatArray]) -> Ancestors:
 
 
 def _require_trees(booster: Any) -> None:
-    """Raise where it was trained for no iteration.
+    """Raise if it was trained for no iteration.
 
     XGBoost itself raises where it has not seen any data.
     """

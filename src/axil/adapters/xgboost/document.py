@@ -201,7 +201,7 @@ class Tree:
     def is_stepped(self) -> bool | None:
         """Whether leaf values are Newton steps, which XGBoost keeps in ``base_weights`` besides.
 
-        It is None where no leaf shows it.
+        It is None if no leaf shows it.
 
         All leaf values are then one rate times these, or the very same numbers.
         """
@@ -300,7 +300,7 @@ class ModelDocument:
     def categories(self) -> list[list[Any]]:
         """The categories of each feature, in the order of their numbers, kept from 3.1 on.
 
-        [] where there are none.
+        [] if there are none.
         """
         booster = self.learner["gradient_booster"]
         encoders = booster.get("gbtree", booster)["model"].get("cats", {}).get("enc", [])
@@ -339,7 +339,7 @@ def root_hessians(trees: Iterable[Tree]) -> FloatArray:
 
 
 def _categories_of(encoder: Mapping[str, Any]) -> list[Any]:
-    """Return the categories of one feature; [] where XGBoost cut their texts in the wrong places.
+    """Return the categories of one feature; [] if XGBoost cut their texts in the wrong places.
 
     Texts stand one after the other as bytes, with where each begins and the last one ends. XGBoost
     3.2 counts characters where it should count bytes, so texts that are not ASCII are cut wrongly.
@@ -355,7 +355,7 @@ def _categories_of(encoder: Mapping[str, Any]) -> list[Any]:
 def parse(document: bytes | bytearray) -> ModelDocument | None:
     """Take a model document apart.
 
-    It is None where it has no trees, as with gblinear or before training.
+    It is None if it has no trees, as with gblinear or before training.
     """
     content = json.loads(bytes(document).decode("utf-8", "surrogateescape"))
     booster = content["learner"]["gradient_booster"]
@@ -416,16 +416,16 @@ class XGBoostSettings:
         return [section for section in sections if section]
 
     def text(self, name: str) -> str:
-        """Return a setting as it is written; empty where there is none of this name."""
+        """Return a setting as it is written; empty if there is none of this name."""
         return next((str(section[name]) for section in self._sections() if name in section), "")
 
     def number(self, name: str) -> float:
-        """Return a setting that is a number; 0 where there is none of this name."""
+        """Return a setting that is a number; 0 if there is none of this name."""
         return float(self.text(name) or 0.0)
 
     @property
     def max_step(self) -> float:
-        """max_delta_step, 0 where there is none.
+        """max_delta_step, 0 if there is none.
 
         Poisson keeps its own, 0.7 where nobody set it, in model files too.
         """

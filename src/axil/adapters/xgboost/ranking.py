@@ -193,7 +193,7 @@ class _PairTerms:
 
     @cached_property
     def _inverse_largest(self) -> FloatArray:
-        """One over the largest DCG of each group, (Q,); 0 where that is 0."""
+        """One over the largest DCG of each group, (Q,); 0 if that is 0."""
         top = self.loss.n_pairs
         if self.loss.draws is not None:
             top = len(self.labels)
@@ -282,7 +282,7 @@ def _minstd_below(
     ----------
     limits : array of shape (draws,)
     numbers : array of shape (draws,)
-        How many numbers of the same generator were drawn before.
+        How many numbers of the same generator were sampled before.
     seeds : array of shape (draws,)
     group : array of shape (draws,)
         Which generator draws.

@@ -73,7 +73,7 @@ class ObservedLeaves:
     def rate(self, l2: float) -> float:
         """Return the learning rate that fits best with this lambda.
 
-        It is nan where all values are zero.
+        It is nan if all values are zero.
         """
         steps = self.before_rate(l2) * self.precision
         squares = float(steps @ steps)
@@ -123,7 +123,7 @@ class TreeSettings:
 def confirmed(tree: Tree, rate: float, l2: float) -> bool:
     """Whether the tree alone, without data, shows that it was grown with this rate and lambda.
 
-    False where it shows otherwise and where it shows nothing: stumps whose root has hardly any
+    False if it shows otherwise and where it shows nothing: stumps whose root has hardly any
     residual left.
     """
     hessians = tree.node_hessians
@@ -141,7 +141,7 @@ def confirmed(tree: Tree, rate: float, l2: float) -> bool:
 def rate_of_steps(tree: Tree, l2: float) -> float:
     """Return the rate of a tree of percentiles, from the Newton steps that it was grown with.
 
-    It is nan where they do not show it.
+    It is nan if they do not show it.
 
     XGBoost keeps these in ``base_weights``: with the rate at leaves, without it at splits.
     """
@@ -182,7 +182,7 @@ def shows_rate(tree: Tree, rate: float, l2: float) -> bool:
 def rate_of_gain(tree: Tree, l2: float) -> float:
     """Return the rate by the formula of `shows_rate`: the shortest number within the rounding.
 
-    It is nan where no gain shows it.
+    It is nan if no gain shows it.
     """
     terms = _gain_terms(tree, l2)
     if terms is None or not terms.gain > 0:
@@ -221,7 +221,7 @@ class _GainTerms:
 def _gain_terms(tree: Tree, l2: float) -> _GainTerms | None:
     """Return the terms of the split into two leaves that has the largest gain.
 
-    It is None where the tree keeps none.
+    It is None if the tree keeps none.
     """
     hessians = tree.node_hessians
     gains = tree.floats("loss_changes")

@@ -55,7 +55,7 @@ class BoosterRows(ReadsRows):
     def table(self, X: Any) -> FloatTable | None:
         """Return the numbers that splits test, (n, features).
 
-        It is None where XGBoost itself has to look at the rows.
+        It is None if XGBoost itself has to look at the rows.
 
         Only nan may count as missing, and each number must have a float32 of its own. Sparse rows
         have gaps. Categories have the numbers that the model gives them, where it has them all.
@@ -113,7 +113,7 @@ class BoosterRows(ReadsRows):
 
 
 def routes_of(trees: Sequence[Tree]) -> Routes | None:
-    """Return the tests of these trees; None where they have too many thresholds or leaves."""
+    """Return the tests of these trees; None if they have too many thresholds or leaves."""
     starts = np.cumsum([0, *(len(tree.splits) for tree in trees)])
     sends_left = np.concatenate([tree.sends_missing_left for tree in trees])
     kinds = np.where(sends_left, SplitKind.LEFT, SplitKind.RIGHT).astype(np.int64)
@@ -146,7 +146,7 @@ def as_matrix(X: Any, booster: Any, missing: float, categories: Sequence[list[An
         What counts as missing, besides nan.
     categories : sequence of list
         Those of each feature, as models from 3.1 on keep them: XGBoost refuses a frame that lists
-        others, even where no row has them.
+        others, even if no row has them.
     """
     import xgboost
 
@@ -227,7 +227,7 @@ def _with_known_categories(X: Any, categories: Sequence[list[Any]]) -> Any:
 def coded_table(X: Any, types: list[str], categories: Sequence[list[Any]]) -> FloatTable | None:
     """Return numbers, and categories as a model numbers them, (n, features).
 
-    It is None where XGBoost itself has to look at them.
+    It is None if XGBoost itself has to look at them.
 
     Arrays have numbers for categories already. A frame's are found by their names among the model's
     own (from 3.1 on).
@@ -251,7 +251,7 @@ def coded_table(X: Any, types: list[str], categories: Sequence[list[Any]]) -> Fl
 
 
 def _numbers(column: Any, categories: Sequence[Any] | None) -> FloatTable | None:
-    """Return a column as numbers, (n,); None where it is of another kind or has other categories."""
+    """Return a column as numbers, (n,); None if it is of another kind or has other categories."""
     has_categories = hasattr(column, "cat")
     if has_categories != (categories is not None):
         return None

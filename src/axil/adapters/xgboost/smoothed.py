@@ -44,7 +44,7 @@ class SmoothedLoss(Squared):
     pooled = True
 
     def of_round(self, y: FloatArray, F: FloatArray, weights: FloatArray) -> Loss:
-        """Return this loss with the scale of targets and scores (N, K) of rows of these weights, (N,)."""
+        """Return this loss with the scale of targets and scores (N, K) of rows with these weights, (N,)."""
         real = np.float32 if self.single else np.float64
         return replace(
             self, scale=_residual_scales(y.astype(real), F.astype(real), weights.astype(real))

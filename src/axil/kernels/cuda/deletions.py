@@ -18,7 +18,7 @@ MOVED_BYTES = 1 << 28  # of results that go to the host at a time
 
 
 class Deleted(KeptCells):
-    """Rows in the fits without them."""
+    """Rows in the refit without them."""
 
     @within_memory()
     def deletions(

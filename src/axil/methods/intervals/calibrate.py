@@ -59,7 +59,7 @@ class Calibrate(Method):
 
         ``calibrate(X_cal, y_cal)`` uses rows that the model was not fitted on. The intervals then
         cover exactly, for rows that are exchangeable with them (`axil.Predictive`).
-        ``calibrate(out_of_fold=predictions)`` uses predictions of the training rows by fits without
+        ``calibrate(out_of_fold=predictions)`` uses predictions of the training rows by refits without
         them, such as ``cross_val_predict(model, X_train, y_train)``. No rows are lost, and coverage
         is near the confidence level, without a guarantee. ``calibrate()`` is for forests with
         bootstrap. It uses out-of-bag predictions, which cost nothing, with the same coverage.
@@ -81,7 +81,7 @@ class Calibrate(Method):
         y_cal : array of shape (n,) or (n, K), optional
             Their targets, given as ``y_train`` was.
         out_of_fold : array of shape (n_train,) or (n_train, K), optional
-            Predictions of the training rows by fits without them, given as ``y_train`` was.
+            Predictions of the training rows by refits without them, given as ``y_train`` was.
             Together with ``X_cal`` they only make the local scale.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the calibration rows, as in `Explainer.explain`.

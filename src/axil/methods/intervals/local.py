@@ -12,7 +12,7 @@ targets would make most of a sum of squares.
 
 Of boosted trees the rows that share the query's leaves stand in for the weights, unless exact ones
 are asked for: in tree t every row of its leaf counts 1 / n in place of |k|, and 1 / n^2 in place of
-k^2, n the rows of the leaf. These sums are looked up in a table by leaf, O(T) per query, where
+k^2, n the rows of the leaf. These sums are looked up in a table by leaf, O(T) per explained row, where
 weights take O(T N).
 """
 

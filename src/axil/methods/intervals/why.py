@@ -22,7 +22,7 @@ from axil.replay.queries import QueryBatch
 class Widest(Reduction[Best]):
     """Choose the k rows of largest ``abs(weight * error)``.
 
-    The column has the errors of the rows (rows, K), nan where one is not known.
+    The column has the errors of the rows (rows, K), nan if one is not known.
     """
 
     k: int

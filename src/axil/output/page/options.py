@@ -36,7 +36,7 @@ class About:
         return {"title": self.title, "unit": self.unit, "target": self.target}
 
     def actual(self, sums: WeightedSums) -> FloatArray | None:
-        """Return the actual values as people read them, and raise for values that the model cannot predict.
+        """Return the actual values in the user's units, and raise for values that the model cannot predict.
 
         Returns
         -------

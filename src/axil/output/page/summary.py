@@ -51,7 +51,7 @@ def summarise(parts: Iterable[WeightedSums], options: Options) -> dict[str, Any]
 
     It holds k rows of each prediction, and never needs the weights of more than one batch. It also
     has the sum of all other rows, so that rows, remainder and intercept still sum to the
-    prediction. There are K outputs in S sets of weights; S is 1 where outputs share their weights.
+    prediction. There are K outputs in S sets of weights; S is 1 if outputs share their weights.
     """
     summary = Summary(options)
     for sums in parts:
