@@ -116,8 +116,51 @@ def test_tables_name_series_dates_and_steps(frame):
     totals = groups.groupby(["series", "step"])["weight"].sum()
     np.testing.assert_allclose(totals, 1.0)  # a model from its mean, without a transform
     assert set(found.group("year")["group"]) >= {1985, 1999}
-    with pytest.raises(axil.InputError, match='expected "year", "month", "series"'):
+    with pytest.raises(axil.InputError, match='expected "year", "quarter", "month", "series"'):
         found.group("week")
+
+
+def test_weights_are_per_unit_of_each_series_under_a_scaler(frame):
+    """A unit of carbon dioxide and one of the waves are different shares of their deviations."""
+    frame = frame.assign(y=frame["y"].where(frame["unique_id"] == "co2", frame["y"] * 1e4))
+    forecaster = mlforecast.MLForecast(
+        {"lgb": model()}, freq="MS", lags=LAGS, target_transforms=[LocalStandardScaler()]
+    ).fit(frame)
+    forecast = axil.forecast(forecaster, frame, h=2)
+    deviations = frame.groupby("unique_id")["y"].std(ddof=0)
+    weights = forecast.explain().weights
+    row_series = np.array([label.split()[0] for label in forecast.row_labels])
+    top = forecast.top(3)
+    np.testing.assert_allclose(top["weight"] * top["target"], top["contribution"], rtol=1e-9)
+    for _, line in top.iterrows():
+        position = 2 * ["co2", "waves"].index(line["series"]) + line["step"] - 1
+        row = list(forecast.row_labels).index(line["row"])
+        expected = weights[position, row] / deviations[row_series[row]]
+        assert line["weight"] == pytest.approx(expected, rel=1e-6)
+    by_series = forecast.group("series")
+    for name in ("co2", "waves"):
+        expected = weights[:, row_series == name].sum(axis=1) / deviations[name]
+        of_group = by_series.loc[by_series["group"] == name, "weight"]
+        np.testing.assert_allclose(of_group, expected, rtol=1e-6)
+    assert forecast.group("year")["weight"].isna().all()
+    alone = axil.forecast(forecaster.fit(frame[:264]), frame[:264], h=2)
+    assert alone.group("year")["weight"].notna().all()
+
+
+def test_quarters_and_the_base_of_logarithms_are_labelled(frame):
+    logarithms = GlobalSklearnTransformer(FunctionTransformer(np.log, np.exp))
+    forecaster = mlforecast.MLForecast(
+        {"lgb": model()}, freq="MS", lags=LAGS, target_transforms=[logarithms]
+    ).fit(frame)
+    forecast = axil.forecast(forecaster, frame, h=2)
+    quarters = forecast.group("quarter")
+    assert sorted(set(quarters["group"])) == [1, 2, 3, 4]
+    by_month = forecast.group("month").groupby(["series", "step"])["weight"].sum()
+    by_quarter = quarters.groupby(["series", "step"])["weight"].sum()
+    np.testing.assert_allclose(by_quarter, by_month)
+    for table in (forecast.table(), quarters, forecast.top(2)):
+        assert "base (log)" in table.columns
+        assert "base" not in table.columns
 
 
 def test_path_lists_the_features_that_are_forecasts(frame):

@@ -26,6 +26,7 @@ from axil.forecasts.observations import as_changes
 from axil.forecasts.runs import numbers, record
 from axil.forecasts.vintages import ForecastComparison, Vintage, compare_vintages
 from axil.forecasts.what_if import ForecastChanges, changed_paths
+from axil.inputs.codes import keys
 from axil.inputs.libraries import needed_pandas
 
 # Of the largest forecast: some libraries keep predictions in single precision.
@@ -45,8 +46,8 @@ def forecast(
 
     axil verifies the forecaster's model on the rows that it was fitted on, and checks that the
     explanation adds up to the forecaster's own forecasts. Differences and scales of the targets are
-    undone as the forecaster does it, so weights and contributions are of the series itself; where
-    the forecaster takes logarithms, of their logarithms. This needs forecasts that are a linear
+    undone as the forecaster does it, so the weights and contributions of tables are of the series
+    itself, in its units; where the forecaster takes logarithms, of their logarithms. This needs forecasts that are a linear
     function of the predictions of the steps up to them, which axil checks.
 
     A date counts as a target: a weight says how far the forecast would move if the series had been
@@ -210,9 +211,26 @@ class Forecast:
     def base(self) -> FloatArray:
         """Return the part of the forecasts that no target makes, (h, S).
 
-        It has the last value that differences start from, means and scales.
+        It has the last value that differences start from, means and scales. Where the forecaster
+        takes logarithms it is a logarithm, and tables call it "base (log)".
         """
         return self._constants
+
+    @property
+    def _base_name(self) -> str:
+        if self.is_log:
+            return "base (log)"
+        return "base"
+
+    @cached_property
+    def row_units(self) -> FloatArray:
+        """Return what one unit of each training row's target is in the units of its series, (N,).
+
+        With a scaler it is the standard deviation of the series, without one 1. Where the
+        forecaster takes logarithms it is a difference of logarithms.
+        """
+        unit_by_series = dict(zip(self.series[0], self._coefficients_of_steps[0, 0]))
+        return np.array([unit_by_series.get(name, np.nan) for name in self._rows.series])
 
     def table(self) -> DataFrame:
         """Return the forecasts, with a line for each.
@@ -231,7 +249,7 @@ class Forecast:
             "date": self.dates.T.ravel(),
             "step": np.tile(np.arange(1, h + 1), n_series),
             "forecast": self.values.T.ravel(),
-            "base": self._constants.T.ravel(),
+            self._base_name: self._constants.T.ravel(),
             "forecast features": np.array(n_forecast_features),
         }
         return needed_pandas("A forecast").DataFrame(columns)
@@ -239,20 +257,40 @@ class Forecast:
     def top(self, k: int = 10) -> DataFrame:
         """Return the k dates of largest weight in each forecast.
 
-        The columns are series, date and step of the forecast, then those of the training row.
+        The columns are series, date and step of the forecast, then those of the training row. Weight
+        and target are in the units of the row's series: the forecast moves by the weight per unit.
+        Weight times target is the contribution.
         """
         table = self.explain().top(k)
+        unit_by_row = dict(zip(keys(self.row_labels), self.row_units))
+        units = np.array([unit_by_row[key] for key in keys(table["row"].to_numpy())])
+        table["weight"] /= units
+        table["target"] *= units
         return self._with_dates(table.drop(columns="prediction"), table["query"])
 
     def group(self, groups: Literal["year", "month", "series"] | ArrayLike = "year") -> DataFrame:
         """Return how much of each forecast comes from each group of dates.
 
-        Groups are "year", "month" or "series", or your own labels of the training rows.
+        The columns are those of the forecast, group, weight and contribution. A weight is the sum
+        of those of the rows, per unit of their series; it is missing for rows of series in
+        different units.
+
+        Parameters
+        ----------
+        groups : "year", "quarter", "month", "series" or labels of shape (N,), default "year"
+            Quarters and months are those of the calendar, of all years.
         """
         if isinstance(groups, str):
             groups = self._group_labels(groups)
         table = self.explain().group(groups)
+        table["weight"] /= self._units_of_groups(groups).loc[table["group"]].to_numpy()
         return self._with_dates(table, table["query"])
+
+    def _units_of_groups(self, groups: ArrayLike) -> Series:
+        """Return the unit of the rows of each group; nan where they have several."""
+        units = needed_pandas("Groups of rows").Series(self.row_units)
+        units_by_group = units.groupby(np.asarray(groups))
+        return units_by_group.first().where(units_by_group.nunique() == 1)
 
     def path(self) -> DataFrame:
         """Return the features of each step that are forecasts, or follow from them, with their values.
@@ -348,24 +386,23 @@ class Forecast:
         return needed_pandas("A forecast").DataFrame(columns)
 
     def _group_labels(self, name: str) -> AnyArray:
-        """Return the year, month or series of each training row, (N,)."""
+        """Return the year, quarter, month or series of each training row, (N,)."""
         if name == "series":
             return self._rows.series
         pd = needed_pandas("Groups by date")
         dates = pd.to_datetime(self._rows.dates)
-        if name == "year":
-            return np.asarray(dates.year)
-        if name == "month":
-            return np.asarray(dates.month)
+        if name in ("year", "quarter", "month"):
+            return np.asarray(getattr(dates, name))
         raise InputError(
-            f'groups is {name!r}; expected "year", "month", "series", or a label for each row.'
+            f'groups is {name!r}; expected "year", "quarter", "month", "series", or a label for '
+            "each row."
         )
 
     def _with_dates(self, table: DataFrame, names: Series) -> DataFrame:
         """Return the table with series, date and step of each forecast in the place of its name."""
         forecasts = self.table()
         forecasts.index = self._forecast_names
-        columns = ["series", "date", "step", "forecast", "base"]
+        columns = ["series", "date", "step", "forecast", self._base_name]
         described = forecasts.loc[names.to_numpy(), columns].reset_index(drop=True)
         pd = needed_pandas("A forecast")
         if self.is_log:
