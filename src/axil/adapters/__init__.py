@@ -61,7 +61,7 @@ _FORECASTERS = {
 
 @dataclass(frozen=True)
 class Reading:
-    """The adapter of a fitted model, and the reason where it has no exact weights."""
+    """The adapter of a fitted model, or the reason why it has no exact weights."""
 
     adapter: Model | None  #: None: it has no adapter, but perhaps derivatives
     not_exact: (
@@ -70,7 +70,7 @@ class Reading:
 
     @property
     def kind(self) -> Kind | None:
-        """The kind of its numbers; None: axil does not know the model."""
+        """The kind of the model's numbers; None for an unknown model."""
         if self.adapter is not None:
             return self.adapter.kind
         if self.not_exact is None:
@@ -156,7 +156,7 @@ def _require_classes(adapter: Model) -> None:
 
 
 def parts_of(model: Any) -> Any:
-    """Return the models inside one of several others, some of which have no exact weights.
+    """Return the models inside a model of several, if some of them have no exact weights.
 
     It is None for other objects.
     """
@@ -227,7 +227,7 @@ def _innermost(model: Any) -> Any:
 
 
 def _has(model: object, name: str) -> bool:
-    """Return whether an object has an attribute, whatever it raises when it is asked."""
+    """Return whether an object has an attribute; an error on access counts as no."""
     try:
         return hasattr(model, name)
     except Exception:  # of an object that is no model
@@ -235,7 +235,7 @@ def _has(model: object, name: str) -> bool:
 
 
 def around(model: object) -> str:
-    """Return what to pass in place of an object that holds a model, such as a forecaster.
+    """Return advice for an object that contains a model, such as a forecaster.
 
     It is empty for other objects.
     """

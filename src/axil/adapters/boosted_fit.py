@@ -77,7 +77,7 @@ class Sampler(Protocol):
 
 
 class Placement(Protocol):
-    """The leaves that training rows had in the fit, where predictions of the same rows are made in others.
+    """The leaves of the training rows in the fit, if predictions of the same rows use other leaves.
 
     A library that encodes categories by the targets of the rows before, and predicts by those of
     all rows, needs it.
@@ -85,7 +85,7 @@ class Placement(Protocol):
 
     @property
     def encodings(self) -> int:
-        """How many encodings are held fixed, as splits are."""
+        """The number of encodings that are fixed, like splits."""
 
     def assign(
         self, out: NDArray[np.unsignedinteger[Any]], n_threads: int, backend: Backend | None = None
@@ -94,7 +94,7 @@ class Placement(Protocol):
 
 
 class Smoothing(Protocol):
-    """The share of each node's own value in path smoothing, where only the sums of the leaves show it."""
+    """The share of each node's own value in path smoothing, known from the sums of leaves alone."""
 
     def own(
         self, tree: int, sums: FloatArray, weights: FloatArray, values: FloatArray
@@ -327,7 +327,7 @@ class InitialPrediction:
 
 @dataclass(frozen=True)
 class WeightRule:
-    """The weights of the training rows in the fit, where they are not the sample weights."""
+    """The weights of the training rows in the fit, if they differ from the sample weights."""
 
     row_weights: FloatArray | None = None  #: (N,) in place of the sample weights
     #: (N,) factors of the row weights in leaves, which do not reach the initial prediction

@@ -33,7 +33,7 @@ DERIVATIVES = ("target_derivatives", "weight_derivatives")
 
 
 class ReadsRows:
-    """The base of everything that hands rows to a library.
+    """The base of all classes that pass rows to a library.
 
     Each subclass has its own such methods wrapped.
     """
@@ -41,7 +41,7 @@ class ReadsRows:
     library: str
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Wrap the methods of a subclass that hand rows to its library."""
+        """Wrap the methods of a subclass that pass rows to its library."""
         super().__init_subclass__(**options)
         for name in (*TAKES_ROWS, _THROUGH, *DERIVATIVES):
             method = vars(cls).get(name)

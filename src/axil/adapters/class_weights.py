@@ -14,7 +14,10 @@ WEIGHS_CLASSES = "scale_pos_weight or is_unbalance, by which rows weigh otherwis
 
 
 def class_weight_advice(setting: Any) -> str:
-    """Return advice for a model with this ``class_weight`` that disagrees with its data; empty if it has none."""
+    """Return advice for a model with this ``class_weight`` that disagrees with its data.
+
+    It is empty if the model has none.
+    """
     if setting is None:
         return ""
     return (
@@ -34,7 +37,7 @@ def balanced(counts: FloatArray, sums: FloatArray) -> FloatArray:
 
 
 def class_weight_rule(model: Adapter) -> ClassWeightRule | None:
-    """Return the rule by which the library counts class weights from the rows; None if it does not count them."""
+    """Return the rule by which the library counts class weights from the rows, or None."""
     if model.class_weight is None or model.classes is None:
         return None
     if isinstance(model.class_weight, str):
@@ -84,7 +87,10 @@ def weights_of_classes(
 def counted_weights(
     model: Adapter, targets: FloatArray, weights: FloatArray | None, count: bool = False
 ) -> FloatArray | None:
-    """Return sample weights times those of the classes, (N,); None if all are one. See `weights_of_classes`."""
+    """Return sample weights times those of the classes, (N,); see `weights_of_classes`.
+
+    Return None if all are one.
+    """
     by_class = weights_of_classes(model, targets, weights, count)
     if by_class is None:
         return weights

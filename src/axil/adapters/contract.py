@@ -331,7 +331,7 @@ class Model(Protocol):
         return name
 
     def coordinates(self, X: Any, n_threads: int = 1) -> Any:
-        """Return what weights are computed from: leaves of trees, or features of a smoother."""
+        """Return the leaves of trees, or the features of a smoother, from which weights follow."""
 
     def predictions(self, X: Any) -> FloatArray:
         """Return what the model predicts by default, without offsets.
@@ -345,7 +345,7 @@ class Model(Protocol):
         """
 
     def mean_probabilities(self, X: Any) -> FloatArray | None:
-        """Return the probabilities, (n, K), of a model whose ``calibration`` makes none of scores.
+        """Return the probabilities, (n, K), of a model without a ``calibration`` of scores.
 
         It is None for other models.
         """
@@ -424,10 +424,10 @@ class Adapter(Model, Protocol):
         """Return the library's raw scores, before any link and without offsets, (n, K)."""
 
     def feature_tests(self) -> FeatureTests | None:
-        """Return the tests on the columns of `tested_values`; None: they are not known."""
+        """Return the tests on the columns of `tested_values`; None if they are unknown."""
 
     def tested_values(self, X: TableLike) -> FloatArray | None:
-        """Return the numbers that these tests look at, (n, columns); None: they are not known."""
+        """Return the numbers that these tests read, (n, columns); None if they are unknown."""
 
     def l2_at(self, l2: FloatArray, before: float, after: float) -> FloatArray:
         """Return l2 that is in proportion to the mean weight of all rows, for another mean.
@@ -450,7 +450,7 @@ class Adapter(Model, Protocol):
         n_threads: int,
         backend: Backend | None = None,
     ) -> None:
-        """Fill ``out`` (T, n) with the leaves of the rows, by ``routes`` where there are any."""
+        """Fill ``out`` (T, n) with the leaves of the rows, by ``routes`` if it has them."""
 
 
 class Defaults(ReadsRows, Model):
@@ -489,7 +489,7 @@ class SmootherModel(Defaults):
         return None
 
     def unsolved(self, X: Any, weights: FloatArray | None, error: float) -> UnsupportedModelError:
-        """Return the refusal of a fit whose solver is too far from the solution on its own data.
+        """Return the refusal of a fit whose solver is too far from the solution.
 
         ``error`` is relative to the largest |prediction|.
         """
@@ -518,13 +518,13 @@ class TreeModel(Defaults, Adapter):
         return None
 
     def feature_tests(self) -> FeatureTests | None:
-        """Return the tests on the columns of `tested_values`; None: they are not known."""
+        """Return the tests on the columns of `tested_values`; None if they are unknown."""
         if isinstance(self.routes, Routes):
             return FeatureTests([self.routes])
         return None
 
     def tested_values(self, X: TableLike) -> FloatArray | None:
-        """Return the numbers that these tests look at, (n, columns); None: they are not known."""
+        """Return the numbers that these tests read, (n, columns); None if they are unknown."""
         values = self.table(X)
         if values is None:
             return None
@@ -559,7 +559,7 @@ class TreeModel(Defaults, Adapter):
         n_threads: int,
         backend: Backend | None,
     ) -> None:
-        """Fill ``out`` (T, n) with the leaves of rows, by routes where their values are known."""
+        """Fill ``out`` (T, n) with the leaves of rows, by routes if their values are known."""
         table = self.table(rows)
         assert self.routes is not None
         if table is None or not self.routes.assign(table, out, n_threads, backend):

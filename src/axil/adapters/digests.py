@@ -37,13 +37,13 @@ class _Hasher(NumpyHasher):  # type: ignore[misc]  # joblib has no types
         self._open: set[int] = set()
 
     def reducer_override(self, value: Any) -> Any:
-        """Describe what pickle cannot find by its name, and leave the rest to pickle."""
+        """Describe objects that pickle cannot find by name; leave the others to pickle."""
         if not isinstance(value, (FunctionType, type)) or _is_importable(value):
             return NotImplemented
         return _described, (self._description(value),)
 
     def _description(self, value: Any) -> tuple[Any, ...]:
-        """Return what enters the digest of a function or class."""
+        """Return the description of a function or class that enters the digest."""
         name = f"{value.__module__}.{value.__qualname__}"
         if isinstance(value, type) or id(value) in self._open:
             return (name,)
@@ -65,7 +65,7 @@ def _is_importable(value: Callable[..., Any]) -> bool:
 
 
 def _code(code: CodeType) -> tuple[Any, ...]:
-    """Return what a function does: its instructions and all that they name.
+    """Return the instructions of a function and all names in them.
 
     Line numbers and files do not enter.
     """

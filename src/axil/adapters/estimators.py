@@ -36,7 +36,7 @@ def number_of_features(model: Any) -> int:
 
 
 def seeds_of(estimator: Any) -> list[str]:
-    """Return the names of its settings that are seeds, those of estimators inside it too."""
+    """Return the names of settings that are seeds, also those of estimators inside."""
     names = [name for name in estimator.get_params() if name.rpartition("__")[2] in SEEDS]
     if names:
         return names

@@ -94,7 +94,7 @@ def has_settings(path: str | Path) -> bool:
 
 @contextmanager
 def usable(path: object, data: object = None) -> Iterator[None]:
-    """Name the model's file, and that of the data, where the use of the model ends in an error of another library."""
+    """Add the names of the model's and the data's files to an error of another library."""
     try:
         yield
     except InputError as error:
@@ -151,7 +151,7 @@ def _members(path: Path) -> list[str]:
 
 
 def _described(path: Path, head: bytes) -> str:
-    """Return in words what a file is that holds no model."""
+    """Return a description of a file that contains no model."""
     if path.suffix.lower() in (".csv", ".tsv", ".parquet"):
         return "a table of data by its name, not a model"
     return f"no model that axil knows: it begins with {head[:SHOWN]!r}"
@@ -203,7 +203,7 @@ def _xgboost(path: Path, trust: bool) -> Any:
 
 
 def _xgboost_version(content: bytes) -> str:
-    """Return the version that wrote a file, as far as it says so: in JSON alone."""
+    """Return the version that wrote a file, which only JSON states."""
     versions = re.findall(rb'"version"\s*:\s*\[([\d, ]+)\]', content)
     if not versions:
         return "3.4 or newer"

@@ -39,7 +39,7 @@ def word_columns(frame: nw.DataFrame[Any]) -> list[str]:
 
 
 def as_pandas(frame: nw.DataFrame[Any], objects: Collection[str], source: str) -> Any:
-    """Return a pandas frame, which ``what`` needs.
+    """Return a pandas frame; ``what`` names the caller that needs it.
 
     The columns named in ``objects`` stay as they are; others become numbers in float64, nulls nan.
     """

@@ -72,7 +72,7 @@ def _are_permuted(values: NDArray[Any], other_values: NDArray[Any]) -> bool:
 
 
 def _first_difference(model_rows: NDArray[Any], rows: NDArray[Any]) -> tuple[int, int] | None:
-    """Return the first place where the two differ; None: nowhere."""
+    """Return the first place where the two differ; None if they are equal."""
     if model_rows.dtype.kind not in "biuf":
         differ = np.asarray(model_rows != rows)
     else:
@@ -93,7 +93,7 @@ def _first_difference(model_rows: NDArray[Any], rows: NDArray[Any]) -> tuple[int
 
 
 def _first_sparse_difference(model_rows: Any, rows: Any) -> tuple[int, int] | None:
-    """Return the first place where sparse rows differ; None: nowhere."""
+    """Return the first place where sparse rows differ; None if they are equal."""
     if model_rows.dtype.kind == "b":
         model_rows = model_rows.astype(np.float64)
     low = np.asarray(model_rows.min(axis=0).toarray()).ravel()
@@ -108,7 +108,7 @@ def _first_sparse_difference(model_rows: Any, rows: Any) -> tuple[int, int] | No
 
 
 def _slack(dtype: Any, spread: NDArray[Any], largest: float) -> FloatArray:
-    """Return how far apart equal rows may be in each column, (p,)."""
+    """Return the largest difference of equal rows in each column, (p,)."""
     if np.dtype(dtype).kind == "f":
         rounding = float(np.finfo(dtype).eps)
     else:

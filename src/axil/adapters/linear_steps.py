@@ -33,7 +33,7 @@ class LinearTree:
     steady: FloatArray
 
     def solved(self, residuals: FloatArray) -> FloatArray:
-        """Return the coefficients that residuals (N, S) lead to, (P, S)."""
+        """Return the coefficients (P, S) for residuals (N, S)."""
         weighted = self.weights[:, None] * residuals
         sums = self.features.T @ (self.complete[:, None] * weighted)
         for coefficients, column in zip(sums.T, weighted.T):
@@ -76,7 +76,7 @@ class LinearSteps:
             first = last
 
     def __matmul__(self, v: FloatArray) -> FloatArray:
-        """Return the coefficients that vectors (N, S) in the place of the targets lead to, (P, S)."""
+        """Return the coefficients (P, S) for vectors (N, S) in place of the targets."""
         coefficients = np.empty((self.shape[0], v.shape[1]))
         coefficients[0] = product(self.start[None], v)[0]
         residuals = v - coefficients[0]

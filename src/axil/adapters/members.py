@@ -18,7 +18,7 @@ __all__ = ["Coordinates", "Member", "ResidualModel", "SumModel"]
 
 
 class KnownColumns(Protocol):
-    """Whatever knows the columns of the rows."""
+    """The protocol of objects that know the columns of the rows."""
 
     n_features: int
     feature_names: list[str] | None
@@ -45,7 +45,7 @@ class Coordinates:
 
 @dataclass(frozen=True)
 class Member:
-    """One of the models inside, and what its fit was given of the rows and targets."""
+    """One of the models inside another, with its rows and targets."""
 
     name: str  #: for messages
     model: Model
@@ -59,7 +59,7 @@ class Member:
     weighted: bool = True  #: whether its fit was given the sample weights
 
     def weights(self, weights: FloatArray | None) -> FloatArray | None:
-        """Return the sample weights of its own rows, from those (N,) of all."""
+        """Return the sample weights of the member's rows, from those (N,) of all rows."""
         if self.weighted:
             own_weights = weights
         else:
@@ -143,7 +143,7 @@ class SumModel(Defaults):
         return [X if member.columns is None else X[:, member.columns] for member in self.members]
 
     def check_kept(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> None:
-        """Raise unless the training data are what the model itself keeps of them.
+        """Raise unless the training data agree with those that the model stores.
 
         By default the model keeps nothing.
         """
@@ -163,7 +163,7 @@ class SumModel(Defaults):
         )
 
     def predictions(self, X: Any) -> FloatArray:
-        """Return what the whole model predicts by its own account, (n, K)."""
+        """Return the predictions that the whole model computes, (n, K)."""
         # Warnings are of names that rows have and the fit had not, or the other way round.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -171,7 +171,7 @@ class SumModel(Defaults):
         return predictions.reshape(X.shape[0], self.n_outputs)
 
     def causes(self, mismatch: str) -> str:
-        """Return reasons for a disagreement of the sum, once every member agrees."""
+        """Return reasons why the sum disagrees although every member agrees."""
         return "The models inside agree with these data, but not what they add up to: its settings or models were changed since."
 
 

@@ -101,7 +101,7 @@ class Objective:
 
 
 def as_objective(passed: Any, stated: Any, native: bool) -> Objective | None:
-    """Return the objective that the user passes, else that of the model where it is a function.
+    """Return the objective that the user passes, otherwise that of the model if it is a function.
 
     It is None if the objective is a name.
     """

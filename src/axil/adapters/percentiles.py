@@ -111,7 +111,9 @@ def _rows_in_fit(rows: TrainingRows, held_out: BoolArray | None) -> tuple[int, f
 def _shares_with_first_tree(
     shares: Coefficients | None, share: float, keeps_initial: bool
 ) -> Coefficients | None:
-    """Return how the trees add up once the initial prediction is the first of them; None: plain boosting.
+    """Return the coefficients of the trees after the initial prediction became the first tree.
+
+    They are None for plain boosting.
 
     Parameters
     ----------

@@ -67,7 +67,10 @@ class PipelineAdapter(Around):
 
     @property
     def trees(self) -> Callable[[TrainingRows], Any]:
-        """The reader of the last step's trees; a property, so that a smoother has none."""
+        """The reader of the last step's trees.
+
+        It is a property, so that a smoother has none.
+        """
         read = self._inside.trees
 
         def transformed(rows: TrainingRows) -> Any:
@@ -171,7 +174,7 @@ def _read(library: str, options: dict[str, Any], model: Any) -> Any:
 
 
 def search(model: Any, readers: list[Reader], together: str = "") -> Any:
-    """Return the adapter of the first reader that knows a model, or the last step of a pipeline.
+    """Return the adapter of the first reader that accepts a model, or the last step of a pipeline.
 
     None: no one knows it.
 
@@ -201,7 +204,7 @@ def search(model: Any, readers: list[Reader], together: str = "") -> Any:
 
 
 def fingerprint(last: Model, steps: Any) -> str:
-    """Return a digest of the last step and of what its transformers have learnt."""
+    """Return a digest of the last step and of its fitted transformers."""
     # It needs joblib, which comes with scikit-learn, which has made the steps.
     from axil.adapters.digests import digest
 
@@ -254,7 +257,7 @@ def _demands_targets(transformer: Any) -> bool:
 
 
 def rewritten(model: Any, make: Callable[[Any, Any], Any], X: Any = None) -> Any:
-    """Return a copy of the model with another fitted one inside; all around that is held fixed.
+    """Return a copy of the model with another fitted model inside; everything else is fixed.
 
     Parameters
     ----------

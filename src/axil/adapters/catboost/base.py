@@ -167,7 +167,7 @@ class CatBoostAdapter(TreeModel):
             )
 
     def _placement(self, rows: TrainingRows) -> EncodedRows | None:
-        """Return the training rows' leaves where the targets encode categories.
+        """Return the training rows' leaves if the targets encode categories.
 
         None stands for the leaves that predictions have.
         """
@@ -216,7 +216,7 @@ class CatBoostAdapter(TreeModel):
         return most_categories(rows.X, self._cat_features) > min(limit or 2 for limit in limits)
 
     def _records(self, rows: TrainingRows) -> bool:
-        """Return whether the recorded weights of the first tree's leaves are those of the rows."""
+        """Return whether the recorded leaf weights of the first tree agree with the rows."""
         recorded = self._recorded()
         if recorded is None or rows.leaves is None:
             return True
@@ -232,7 +232,7 @@ class CatBoostAdapter(TreeModel):
 
     @cached_property
     def routes(self) -> Routes | None:
-        """Return the routes through all trees, where all splits are on numbers."""
+        """Return the routes through all trees, if all splits are on numbers."""
         return routes(self._blob, self._n_leaves)
 
     def table(self, X: Any) -> NDArray[np.floating[Any]] | None:
@@ -243,12 +243,12 @@ class CatBoostAdapter(TreeModel):
         return single_table(X)
 
     def predictions(self, X: Any) -> FloatArray:
-        """Return what ``predict`` gives, (n, K)."""
+        """Return the predictions of ``predict``, (n, K)."""
         raw = self._model.predict(self._pool(X), prediction_type="RawFormulaVal")
         return np.asarray(raw, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
 
     def feature_tests(self) -> FeatureTests | None:
-        """Return the tests of all trees, on columns or on the outcomes that leaves show."""
+        """Return the tests of all trees, on columns or on outcomes of splits."""
         if self.routes is not None:
             return FeatureTests([self.routes])
         return outcome_tests(self._blob, self._n_leaves)

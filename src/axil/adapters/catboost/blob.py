@@ -38,7 +38,7 @@ class Table:
         self._start = start
 
     def _place(self, field: int) -> int:
-        """Return where the field is, 0 if the table does not have it."""
+        """Return the position of the field; 0 if the table does not have it."""
         fields = self._start - int(struct.unpack_from("<i", self._data, self._start)[0])
         if 4 + 2 * field >= int(struct.unpack_from("<H", self._data, fields)[0]):
             return 0
@@ -59,7 +59,7 @@ class Table:
         return int(self.number(field, "i", 0))
 
     def vector(self, field: int) -> tuple[int, int]:
-        """Return where a vector, a string or a table begins, and how many elements it has."""
+        """Return the start of a vector, a string or a table, and its number of elements."""
         place = self._place(field)
         if not place:
             return 0, 0
@@ -97,7 +97,7 @@ class Table:
         return [Table(self._data, place) for place in self._elements(field)]
 
     def _elements(self, field: int) -> list[int]:
-        """Return where each element of a vector of strings or tables begins."""
+        """Return the start of each element of a vector of strings or tables."""
         start, n = self.vector(field)
         offsets = np.frombuffer(self._data, "<u4", n, start).tolist()
         return [start + 4 * i + offset for i, offset in enumerate(offsets)]
@@ -105,7 +105,7 @@ class Table:
 
 @dataclass(frozen=True)
 class NumberFeature:
-    """A column of numbers that a model knows."""
+    """A numeric column of a model."""
 
     number: int  #: among the columns of numbers
     column: int  #: among all columns
@@ -138,7 +138,7 @@ class ModelBlob:
 
     @cached_property
     def splits(self) -> bytes:
-        """Return the trees' splits, for telling models apart."""
+        """Return the splits of all trees, which tell models apart."""
         return b"".join(
             self.trees.numbers(field, kind).tobytes()
             for field, kind in ((1, "<i4"), (2, "<i4"), (10, "<u4"))
@@ -215,7 +215,7 @@ class ModelBlob:
 
     @cached_property
     def bias(self) -> FloatArray:
-        """Return what a prediction adds to that sum, (K,)."""
+        """Return the constant of predictions, (K,)."""
         bias_of_each = self.trees.numbers(16, "<f8")
         if len(bias_of_each):
             return bias_of_each

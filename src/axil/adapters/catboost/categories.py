@@ -201,7 +201,7 @@ class _EqualLengthTexts:
 
 
 def _half(a: Words, z: Words, second: Words, third: Words) -> tuple[Words, Words]:
-    """Return the two words that 32 bytes, which begin with ``a`` and end with ``z``, lead to."""
+    """Return the two words of a hash of 32 bytes that begin with ``a`` and end with ``z``."""
     b = _rotate(a + z, 52)
     c = _rotate(a, 37)
     a = a + second

@@ -177,7 +177,7 @@ class Fold:
         return is_above + [self.equals(*value) for value in statistic.one_hot]
 
     def classification(self, statistic: Statistic) -> Classification:
-        """Return how targets are classified; 0 is the only way where a file lost the number."""
+        """Return how targets are classified; 0 if a file lost the number, as there is only one way."""
         return self.classifications[max(statistic.classification, 1) - 1]
 
     def is_above(self, column: int, border: float) -> BoolArray:
@@ -351,7 +351,7 @@ class Encoder:
         return self._classes[number]
 
     def _class_totals(self, classification: int) -> IntArray | None:
-        """Return the number of rows of each class, (C,), where a table of the model has it."""
+        """Return the number of rows of each class, (C,), if a table of the model has it."""
         for table in self._tables.values():
             counts_classes = table.statistic.kind in (BORDERS, BUCKETS)
             if counts_classes and table.statistic.classification == classification:

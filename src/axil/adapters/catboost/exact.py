@@ -225,7 +225,7 @@ class ExactCatBoost(CatBoostAdapter):
         return factor
 
     def _recorded_by(self, rows: TrainingRows) -> FloatArray | None:
-        """Return the weights of the rows in this record, (N,), where they are not their own."""
+        """Return the row weights of this record, (N,), if they differ from the rows' own."""
         if rows.totals.even or not self._shuffled(rows) or rows.weights is None:
             return None
         has_numbers = bool(self._blob.number_features)
@@ -257,7 +257,7 @@ class ExactCatBoost(CatBoostAdapter):
         return scaled
 
     def _stages(self, rows: TrainingRows, base: FloatArray) -> Iterator[Stage]:
-        """Yield the sums that made the leaves of each tree.
+        """Yield the sums of the leaves of each tree, from which their values follow.
 
         Only the first tree comes where the rows have not been walked through the fit.
         """

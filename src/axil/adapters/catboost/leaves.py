@@ -34,7 +34,7 @@ LeafNumbers = NDArray[np.unsignedinteger[Any]]
 
 
 def routes(blob: ModelBlob, n_leaves: Ids) -> Routes | None:
-    """Return routes for values in float32; None where splits are on something else than numbers.
+    """Return routes for values in float32; None if some splits are not on numbers.
 
     Rows with a value up to the border go left.
     """
@@ -62,7 +62,7 @@ def split_routes(
 
 
 def tree_nodes(blob: ModelBlob, n_leaves: Ids) -> tuple[Ids, Ids, Ids]:
-    """Return where the nodes of each tree begin, the split of each node, and its two children."""
+    """Return the first node of each tree, the split of each node, and its two children."""
     if blob.has_nested_trees:
         return _nested_nodes(blob, n_leaves)
     return _symmetric_nodes(blob)
@@ -227,7 +227,7 @@ class SplitTests:
 
     @property
     def order(self) -> Ids:
-        """Return the row in each place of the fold, in whose order values come, (N,)."""
+        """Return the row at each position of the fold, (N,)."""
         return self._fold.order
 
     def columns(self, splits: Ids) -> tuple[Ids, list[NDArray[Any]]]:

@@ -59,7 +59,7 @@ class CatBoostPercentile(Ranks):
         draw: NDArray[Any],
         is_base: bool = False,
     ) -> Picks:
-        """Return the picked rows, and on which side of them delta puts the value."""
+        """Return the picked rows, and the sides of them on which delta puts the value."""
         if self.weighs_leaves or is_base:
             weights = self.weights
         else:

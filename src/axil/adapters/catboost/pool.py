@@ -18,7 +18,7 @@ from axil.inputs.codes import numbered
 
 
 def pool(X: Any, names: list[str] | None, cat_features: list[int]) -> Any:
-    """Return a catboost.Pool of X, or raise an error that says why CatBoost does not make one."""
+    """Return a catboost.Pool of X, or raise an error with the reason why CatBoost cannot make one."""
     import catboost
 
     try:
@@ -35,7 +35,7 @@ def pool(X: Any, names: list[str] | None, cat_features: list[int]) -> Any:
 
 
 def _pool(X: Any, names: list[str] | None, cat_features: list[int]) -> Any:
-    """Return the Pool. CatBoost finds columns by name where both have names, else by position."""
+    """Return the Pool. CatBoost finds columns by name if both have names, otherwise by position."""
     import catboost
 
     if bool(sparse.issparse(X)):

@@ -85,7 +85,7 @@ class CatBoostReading:
 
     @property
     def cut(self) -> Cut | None:
-        """Return where Huber's loss cuts residuals off; None for other losses.
+        """Return the threshold of Huber's loss; None for other losses.
 
         None also stands for leaves that are not made by one step of one plain fit on a CPU.
         """
@@ -133,7 +133,7 @@ class CatBoostReading:
 
     @property
     def encoded(self) -> str:
-        """Say how many encodings of categories by the targets splits use; empty for none."""
+        """Return how many encodings of categories the splits use, as text; empty for none."""
         n = self.blob.features("target statistics")
         if n:
             return f"{n} encodings of categories by the targets"
@@ -141,7 +141,7 @@ class CatBoostReading:
 
     @property
     def summed_models(self) -> str:
-        """Say how many models the model is a sum of; empty if it is no sum."""
+        """Return how many models the model is a sum of, as text; empty if it is no sum."""
         if not any(re.fullmatch(r"(initModel:)*model\d+:params", key) for key in self.blob.info):
             return ""
         return f"{sum(key.endswith(':params') for key in self.blob.info)} models"
@@ -231,7 +231,7 @@ def _held_out(model: CatBoostReading) -> str:
 
 
 def _flag(name: str) -> Callable[[CatBoostReading], str]:
-    """Return what finds a setting of boosting that is on in any fit."""
+    """Return a function that finds a setting of boosting that is on in any fit."""
 
     def find_flag(model: CatBoostReading) -> str:
         if any(model.values("boosting_options", name)):
@@ -289,7 +289,7 @@ def _unknown_encoding(model: CatBoostReading) -> str:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Known facts where some trees disagree with the data."""
+    """Facts about a model some of whose trees disagree with the data."""
 
     trees: BoolArray  #: (T,) those that agree
     is_continued: bool  #: whether training went on from another model, for sure
@@ -298,7 +298,7 @@ class Agreement:
 
 
 def _continued(agreement: Agreement) -> str:
-    """Return how many trees agree, where this shows that the other trees are of another fit.
+    """Return how many trees agree, if the other trees must come from another fit.
 
     Other targets would show in every tree.
     """
@@ -343,7 +343,7 @@ DOUBTS: tuple[Refusal[Agreement], ...] = (
 def doubt(
     is_continued: bool, sparse_column: int | None, agrees: BoolArray
 ) -> UnsupportedModelError | None:
-    """Return why only these trees (T,) agree with the data, as far as it is known."""
+    """Return the known reasons why only these trees (T,) agree with the data."""
     return refusal(DOUBTS, Agreement(agrees, is_continued, sparse_column))
 
 

@@ -135,7 +135,7 @@ def base_factor(
 
 @dataclass(frozen=True)
 class Stage:
-    """One tree as a replay meets it."""
+    """One tree, with the numbers that a replay needs."""
 
     sums: FloatArray  #: (L, K) of weight times residual
     weights: FloatArray  #: (L,)
@@ -143,7 +143,7 @@ class Stage:
     negligible: float  #: a leaf value that rounding alone may make
 
     def l2(self, fit: FitSettings, scaled: float) -> FloatArray:
-        """Return the l2 that leads in one step where this fit's steps lead, (L,)."""
+        """Return the l2 for which one step has the result of this fit's steps, (L,)."""
         if fit.steps == 1 or scaled == 0.0:
             return np.full(len(self.weights), scaled)
         remaining = (scaled / (self.weights + scaled)) ** fit.steps
@@ -173,12 +173,12 @@ class Stage:
         return None
 
     def agrees(self, fit: FitSettings, mean_weight: float) -> bool:
-        """Return whether this fit's settings lead to the model's values."""
+        """Return whether this fit's settings explain the model's values."""
         l2 = self.l2(fit, fit.scaled_l2(mean_weight))
         return self.error(fit.rate, l2) < LARGEST_ERROR
 
     def solved(self, mean_weight: float, rounds_l2: bool) -> FitSettings | None:
-        """Return the settings that lead to the model's values with one step, if any do.
+        """Return the settings that explain the model's values with one step, if there are any.
 
         They are rounded to float32, as CatBoost keeps them.
         """
@@ -197,7 +197,7 @@ class Stage:
 def shrunk_further(
     fit: FitSettings, n_trees: int, first: Stage, mean_weight: float, chains: Chains | None
 ) -> float:
-    """Return the factor that trees which ``shrink`` removed gave to the trees that are left.
+    """Return the factor that trees removed by ``shrink`` left on the remaining trees.
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ def approximate_log(numbers: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class ExponentialShrinkage:
-    """The shrinkage of scores whose exponentials are kept, for a fit of one output."""
+    """The shrinkage of scores that CatBoost stores as exponentials, for a fit of one output."""
 
     factors: FloatArray  #: (T,) what all scores are multiplied by after each tree
 

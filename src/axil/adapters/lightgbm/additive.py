@@ -37,7 +37,7 @@ from axil.trees.losses import Loss
 
 @dataclass(frozen=True)
 class EstimatorSettings:
-    """The settings of an estimator that its booster does not know; empty for a booster alone."""
+    """The settings of an estimator that its booster lacks; empty for a booster alone."""
 
     classes: NDArray[Any] | None
     class_weight: Any
@@ -250,7 +250,7 @@ class AdditiveLightGBM(LightGBMAdapter):
 
     @property
     def _starts_from_average(self) -> bool:
-        """Whether scores start from the targets, where no row has an offset.
+        """Whether the initial score follows from the targets, if no row has an offset.
 
         Without boost_from_average, first trees that find no split put them there (TrainOneIter,
         src/boosting/gbdt.cpp).
@@ -286,7 +286,7 @@ class AdditiveLightGBM(LightGBMAdapter):
         )
 
     def _no_derivative(self, loss: Loss) -> str:
-        """Return why there are no derivatives by the targets; empty: there are."""
+        """Return why there are no derivatives by the targets; empty if there are."""
         if self._custom is not None:
             return "how the gradients of a user's own objective move with the targets is not known"
         if loss.couples_rows:

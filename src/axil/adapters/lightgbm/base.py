@@ -48,7 +48,7 @@ def booster_of(model: Any) -> Any:
 def opened(
     booster: Any, stops_early: str = "", own_objective: bool = False
 ) -> tuple[Any, LightGBMReading]:
-    """Return a copy of a booster, up to its best iteration, and what its text and its settings say."""
+    """Return a copy of a booster up to its best iteration, and its text and settings."""
     # best_iteration is 0 or -1 where there was no early stopping: all iterations.
     saved = booster.model_to_string(num_iteration=max(int(booster.best_iteration), 0) or -1)
     text = parse(saved)
@@ -85,7 +85,7 @@ ROOTS = TargetScale("sqrt", _squares, _roots)
 
 
 class LightGBMAdapter(TreeModel):
-    """A LightGBM booster, up to its best iteration where early stopping set one, as ``predict`` uses it by default.
+    """A LightGBM booster, up to its best iteration if early stopping set one, like ``predict``.
 
     LightGBM keeps targets, weights and residuals in float32 and adds in float64, so a replay that
     rounds likewise meets its leaf values to the last digits. A GPU adds in single precision
@@ -167,7 +167,7 @@ class LightGBMAdapter(TreeModel):
         return array_of_floats(rows)
 
     def predictions(self, X: Any) -> FloatArray:
-        """Return what ``predict`` gives, (n, 1); with reg_sqrt before it is squared."""
+        """Return the predictions of ``predict``, (n, 1); with reg_sqrt those before squaring."""
         # Raw scores would do, but of boosting=rf they are sums, not means.
         predictions = np.asarray(self._booster.predict(self._rows(X)), dtype=np.float64).reshape(
             X.shape[0], -1
@@ -256,7 +256,7 @@ class LightGBMAdapter(TreeModel):
         )
 
     def _explain_drops(self, _: BoolArray) -> UnsupportedModelError | None:
-        """Return why trees may disagree with the data: several orders lead to their scales."""
+        """Return why trees may disagree with the data: several orders explain their scales."""
         if not self._has_several_drops:
             return None
         n_attempts = int(self._settings.number("num_iterations"))

@@ -142,7 +142,7 @@ class LinearLightGBM(SmootherModel, ExactLightGBM):
         return np.column_stack([table, np.ones(len(table))]).astype(np.float64, copy=False)
 
     def coordinates(self, X: Any, n_threads: int = 1) -> Any:
-        """Return what predictions multiply the coefficients by, sparse (n, P)."""
+        """Return the factors of the coefficients in predictions, sparse (n, P)."""
         leaf_numbers = TreeModel.coordinates(self, X, n_threads).T
         table = self._table(X)
         ones = sparse.csr_array(np.ones((len(table), 1)))

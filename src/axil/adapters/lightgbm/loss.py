@@ -91,7 +91,7 @@ def name_of(model: LightGBMReading) -> str:
 
 
 def _by_class(setting: str, model: LightGBMReading) -> str:
-    """Return a weight of the rows of each of several classes; empty if there is none."""
+    """Return a weight for the rows of each of several classes; empty if there is none."""
     settings = model.settings
     if name_of(model) != "multiclassova":
         return ""
@@ -106,7 +106,7 @@ def _by_class(setting: str, model: LightGBMReading) -> str:
 
 
 def _some_start_later(model: LightGBMReading) -> str:
-    """Whether some classes have their start from the first iteration on, and others never."""
+    """Whether some classes start from the first iteration on, and others never."""
     n_outputs = int(model.text.header.get("num_tree_per_iteration", "1"))
     first = model.text.trees[:n_outputs]
     constants = [tree.n_leaves == 1 and tree.floats("leaf_value")[0] != 0 for tree in first]
@@ -116,7 +116,7 @@ def _some_start_later(model: LightGBMReading) -> str:
 
 
 def _constant_classes(model: LightGBMReading) -> str:
-    """Return whether a forest has classes without trees: those of no row, or of all."""
+    """Return whether a forest has classes without trees, because no row or every row is of them."""
     if not model.forest:
         return ""
     n_outputs = int(model.text.header.get("num_tree_per_iteration", "1"))

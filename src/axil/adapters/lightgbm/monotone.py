@@ -43,7 +43,7 @@ class Grown:
 
 
 class Limit(NamedTuple):
-    """A node that limits a leaf where its feature is split in ``first <= threshold < stop``; see `_ranks`."""
+    """A node that limits a leaf with ``first <= threshold < stop`` of its feature; see `_ranks`."""
 
     first: int
     stop: int
@@ -71,7 +71,7 @@ class LeafLimits:
 
 
 class Path(NamedTuple):
-    """A split on the way up from a leaf that says where the leaf lies."""
+    """A split on the path up from a leaf, with the side of the leaf."""
 
     feature: int
     threshold: int
@@ -146,7 +146,7 @@ class _Growing:
         return keys_below
 
     def counted(self, split: int, side: int, child: int) -> list[int]:
-        """Return the nodes that limit a child (0: left, 1: right) of a split that is about to be made."""
+        """Return the nodes that limit a child (0: left, 1: right) of the next split."""
         limits = self.limits[split][self.keys[split]].sides[side]
         at = self.thresholds[split]
         if self.keys[split] == ANY:
@@ -200,7 +200,10 @@ class _Growing:
         return touched
 
     def _go_down(self, top: int, split: int, side: int, path: list[Path]) -> list[int]:
-        """Limit the leaves below a node that touch the new left leaf, the new right one or both; these leaves."""
+        """Limit the leaves below a node that touch the new left leaf, the right one or both.
+
+        Return these leaves.
+        """
         touched: list[int] = []
         waiting = [(top, True, True)]
         while waiting:
@@ -246,7 +249,7 @@ class _Growing:
             limits.stale = [False, False]
 
     def _limits_around(self, leaf: int, feature: int, side: int) -> list[Limit]:
-        """Return the leaves that limit a leaf, with the thresholds of a feature where they do."""
+        """Return the leaves that limit a leaf, with the thresholds of the feature at which they do."""
         path: list[Path] = []
         limits: list[Limit] = []
         first = 0
@@ -311,7 +314,7 @@ class _Growing:
         )
 
     def _ways(self, node: int, path: list[Path]) -> tuple[bool, bool]:
-        """Whether leaves left and right of a split may touch what the path leads up from."""
+        """Return whether leaves left and right of a split may touch the start of the path."""
         left_touches = right_touches = True
         if self.numerical[node]:
             for feature, threshold, on_right in path:

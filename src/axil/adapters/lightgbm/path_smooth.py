@@ -60,7 +60,7 @@ ESTIMATES: tuple[Refusal[LightGBMReading], ...] = (
 
 @dataclass(frozen=True)
 class PathSmooth:
-    """The nodes of all trees of a model, and what its record says of them."""
+    """The nodes of all trees of a model, with their recorded numbers."""
 
     rule: NodeRule
     smooth: float  #: path_smooth

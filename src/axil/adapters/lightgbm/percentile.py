@@ -56,7 +56,10 @@ class Percentile(Ranks):
         return self
 
     def of_rows(self, rows: IntArray) -> Ranks:
-        """Return the rule of a fit that has only these rows; ones that are left over are dropped again."""
+        """Return the rule of a fit that has only these rows.
+
+        Rows that do not remain are dropped again.
+        """
         rule = super().of_rows(rows)
         if self.by_size:
             return rule

@@ -158,7 +158,7 @@ class XeNdcg(CoupledLoss):
         return np.asarray(np.arange(len(self.groups)) - starts[self.groups] + 1)
 
     def _uniforms(self, number: int) -> FloatArray:
-        """Return the numbers (N,) that the rows draw in a round, those of absent rows too.
+        """Return the random numbers (N,) of the rows in a round, also those of absent rows.
 
         Groups of one row draw none; what stands there is not used.
         """

@@ -23,7 +23,7 @@ NEGLIGIBLE = 1e-6  # of the largest leaf value: what rounding leaves of a base t
 def stated_rates(
     trees: Sequence[TreeText], settings: LightGBMSettings, n_outputs: int = 1
 ) -> FloatArray:
-    """Return the learning rate where it is one number, surely known, (T,).
+    """Return the learning rate, (T,), if the model surely has a single one.
 
     It is nan otherwise, and 0 for trees of one leaf.
     """
@@ -54,7 +54,10 @@ def hidden_rate(values: FloatArray, later_rates: FloatArray, settings: LightGBMS
 
 
 def _first_alone(agree: BoolArray) -> str:
-    """Return what is unknown where the first tree alone disagrees: other targets would show in later trees as well."""
+    """Return the unknown setting if the first tree alone disagrees.
+
+    Wrong targets would show in later trees as well.
+    """
     if len(agree) < 2 or agree[0] or not agree[1:].all():
         return ""
     return "unknown for tree 0"
@@ -91,7 +94,7 @@ def refitted_trees(trees: Sequence[TreeText], settings: LightGBMSettings, l2: fl
 
 
 def refit_rates(trees: Sequence[TreeText], settings: LightGBMSettings) -> tuple[FloatArray, float]:
-    """Return the rates of a refit, (T,), and the error of its leaf values where digits of rates are lost.
+    """Return the rates of a refit, (T,), and the error of leaf values from lost digits of rates.
 
     The error is relative to the largest leaf value.
 

@@ -93,7 +93,7 @@ class LightGBMReading:
 
     @property
     def monotone_method(self) -> str:
-        """The method by which bounds are kept: the one that LightGBM took, where that is not the one it was given."""
+        """The method of the bounds, which may differ from the setting."""
         return self.settings.text("monotone_constraints_method") or "basic"
 
     @property
@@ -102,7 +102,7 @@ class LightGBMReading:
         return self.refit != "" and float(self.refit) == 0.0
 
     def beside(self, value: str, *names: str) -> str:
-        """Return a value with the first of these settings that the model has beside it.
+        """Return a value together with the first of these settings that the model also has.
 
         It is empty if there is none.
         """

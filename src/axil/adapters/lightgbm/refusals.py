@@ -45,7 +45,7 @@ def _objective(model: LightGBMReading) -> list[str]:
 
 
 def _other_objective(model: LightGBMReading) -> str:
-    """Return the objective where leaf values are no sums or percentiles of its residuals."""
+    """Return the objective if leaf values are no sums or percentiles of its residuals."""
     name = model.text.objective
     if not name or name.startswith(("none", "custom")):
         return "custom"
@@ -55,7 +55,7 @@ def _other_objective(model: LightGBMReading) -> str:
 
 
 def _changed_signs(model: LightGBMReading) -> str:
-    """Return the constraints of first and last iterations where they differ.
+    """Return the constraints of the first and the last iterations if they differ.
 
     The header keeps those of the first.
     """
@@ -68,7 +68,7 @@ def _changed_signs(model: LightGBMReading) -> str:
 
 
 def _missing_rightward(model: LightGBMReading) -> str:
-    """Return the method of constraints where its bounds depend on the order in which splits were searched.
+    """Return the method of constraints if its bounds depend on the order of the search for splits.
 
     Splits that send missing values to the right are searched from left to right, where advanced
     bounds are those of the first bin (feature_histogram.hpp).
@@ -129,7 +129,7 @@ def _refit_beside(model: LightGBMReading) -> str:
 
 
 def _wide_bins(model: LightGBMReading) -> str:
-    """Return max_bin where the leaves of a tree do not add up to its root, by more than counts by weights are off."""
+    """Return max_bin if the leaf counts of a tree do not sum to its root's, beyond rounding."""
     if not model.cuda or model.settings.number("max_bin") <= 255:
         return ""
     for tree in model.text.trees:
@@ -143,7 +143,7 @@ def _wide_bins(model: LightGBMReading) -> str:
 
 
 def _forced(model: LightGBMReading) -> str:
-    """Return the file of forced splits where these are made in another way than the others.
+    """Return the file of forced splits if LightGBM computes their leaves in another way.
 
     They ignore cat_l2 and smooth towards 0 (GatherInfoForThreshold,
     src/treelearner/feature_histogram.hpp).
@@ -154,7 +154,7 @@ def _forced(model: LightGBMReading) -> str:
 
 
 def _several_trees(model: LightGBMReading) -> str:
-    """Return the number of trees of an iteration where there are several."""
+    """Return the number of trees per iteration if it is more than one."""
     number = model.text.header.get("num_tree_per_iteration", "1")
     if number == "1":
         return ""

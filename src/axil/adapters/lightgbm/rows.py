@@ -100,7 +100,7 @@ def routes_of(trees: Sequence[TreeText]) -> Routes | None:
 
 
 def _kinds(decision_types: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return where each split sends missing values, a `SplitKind`: none, zeros or NaN count as such."""
+    """Return which values each split counts as missing, a `SplitKind`: none, zeros or NaN."""
     goes_left = (decision_types & DEFAULT_LEFT) != 0
     missing = decision_types >> MISSING_SHIFT & 3
     kinds = np.where(goes_left, SplitKind.LEFT, SplitKind.RIGHT)

@@ -170,7 +170,7 @@ class LightGBMRule:
 
     @cached_property
     def nodes(self) -> Nodes | None:
-        """The trees' nodes, where leaf values depend on them or need them for evidence."""
+        """The nodes of the trees, if leaf values depend on them or verification needs them."""
         signs = self.reading.monotone_signs * (not self.renewed)  # renewed leaves are not bounded
         if not (self.smooth > 0 or self.l1 > 0 or self.max_step < np.inf or signs.any()):
             return None

@@ -102,7 +102,7 @@ class Bagging:
     def attempt(
         self, full: bool, gradients: IterationGradients | None
     ) -> tuple[BoolArray, Bagging]:
-        """Return the rows (N,) that one more attempt at the trees of an iteration samples, and the state after it.
+        """Return the sampled rows (N,) of one more attempt at an iteration, and the state after it.
 
         ``full``: they were fitted on all rows. An attempt that finds no split leaves no tree, but
         its samples are gone.
@@ -120,7 +120,7 @@ class Bagging:
         return bag, replace(self, generators=last_words, bag=bag)
 
     def grown(self) -> Bagging:
-        """Return the state once the attempt has led to a tree."""
+        """Return the state after an attempt that made a tree."""
         return replace(self, iteration=self.iteration + 1)
 
 
@@ -162,7 +162,7 @@ class Goss:
         return factors, replace(self, generators=generators)
 
     def grown(self) -> Goss:
-        """Return the state once the attempt has led to a tree."""
+        """Return the state after an attempt that made a tree."""
         return self
 
     def _words(self, is_small: BoolArray) -> tuple[Words, Words]:
@@ -214,7 +214,10 @@ SamplerState = Bagging | Goss  # a sampler between two iterations; never changed
 def goss(
     top_rate: float, other_rate: float, seed: int, n_rows: int, n_threads: int
 ) -> tuple[Goss, ...]:
-    """Return one state for each way that threads may have split the rows, that of ``n_threads`` (if known) first."""
+    """Return one state for each possible split of the rows among threads.
+
+    The one of ``n_threads``, if known, comes first.
+    """
     generators = streams(seed, n_rows)
     most_threads = min(len(generators), MOST_THREADS)
     likely = [min(n, most_threads) for n in (n_threads, 2, 4, 8, 16, 1) if n > 0]
@@ -304,7 +307,7 @@ class _Drops:
         self._new_rate = 0.0
 
     def next(self) -> tuple[NDArray[np.int64], float]:
-        """Return which trees, from 0, one more attempt drops, and the rate of the tree that comes of it."""
+        """Return the trees, from 0, that the next attempt drops, and the rate of its tree."""
         dart = self._dart
         chances = self._chances()
         self._dropped = np.zeros(0, dtype=np.int64)
@@ -327,7 +330,7 @@ class _Drops:
         return self._dropped, self._new_rate
 
     def _chances(self) -> FloatArray:
-        """Return with what chance each tree so far is dropped."""
+        """Return the probability with which each tree so far is dropped."""
         dart = self._dart
         n_trees = len(self._weights)
         limits_drops = dart.max_drop > 0

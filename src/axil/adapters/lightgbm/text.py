@@ -155,7 +155,7 @@ class TreeText:
             raise _damaged(f"a tree of {n_leaves} leaves has other numbers of {names}")
 
     def _check_splits(self, n_features: int) -> None:
-        """Refuse children that come before their parents, or that several splits have, and features that are not there."""
+        """Refuse children that come before their parents or have several, and unknown features."""
         children = self.children
         n_splits = len(children)
         are_ordered = (children > np.arange(n_splits)[:, None]) & (children < 2 * n_splits + 1)
@@ -227,7 +227,7 @@ class ModelText:
 
     @property
     def category_counts(self) -> dict[int, int]:
-        """For each categorical feature, how many bins it has, the one for missing values included.
+        """The number of bins of each categorical feature, with the one for missing values.
 
         Numeric features are written ``[min:max]``, unused ones ``none``, categorical ones
         ``-1:3:0:...``.
@@ -249,7 +249,7 @@ class ModelText:
 
 
 def parse(text: str) -> ModelText:
-    """Take a model text apart."""
+    """Parse a model text."""
     forest, _, rest = text.partition("\nend of trees")
     head, *blocks = forest.split("\nTree=")
     trees = tuple(TreeText(_fields(block)) for block in blocks)
@@ -275,7 +275,7 @@ def check(text: str) -> None:
 
 
 def _check_header(model: ModelText, text: str) -> None:
-    """Refuse a header that does not list every feature, or has monotone constraints that are none."""
+    """Refuse a header that does not list every feature, or has invalid monotone constraints."""
     n_features = model.n_features
     for key in ("feature_names", "feature_infos"):
         if "\0" in text or len(model.header.get(key, "").split(" ")) != n_features:
@@ -310,7 +310,7 @@ def _parameters(rest: str) -> dict[str, str] | None:
 
 @dataclass(frozen=True)
 class LightGBMSettings:
-    """The ``parameters:`` block, and what the booster in memory remembers of the settings it was trained with."""
+    """The ``parameters:`` block, and the settings that the booster in memory has."""
 
     printed: Mapping[str, str]
     remembered: Mapping[str, Any] = field(default_factory=dict)

@@ -128,7 +128,7 @@ def reader_of(model: Any, readers: Mapping[str, Reader]) -> Reader | None:
 
 
 def _has_models_of_any_library(model: Any) -> bool:
-    """Return whether a model consists of others that any library may have made."""
+    """Return whether a model consists of others, which may be of any library."""
     if hasattr(model, "estimators_features_"):
         return not samples_trees(model)
     return hasattr(model, "init_") and hasattr(model, "n_estimators_") and fits_init(model)

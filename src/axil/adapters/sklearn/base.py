@@ -39,7 +39,7 @@ def numbers(X: Any, dtype: DTypeLike) -> Any:
 
 
 def _sparse_numbers(X: Any, dtype: DTypeLike) -> Any:
-    """Return sparse rows as a csr matrix, whose positions trees take as C integers alone."""
+    """Return sparse rows as a csr matrix with C integers as positions, which trees need."""
     rows = sparse.csr_matrix(X, dtype=dtype)
     if rows.indices.dtype == np.intc or rows.nnz > np.iinfo(np.intc).max:
         return rows
@@ -49,7 +49,7 @@ def _sparse_numbers(X: Any, dtype: DTypeLike) -> Any:
 
 
 def bagged_numbers(X: Any) -> Any:
-    """Return rows as bagging hands them on: float32 stays, all else becomes float64."""
+    """Return rows as bagging passes them on: float32 stays, other types become float64."""
     frame = as_frame(X)
     if frame is None:
         is_single = getattr(X, "dtype", None) == np.float32
@@ -121,11 +121,11 @@ class SklearnAdapter(Defaults):
         return self._model
 
     def predictions(self, X: Any) -> FloatArray:
-        """Return what ``predict`` gives, for classes ``predict_proba``, (n, K)."""
+        """Return the predictions of ``predict``, or of ``predict_proba`` for classes, (n, K)."""
         return self._predicted(self._model, self._rows(X))
 
     def _predicted(self, model: Any, rows: Any) -> FloatArray:
-        """Return what a model predicts for rows as it takes them, (n, K)."""
+        """Return the predictions of a model for checked rows, (n, K)."""
         if self.label_classes is not None:
             return np.concatenate(model.predict_proba(rows), axis=1)
         if self.classes is None:

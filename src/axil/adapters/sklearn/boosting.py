@@ -150,7 +150,7 @@ class GradientBoostingAdapter(StackAdapter):
         )
 
     def kept_rows(self, n_rows: int, labels: FloatArray | None = None) -> Indices | None:
-        """Return the rows that early stopping left to fit on, in the order of the fit.
+        """Return the rows that early stopping did not hold out, in the order of the fit.
 
         None stands for all rows. Early stopping splits classes (N,) evenly.
         """
@@ -222,7 +222,7 @@ class StagesAfterInit(GradientBoostingAdapter):
         self._model.init_ = copy.deepcopy(model.init_)
 
     def trees(self, rows: TrainingRows) -> list[BoostedFit]:
-        """Return the trees, which take offsets."""
+        """Return the trees, which add to the predictions of init."""
         return [self._stages(rows)]
 
     def predictions(self, X: Any) -> FloatArray:
@@ -232,7 +232,7 @@ class StagesAfterInit(GradientBoostingAdapter):
         return np.asarray(super().predictions(X) - initial)
 
     def whole(self, X: Any) -> FloatArray:
-        """Return what ``predict`` gives, (n, 1)."""
+        """Return the predictions of ``predict``, (n, 1)."""
         return super().predictions(X)
 
 
@@ -509,7 +509,7 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
         return np.asarray(self._model._preprocess_X(self._rows(X), reset=False), dtype=np.float64)
 
     def _rows(self, X: Any) -> Any:
-        """Return numbers, or where there are categories a frame with the names of the fit.
+        """Return numbers, or a frame with the names of the fit if there are categories.
 
         It is an array of objects where the fit had no names.
         """
@@ -538,7 +538,7 @@ def bits(words: NDArray[np.uint32]) -> BoolArray:
 
 
 def all_but(rows: Indices | None, n_rows: int) -> BoolArray | None:
-    """Return the rows that a fit to these alone held out, (N,); None for a fit to all."""
+    """Return the rows that the fit held out, (N,); None if it used all rows."""
     if rows is None:
         return None
     held_out = np.ones(n_rows, dtype=bool)
@@ -547,7 +547,7 @@ def all_but(rows: Indices | None, n_rows: int) -> BoolArray | None:
 
 
 def leaves_of(model: Any) -> StackAdapter | HistGradientBoostingAdapter | None:
-    """Return the reader of a fitted model's leaves, whatever the trees were fitted for.
+    """Return the reader of a fitted model's leaves, for any purpose of the trees.
 
     None stands for an object that is no model of trees.
     """

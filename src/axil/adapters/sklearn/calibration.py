@@ -28,7 +28,7 @@ from axil.inputs.copies import owned
 
 
 class Scored(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Stands in for a classifier with known scores, (n,) or (n, K): they are its rows."""
+    """A stand-in for a classifier whose rows are its scores, (n,) or (n, K)."""
 
     def __init__(self, classes: Any = None):
         self.classes = self.classes_ = classes
@@ -39,7 +39,7 @@ class Scored(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 class Likely(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Stands in for a classifier with known probabilities, (n, C): they are its rows."""
+    """A stand-in for a classifier whose rows are its probabilities, (n, C)."""
 
     def __init__(self, classes: Any = None):
         self.classes = self.classes_ = classes
@@ -51,7 +51,7 @@ class Likely(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class Calibration:
-    """Curves of a calibrated classifier, held fixed, which scikit-learn itself applies."""
+    """The fixed curves of a calibrated classifier, which scikit-learn itself applies."""
 
     notes: ClassVar[dict[str, str]] = {
         "exact": "predictions are probabilities before calibration, and the curve beside them is "
@@ -68,7 +68,7 @@ class Calibration:
     decisions: Callable[[FloatArray], FloatArray] | None = None
 
     def probabilities(self, scores: FloatArray, means: FloatArray) -> FloatArray:
-        """Return probabilities, (n, K), from scores (n, K) and what the link makes of them."""
+        """Return probabilities, (n, K), from scores and their means by the link, (n, K) each."""
         if self.before is not None:
             means = self.before.probabilities(scores, means)
         has_one_score = scores.shape[1] == 1  # of the second of two classes

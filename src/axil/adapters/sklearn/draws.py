@@ -28,7 +28,7 @@ LARGEST_TREE_SEED = 2**31 - 1
 def training_rows(
     n_rows: int, held_out: float | int, seed: int, classes: FloatArray | None = None
 ) -> Indices:
-    """Return the rows that early stopping left to fit on, in the order of the fit.
+    """Return the rows that early stopping did not hold out, in the order of the fit.
 
     Parameters
     ----------

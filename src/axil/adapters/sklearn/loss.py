@@ -73,7 +73,7 @@ _NEAR_OF_SEVERAL = float(np.finfo(np.float64).eps)
 
 @cache
 def _near_in_stages() -> float:
-    """Return how close to 0 and 1 shares of classes come in the scores that a fit by stages starts from.
+    """Return the distance from 0 and 1 to which initial scores by stages clip shares of classes.
 
     scikit-learn cuts them off at the rounding of float32, from version 1.8 on at that of float64
     (_init_raw_predictions, sklearn/ensemble/_gb.py). An unfitted share of zero shows which.

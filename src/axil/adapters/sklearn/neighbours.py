@@ -60,7 +60,7 @@ class NeighboursAdapter(SmootherAdapter):
         return rounding_of_mean(self._model._y, n_neighbours or int(self._model.n_samples_fit_))
 
     def _rows(self, X: Any) -> Any:
-        """Return rows as they are given.
+        """Return the rows unchanged.
 
         Distances between sparse rows, or rows in float32, are rounded otherwise.
         """
@@ -122,7 +122,7 @@ class NeighboursAdapter(SmootherAdapter):
             raise InputError(f"scikit-learn finds no neighbours of these rows: {error}") from error
 
     def _weights(self, distance: Any) -> FloatArray:
-        """Return what neighbours at these distances count, to sum one.
+        """Return the weights of neighbours at these distances, which sum to one.
 
         They count equally, by inverse distance, or by the user's function.
         """

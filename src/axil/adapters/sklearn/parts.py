@@ -31,7 +31,7 @@ SMOOTH_LEARNERS = {name for name, row in CLASSES.items() if row.reason in SMOOTH
 
 @dataclass(frozen=True)
 class ModelsInside:
-    """The models inside another, each with its share in the sum, or with its own output."""
+    """The models inside another, with their shares in the sum or their outputs."""
 
     whole: Any
     members: list[Member]  #: ``model`` is a fitted model here, not its adapter
@@ -258,7 +258,7 @@ def _side_by_side(model: Any) -> ModelsInside | None:
 
 
 def _scores_of_whole(classifiers: Classifiers, X: Any) -> FloatArray | None:
-    """Return the scores of the models inside by the whole's account, (n, K), where it has one."""
+    """Return the scores of the models inside that the whole computes, (n, K), if it does."""
     if not hasattr(classifiers.model, "decision_function"):
         return None
     return np.asarray(classifiers.model.decision_function(X))

@@ -43,7 +43,7 @@ def _never(
     instead: str = _MEANS,
     condition: str = "(ii)",
 ) -> Refusal[str]:
-    """Return the refusal of a class none of whose models has exact weights."""
+    """Return the refusal of a class whose models never have exact weights."""
     return Refusal(
         "class", str, reason, instead, condition, derivative=reason in (_LOGIT, _BENT, _LINK)
     )
@@ -173,7 +173,7 @@ def fits_init(model: Any) -> bool:
 
 
 def unknown_init(model: Any) -> str:
-    """Return a first prediction that is neither the mean, a constant nor that of another model.
+    """Return an initial prediction that is neither the mean, a constant nor that of another model.
 
     Fits to percentiles start from the same percentile, or from a constant.
     """
@@ -339,7 +339,7 @@ RIDGE_CLASSIFIERS: tuple[Refusal[Any], ...] = (
 
 
 def _folds_drawn_anew(model: Any) -> str:
-    """Return the ``cv`` of a calibrated ensemble where its folds cannot be made again.
+    """Return the ``cv`` of a calibrated ensemble if its folds cannot be made again.
 
     It may split the rows otherwise each time, or by something that the model does not keep.
     """
@@ -371,7 +371,7 @@ CALIBRATION: tuple[Refusal[Any], ...] = (
 
 
 def _grown_on(agrees: BoolArray) -> str:
-    """Return how many trees at the end agree with the data while none before does.
+    """Return how many trees at the end agree with the data if none before does.
 
     Single wrong targets miss trees here and there.
     """

@@ -173,7 +173,7 @@ class OfSecond(Around):
         return attribute
 
     def check_kept(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> None:
-        """Raise unless the training data are what the model itself keeps of them."""
+        """Raise unless the training data agree with those that the model stores."""
         self._inside.check_kept(X, _both(targets), weights)
 
     def _trees(
@@ -263,7 +263,7 @@ class SideBySide(Defaults, Adapter):
 
     @property
     def routes(self) -> Routes | Ways | None:
-        """Return the routes of the first member, as all are alike."""
+        """Return the routes of the first member, because those of all are equal."""
         return self._members[0].routes
 
     def feature_tests(self) -> FeatureTests | None:

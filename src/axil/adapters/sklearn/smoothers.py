@@ -103,7 +103,7 @@ class SmootherAdapter(SklearnAdapter, SmootherModel):
         return self._predicted(self._model, self._as_given(X))
 
     def again(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> FloatArray | None:
-        """Return what the solver predicts when it is run again on these data, (N, K).
+        """Return the predictions of the solver when it runs again on these data, (N, K).
 
         None if it cannot be, or need not. A solver that samples rows without a seed is run several
         times, and the run that ends furthest from the solution counts.
@@ -124,7 +124,7 @@ class SmootherAdapter(SklearnAdapter, SmootherModel):
         return max(predictions, key=lambda predicted: float(np.abs(predicted - exact).max()))
 
     def unsolved(self, X: Any, weights: FloatArray | None, error: float) -> UnsupportedModelError:
-        """Return why the solver may stay so far from the solution of its own data."""
+        """Return why the solver may stay so far from the solution."""
         fit = Unsolved(
             self._model,
             error,
@@ -137,7 +137,7 @@ class SmootherAdapter(SklearnAdapter, SmootherModel):
         return reason
 
     def _rows_of_fit(self) -> Any:
-        """Return the rows of the fit, where the model keeps them."""
+        """Return the rows of the fit, if the model stores them."""
         return None
 
     def _condition(self, X: Any, weights: FloatArray | None) -> float:
@@ -200,7 +200,7 @@ def rounding_of_mean(targets: Any, n_terms: int) -> float:
 
 
 def _solved(fitted: FittedSmoother | list[FittedSmoother], targets: FloatArray) -> FloatArray:
-    """Return what the solution itself predicts for the training rows, (N, K)."""
+    """Return the predictions of the exact solution for the training rows, (N, K)."""
     if isinstance(fitted, list):
         smoothers = fitted
     else:
@@ -283,7 +283,7 @@ class LinearRegressionAdapter(SmootherAdapter):
         return with_ones(self._rows(X))
 
     def again(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> FloatArray | None:
-        """Run the solver as in the fit, also where sparse rows are given dense."""
+        """Run the solver as in the fit, also for sparse rows that the user passes as a dense array."""
         if is_fitted_sparse(self._model) and not issparse(X):
             X = csr_matrix(self._rows(X))
         return super().again(X, targets, weights)
@@ -311,7 +311,7 @@ class RidgeAdapter(LinearRegressionAdapter):
 
 
 def alphas_of(model: Any) -> list[float]:
-    """Return the ``alpha`` that all outputs share, or those of each output where they differ.
+    """Return the ``alpha`` that all outputs share, or one for each output if they differ.
 
     Chosen penalties come before the setting.
     """
@@ -393,7 +393,7 @@ class RidgeClassifierAdapter(RidgeAdapter):
         return fitted
 
     def again(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> FloatArray | None:
-        """Return what ridge regression of -1 and 1 predicts with the same solver."""
+        """Return the predictions of ridge regression of -1 and 1 with the same solver."""
         coded = 2.0 * targets - 1.0
         if self._has_two_classes:
             coded = coded[:, 1:]
@@ -411,14 +411,14 @@ class RidgeClassifierAdapter(RidgeAdapter):
         return self._shares(np.asarray(model.decision_function(rows), dtype=np.float64))
 
     def decisions(self, shares: FloatArray) -> FloatArray:
-        """Return what ``decision_function`` gives where predictions are these shares, (n, K)."""
+        """Return the ``decision_function`` for predictions that are these shares, (n, K)."""
         decisions = 2.0 * shares - 1.0
         if self._has_two_classes:
             return decisions[:, 1]
         return decisions
 
     def _shares(self, decisions: FloatArray) -> FloatArray:
-        """Return the shares that decisions stand for, (n, K).
+        """Return the shares (n, K) of the classes that decisions express.
 
         The decisions of two classes are those of the second.
         """

@@ -314,7 +314,7 @@ def has_chosen_for_each_output(model: Any) -> bool:
 
 
 def _with_alphas(model: Any) -> Any:
-    """Return the Ridge that stands for a RidgeCV which chose a penalty for each output.
+    """Return a Ridge with the penalties of a RidgeCV that chose one for each output.
 
     The search of a RidgeCV takes one penalty for all.
     """
@@ -340,7 +340,7 @@ def regressor_of(model: Any) -> Any:
 
 
 def chosen(model: Any) -> dict[str, Any]:
-    """Return settings that fix what the fit of a model chose by the targets."""
+    """Return settings that fix what the fit of a model chose from the targets."""
     if hasattr(model, "kernel_"):
         return {"kernel": model.kernel_, "optimizer": None}
     if hasattr(model, "alphas"):

@@ -17,7 +17,7 @@ from axil.scale import UNNAMED, TargetScale
 
 
 class TransformedAdapter(Around):
-    """The adapter of the regressor inside, with the scale that leads back from its predictions.
+    """The adapter of the regressor inside, with the inverse of the transform of its targets.
 
     A transformer that was fitted to the targets stays fixed, as splits do.
     """

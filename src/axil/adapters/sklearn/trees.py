@@ -183,7 +183,7 @@ class TreeStack:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return everything but the routes, which are made again."""
+        """Return everything except the routes, which are computed again."""
         return {name: value for name, value in vars(self).items() if name != "routes"}
 
     def leaves(self, rows: Any) -> NDArray[np.int32]:
@@ -230,7 +230,7 @@ def nodes_of_trees(
 
 
 class StackAdapter(SklearnAdapter, TreeModel):
-    """A model whose trees are those of `sklearn.tree`."""
+    """A model of trees from `sklearn.tree`."""
 
     def __init__(self, model: Any, members: list[Any], features: list[Indices] | None = None):
         super().__init__(model)
@@ -238,7 +238,7 @@ class StackAdapter(SklearnAdapter, TreeModel):
 
     @cached_property
     def fingerprint(self) -> str:  # type: ignore[override]
-        """Return the digest of the trees, computed where it is needed."""
+        """Return the digest of the trees, computed on first use."""
         return self._stack.fingerprint()
 
     def leaves(self, X: Any) -> LeafArray:
@@ -368,7 +368,7 @@ class ForestAdapter(StackAdapter):
     def _counts(
         self, rows: TrainingRows, row_weights: FloatArray | None
     ) -> NDArray[np.int64] | None:
-        """Return the number of rows of each leaf, (L,), as far as the model records it.
+        """Return the recorded number of rows of each leaf, (L,).
 
         Trees do not count rows of weight zero, and bagging may have counted a row as often as it
         was sampled.
@@ -418,7 +418,7 @@ class ForestAdapter(StackAdapter):
         return self._shares_in_samples()
 
     def _shares_in_samples(self) -> FloatArray:
-        """Return shares of classes, (L, K), where some sample has no row of some class."""
+        """Return shares of classes, (L, K), if some samples lack some class."""
         shares = np.zeros((int(self._stack.n_leaves.sum()), self.n_outputs))
         start = 0
         for member in self._members:
@@ -438,7 +438,7 @@ class ForestAdapter(StackAdapter):
 
     @property
     def _class_weight(self) -> Any:
-        """Return the setting class_weight as far as it counts in the leaves, else None."""
+        """Return the setting class_weight if it counts in the leaves, otherwise None."""
         if self.classes is None and self.label_classes is None:
             return None
         if self._is_bagging:
@@ -468,7 +468,7 @@ class ForestAdapter(StackAdapter):
         return np.asarray(self._model._sample_weight, dtype=np.float64)
 
     def _row_weights(self, rows: TrainingRows) -> FloatArray | None:
-        """Return what rows count in the leaves, (N,), times how often they are sampled.
+        """Return the weights of rows in the leaves, (N,), before their sample counts.
 
         None stands for their sample weights.
         """
@@ -536,7 +536,7 @@ class ForestAdapter(StackAdapter):
         return UNKNOWN
 
     def counted_weights(self, rows: TrainingRows) -> FloatArray | None:
-        """Return what rows (N,) count in the leaves of a fit to them.
+        """Return the weights of rows (N,) in the leaves of a fit to them.
 
         None stands for their sample weights.
         """

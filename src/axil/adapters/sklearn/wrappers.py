@@ -202,7 +202,7 @@ def _bagging(model: Any, inside: Read) -> SumModel:
 
 
 def _after_init(model: Any, inside: Read) -> SumModel | None:
-    """Return the adapter of gradient boosting of what another model leaves over.
+    """Return the adapter of gradient boosting on the residuals of another model.
 
     Both take rows in float32. None stands for boosting that starts from a number.
     """

@@ -86,7 +86,7 @@ def _put_forest(model: Any, fit: LeafFit) -> None:
 def _put(
     tree: Any, fit: LeafFit, t: int, factor: float = 1.0, sizes: list[int] | None = None
 ) -> None:
-    """Write other values into a tree, in its own memory; the impurities of its nodes stay.
+    """Write other values into a tree in its own memory; the impurities of its nodes stay.
 
     Parameters
     ----------

@@ -93,7 +93,7 @@ class LeastSquaresAdapter(SmootherModel):
         return rows
 
     def predictions(self, X: Any) -> FloatArray:
-        """Return what ``predict`` gives, (n, 1)."""
+        """Return the predictions of ``predict``, (n, 1)."""
         if self._formula is not None:
             rows = X
         else:
@@ -125,7 +125,7 @@ class LeastSquaresAdapter(SmootherModel):
         return FittedSmoother(rows, solution, weighs_squares=root.ndim == 1)
 
     def _root(self, n_rows: int) -> FloatArray:
-        """Return W: (N,) where errors are independent, else (N, N)."""
+        """Return W: (N,) if errors are independent, otherwise (N, N)."""
         if self._kind == "WLS":
             weights = np.asarray(self._model.weights, dtype=np.float64)
             return np.sqrt(np.broadcast_to(weights, (n_rows,)))

@@ -62,7 +62,10 @@ class AdditiveXGBoost(XGBoostAdapter):
         return self.predictions(X, offsets, output_margin=True)
 
     def trees(self, rows: TrainingRows) -> list[BoostedFit]:
-        """Return all trees; those of one iteration, for several classes or in parallel, see the same scores."""
+        """Return all trees; those of one iteration see the same scores.
+
+        An iteration has several trees for several classes, or in parallel.
+        """
         plan = plan_of(self._model, self._settings, rows.totals.n_rows)
         l2 = self._settings.number("reg_lambda")
         l2_of_trees = [np.where(self._zero(tree), np.inf, l2) for tree in self._trees]
@@ -195,11 +198,11 @@ class AdditiveXGBoost(XGBoostAdapter):
         return self._objective.loss(rows)
 
     def _link(self, loss: Loss, base: FloatArray) -> FloatArray:
-        """Return the scores of base_score, (K,), which is kept as a mean, but for several classes."""
+        """Return the scores of base_score, (K,), which is stored as a mean except for several classes."""
         return loss.stored_link(base)
 
     def _no_derivative(self, loss: Loss) -> str:
-        """Return why there are no derivatives by the targets; empty: there are.
+        """Return why there are no derivatives by the targets; empty if there are.
 
         XGBoost's other initial predictions are one Newton step from 0 of all rows (src/objective).
         """
@@ -212,7 +215,7 @@ class AdditiveXGBoost(XGBoostAdapter):
         return ""
 
     def _rates_of_trees(self, l2: float) -> FloatArray:
-        """Return the learning rates, (T,): that of the settings where the trees show it.
+        """Return the learning rates, (T,): that of the settings if the trees confirm it.
 
         It is nan, and the replay finds it, where a tree of three values or more shows another one:
         with schedules, and in models that were loaded from a file, which does not keep the rate.
@@ -237,7 +240,10 @@ class AdditiveXGBoost(XGBoostAdapter):
         return rates
 
     def _shown_rate(self, tree: Tree, l2: float, most: float) -> float:
-        """Return the rate that a tree of two values shows, else the stated one; nan if that is zero."""
+        """Return the rate that a tree of two values shows, otherwise the stated one.
+
+        It is nan if that is zero.
+        """
         rate_shown = np.nan
         has_alpha = self._settings.number("reg_alpha") > 0
         signs = self._settings.monotone_signs

@@ -33,7 +33,7 @@ from axil.errors import InputError
 
 @dataclass(frozen=True)
 class OpenedBooster:
-    """A copy of a booster, and what it and the estimator around it say of the fit."""
+    """A copy of a booster, with facts about the fit from it and from the estimator around it."""
 
     booster: Any
     reading: XGBoostReading
@@ -134,7 +134,7 @@ class XGBoostAdapter(TreeModel):
 
     @property
     def numbers_by_frame(self) -> bool:
-        """Whether a row's category has the number that it has in its own frame, as before 3.1."""
+        """Whether categories are numbered as in the frame of the rows, as before XGBoost 3.1."""
         return self._rows.numbers_by_frame
 
     @property
@@ -163,7 +163,7 @@ class XGBoostAdapter(TreeModel):
     def predictions(
         self, X: Any, offsets: FloatArray | None = None, output_margin: bool = False
     ) -> FloatArray:
-        """Return what ``predict`` gives, (n, K): with offsets for base_margin, or before the link."""
+        """Return the predictions of ``predict``, (n, K), with offsets as base_margin, before the link."""
         matrix = self._rows.matrix(X)
         if offsets is not None:
             matrix.set_base_margin(offsets.astype(np.float32))
@@ -191,7 +191,7 @@ class XGBoostAdapter(TreeModel):
         return self._model.weight_drop is not None and bool(np.any(self._model.weight_drop != 1))
 
     def _drop_factors(self, plan: DrawPlan) -> FloatArray | None:
-        """Return DART's factors where trees were dropped.
+        """Return DART's factors, if trees were dropped.
 
         Without drops it is plain boosting, whose rates may change.
         """
@@ -216,7 +216,7 @@ class XGBoostAdapter(TreeModel):
         l2: list[FloatArray],
         weighted: bool,
     ) -> BoostedFit:
-        """Return some trees as if they were plain boosting.
+        """Return some trees in the form of plain boosting.
 
         Parameters
         ----------
@@ -274,7 +274,7 @@ class XGBoostAdapter(TreeModel):
         return np.asarray(is_zero)
 
     def _residual_errors(self, largest: float) -> FloatArray:
-        """Return how far residuals may be off in each tree, (T,), where scores are rounded otherwise.
+        """Return the possible errors of residuals in each tree, (T,), if scores are rounded otherwise.
 
         A CPU adds parallel trees to the scores one by one, a GPU all at once
         (src/predictor/gpu_predictor.cu): in each iteration so far up to one rounding per tree
@@ -325,7 +325,7 @@ def _ancestors(trees: list[Tree], l2: list[FloatArray]) -> Ancestors:
 
 
 def _require_trees(booster: Any) -> None:
-    """Raise if it was trained for no iteration.
+    """Raise if the model was trained for no iteration.
 
     XGBoost itself raises where it has not seen any data.
     """

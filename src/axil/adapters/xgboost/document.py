@@ -71,7 +71,7 @@ class Tree:
 
     @property
     def pruned(self) -> bool:
-        """Whether nodes were taken off it after it had been grown."""
+        """Whether nodes were removed from the tree after its growth."""
         return int(self.fields["tree_param"].get("num_deleted", "0")) > 0
 
     @cached_property
@@ -171,7 +171,7 @@ class Tree:
 
     @property
     def split_by_others(self) -> bool:
-        """Whether splits were chosen by other gradients than those that made the leaves (a custom objective's)."""
+        """Whether gradients of a custom objective chose the splits, and others the leaves."""
         return len(self.fields.get("base_weights", ())) != self.n_nodes * self.n_outputs
 
     # -- values -----------------------------------------------------------------------------------
@@ -284,7 +284,7 @@ class ModelDocument:
 
     @property
     def has_unit_hessians(self) -> bool:
-        """Whether the trees of all rounds have the same weight, as where every second derivative is 1.
+        """Whether the trees of all rounds have the same weight, as if every second derivative is 1.
 
         False of a single round. False of trees without a split too: where scores do not move, no
         second derivative does.
@@ -298,7 +298,7 @@ class ModelDocument:
 
     @property
     def categories(self) -> list[list[Any]]:
-        """The categories of each feature, in the order of their numbers, kept from 3.1 on.
+        """The categories of each feature in the order of their numbers, stored from 3.1 on.
 
         [] if there are none.
         """
@@ -333,7 +333,7 @@ class ModelDocument:
 
 
 def root_hessians(trees: Iterable[Tree]) -> FloatArray:
-    """Return the weight of the rows of each of these trees that keeps it."""
+    """Return the weight of the rows of each of these trees that stores it."""
     hessians = [tree.node_hessians for tree in trees]
     return np.array([of_nodes[0] for of_nodes in hessians if of_nodes is not None])
 
@@ -353,7 +353,7 @@ def _categories_of(encoder: Mapping[str, Any]) -> list[Any]:
 
 
 def parse(document: bytes | bytearray) -> ModelDocument | None:
-    """Take a model document apart.
+    """Parse a model document.
 
     It is None if it has no trees, as with gblinear or before training.
     """
@@ -399,7 +399,7 @@ class XGBoostSettings:
 
     @property
     def booster(self) -> Mapping[str, Any]:
-        """The settings of the trees; DART wraps them once more."""
+        """The settings of the trees, which DART nests one level deeper."""
         outer = self.learner["gradient_booster"]
         inner: Mapping[str, Any] = outer.get("gbtree", outer)
         return inner

@@ -46,7 +46,7 @@ _GPU_MODULUS = np.uint64(2**31 - 1)
 
 
 class Stream:
-    """std::mt19937, word by word: NumPy's RandomState is the same generator, seeded alike."""
+    """std::mt19937, word by word: NumPy's RandomState with the same seed is the same generator."""
 
     def __init__(self, seed: int):
         self._state = np.random.RandomState(seed % (1 << 32))
@@ -92,7 +92,7 @@ class XGBoostDart:
         return np.array([_draw_below(stream, n)])
 
     def normalised(self, weights: FloatSingles, dropped: IntArray, n_new: int) -> FloatSingles:
-        """Return the trees' weights once n_new trees have been added (Dart::NormalizeTrees)."""
+        """Return the trees' weights after n_new trees were added (Dart::NormalizeTrees)."""
         if self.shares:
             n_sharing = n_new
         else:
@@ -114,7 +114,7 @@ class XGBoostDart:
 
 
 def _draw_below(stream: Stream, n: int) -> int:
-    """Return what std::uniform_int_distribution samples from the numbers below n.
+    """Return a sample of std::uniform_int_distribution from the numbers below n.
 
     It is that of libstdc++ since GCC 11.
     """
@@ -125,7 +125,7 @@ def _draw_below(stream: Stream, n: int) -> int:
 
 
 def _draw_by_weight(stream: Stream, weights: FloatSingles) -> int:
-    """Return what std::discrete_distribution samples; a single choice takes no word."""
+    """Return a sample of std::discrete_distribution; a single choice uses no random word."""
     if len(weights) < 2:
         return 0
     chances = weights.astype(np.float64)
@@ -161,7 +161,7 @@ class ColumnDraws:
 
 @dataclass(frozen=True)
 class DrawPlan:
-    """How a model was trained, as far as it decides what is sampled when."""
+    """The facts about the training that determine its sampled rows."""
 
     updater: str  #: grow_quantile_histmaker, grow_histmaker or grow_colmaker
     subsample: float
@@ -187,7 +187,7 @@ class DrawPlan:
 
     @property
     def samples(self) -> bool:
-        """Whether rows are left out.
+        """Whether trees are fitted on samples of the rows.
 
         The methods hist and approx multiply in float32 and round down (Sampler::Sample).
         """
@@ -323,7 +323,7 @@ def philox_bag(word: int, subsample: float, n: int) -> BoolArray:
 
 
 class Subsample:
-    """A `Sampler`: which rows XGBoost drew for each of some trees of a model."""
+    """A `Sampler` of the rows that XGBoost sampled for some trees of a model."""
 
     name = "XGBoost subsample"
     needs_gradients = False

@@ -49,7 +49,7 @@ class ExactXGBoost(XGBoostAdapter):
             self.offset_rule = OffsetRule.REPLACES_TREE
 
     def trees(self, rows: TrainingRows) -> list[BoostedFit]:
-        """Return one entry for each output, or one for all where they share leaves."""
+        """Return one entry for each output, or one for all if they share leaves."""
         n_rows = rows.totals.n_rows
         if rows.at_hand:
             plan = plan_of_draws(self._model, self._settings, n_rows, rows.weights)
@@ -90,7 +90,7 @@ class ExactXGBoost(XGBoostAdapter):
     def _with_coefficients(
         self, trees: BoostedFit, places: IntArray, factors: FloatArray | None, offset: bool
     ) -> BoostedFit:
-        """Return the trees with the table of how they add up, where it is not one after the other.
+        """Return the trees with their table of coefficients, unless they add one after the other.
 
         Parallel trees see the same residual; DART drops and scales; and a fit with base_margin does
         not start from the base_score that predictions are given without it (InitOutPredictions,
@@ -112,7 +112,7 @@ class ExactXGBoost(XGBoostAdapter):
     def _bent(
         self, trees: BoostedFit, places: IntArray, output: int, l2: list[FloatArray]
     ) -> BoostedFit:
-        """Return the entry of one output with what bends its leaves."""
+        """Return the entry of one output with the settings that constrain its leaves."""
         column = output if self._model.shared else 0
         shares = trees.learning_rates
         if trees.schedule.tree_shares is not None:
@@ -133,7 +133,7 @@ class ExactXGBoost(XGBoostAdapter):
     def _percentiles(
         self, rows: TrainingRows, plan: DrawPlan, factors: FloatArray | None
     ) -> list[BoostedFit]:
-        """Return the entries of all outputs where leaf values are percentiles of residuals."""
+        """Return the entries of all outputs if leaf values are percentiles of residuals."""
         require_rows(rows, "objective", self._reading.objective)
         if rows.totals.offset and self._model.base_estimated:
             raise UnsupportedModelError(
@@ -209,7 +209,10 @@ class ExactXGBoost(XGBoostAdapter):
         ranks: XGBoostPercentile,
         sampler: Subsample | None,
     ) -> FloatArray:
-        """Return the rate of the settings where the first tree confirms it, else nan, to be recovered: (T',)."""
+        """Return the rates, (T',): that of the settings if the first tree confirms it, otherwise nan.
+
+        axil recovers the latter.
+        """
         stated = self._stated_rate
         l2 = self._settings.number("reg_lambda")
         first = self._trees[places[0]]
@@ -235,7 +238,7 @@ class ExactXGBoost(XGBoostAdapter):
         ranks: XGBoostPercentile,
         sampler: Subsample | None,
     ) -> bool:
-        """Return whether the rate of the settings leads to the first tree of an output."""
+        """Return whether the rate of the settings explains the first tree of an output."""
         tree = self._trees[place]
         if rows.leaves is None:
             leaf = self._rows.first_leaves(rows.X)[:, place]
@@ -259,12 +262,15 @@ class ExactXGBoost(XGBoostAdapter):
 
     @property
     def settles(self) -> bool:  # type: ignore[override]
-        """Whether sums confirm the settings: any rate would lead to a single leaf's value, and any targets to a zero."""
+        """Whether sums confirm the settings.
+
+        Any rate explains the value of a single leaf, and any targets explain a zero.
+        """
         has_splits = any(len(tree.splits) for tree in self._trees)
         return has_splits and not self.has_initial_tree and not self._drops
 
     def _rates(self, rows: TrainingRows) -> tuple[FloatArray, list[FloatArray]]:
-        """Return learning rates, (T,), and for each tree (L_t,) what is added to its leaves' weights.
+        """Return learning rates, (T,), and for each tree what is added to its leaves' weights, (L_t,).
 
         Those of the settings where a few trees confirm them on the data, and all others by
         themselves; else the data decide.
@@ -296,7 +302,7 @@ class ExactXGBoost(XGBoostAdapter):
         return settings.rates, leaf_l2
 
     def _observe(self, entries: list[LeafTotals], totals: Totals) -> Iterator[ObservedLeaves]:
-        """Return the leaves of each tree with the sums that they were made of."""
+        """Return the leaves of each tree with the sums behind their values."""
         if self._model.shared:
             entries = [replace(entries[0], sums=np.hstack([entry.sums for entry in entries]))]
         totals_of_tree: dict[int, LeafTotals] = {}
@@ -310,7 +316,7 @@ class ExactXGBoost(XGBoostAdapter):
         return (self._observe_tree(t, totals_of_tree[t], totals) for t in range(self._n_trees))
 
     def _observe_tree(self, t: int, leaf_totals: LeafTotals, totals: Totals) -> ObservedLeaves:
-        """Return the leaves of one tree with the sums that they were made of."""
+        """Return the leaves of one tree with the sums behind their values."""
         tree = self._trees[t]
         weights = leaf_totals.weights
         sums = leaf_totals.sums

@@ -87,7 +87,9 @@ class XGBoostObjective:
 
     @property
     def recent(self) -> bool:
-        """Whether it is from XGBoost 3.1 on, where fits start from the link of the mean and base_score is a list.
+        """Whether it is from XGBoost 3.1 on: fits start from the link of the mean.
+
+        base_score is then a list.
 
         Before, they started from one Newton step, and several classes from a constant.
         """
@@ -143,7 +145,7 @@ FROM_ZERO = "the fit starts from a step from 0 that takes all targets through it
 
 
 def _several_targets(reading: XGBoostReading) -> str:
-    """Return the number of targets where they have one start together, or weights of rows by class."""
+    """Return the number of targets if they share their initial score or have weights by class."""
     model = reading.model
     if model is None or model.n_outputs == 1 or reading.objective in CLASSES:
         return ""
@@ -156,7 +158,7 @@ def _several_targets(reading: XGBoostReading) -> str:
 
 
 def _ranked(reading: XGBoostReading) -> str:
-    """Return the name of an objective whose leaves are percentiles, whatever their gradients came from."""
+    """Return the name of an objective whose leaves are percentiles, with any gradients."""
     is_ranked = (
         reading.objective in PERCENTILES
         and reading.model is not None
@@ -168,7 +170,7 @@ def _ranked(reading: XGBoostReading) -> str:
 
 
 def _unbiased(reading: XGBoostReading) -> str:
-    """Return lambdarank_unbiased where a ranking estimates the bias of positions."""
+    """Return lambdarank_unbiased if a ranking estimates the bias of positions."""
     if _ranking_setting(reading, "lambdarank_unbiased") == "1":
         return "True"
     return ""
@@ -192,7 +194,7 @@ def _dropped_ranking(reading: XGBoostReading) -> str:
 
 
 def _mixed_draws(reading: XGBoostReading) -> str:
-    """Return the method by which pairs are drawn where the same generator draws rows or columns, too."""
+    """Return the method that samples pairs if the same generator also samples rows or columns."""
     draws_pairs = _ranking_setting(reading, "lambdarank_pair_method") == "mean"
     model = reading.model
     if not draws_pairs or model is None or model.version < (3, 4):

@@ -24,7 +24,7 @@ COMPARED_TREES = 4  # whose weights show where rows were sampled
 
 
 def plan_of(model: ModelDocument, settings: XGBoostSettings, n_rows: int) -> DrawPlan:
-    """Return everything that determines the sampled rows, where the settings say on which device it was.
+    """Return everything that determines the sampled rows, if the settings state the device.
 
     Samples are those of the XGBoost that is installed, unless DART's weights say that an older one
     trained the model.
@@ -142,7 +142,7 @@ def _plans_of_devices(plan: DrawPlan) -> list[DrawPlan]:
 
 
 def _leads_to_drop_weights(plan: DrawPlan, model: ModelDocument) -> bool:
-    """Return whether these samples lead to DART's weights of all trees; without DART they do."""
+    """Return whether these samples explain DART's weights of all trees; True without DART."""
     if plan.dart is None or model.weight_drop is None:
         return True
     last = next(islice(iterations(plan), int(model.iterations[-1]), None))
@@ -155,7 +155,7 @@ def _are_close(weights: FloatSingles, expected: FloatArray) -> bool:
 
 
 def _leads_to_first_trees(plan: DrawPlan, model: ModelDocument, weights: FloatArray | None) -> bool:
-    """Return whether the first trees have the weights that these samples give them."""
+    """Return whether these samples explain the weights of the first trees."""
     sampler = Subsample(plan, np.arange(len(model.trees)))
     for t, tree in enumerate(model.trees[:COMPARED_TREES]):
         if tree.node_hessians is None:

@@ -49,7 +49,7 @@ MINSTD_MODULUS = 2**31 - 1
 
 @dataclass(frozen=True)
 class PairDraws:
-    """The seeds of the generators that draw pairs, one for each group and round."""
+    """The seeds of the generators that sample pairs, one for each group and round."""
 
     n_groups: int
     #: words of the generator of the training, one for each round; None: seeds count on (XGBoost up
@@ -58,7 +58,7 @@ class PairDraws:
 
     @classmethod
     def of(cls, model: ModelDocument, seed: int, n_groups: int) -> PairDraws:
-        """Return the draws of a model that was trained with this seed."""
+        """Return the generators of a model that was trained with this seed."""
         if model.version < (3, 4):
             return cls(n_groups)
         n_before = int(model.base_estimated)  # the initial prediction takes a word as well
@@ -91,7 +91,7 @@ class XGBoostRanking(CoupledLoss):
 
     @property
     def draws_numbers(self) -> bool:  # type: ignore[override]
-        """Whether pairs are drawn at random."""
+        """Whether pairs are sampled at random."""
         return self.draws is not None
 
     def check(self, y: FloatArray, what: str = "y_train", whole: bool = True) -> None:
@@ -133,7 +133,7 @@ class XGBoostRanking(CoupledLoss):
         return iter([_drawn_pairs(ranked, labels, self.n_pairs, seeds)])
 
     def _factors(self, group_sums: FloatArray) -> FloatArray:
-        """Return what lambdarank_normalization multiplies the gradients of each group by, (Q,)."""
+        """Return the factors of lambdarank_normalization for the gradients of each group, (Q,)."""
         if not self.is_normalised:
             return np.ones_like(group_sums)
         if self.draws is not None and self.divides_by_pairs:
@@ -246,7 +246,7 @@ def _sigmoids(differences: AnyArray) -> AnyArray:
 def _drawn_pairs(
     ranked: RankedRows, labels: FloatArray, n_pairs: int, seeds: NDArray[np.uint64]
 ) -> RowPairs:
-    """Return the pairs of each row with rows of other labels of its group, drawn at random.
+    """Return the pairs of each row with random rows of its group that have other labels.
 
     Rows come by label, the largest first, and rows of one label by rank. Each label in turn draws
     a partner for all of its rows, ``n_pairs`` times.
@@ -276,7 +276,7 @@ def _drawn_pairs(
 def _minstd_below(
     limits: IntArray, numbers: IntArray, seeds: NDArray[np.uint64], group: IntArray
 ) -> IntArray:
-    """Return numbers below these limits as std::uniform_int_distribution draws them from minstd_rand.
+    """Return samples of std::uniform_int_distribution below these limits, from minstd_rand.
 
     Parameters
     ----------
@@ -300,7 +300,7 @@ def _minstd_below(
 
 
 def _one_by_one(limits: IntArray, state: int) -> IntArray:
-    """Return numbers below these limits from one generator, which draws again where it must."""
+    """Return numbers below these limits from one generator, which repeats rejected samples."""
     drawn = []
     for limit in limits.tolist():
         size = (MINSTD_MODULUS - 2) // limit

@@ -82,14 +82,14 @@ class ObservedLeaves:
         return float(steps @ (self.values * self.precision)) / squares
 
     def are_clipped(self, l2: float) -> bool:
-        """Whether max_delta_step clipped, or reg_alpha set to zero, every value, so that none shows a sum."""
+        """Whether max_delta_step or reg_alpha clipped every value, so that none shows a sum."""
         if self.max_step == np.inf:
             return False
         sizes = np.abs(self.before_rate(l2))
         return bool(np.all((sizes >= (1 - _SLACK) * self.max_step) | (sizes == 0)))
 
     def agree(self, rate: float, l2: float) -> bool:
-        """Whether rate and lambda lead to the values, up to their rounding and that of the sums."""
+        """Whether rate and lambda explain the values, up to their rounding and that of the sums."""
         sizes = np.abs(self.values)
         share_of_largest = 1e-9
         if self.bent is not None:  # a bound is rounded as the values it is the middle of
@@ -100,7 +100,7 @@ class ObservedLeaves:
         return bool(np.all(errors <= slack))
 
     def is_explained(self, l2: float) -> bool:
-        """Whether some learning rate leads to the values with this lambda."""
+        """Whether some learning rate explains the values with this lambda."""
         rate = self.rate(l2)
         return bool(np.isnan(rate)) or self.agree(rate, l2)
 
@@ -166,7 +166,7 @@ def is_silent(tree: Tree) -> bool:
 
 
 def shows_rate(tree: Tree, rate: float, l2: float) -> bool:
-    """Whether the gain of a split into two leaves, which XGBoost keeps, is the one that this rate leads to.
+    """Whether this rate explains the gain of a split into two leaves, which XGBoost stores.
 
     ``gain = S1^2 / (H1 + lambda) + S2^2 / (H2 + lambda) - w^2 (H + lambda)`` with ``S = v (H +
     lambda) / rate``: no data in it. The split of largest gain decides, as far as float32 shows it.
@@ -198,7 +198,7 @@ def is_clipped(tree: Tree, max_step: float) -> bool:
 
 
 def rate_of_clip(tree: Tree, max_step: float) -> float:
-    """Return the rate that leads from max_delta_step to a tree's largest value.
+    """Return the ratio of a tree's largest value to max_delta_step, which is its rate.
 
     It is nan unless it is a number of few digits.
     """
@@ -240,7 +240,7 @@ def _gain_terms(tree: Tree, l2: float) -> _GainTerms | None:
 def recover(
     trees: Sequence[ObservedLeaves], rate: float, l2: float, n_parallel: int
 ) -> TreeSettings:
-    """Return rates and lambdas that lead to the leaves.
+    """Return rates and lambdas that explain the leaves.
 
     They are those that the settings state where these lead to the leaves, and where there are not
     more values than numbers to fit them with, for any data would then be explained. A lambda
@@ -267,7 +267,10 @@ def recover(
 
 
 def _recover_lambdas(trees: Sequence[ObservedLeaves], l2: float) -> FloatArray:
-    """Return the lambda of each tree, (T,): that of all trees, or its own where continued training changed it."""
+    """Return the lambda of each tree, (T,).
+
+    It is that of all trees, or the tree's own if continued training changed it.
+    """
     lambdas = np.full(len(trees), l2)
     if any(tree.bent for tree in trees) or all(tree.is_explained(l2) for tree in trees):
         return lambdas
@@ -281,7 +284,7 @@ def _recover_lambdas(trees: Sequence[ObservedLeaves], l2: float) -> FloatArray:
 def _keep_shown(
     trees: Sequence[ObservedLeaves], recovered: TreeSettings, stated: TreeSettings
 ) -> TreeSettings:
-    """Return the recovered rates and lambdas where values show them, those stated elsewhere.
+    """Return the recovered rates and lambdas if values determine them, otherwise the stated ones.
 
     Residuals add up to nearly zero, so that of a tree's values all but one are free: two leaves
     have some rate for any targets. A recovered number must therefore lead to one free value more,
@@ -330,7 +333,7 @@ def _refuse_clipped(
 
 
 def _require_shown_rates(trees: Sequence[ObservedLeaves], settings: TreeSettings) -> None:
-    """Refuse a tree of one leaf that disagrees with its rate, where other trees confirm the data.
+    """Refuse a tree of one leaf that disagrees with its rate, if other trees confirm the data.
 
     Trees that were pruned after the fit disagree for another reason, which has a refusal of its
     own.
@@ -389,7 +392,10 @@ def _fit_lambda(trees: Sequence[ObservedLeaves], start: float) -> float:
 
 
 def shortest(value: float, slack: float, most_digits: int = 9) -> float:
-    """Return the number of fewest decimal digits within slack of the value, itself if there is none."""
+    """Return the number with the fewest decimal digits within slack of the value.
+
+    If there is none, return the value itself.
+    """
     if abs(value) <= slack:
         return 0.0
     for digits in range(most_digits):

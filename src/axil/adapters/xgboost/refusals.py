@@ -33,7 +33,7 @@ from axil.errors import UnsupportedModelError
 
 @dataclass(frozen=True)
 class XGBoostReading:
-    """What a model says about its fit: all that a refusal may look at."""
+    """The facts about the fit of a model that refusals use."""
 
     settings: XGBoostSettings
     model: ModelDocument | None  #: None for a booster without trees
@@ -115,7 +115,7 @@ def _shared_monotone(reading: XGBoostReading) -> str:
 
 
 def _updater(reading: XGBoostReading) -> str:
-    """Return the updaters that do not grow trees, or all of them where none does."""
+    """Return the updaters that do not grow trees, or all of them if none grows trees."""
     updaters = reading.settings.updaters
     changing = [name for name in updaters if name not in _GROWERS | {"prune", "sync"}]
     if changing:
@@ -126,7 +126,7 @@ def _updater(reading: XGBoostReading) -> str:
 
 
 def _lost_subsample(reading: XGBoostReading) -> str:
-    """Return the sampling of trees that were fitted on more rows or fewer though the settings know of none."""
+    """Return the unstated sampling of trees that were fitted on other numbers of rows."""
     subsample = reading.settings.number("subsample")
     if reading.model is None or subsample < 1:
         return ""
@@ -137,7 +137,7 @@ def _lost_subsample(reading: XGBoostReading) -> str:
 
 
 def _shared_base(reading: XGBoostReading) -> str:
-    """Return what is wrong with one base_score that was estimated for several outputs."""
+    """Return the fault of one base_score that was estimated for several outputs."""
     model = reading.model
     if model is None or model.n_outputs == 1 or len(model.base_score) > 1:
         return ""
@@ -147,7 +147,7 @@ def _shared_base(reading: XGBoostReading) -> str:
 
 
 def _both_strategies(reading: XGBoostReading) -> str:
-    """Return both values of multi_strategy where the model has trees of both kinds."""
+    """Return both values of multi_strategy if the model has trees of both kinds."""
     if reading.model is None or len({tree.n_outputs for tree in reading.model.trees}) == 1:
         return ""
     return "one_output_per_tree and multi_output_tree in turns"

@@ -45,7 +45,7 @@ class BoosterRows(ReadsRows):
 
     @property
     def numbers_by_frame(self) -> bool:
-        """Whether a row's category has the number that it has in its own frame, as before 3.1."""
+        """Whether categories are numbered as in the frame of the rows, as before XGBoost 3.1."""
         return "c" in self._types and not any(self._categories)
 
     def matrix(self, X: Any) -> Any:
@@ -98,7 +98,10 @@ class BoosterRows(ReadsRows):
         return np.asarray(self._leaf_of_node[nodes + self._node_starts[first:last]])
 
     def first_leaves(self, X: Any) -> LeafArray:
-        """Return the leaf of each row in each tree of the first iteration, (n, trees), by routes where there are any."""
+        """Return the leaf of each row in the trees of the first iteration, (n, trees).
+
+        Routes compute them if there are any.
+        """
         if self.routes is None:
             table = None
         else:
@@ -134,7 +137,10 @@ def routes_of(trees: Sequence[Tree]) -> Routes | None:
 
 
 def as_matrix(X: Any, booster: Any, missing: float, categories: Sequence[list[Any]] = ()) -> Any:
-    """Return a DMatrix of X: numpy, pandas and sparse as they are, polars and pyarrow tables in float64, nulls as nan.
+    """Return a DMatrix of X.
+
+    Numpy, pandas and sparse inputs stay as they are. Polars and pyarrow tables become float64, with
+    nulls as nan.
 
     Parameters
     ----------
@@ -171,7 +177,7 @@ def as_matrix(X: Any, booster: Any, missing: float, categories: Sequence[list[An
 
 
 def _as_pandas(frame: nw.DataFrame[Any], types: list[str] | None) -> Any:
-    """Return the pandas frame where X is one, or where categories need one.
+    """Return the pandas frame if X is one, or if categories need one.
 
     It is None where numbers will do.
     """
@@ -198,7 +204,7 @@ def _as_pandas(frame: nw.DataFrame[Any], types: list[str] | None) -> Any:
 
 
 def _with_known_categories(X: Any, categories: Sequence[list[Any]]) -> Any:
-    """Return a pandas frame without categories that no row has and the model does not know.
+    """Return a pandas frame without unused categories that the model does not know.
 
     Refuse categories that rows have and the model does not know.
     """

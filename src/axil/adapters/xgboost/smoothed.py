@@ -44,7 +44,10 @@ class SmoothedLoss(Squared):
     pooled = True
 
     def of_round(self, y: FloatArray, F: FloatArray, weights: FloatArray) -> Loss:
-        """Return this loss with the scale of targets and scores (N, K) of rows with these weights, (N,)."""
+        """Return this loss with the scale of a round.
+
+        The scale follows from targets and scores (N, K), and from the row weights (N,).
+        """
         real = np.float32 if self.single else np.float64
         return replace(
             self, scale=_residual_scales(y.astype(real), F.astype(real), weights.astype(real))
@@ -70,7 +73,7 @@ class SmoothedLoss(Squared):
 
     @abstractmethod
     def gradients(self, residuals: Any, scale: Any) -> tuple[Any, Any]:
-        """Return g and h (N, K), without row weights, in the precision of the residuals and scales (K,) given."""
+        """Return g and h (N, K) without row weights, in the precision of residuals and scales (K,)."""
 
     @abstractmethod
     def _start(self, output: int, targets: FloatArray, weights: FloatArray) -> float:

@@ -150,7 +150,7 @@ def _write_tree(
 def _write_leaf_values(
     fields: dict[str, Any], tree: Tree, values: FloatArray, base_weights: FloatArray
 ) -> None:
-    """Write leaf values, (L, K), where this version of XGBoost keeps them."""
+    """Write leaf values, (L, K), into the fields of this version of XGBoost."""
     if tree.n_outputs == 1:
         _overwrite(fields, "split_conditions", tree.leaves, values[:, 0])
     elif "leaf_weights" in fields:  # from 3.2 on, in an order that right_children of leaves gives
@@ -163,7 +163,7 @@ def _write_leaf_values(
 
 
 def _split_gains(node_fits: Sequence[NodeFit], children: NDArray[np.int64]) -> FloatArray:
-    """Return what each split gains, (S,): the gains of its children less its own."""
+    """Return the gain of each split, (S,): the gains of its children less its own."""
     gains = np.sum([node_fit.gains for node_fit in node_fits], axis=0)
     children_of_splits = children[children[:, 0] >= 0]
     return np.asarray(gains[children_of_splits].sum(axis=1) - gains[: len(children_of_splits)])
@@ -179,7 +179,7 @@ def _overwrite(
 
 
 def _singles(values: ArrayLike) -> list[float]:
-    """Return numbers that single precision holds, so that nothing is lost on the way through text."""
+    """Return numbers in single precision, which survive the way through text."""
     singles = np.asarray(values, dtype=np.float32).astype(np.float64)
     numbers: list[float] = singles.ravel().tolist()
     return numbers
