@@ -150,7 +150,7 @@ KINDS = {
     "q": "shares",
     **dict.fromkeys(("symmetric", "return_std", "adjust", "per_class", "adjustments"), "flag"),
     "at_least": "count",
-    "among_text": "object",
+    **dict.fromkeys(("among_text", "date_format"), "object"),
     **dict.fromkeys(("by", "device", "sign", "tree_weights"), "choice"),
     "method": "choice",
     "threshold": "number",

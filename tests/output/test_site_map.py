@@ -25,9 +25,9 @@ from tests.output.page.page_models import HOSTILE, data_of
 DRAWS = np.random.default_rng(1)
 
 
-def svg(sheets, i, titles, label):
+def svg(sheets, i, titles, label, places, query):
     """The markup of drawing i; "" where there is none."""
-    placed = drawing(sheets, i, titles, label)
+    placed = drawing(sheets, i, titles, label, places, query)
     return render("map.html", map=placed) if placed is not None else ""
 
 
@@ -78,17 +78,18 @@ def test_distances_in_words(away, unit, text):
 
 def test_no_circle_is_over_the_scale_bar():
     training = np.array([[41.0, -87.6], [42.0, -87.6]])
-    found = sheets(Places(training, training[1:]), np.array([0]), np.array([[0]]), np.ones((1, 1)))
+    places = Places(training, training[1:])
+    found = sheets(places, np.array([0]), np.array([[0]]), np.ones((1, 1)))
     text = HEIGHT - MARGIN / 2 - 3  # the middle of the bar's text, which is 19 high at most
-    assert f'y="{text:g}"' in svg(found, 0, ["a"], "map")
+    assert f'y="{text:g}"' in svg(found, 0, ["a"], "map", places, 0)
     assert found.y[0, 0] + LARGEST < text - 19 / 2
 
 
 def test_what_has_no_place_is_left_out():
     places = Places(np.array([[1.0, np.nan], [1.0, 2.0]]), np.array([[1.0, 2.0], [np.nan, 2.0]]))
     found = sheets(places, np.arange(2), np.array([[0, 1], [0, 1]]), np.ones((2, 2)))
-    assert svg(found, 1, ["a", "b"], "map") == ""
-    drawn = svg(found, 0, HOSTILE[:2], HOSTILE[2])
+    assert svg(found, 1, ["a", "b"], "map", places, 1) == ""
+    drawn = svg(found, 0, HOSTILE[:2], HOSTILE[2], places, 0)
     assert drawn.count("<circle") == 1
     assert "<script" not in drawn
     assert "<img" not in drawn
@@ -159,6 +160,32 @@ def fitted(frame):
     return frame[:50], (1000 * frame["area"] + 1e5 * frame["lat"])[:50]
 
 
+def test_circles_do_not_hide_each_other():
+    rng = np.random.default_rng(8)
+    training = rng.normal(0, 0.001, (60, 2))
+    training[:4] = training[0]  # four sales in one house
+    training[5] = [0.0002, 0.0002]
+    places = Places(training, np.array([[0.0002, 0.0002]]))  # where the home is itself
+    rows = np.arange(10)[None]
+    drawings = sheets(places, np.array([0]), rows, rng.uniform(0.1, 1, (1, 10)))
+    drawn = drawing(drawings, 0, [f"{i}" for i in range(10)], "map", places, 0)
+    circles = drawn.circles
+    assert len(circles) == 10
+    for a, one in enumerate(circles):
+        assert np.hypot(one.x - drawn.x, one.y - drawn.y) > one.radius + 8
+        assert one.radius <= one.x <= WIDTH - one.radius
+        for other in circles[a + 1 :]:
+            apart = np.hypot(one.x - other.x, one.y - other.y)
+            assert apart > 0.95 * (one.radius + other.radius)
+    moved = [circle for circle in circles if circle.place is not None]
+    assert {circle.number for circle in moved} >= {6}
+    for circle in circles:
+        place = circle.place or (circle.x, circle.y)
+        true_place = drawings.x[0, circle.number - 1], drawings.y[0, circle.number - 1]
+        assert np.hypot(*np.subtract(place, true_place)) <= 3
+    assert 10 < drawn.dots.count("M") <= 60
+
+
 def test_numbers_stand_in_the_order_of_the_table():
     places = Places(np.array([[0.0, 0.0], [0.1, 0.1]]), np.array([[0.0, 0.1]]))
     drawn = svg(
@@ -166,6 +193,8 @@ def test_numbers_stand_in_the_order_of_the_table():
         0,
         ["b", "a"],
         "map",
+        places,
+        0,
     )
     assert re.findall(r"<title>(.)</title>.*?>(\d)</text>", drawn) == [
         ("a", "2"),

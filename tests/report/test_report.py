@@ -288,7 +288,10 @@ def test_rows_that_are_most_alike(explainer, tmp_path, sign):
         assert "Listed are the 3 most like this home." in page.text
         assert "Alike: in how many of its steps the model treats it like this home." in page.text
         assert page.cells[0][4] == "Alike"
-        rows = [(line[0].split("\u00a0")[1], line[4]) for line in page.cells[2:-1]]
+        rows = [
+            (line[0].split("\u00a0")[1], line[4].removesuffix(" hardly alike"))
+            for line in page.cells[2:-1]
+        ]
         assert rows == [
             (row, percent(share)) for row, share in zip(lines["row"], lines["similarity"])
         ]
@@ -649,3 +652,37 @@ def test_pages_say_how_far_retraining_moves_an_estimate(tmp_path):
         InputError, match="stability has 12 predictions; expected those of the 3 rows"
     ):
         explainer.report(NEW.head(3), tmp_path / "other", stability=found)
+
+
+def test_dates_in_the_format_of_the_place(explainer, tmp_path):
+    options = {"by": "weight", "within": ("sold", "2Y"), "date_format": "%d/%m/%Y"}
+    page = page_of(explainer, tmp_path / "out", **options)
+    day = BESIDE["sold"][NEW.index[0]]
+    assert f"Estimated price as of {day:%d/%m/%Y}" in page.text
+    table = explainer.similar(
+        NEW.head(1),
+        3,
+        columns=["sold"],
+        beside=(BESIDE.iloc[:N], BESIDE.iloc[N : N + 1]),
+        by="weight",
+        sign="for",
+        within=("sold", "2Y"),
+    )
+    assert [row[-1] for row in page.cells[2:-1]] == [
+        f"{sold:%d/%m/%Y}" for sold in table["sold (row)"]
+    ]
+
+
+def test_rows_that_are_hardly_alike_get_a_caution(explainer, tmp_path):
+    options = OPTIONS | {"by": "leaves", "suspects": "keep"}
+    explainer.report(NEW, tmp_path / "out", **options)
+    table = explainer.similar(NEW, 3, columns=[], by="leaves")
+    files = entries(tmp_path / "out")
+    n_cautions = 0
+    for label, lines in table.groupby("query"):
+        page = Page(tmp_path / "out" / files[label][0])
+        is_alike = lines["similarity"] >= 0.5
+        assert ["hardly alike" in row[4] for row in page.cells[2:-1]] == (~is_alike).tolist()
+        assert ("None of them is very like it" in page.text) == (not is_alike.any())
+        n_cautions += (~is_alike).sum()
+    assert 0 < n_cautions < len(table)

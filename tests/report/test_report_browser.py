@@ -44,6 +44,8 @@ def index(tmp_path_factory):
         "columns": ["sold", "area", "built"],
         "map": ("lat", "lon", "miles"),
         "interval": interval,
+        "suspects": "mark",
+        "k": 5,
     }
     folder = tmp_path_factory.mktemp("report") / "out"
     return explainer.report(sales[::60], folder, **words, **dates, **more).index

@@ -26,6 +26,7 @@ FORMATS = {
     ".parquet": "parquet",
     ".pq": "parquet",
 }
+DIGITS = "%.15g"  # of numbers in CSV: a price that was a logarithm has no digits of rounding
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -226,7 +227,7 @@ def as_csv(table: pd.DataFrame, header: bool = True) -> str:
     for name, dtype in safe_table.dtypes.items():
         if dtype.kind not in "biuf":
             safe_table[name] = safe_table[name].astype(object).map(_without_formula)
-    return str(safe_table.to_csv(index=False, header=header))
+    return str(safe_table.to_csv(index=False, header=header, float_format=DIGITS))
 
 
 def _without_formula(cell: object) -> object:

@@ -29,7 +29,11 @@ HEIGHT = 360
 MARGIN = 26
 FOOT = 18  # height below all circles, for the scale bar and its text
 LARGEST = 15.0  # radius of a circle
-SMALLEST = 6.0
+SMALLEST = 9.0
+DIAMOND = 10.0  # half of its height
+ROUNDS = 60  # in which circles are moved apart
+MOVED = 3.0  # from here on a line leads from a circle to its place
+MOST_DOTS = 400
 KM_PER_DEGREE = EARTH_RADIUS * np.pi / 180  # of latitude
 LEAST_KM = 0.1  # the least width of a map: of rows at one address
 # lengths of scale bars: 0.01, 0.02, 0.05, 0.1, ...
@@ -58,17 +62,24 @@ class Sheets:
     #: (m, 2) the scale bar: its length in the drawing, and the distance that it shows
     bar: FloatArray
     unit: str  #: of distances
+    #: (m, 4) what a place becomes: degrees of longitude are that much narrower, units of the
+    #: drawing per unit of distance, and the middle of the drawing to the north and the east
+    projection: FloatArray
 
 
 @dataclass(frozen=True)
 class Circle:
-    """A comparable on a map: its middle, radius, name, and number in the table."""
+    """A comparable on a map: its middle, radius, name, and number in the table.
+
+    A circle that would hide another one is moved. A line leads from it to its place.
+    """
 
     x: float
     y: float
     radius: float
     title: str
     number: int
+    place: tuple[float, float] | None = None  #: of a circle that is moved
 
 
 @dataclass(frozen=True)
@@ -81,6 +92,7 @@ class Drawing:
     y: float
     bar_length: float
     bar_text: str  #: the distance that the scale bar stands for
+    dots: str  #: a path that draws other training rows
     bar_x: ClassVar[float] = MARGIN / 2
     bar_y: ClassVar[float] = HEIGHT - MARGIN / 2
     width: ClassVar[int] = WIDTH
@@ -133,7 +145,7 @@ def sheets(
     weights : ndarray of shape (m, k)
         Their weights, which the areas of their circles show.
     """
-    away = _distances(places, queries, rows)
+    away, narrowing = _distances(places, queries, rows)
     lowest = np.fmin.reduce(away, axis=1)
     highest = np.fmax.reduce(away, axis=1)
     size = np.maximum(highest - lowest, LEAST_KM / KM_PER_UNIT[places.unit])
@@ -157,16 +169,21 @@ def sheets(
         query=np.stack([x, y], axis=2)[:, 0],
         bar=np.stack([bar_distance * per_unit[:, 0], bar_distance], axis=1),
         unit=places.unit,
+        projection=np.stack([narrowing, per_unit[:, 0], *centre[:, 0].T], axis=1),
     )
 
 
-def _distances(places: Places, queries: IntArray, rows: NDArray[np.integer[Any]]) -> FloatArray:
+def _distances(
+    places: Places, queries: IntArray, rows: NDArray[np.integer[Any]]
+) -> tuple[FloatArray, FloatArray]:
     """Return how far north and east each row is from the explained row, in the unit of distances.
 
     Returns
     -------
-    ndarray of shape (m, 1 + k, 2)
+    distances : ndarray of shape (m, 1 + k, 2)
         The first is the explained row itself; nan for rows without coordinates.
+    narrowing : ndarray of shape (m,)
+        How much shorter a degree of longitude is than one of latitude.
     """
     origin = places.queries[queries]
     others = np.where((rows >= 0)[:, :, None], places.training[rows], np.nan)
@@ -175,8 +192,9 @@ def _distances(places: Places, queries: IntArray, rows: NDArray[np.integer[Any]]
     degrees[:, :, 1] = (degrees[:, :, 1] + 180) % 360 - 180  # the shorter way round the earth
     filled = np.where(np.isnan(degrees), 0.0, degrees)  # the explained row itself is at zero
     middle = (filled.min(axis=1) + filled.max(axis=1)) / 2
-    degrees[:, :, 1] *= np.cos(np.radians(origin[:, :1] + middle[:, :1]))
-    return degrees * (KM_PER_DEGREE / KM_PER_UNIT[places.unit])
+    narrowing = np.cos(np.radians(origin[:, 0] + middle[:, 0]))
+    degrees[:, :, 1] *= narrowing[:, None]
+    return degrees * (KM_PER_DEGREE / KM_PER_UNIT[places.unit]), narrowing
 
 
 def _along_the_earth(
@@ -208,7 +226,9 @@ def distance_text(distance: float, unit: str, form: str = ".1f") -> str:
     return f"{5280 * distance:.0f} feet"
 
 
-def drawing(sheets: Sheets, i: int, titles: list[str], label: str) -> Drawing | None:
+def drawing(
+    sheets: Sheets, i: int, titles: list[str], label: str, places: Places, query: int
+) -> Drawing | None:
     """Return drawing i for the template, the largest circle first; None if the query has no place.
 
     Parameters
@@ -221,17 +241,85 @@ def drawing(sheets: Sheets, i: int, titles: list[str], label: str) -> Drawing | 
         The names of the comparables, in their order.
     label : str
         A description of the map for screen readers.
+    places : Places
+        The coordinates of all rows; other training rows are drawn as dots.
+    query : int
+        The position of the explained row among all.
     """
     if np.isnan(sheets.query[i]).any():
         return None
-    circles = []
-    for j in np.argsort(-sheets.radius[i], kind="stable").tolist():
-        if j < len(titles) and not np.isnan(sheets.x[i, j]):
-            x = sheets.x[i, j]
-            y = sheets.y[i, j]
-            radius = sheets.radius[i, j]
-            circles.append(Circle(float(x), float(y), float(radius), titles[j], j + 1))
     x, y = sheets.query[i].tolist()
+    order = np.argsort(-sheets.radius[i], kind="stable").tolist()
+    shown = [j for j in order if j < len(titles) and not np.isnan(sheets.x[i, j])]
+    true_places = [(float(sheets.x[i, j]), float(sheets.y[i, j])) for j in shown]
+    radii = [float(sheets.radius[i, j]) for j in shown]
+    circles = []
+    for j, true_place, radius, middle in zip(
+        shown, true_places, radii, _apart(true_places, radii, (x, y))
+    ):
+        is_moved = np.hypot(middle[0] - true_place[0], middle[1] - true_place[1]) > MOVED
+        place = true_place if is_moved else None
+        circles.append(Circle(*middle, radius, titles[j], j + 1, place))
     bar_length, bar_distance = sheets.bar[i].tolist()
     bar_text = distance_text(bar_distance, sheets.unit, "g")
-    return Drawing(label, circles, x, y, bar_length, bar_text)
+    dots = _dots(sheets, i, places, query)
+    return Drawing(label, circles, x, y, bar_length, bar_text, dots)
+
+
+def _apart(
+    places: list[tuple[float, float]], radii: list[float], diamond: tuple[float, float]
+) -> list[tuple[float, float]]:
+    """Return middles of circles that neither hide each other nor the diamond, near their places."""
+    middles = [*places, diamond]
+    sizes = [*radii, DIAMOND]
+    fixed = len(places)
+    for _ in range(ROUNDS):
+        is_clear = True
+        for a in range(len(middles)):
+            for b in range(a + 1, len(middles)):
+                gap = sizes[a] + sizes[b] + 1
+                east = middles[b][0] - middles[a][0]
+                north = middles[b][1] - middles[a][1]
+                distance = float(np.hypot(east, north))
+                if distance >= gap:
+                    continue
+                is_clear = False
+                if distance < 1e-6:  # at one place: each pair parts in a direction of its own
+                    east, north = np.cos(2.4 * b), np.sin(2.4 * b)
+                    distance = 1.0
+                step = (gap - min(distance, gap)) / 2 + 0.05
+                if b == fixed:
+                    step *= 2
+                shift = (step * east / distance, step * north / distance)
+                middles[a] = _inside(middles[a][0] - shift[0], middles[a][1] - shift[1], sizes[a])
+                if b != fixed:
+                    middles[b] = _inside(
+                        middles[b][0] + shift[0], middles[b][1] + shift[1], sizes[b]
+                    )
+        if is_clear:
+            break
+    return middles[:fixed]
+
+
+def _inside(x: float, y: float, radius: float) -> tuple[float, float]:
+    """Return a middle whose circle is inside of the drawing, above the scale bar."""
+    return (
+        float(min(max(x, radius + 1), WIDTH - radius - 1)),
+        float(min(max(y, radius + 1), HEIGHT - FOOT - radius - 1)),
+    )
+
+
+def _dots(sheets: Sheets, i: int, places: Places, query: int) -> str:
+    """Return a path with a dot for each training row inside of the drawing, `MOST_DOTS` at most."""
+    narrowing, per_unit, north_of_middle, east_of_middle = sheets.projection[i].tolist()
+    degrees = places.training - places.queries[query]
+    degrees[:, 1] = (degrees[:, 1] + 180) % 360 - 180
+    in_units = degrees * (KM_PER_DEGREE / KM_PER_UNIT[places.unit])
+    x = WIDTH / 2 + (in_units[:, 1] * narrowing - east_of_middle) * per_unit
+    y = (HEIGHT - FOOT) / 2 - (in_units[:, 0] - north_of_middle) * per_unit
+    is_inside = (x > 0) & (x < WIDTH) & (y > 0) & (y < HEIGHT)  # false of missing coordinates
+    rows = np.flatnonzero(is_inside)
+    if len(rows) > MOST_DOTS:
+        rows = rows[np.linspace(0, len(rows) - 1, MOST_DOTS).astype(np.intp)]
+    dots = np.unique(np.round(np.stack([x[rows], y[rows]], axis=1)).astype(int), axis=0)
+    return "".join(f"M{dot_x} {dot_y}h0" for dot_x, dot_y in dots.tolist())

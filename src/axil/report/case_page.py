@@ -9,12 +9,13 @@ import numpy as np
 from axil.output import site_map
 from axil.report.content import RAISED, Cases
 from axil.report.grid import grid_tables
-from axil.report.wording import Words, cell, difference, percent, row_name
+from axil.report.wording import Words, difference, percent, row_name
 from axil.templates import render as render_template
 
 SHORT_TEXT = 14  # letters of a cell that stay on one line on a screen
 SHORT_WORD = 28  # letters of one word, such as a hyphenated label, that stay on one line
 FAR_RATIO = 2.0  # adjusted targets this many times above or below the estimate get a warning
+LEAST_ALIKE = 0.5  # rows that share fewer leaves get a caution
 NEAR_SHARE = 0.05  # of the estimate; the mean of the adjusted targets needs no note within it
 
 
@@ -51,6 +52,7 @@ class ComparablesTable:
 
     heads: list[str]
     rows: list[TableRow]
+    is_number: list[bool]  #: whether the cells of a column are numbers, which are right-aligned
 
 
 def render(cases: Cases, i: int, name: str, words: Words, level_words: str, index: str) -> str:
@@ -77,7 +79,7 @@ def render(cases: Cases, i: int, name: str, words: Words, level_words: str, inde
         "report/case.html",
         name=name,
         words=words,
-        date=_estimate_date(cases, i),
+        date=_estimate_date(cases, i, words),
         estimate=words.amount(cases.values[i]),
         interval=_interval(cases, i, words),
         level_words=level_words,
@@ -89,17 +91,18 @@ def render(cases: Cases, i: int, name: str, words: Words, level_words: str, inde
         mean_note=_mean_note(cases, i, words) if has_lines else "",
         grids=grid_tables(cases, i, words),
         grid_note=_grid_note(cases, words),
+        approximate=cases.extras.approximate,
         column_notes=_column_notes(cases, lines, words) if has_lines else "",
         map=_map(cases, i, lines, words) if has_lines else None,
         index=index,
     )
 
 
-def _estimate_date(cases: Cases, i: int) -> str:
+def _estimate_date(cases: Cases, i: int, words: Words) -> str:
     """Return the date of the estimate, or "" where none is known."""
     if cases.extras.dates is None:
         return ""
-    return cell(cases.extras.dates[cases.positions[i]], np.inf)
+    return words.cell(cases.extras.dates[cases.positions[i]])
 
 
 def _interval(cases: Cases, i: int, words: Words) -> tuple[str, str] | None:
@@ -148,6 +151,8 @@ def _listed_rows_note(cases: Cases, i: int, words: Words) -> str:
             listed = f"is the one most like this {words.query}"
     restriction = " of those that may be shown" if cases.extras.is_restricted else ""
     note += f"Listed {listed}{restriction}."
+    if cases.similarity is not None and cases.similarity[cases.lines(i)].max() < LEAST_ALIKE:
+        note += f" None of them is very like it: take their {words.target}s with caution."
     change, value = cases.joint_effects[i], cases.values[i]
     if np.isnan(change):
         return note
@@ -177,7 +182,7 @@ def _table(cases: Cases, i: int, words: Words) -> ComparablesTable:
         heads.append("Distance")
     columns = [words.name(name) for name in cases.extras.names]
     estimate = TableCell(words.amount(cases.values[i]), label="Estimate")
-    features = _explained_features(cases, i)
+    features = _explained_features(cases, i, words)
     empty = [TableCell() for _ in heads[3:]]
     explained = [TableCell(f"This {words.query}"), TableCell(), estimate, *empty, *features]
     rows = [TableRow(explained, is_highlighted=True)]
@@ -188,17 +193,29 @@ def _table(cases: Cases, i: int, words: Words) -> ComparablesTable:
         label = TableCell(f"Mean of these {len(lines)}")
         empty += [TableCell() for _ in columns]
         rows.append(TableRow([label, TableCell(), TableCell(mean), *empty], is_highlighted=True))
-    return ComparablesTable([*heads, *columns], rows)
+    is_number = [False, *[True for _ in heads[1:]], *_are_numbers(cases)]
+    return ComparablesTable([*heads, *columns], rows, is_number)
 
 
-def _explained_features(cases: Cases, i: int) -> list[TableCell]:
+def _are_numbers(cases: Cases) -> list[bool]:
+    """Return for each column of the rows whether it holds numbers; years stand like words."""
+    are_numbers = []
+    columns = zip(cases.row_columns, cases.query_columns, cases.extras.commas_from)
+    for row_column, query_column, commas_from in columns:
+        column = query_column if row_column is None else row_column
+        is_number = column is not None and column.dtype.kind in "iuf"
+        are_numbers.append(is_number and commas_from < np.inf)
+    return are_numbers
+
+
+def _explained_features(cases: Cases, i: int, words: Words) -> list[TableCell]:
     """Return the columns of the explained row."""
     cells = []
     for column, commas_from in zip(cases.query_columns, cases.extras.commas_from):
         if column is None:
             cells.append(TableCell())
         else:
-            cells.append(TableCell(cell(column[i], commas_from)))
+            cells.append(TableCell(words.cell(column[i], commas_from)))
     return cells
 
 
@@ -215,7 +232,7 @@ def _listed_row(cases: Cases, i: int, rank: int, line: int, words: Words) -> lis
         TableCell(words.change(cases.effects[line], cases.values[i])),
     ]
     if cases.similarity is not None:
-        cells.append(TableCell(percent(cases.similarity[line])))
+        cells.append(_similarity_cell(cases.similarity[line]))
     if cases.maps is not None:
         distance = cases.maps.away[i, rank]
         cells.append(TableCell(site_map.distance_text(distance, cases.maps.unit)))
@@ -228,8 +245,16 @@ def _listed_row(cases: Cases, i: int, rank: int, line: int, words: Words) -> lis
         gap = ""
         if query_column is not None:
             gap = difference(row_column[line], query_column[i], commas_from)
-        cells.append(TableCell(cell(row_column[line], commas_from), gap))
+        cells.append(TableCell(words.cell(row_column[line], commas_from), gap))
     return cells
+
+
+def _similarity_cell(similarity: float) -> TableCell:
+    """Return the share of steps in which two rows are alike, with a caution where it is small."""
+    caution = ""
+    if similarity < LEAST_ALIKE:
+        caution = "hardly alike"
+    return TableCell(percent(similarity), warning=caution)
 
 
 def _distance_warning(cases: Cases, i: int, line: int) -> str:
@@ -319,4 +344,6 @@ def _map(cases: Cases, i: int, lines: range, words: Words) -> site_map.Drawing |
         return None
     titles = [row_name(cases.rows[line]) for line in lines]
     label = f"Map of this {words.query} and of {len(titles)} {words.rows}"
-    return site_map.drawing(cases.maps, i, titles, label)
+    places = cases.extras.places
+    assert places is not None
+    return site_map.drawing(cases.maps, i, titles, label, places, int(cases.positions[i]))

@@ -37,6 +37,7 @@ class Extras:
     grid: GridPlan | None = None  #: how adjustments are split
     at_least: int = 1  #: how many rows a page needs
     rule_texts: Sequence[str] = ()  #: which rows may be listed, in words
+    approximate: str = ""  #: what axil warns of as an approximation, in words
 
     @property
     def names(self) -> list[str]:

@@ -21,7 +21,7 @@ from axil.methods.question import ExplainedRows, take
 from axil.output import site_map
 from axil.output.shown_columns import Columns
 from axil.output.site_map import Places
-from axil.report.wording import Words, cell, commas_from, percent, row_name
+from axil.report.wording import Words, commas_from, percent, row_name
 from axil.scale import TargetScale
 
 if TYPE_CHECKING:
@@ -235,8 +235,8 @@ def grid_tables(cases: Cases, i: int, words: Words) -> list[GridTable]:
     groups, others = _groups_with_lines(split, lines, float(cases.values[i]))
     texts = _GroupTexts(cases, i, words)
     tables = []
-    for start in range(lines.start, lines.stop, PER_GRID):
-        block = range(start, min(start + PER_GRID, lines.stop))
+    n_tables = -(-len(lines) // PER_GRID)
+    for block in np.array_split(np.arange(lines.start, lines.stop), n_tables):
         heads = [f"{line - lines.start + 1}.\u00a0{row_name(cases.rows[line])}" for line in block]
         prices = [GridCell(words.amount(cases.targets[line])) for line in block]
         table_lines = [GridLine(words.target.capitalize(), "", prices)]
@@ -289,7 +289,7 @@ def _percent_text(value: float) -> str:
     return f"{sign}{percent(value / 100)}"
 
 
-def _totals(cases: Cases, i: int, block: range, words: Words) -> list[GridLine]:
+def _totals(cases: Cases, i: int, block: IntArray, words: Words) -> list[GridLine]:
     """Return the lines below the features: net and gross adjustment, and the adjusted target."""
     split = cases.split
     assert split is not None
@@ -347,5 +347,5 @@ class _GroupTexts:
         for feature in plan.groups.features(group):
             column = columns[feature]
             if column is not None:
-                texts.append(cell(column[row], plan.commas_from[feature]))
+                texts.append(self.words.cell(column[row], plan.commas_from[feature]))
         return ", ".join(texts)

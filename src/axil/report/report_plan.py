@@ -83,7 +83,7 @@ class Plan:
             "columns": extras.names,
             "words": {
                 name: getattr(self.words, name)
-                for name in ("title", "target", "unit", "rows", "query")
+                for name in ("title", "target", "unit", "rows", "query", "date_format")
             },
             "names": dict(self.words.names),
         }

@@ -33,7 +33,7 @@ from axil.report.report_plan import (
     page_labels,
     rule_texts,
 )
-from axil.report.wording import Words, cell, shares
+from axil.report.wording import COMMAS_FROM, Words, shares
 
 CHUNK = 64  # pages that a thread writes at a time
 WAITING = 64  # chunks that may wait to be written
@@ -89,6 +89,7 @@ class Reports(Method):
         feature_groups: Mapping[str, Sequence[str | int]] | None = None,
         at_least: int | None = None,
         among_text: str = "",
+        date_format: str = "",
     ) -> Written:
         """Write one small page per row of X in plain language, and an index with a search.
 
@@ -181,6 +182,9 @@ class Reports(Method):
         among_text : str, optional
             What ``among`` allows in words, such as "sold at arm's length". Pages state all rules:
             those of ``within``, ``asof`` and ``distinct`` in axil's words.
+        date_format : str, optional
+            How pages write dates, as `datetime.strftime` takes it, such as "%d.%m.%Y" or
+            "%b %-d, %Y"; by default 2024-03-31.
 
         Returns
         -------
@@ -203,7 +207,7 @@ class Reports(Method):
         >>> found.pages, found.written, again.written
         (42, 42, 0)
         """
-        words = Words(title, target, unit, rows, query, {} if names is None else names)
+        words = Words(title, target, unit, rows, query, {} if names is None else names, date_format)
         asked = self._explained_rows("report", X, init_score)
         check_report(asked, interval)
         model = asked.model
@@ -220,6 +224,7 @@ class Reports(Method):
             extras,
             grid=grid,
             at_least=as_at_least(at_least, choice.k),
+            approximate=_approximate_figures(asked, words),
             rule_texts=rule_texts(rules, known, words, among_text),
         )
         if stability is not None:
@@ -254,6 +259,14 @@ class Reports(Method):
             int((n_listed == 0).sum()),
             int((n_listed < extras.at_least).sum()),
         )
+
+
+def _approximate_figures(asked: ExplainedRows, words: Words) -> str:
+    """Return which figures of the pages are approximate, in words; "" for none."""
+    verification = asked.model.verification
+    if verification is None or verification.held is None:
+        return ""
+    return f"the effects of other {words.target}s hold for small changes"
 
 
 def _checked_level(
@@ -368,7 +381,7 @@ def _write_index(folder: Folder, plan: Plan, search_columns: list[int]) -> None:
     columns = []
     for column in plan.extras.columns.of_queries(rows, search_columns):
         if column is not None:
-            columns.append([cell(value) for value in column])
+            columns.append([plan.words.cell(value, COMMAS_FROM) for value in column])
     search_words = [""] * len(plan.labels)
     if columns:
         search_words = [", ".join(values) for values in zip(*columns)]

@@ -32,10 +32,11 @@ class Words:
     query: str = "case"  #: one row of X
     #: of columns that pages call something else
     names: Mapping[str, str] = field(default_factory=dict)
+    date_format: str = ""  #: of dates, as `datetime.strftime` takes it; "" for 2024-03-31
 
     def __post_init__(self) -> None:
         """Check that every name is text."""
-        for name in ("title", "target", "unit", "rows", "query"):
+        for name in ("title", "target", "unit", "rows", "query", "date_format"):
             if not isinstance(getattr(self, name), str):
                 raise InputError(f"{name} is {shown(getattr(self, name))}; expected text.")
         is_text = isinstance(self.names, Mapping) and all(
@@ -83,9 +84,13 @@ class Words:
             return f"+{text}"
         return text
 
-    def cell(self, value: object) -> str:
-        """Return a date or a number as text, years without commas."""
-        return cell(value, np.inf)
+    def cell(self, value: object, commas_from: float = np.inf) -> str:
+        """Return a value of a column as text of limited length, dates in the report's format."""
+        if self.date_format and value == value:
+            day = as_date(value)
+            if day is not None:
+                return day.strftime(self.date_format)
+        return cell(value, commas_from)
 
     def name(self, column: str) -> str:
         """Return what pages call a column."""
@@ -166,6 +171,15 @@ def row_name(value: object) -> str:
             return str(int(value))
         return str(value)
     return cell(value)
+
+
+def as_date(value: object) -> date | None:
+    """Return a date, or a time, as the standard library has them; None for other values."""
+    if isinstance(value, np.datetime64):
+        value = value.astype("datetime64[us]").item()
+    if isinstance(value, date):
+        return value
+    return None
 
 
 def cell(value: object, commas_from: float = COMMAS_FROM) -> str:
