@@ -233,7 +233,7 @@ def alarm_table(found: Found) -> list[Line]:
     )
     best = means.idxmax(axis=1)
     shown = [
-        {"alarm": title, "AUROC": f"{means[title].mean():.3f}", "lowest": f"{means[title].min():.2f}",
+        {"number": title, "AUROC": f"{means[title].mean():.3f}", "lowest": f"{means[title].min():.2f}",
          "highest": f"{means[title].max():.2f}", "best on": int((best == title).sum())}
         for title in means.mean().sort_values(ascending=False).index
     ]  # fmt: skip

@@ -208,21 +208,24 @@ def test_the_page_tells_what_was_measured():
     def closer(one):
         return to("crps", one, kept=paper)
 
+    def percent(share):
+        return f"{100 * share:.0f} %"
+
     covered, held = (table["covered"].unstack("method") for table in (kept, paper))
     for text in (
-        f'axil has a CRPS of {closer("axil")}, by `method="exact"` {closer("axil, exact")}',
-        f"IBUG {closer('IBUG')} and {closer('IBUG, conformal')}",
-        f"From out-of-fold predictions it has {closer('axil, out-of-fold')}, and its intervals hold "
-        f"{100 * held['axil, out-of-fold'].mean():.0f} %, on every data set "
-        f"{100 * held['axil, out-of-fold'].min():.0f} % or more",
-        f"CV+ has {closer('CV+')} and holds {100 * held['CV+'].mean():.0f} %",
-        f"its CRPS is {to('crps', 'axil')} of that of one constant width",
-        f"IBUG's {to('crps', 'IBUG')} as published and {to('crps', 'IBUG, conformal')} tuned further",
-        f"Winkler score is {to('winkler', 'axil')} of that of constant, IBUG's {to('winkler', 'IBUG')} and "
-        f"{to('winkler', 'IBUG, conformal')}",
-        f"hold {100 * covered['axil'].mean():.1f} % and are {to('width', 'axil')} times as wide",
-        f"IBUG as published holds {100 * covered['IBUG'].mean():.1f} %",
-        f"the same CRPS without a calibration row ({to('crps', 'axil, out-of-fold')})",
+        f"| axil | {closer('axil')} |",
+        f"| axil, exact | {closer('axil, exact')} |",
+        f"| IBUG, and conformal | {closer('IBUG')}, {closer('IBUG, conformal')} |",
+        f"| axil, out-of-fold | {closer('axil, out-of-fold')} | {percent(held['axil, out-of-fold'].mean())}, "
+        f"at least {percent(held['axil, out-of-fold'].min())} on every data set |",
+        f"| CV+ | {closer('CV+')} | {percent(held['CV+'].mean())} |",
+        f"Its CRPS is {to('crps', 'axil')} times that of one constant width",
+        f"IBUG has {to('crps', 'IBUG')} as published and {to('crps', 'IBUG, conformal')} after further tuning",
+        f"Winkler score is {to('winkler', 'axil')} times that of one constant width; IBUG has "
+        f"{to('winkler', 'IBUG')} and {to('winkler', 'IBUG, conformal')}",
+        f"cover {100 * covered['axil'].mean():.1f} % and are {to('width', 'axil')} times as wide",
+        f"IBUG as published covers {100 * covered['IBUG'].mean():.1f} %",
+        f"the same CRPS ({to('crps', 'axil, out-of-fold')})",
         f"quantile-forest has {to('crps', 'quantile-forest')} and quantile pairs {to('crps', 'quantile pairs')}",
     ):
         assert text in page, text

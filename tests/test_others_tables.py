@@ -208,9 +208,8 @@ def test_the_page_tells_what_the_tables_of_others_show():
     )
     assert set(names) - set(lowest["NLL"]) == {"kin8nm"}
     covered = own.loc["axil", "coverage"]
-    assert (
-        f"Intervals of 90 % hold {100 * covered.min():.0f} to {100 * covered.max():.0f} %" in text
-    )
+    covered_range = f"{100 * covered.min():.0f} to {100 * covered.max():.0f} %"
+    assert f"The 90 % intervals cover {covered_range}" in text
 
     folds = results("ibug_folds").set_index("data")
     crps, nll = (
@@ -226,8 +225,10 @@ def test_the_page_tells_what_the_tables_of_others_show():
         ]
         for score in ("CRPS", "NLL")
     ]
-    told = f"axil's CRPS is lower on {crps} of {COUNTS[len(folds)]} data sets, and its NLL on {nll}; significantly on "
-    assert f"{told}{certain[0]} and on {certain[1]}" in text
+    assert (
+        f"axil's CRPS is lower on {crps} of {COUNTS[len(folds)]} data sets, significantly on {certain[0]}. "
+        f"Its NLL is lower on {nll}, significantly on {certain[1]}." in text
+    )
     behind = folds.index[folds["CRPS, axil"] > folds["CRPS, PGBM"]]
     assert set(behind) == {
         "yacht",
