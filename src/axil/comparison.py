@@ -238,10 +238,10 @@ ChangesT = TypeVar("ChangesT", covariant=True)
 
 @runtime_checkable
 class Vintage(Protocol[ChangesT]):
-    """What has its own rows to compare, such as `axil.forecasts.Forecast`."""
+    """The protocol of objects with their own rows to compare, such as `axil.forecasts.Forecast`."""
 
     def changes_since(self, old: ForeignObject, /) -> ChangesT:
-        """Return why this is not what it was."""
+        """Return the comparison with an older object."""
 
 
 @overload
@@ -407,7 +407,7 @@ def _class_names(explainer: Explainer) -> list[Any] | None:
 
 
 def _check_links(old: Explainer, new: Explainer) -> None:
-    """Refuse scores that stand for different means, as logarithms of counts and numbers do."""
+    """Refuse scores with different links, such as logarithms of counts beside numbers."""
     scores = np.add.outer(
         np.linspace(-2.0, 2.0, 9), np.linspace(-0.5, 0.5, verified_model(old).shape[1])
     )
@@ -425,7 +425,7 @@ def _check_links(old: Explainer, new: Explainer) -> None:
 
 
 def _link_words(explainer: Explainer) -> str:
-    """Return what a score of 1 stands for, in words: "a mean of 2.72"."""
+    """Return the meaning of a score of 1 in words: "a mean of 2.72"."""
     score = np.ones((1, verified_model(explainer).shape[1]))
     words = "the prediction itself"
     for name, values in verified_model(explainer).meant(score).items():
@@ -450,7 +450,7 @@ class _BatchChange:
 
 
 def _change(old: Explanation, middle: Explanation, rows: ComparedRows) -> _BatchChange:
-    """Return what the new rows did to a batch of predictions, with the old splits fixed."""
+    """Return the effect of the new rows on a batch of predictions, at the old splits."""
     if old.kind == "additive":
         return _change_of_scores(old, middle, rows)
     before = old.predictions.reshape(len(old), -1)
@@ -538,7 +538,7 @@ def _at(values: FloatArray, positions: IntArray) -> FloatArray:
 def _check_sum(
     before: FloatArray, after: FloatArray, parts: dict[str, FloatArray], labels: NDArray[Any]
 ) -> None:
-    """Raise unless the parts lead from the old predictions to the new ones."""
+    """Raise unless the parts sum to the change of the predictions."""
     sums = before + sum(parts.values())
     largest = max(float(np.abs(before).max()), float(np.abs(after).max()))
     errors = np.abs(sums - after)

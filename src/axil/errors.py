@@ -39,7 +39,7 @@ def shown(value: object, most: int = LONGEST_VALUE) -> str:
 
 
 def date_text(value: np.datetime64 | np.timedelta64) -> str:
-    """Return a date as 2011-06-01, with the time of day if there is one, or a span as 5 days."""
+    """Return a date as 2011-06-01, with the time of day if it has one, or a span as 5 days."""
     if isinstance(value, np.timedelta64):
         return str(value)
     return str(np.datetime_as_string(value, unit="auto")).replace("T", " ")
@@ -96,7 +96,7 @@ class AxilError(Exception):
 
 
 class InputError(AxilError, ValueError):
-    """Data or arguments that cannot be used as given."""
+    """Invalid data or arguments."""
 
 
 class ApproximationWarning(UserWarning):
@@ -108,7 +108,7 @@ class ApproximationWarning(UserWarning):
 
 
 class SplitsWarning(UserWarning):
-    """An answer with the tree structure fixed, where a retrained model likely has other splits."""
+    """An answer with the tree structure fixed, although a retrained model likely has other splits."""
 
 
 class CostWarning(UserWarning):
@@ -292,7 +292,7 @@ class ExactnessError(AxilError):
 
 
 def _distance(replayed: float, expected: float) -> str:
-    """Return how far apart two numbers are that look alike when printed; "" for others."""
+    """Return the difference of two numbers that print alike, as text; "" for others."""
     distance = abs(replayed - expected)
     if not distance <= ALIKE * abs(expected):
         return ""

@@ -77,7 +77,7 @@ class Explainer(
     Reports,
     Write,
 ):
-    """Which training rows made a prediction, and by exactly how much, with the fitted tree structure fixed.
+    """Which training rows made a prediction, and by exactly how much, with fixed tree structure.
 
     The model decides which number belongs to a prediction and a training row, and ``kind`` says
     which it is:
@@ -90,11 +90,12 @@ class Explainer(
     - "derivative": derivatives of predictions by targets, for small changes: logistic regression, networks and other smooth
       learners. They do not add up to the prediction.
 
-    Construction replays the fit on the training data and raises `ExactnessError` unless leaf counts, leaf values and
-    predictions agree; derivatives at an optimum need a fit that has reached it. What axil cannot read raises
-    `UnsupportedModelError`, by the name of the setting. Every explanation is checked against the model's own predictions
-    again. A question that has no answer for this kind of model, or for this place of its rows, raises
-    `UnsupportedQuestionError` with what to ask instead.
+    Construction replays the fit on the training data and raises `ExactnessError` unless leaf
+    counts, leaf values and predictions agree; derivatives at an optimum need a fit that has reached
+    it. What axil cannot read raises `UnsupportedModelError`, by the name of the setting. Every
+    explanation is checked against the model's own predictions again. A question that has no answer
+    for this kind of model, or for this place of its rows, raises `UnsupportedQuestionError` with
+    what to ask instead.
 
     All answers are about the data and the model as they were then. The explainer keeps copies, of
     large arrays too unless they are read-only, so a later change of the data or a refit of the
@@ -136,7 +137,8 @@ class Explainer(
     pos_label : class, optional
         The class, of two, that scores, probabilities, contributions and pages are of; by default
         the second one of the model, such as ``model.classes_[1]``. Where the model has an output
-        for each class, as forests have, tables have a line for each, and reports are about this one.
+        for each class, as forests have, tables have a line for each, and reports are about this
+        one.
     output : "raw" or "probability", default "raw"
         For models of the other kinds, what derivatives are of: scores (log-odds, logarithms of
         means), or probabilities and means. Contributions are always of scores.
@@ -363,7 +365,7 @@ class Explainer(
 
     @property
     def scale(self) -> TargetScale:
-        """The scale of the fit; ``scale.inverse`` leads from it to the targets' own units."""
+        """The scale of the fit; ``scale.inverse`` returns to the targets' own units."""
         return self._model.scale
 
     @property
@@ -427,7 +429,7 @@ class Explainer(
 
 
 def _check_labels(file: archive.Archive, X_train: Any, index: Any) -> None:
-    """Raise if rows that are given with a file have other labels than the file."""
+    """Raise if the user's rows have other labels than the file."""
     has_labels = inputs.as_frame(X_train) is not None and hasattr(X_train, "index")
     if index is None and not has_labels:
         return

@@ -107,7 +107,7 @@ def _additive_contents(model: AdditiveModel) -> tuple[dict[str, AnyArray], dict[
 
 
 def _row_arrays(leaves: LeafArray, rows: TrainingRows) -> dict[str, AnyArray]:
-    """Return by name what the fit had of each training row."""
+    """Return the data of the training rows in the fit, by name."""
     arrays: dict[str, AnyArray] = {"leaves": leaves, "targets": rows.targets}
     if rows.weights is not None:
         arrays["weights"] = rows.weights
@@ -132,7 +132,7 @@ def _leaves_of(model: ExactModel) -> LeafArray:
 
 
 def _inverse_name(model: ExactModel) -> str | None:
-    """Return the name of the function that leads back to the targets in the user's units.
+    """Return the name of the function that returns to the user's units.
 
     The name is "other" for a function that a file cannot name. It is None if there is no
     function, or the model has it.
@@ -191,7 +191,7 @@ def load(
 
 
 def _refuse_unused(file: Archive, inverse_func: ForeignObject, objective: ForeignObject) -> None:
-    """Raise for an unknown kind, and for a function that explainers of this kind do not take."""
+    """Raise for an unknown kind, and for a function that this kind does not use."""
     if file.kind == Kind.EXACT.value:
         name = "objective"
         function = objective
@@ -318,7 +318,7 @@ def _load_additive(
 
 
 def _training_rows(file: Archive, adapter: Any) -> TrainingRows:
-    """Return what the fit had of each training row, once these arrays fit each other."""
+    """Return the training rows of the fit after checking that the arrays fit each other."""
     arrays = dict(file.arrays)
     try:
         missing = adapter.missing_targets
@@ -351,7 +351,7 @@ def _training_rows(file: Archive, adapter: Any) -> TrainingRows:
 
 
 def _checked_groups(groups: AnyArray | None, n_rows: int) -> IntArray | None:
-    """Return the group numbers of a file, (N,), once they are those of groups in order."""
+    """Return the group numbers of a file, (N,), after checking that groups are in order."""
     if groups is None:
         return None
     if groups.shape != (n_rows,) or groups.dtype.kind != "i":
@@ -362,7 +362,7 @@ def _checked_groups(groups: AnyArray | None, n_rows: int) -> IntArray | None:
 
 
 def _checked_table(values: AnyArray, n_rows: int, missing: bool = False) -> FloatArray:
-    """Return numbers (N, K), once they are finite, or nan if they may be ``missing``."""
+    """Return numbers (N, K) after checking that they are finite, or nan if allowed."""
     shape = values.shape
     if values.dtype != np.float64 or len(shape) != 2 or len(values) != n_rows or not values.size:
         raise ValueError(f"numbers of type {values.dtype} and shape {shape} for {n_rows} rows")
@@ -453,7 +453,7 @@ def _same_features(
     rows: TrainingRows,
     read: Callable[[TrainingRows], list[Any]],
 ) -> Any:
-    """Return the features of the training rows, once they lead to the leaves of the file.
+    """Return the features of the training rows after checking their leaves.
 
     ``read`` reads the trees of the model from training rows, which says where encodings put them.
     """

@@ -124,7 +124,7 @@ def _targets_for(old: Explainer, new: Explainer) -> NDArray[Any]:
 
 
 def _feature_keys(explainer: Explainer, like: Explainer) -> NDArray[np.uint64]:
-    """Return a key for each training row, equal where features and offsets are, (N,)."""
+    """Return a key for each training row, (N,): rows with equal features and offsets share one."""
     features = columns_like(verified_model(explainer).features, like)
     n_rows = features.shape[0]
     init_score = arguments_of(explainer).init_score
@@ -135,7 +135,7 @@ def _feature_keys(explainer: Explainer, like: Explainer) -> NDArray[np.uint64]:
 
 
 def columns_like(X: Any, explainer: Explainer) -> Any:
-    """Return X with the columns of the explainer's training rows, where both are frames."""
+    """Return X with the columns of the explainer's training rows, if both are frames."""
     frame = inputs.as_frame(X)
     training_frame = inputs.as_frame(verified_model(explainer).features)
     if frame is None or training_frame is None:

@@ -170,7 +170,10 @@ STATISTICS = {
 
 @dataclass(frozen=True, repr=False)
 class RatioStudy:
-    """The statistics of the ratios of predictions to prices; made by `axil.ratio_study`."""
+    """The statistics of the ratios of predictions to prices.
+
+    `axil.ratio_study` makes it.
+    """
 
     predictions: FloatArray  #: (n,)
     prices: FloatArray  #: (n,)

@@ -23,7 +23,10 @@ MAX_SEED = 2**31 - 1
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Stability:
-    """Predictions of real refits of one estimator; made by `axil.stability`."""
+    """The predictions of real refits of one estimator.
+
+    `axil.stability` makes it.
+    """
 
     predictions: FloatArray  #: (refits, n) or (refits, n, K); of classes probabilities
     query_index: AnyArray  #: (n,) the labels of the rows predicted
@@ -200,14 +203,14 @@ def _check_estimator(estimator: ForeignModel) -> None:
 
 
 def _with_shape(X: FeatureTable) -> Any:
-    """Return rows that can be taken by position."""
+    """Return rows in a type with positions."""
     if hasattr(X, "shape"):
         return X
     return np.asarray(X)
 
 
 def _targets_at(y: ForeignObject, rows: IntArray) -> Any:
-    """Return the targets of rows, in pandas where they are."""
+    """Return the targets of rows, in pandas if they are pandas."""
     if hasattr(y, "iloc"):
         return y.iloc[rows]
     return inputs.as_array(y, "y")[rows]

@@ -46,7 +46,7 @@ N_COMPARED = 1000  # targets at which an inverse is compared with a power
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TargetScale:
-    """The scale that a model was fitted on; by default that of the targets, which stay as they are."""
+    """The scale on which a model was fitted; by default that of the targets."""
 
     name: str = ""  #: such as "log" or "sqrt", for labels; empty for the targets' own scale
     backward: Function | None = None  #: (n, K) from the scale of the fit to that of the targets
@@ -124,7 +124,7 @@ class TargetScale:
 
     @property
     def as_given(self) -> str:
-        """Words for how users give targets, for messages."""
+        """A description of how users pass targets, for messages."""
         if self.is_identity:
             return "as y_train was given"
         if self.onward:
@@ -148,7 +148,7 @@ IDENTITY = TargetScale()
 
 
 def inverse_named(name: str) -> Function | None:
-    """Return the function that undoes a scale of this name, such as "log"; None for other names."""
+    """Return the inverse of a scale with this name, such as "log"; None for other names."""
     function_by_scale: dict[str, Function] = {
         FORWARD[inverse].__name__: function for inverse, function in INVERSES.items()
     }
@@ -157,7 +157,7 @@ def inverse_named(name: str) -> Function | None:
 
 
 def _applied(function: Function | None, values: Any, name: str) -> FloatArray:
-    """Apply a function to (n,) or (n, K) numbers, whatever it raises or returns; nan stays nan."""
+    """Apply a user's function to numbers, (n,) or (n, K), with checks; nan stays nan."""
     numbers = np.asarray(values, dtype=np.float64)
     if function is None or not numbers.size:
         return numbers
@@ -310,7 +310,7 @@ def _require_finite(given_targets: FloatArray, targets: FloatArray, name: str) -
 def _require_round_trip(
     given_targets: FloatArray, targets: FloatArray, scale: TargetScale, slack: float
 ) -> None:
-    """Refuse a model whose inverse does not lead back to the targets."""
+    """Refuse a model whose inverse does not return the targets."""
     returned = scale.inverse(targets)
     with np.errstate(invalid="ignore"):
         errors = np.where(np.isfinite(returned), np.abs(returned - given_targets), np.inf)
@@ -326,7 +326,7 @@ def _require_round_trip(
 
 
 def _require_monotone(targets: FloatArray, shown_targets: FloatArray, name: str) -> None:
-    """Refuse a function that turns round the order of some targets, or makes all equal."""
+    """Refuse a function that reverses the order of some targets, or makes all equal."""
     for t, y in zip(targets.T, shown_targets.T):
         order = np.argsort(t, kind="stable")
         t_steps = np.diff(t[order])

@@ -281,7 +281,7 @@ def _distances(
 
 
 def _kernel_rows(leaves: Cells, dtype: np.dtype[Any], limits: Limits) -> Any:
-    """Return rows where the kernels can reach them."""
+    """Return rows in a memory layout that kernels can read."""
     n_leaves = int(np.iinfo(dtype).max) + 1
     starts = n_leaves * np.arange(len(leaves) + 1, dtype=np.int64)
     return backend_of(limits).rows(np.ascontiguousarray(leaves, dtype=dtype), starts)
@@ -295,7 +295,7 @@ def _tree_weights(values: ForeignObject, n_trees: int) -> FloatArray:
 
 
 class LeafReader(Protocol):
-    """A reader of the trees of a model, which says where rows are."""
+    """The protocol of readers that assign rows to the leaves of a model."""
 
     def coordinates(self, X: FeatureTable, n_threads: int = 1) -> LeafArray:
         """Return the leaves of rows, (n, T)."""
@@ -344,7 +344,7 @@ def _leaves(reader: Any, X: FeatureTable, limits: Limits) -> Cells:
 
 
 class MemberLeaves:
-    """The leaves of a model of several others, such as a vote over forests, member after member."""
+    """The leaves of a model of several models, such as a vote over forests, member after member."""
 
     def __init__(self, model: ForeignModel):
         self._inside: list[LeafReader] = []
@@ -361,7 +361,7 @@ class MemberLeaves:
         self._model = model
 
     def __getattr__(self, name: str) -> Any:
-        """Return what the model knows of its columns."""
+        """Return an attribute of the model about its columns."""
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self._model, name)

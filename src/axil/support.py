@@ -139,7 +139,7 @@ def _of_members(model: ForeignModel, error: UnsupportedModelError) -> Support | 
 
 
 def _support(kind: ModelKind, error: UnsupportedModelError, answer: str) -> Support:
-    """Return what axil answers, and what stands in the way of exact weights."""
+    """Return the kind of answers of axil, and what prevents exact weights."""
     reason = (
         f"axil.Explainer(model, X_train, y_train) {answer} It has no exact weights "
         f"({error.setting}={error.value}): {error.reason}."

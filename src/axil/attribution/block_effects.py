@@ -73,7 +73,7 @@ class BlockEffects(Effects):
 
 
 class Reflected(Effects):
-    """Numbers of the other one of two classes: the negatives of those of a single score."""
+    """The numbers of the other of two classes: the negatives of those of a single score."""
 
     def __init__(self, effects: Effects):
         self._effects = effects
@@ -100,7 +100,7 @@ class Reflected(Effects):
 
 
 class Once(Effects):
-    """Blocks that take a walk to read: sums over the rows are taken while they are read.
+    """Blocks that need a walk to read; sums over the rows are computed on the way.
 
     Parameters
     ----------

@@ -288,7 +288,7 @@ MEAN_OF_CONTRIBUTIONS: dict[str, Refusal] = {
 
 
 def without_shared_leaves(name: str) -> dict[str, Refusal]:
-    """Return the refusals of a model that has no trees of its own; ``name`` is the word for its numbers."""
+    """Return the refusals of a model without trees; ``name`` is the word for its numbers."""
     reason = "this model has no trees of its own, so no rows share a leaf"
     option = name.removesuffix("s")
     return {'similar(by="leaves")': (reason, f'Leave by out, or say by="{option}".')}

@@ -50,7 +50,7 @@ class Effects(ABC):
         """Yield the numbers of all rows in blocks."""
 
     def sparse(self) -> list[tuple[Sequence[int], csr_array]] | None:
-        """Return (n, rows) for the outputs that share them, if most numbers are known to be zero."""
+        """Return the numbers (n, rows) for the outputs that share them, if most are known to be zero."""
         return None
 
     def parts(self) -> Iterator[Block]:
@@ -85,7 +85,7 @@ class Effects(ABC):
         return sums
 
     def dense(self) -> list[FloatArray]:
-        """Return (n, rows) on the host, once for all outputs that share them."""
+        """Return the numbers (n, rows) on the host, once for all outputs that share them."""
         by_output: dict[int, FloatArray] = {}
         for outputs, first, block in self.blocks():
             if outputs[0] not in by_output:
@@ -128,7 +128,7 @@ class Effects(ABC):
 
 
 class LabelledRows(Protocol):
-    """Training rows with what tables say about them."""
+    """Training rows with the columns that tables show about them."""
 
     @property
     def start(self) -> int:
@@ -215,7 +215,7 @@ def _sparse_numbers_at(
 def add_contributions(
     sums: FloatArray, factors: FloatArray | None, outputs: Sequence[int], first: int, block: Any
 ) -> None:
-    """Add what a block of rows, dense or sparse, adds to the predictions (n, K)."""
+    """Add the contributions of a block of rows, dense or sparse, to the predictions (n, K)."""
     if factors is None:
         block_sums = host(block.sum(axis=0))
         for output in outputs:

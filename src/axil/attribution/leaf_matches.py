@@ -71,7 +71,7 @@ class TreeWeights:
     counted: bool = False  #: whether all trees that took some error away count alike
 
     def on(self, shard: object) -> TreeWeights:
-        """Return how much trees count for the rows of a shard; in memory there is one."""
+        """Return the weights of the trees for the rows of a shard; in memory there is one shard."""
         return self
 
     def of_rows(self, rows: slice) -> list[FloatArray]:
@@ -92,7 +92,7 @@ class TreeWeights:
 
 @dataclass(frozen=True, eq=False)
 class SharedLeaves:
-    """The leaves of n explained rows beside those of the rows of a shard, in the trees of all outputs."""
+    """The leaves of n explained rows and of the rows of a shard, in the trees of all outputs."""
 
     rows: Sequence[Rows]  #: by leaves, for each set of trees
     leaves: Sequence[Cells]  #: (n, T) of the explained rows for each set, of the same types
@@ -122,7 +122,7 @@ class SharedLeaves:
 
     @property
     def _of_trees(self) -> Sequence[FloatArray | None]:
-        """How much the trees of each set count; None: all alike."""
+        """The weights of the trees in each set; None if all are equal."""
         if self.tree_weights is None or self.tree_weights.of_trees is None:
             return [None] * len(self.rows)
         return self.tree_weights.of_trees
@@ -151,7 +151,7 @@ class SharedLeaves:
         return shares.T
 
     def _by_row(self, first: int, weights: Sequence[FloatArray]) -> FloatArray:
-        """Return `block`, where trees count (T, rows), row by row."""
+        """Return `block` row by row, for tree weights that depend on the row, (T, rows)."""
         n_rows = weights[0].shape[1]
         shares = np.zeros((n_rows, self._n))
         for rows, leaves, of_rows in zip(self.rows, self.leaves, weights):

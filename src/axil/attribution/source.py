@@ -20,7 +20,7 @@ class Quantity(Enum):
 
 @dataclass(frozen=True)
 class Source:
-    """A quantity, with what an answer has to know of it."""
+    """A quantity, with the facts that answers need about it."""
 
     quantity: Quantity
     note: str  #: what tables say of the number

@@ -137,7 +137,7 @@ class DeletionEffects(Effects):
         self.intercepts = np.zeros((n, shape[1]))
 
     def blocks(self) -> Iterator[Block]:
-        """Yield the outputs of one engine in turn, as they share what blocks are made of."""
+        """Yield the outputs of one engine in turn, because they share the terms of blocks."""
         first_output = 0
         for of_engine in self._effects:
             for blocks in zip(*(effects.blocks() for effects in of_engine)):

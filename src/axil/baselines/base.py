@@ -68,7 +68,7 @@ class Baseline(ABC):
 
     @property
     def proven(self) -> ExactModel:
-        """Return the explainer's model and training data, where it has exact weights."""
+        """Return the explainer's verified model, if it has exact weights."""
         return exact_model(verified_model(self.explainer))
 
     @property
@@ -149,7 +149,7 @@ class Baseline(ABC):
 
 @dataclass(frozen=True)
 class Random(Baseline):
-    """Independent standard normal numbers, whatever y is.
+    """Independent standard normal numbers for any y.
 
     The same seed gives the same scores in every call. Row i of a call has the same scores however
     many rows follow it.

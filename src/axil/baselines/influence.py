@@ -28,9 +28,12 @@ from axil.weights.residuals import ResidualStep
 
 @dataclass(frozen=True)
 class BoostIn(TreeBaseline):
-    """Sum, over the trees where x and row j share a leaf, of x's residual times row j's derivative of the step at x.
+    """The influence of row j on x, summed over the trees in which they share a leaf.
 
-        score(x, j) = sum_t [leaf_t(x) = leaf_t(j)] rate_t e^(t) w_j draw_tj (r_j^(t) - rate_t v_t) / (W_t + l2)
+    A term is x's residual times row j's derivative of the step at x.
+
+        score(x, j) = sum_t [leaf_t(x) = leaf_t(j)] rate_t e^(t) w_j draw_tj (r_j^(t) - rate_t v_t)
+        / (W_t + l2)
 
     with e^(t) = y - F_t(x) and r_j^(t) the residuals of x and j before tree t, v_t the value of the
     shared leaf before the rate and W_t its weight. The derivative of v_t by the row's weight has
@@ -41,7 +44,8 @@ class BoostIn(TreeBaseline):
     Of a classifier, with g and h of its loss by the score, g(x) those of the explained row and v_t
     = -G / (H + l2):
 
-        score(x, j) = sum_t [leaf_t(x) = leaf_t(j)] rate_t g^(t)(x) w_j draw_tj (g_j^(t) + rate_t v_t h_j^(t)) / (H_t + l2)
+        score(x, j) = sum_t [leaf_t(x) = leaf_t(j)] rate_t g^(t)(x) w_j draw_tj (g_j^(t) + rate_t
+        v_t h_j^(t)) / (H_t + l2)
 
     summed over classes; every step counts where leaves take several. (Brophy, Hammoudeh and Lowd,
     JMLR 24(154), 2023, after Pruthi et al., NeurIPS 2020.) Needs y; refuses forests. O(T N) per

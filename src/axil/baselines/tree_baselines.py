@@ -186,7 +186,7 @@ class LeafKernel:
         return self.read_out(table).T
 
     def matches(self, queries: LeafArray) -> FloatArray:
-        """Return in how many trees rows in these leaves, (T, n), share that of a training row, (n, N)."""
+        """Return in how many trees rows with leaves (T, n) share that of a training row, (n, N)."""
         out = np.empty((self.rows.n_rows, queries.shape[1]))
         self.rows.matches(np.ascontiguousarray(queries.T, dtype=self.leaves.dtype), None, 0, out)
         return out.T

@@ -13,7 +13,9 @@ from axil.baselines.tree_baselines import Batch, KernelBaseline
 
 @dataclass(frozen=True)
 class TreeSim(KernelBaseline):
-    """The similarity of x and row j in the `LeafKernel`; negative where their targets lie on two sides of F(x).
+    """The similarity of x and row j in the `LeafKernel`.
+
+    It is negative if their targets lie on two sides of F(x).
 
         score(x, j) = w_j k(x, j) sign((y_j - F(x)) (y - F(x)))
 

@@ -40,11 +40,11 @@ SEVERAL = "This model has several outputs, and without y TREX has no one score f
 
 @dataclass(frozen=True)
 class TREX(KernelBaseline):
-    """A kernel ridge regression of the targets on the model's leaves, taken apart by training rows.
+    """A kernel ridge regression of the targets on the model's leaves, as a sum over training rows.
 
-        f minimises  sum_j w_j (y_j - f_j)^2 / W + l2 |f|^2,   W = sum_j w_j
-        alpha_j = w_j (y_j - f_j) / (2 l2 W),   a_j = alpha_j k(x, j),   g(x) = sum_j a_j = f(x) / 2
-        score(x, j) = L(y, g(x) - a_j) - L(y, g(x)) = a_j (y - g(x)) + a_j^2 / 2, or a_j where y is not given
+        f minimises  sum_j w_j (y_j - f_j)^2 / W + l2 |f|^2,   W = sum_j w_j alpha_j = w_j (y_j -
+        f_j) / (2 l2 W),   a_j = alpha_j k(x, j),   g(x) = sum_j a_j = f(x) / 2 score(x, j) = L(y,
+        g(x) - a_j) - L(y, g(x)) = a_j (y - g(x)) + a_j^2 / 2, or a_j where y is not given
 
     y_j are the targets of the training rows less their offsets and k is the `LeafKernel`. The 2 is
     that of the authors' package, which takes alpha for the loss (y - f)^2 / 2 and f for (y - f)^2,

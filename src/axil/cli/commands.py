@@ -143,7 +143,7 @@ CALIBRATION = (
 
 @dataclass(frozen=True)
 class Command:
-    """A command: what it is called, what it takes and the function that answers it."""
+    """A command: its name, its options, and the function that answers it."""
 
     name: str
     summary: str  #: one line for `axil --help`

@@ -183,7 +183,7 @@ class ComparableChoice:
 
 
 def _choice(request: Request) -> ComparableChoice:
-    """Read the options on which training rows may be listed and what is shown of them."""
+    """Read the options on which training rows may be listed, and on the columns shown."""
     arguments = request.arguments
     training = request.subject.training
     queries = request.rows
@@ -234,7 +234,7 @@ def _require_columns(request: Request, names: list[str]) -> None:
 
 
 def _column_texts(text: str | None) -> dict[str, str]:
-    """Return what columns are called on pages, from such as area=Floor area,built=Built."""
+    """Return the names of columns on pages, from text such as area=Floor area,built=Built."""
     texts = {}
     for pair in comma_separated(text):
         name, sign, column_text = pair.partition("=")
@@ -287,7 +287,7 @@ def _near_rules(texts: list[str] | None, has_date: bool) -> list[NearRuleText]:
 
 
 def _date_or_number(training: FileRows, text: str | None, column: str | None) -> float | str | None:
-    """Return a date as text; a number where the column of --within holds numbers."""
+    """Return a date as text, or a number if the column of --within has numbers."""
     if text is None or column is None:
         return text
     is_numeric = training.column(column, "--within").dtype.kind in "biuf"

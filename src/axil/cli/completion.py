@@ -76,12 +76,12 @@ def _value_name(option: argparse.Action) -> str | None:
 
 
 def _choices(option: argparse.Action) -> str:
-    """Return the words that an option takes; empty where any will do."""
+    """Return the words that an option accepts; empty if it accepts any."""
     return " ".join(str(word) for word in option.choices or ())
 
 
 def _bash(parsers: Parsers) -> str:
-    """Return the script for bash; where it has no words it completes the names of files."""
+    """Return the script for bash, which completes file names if it has no words."""
     values = []
     options = []
     for command, parser in parsers.items():

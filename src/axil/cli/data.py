@@ -22,7 +22,7 @@ N_TRIED = 100  # rows that a model predicts to see whether it takes them
 
 @dataclass(frozen=True)
 class Roles:
-    """Which columns are what, as the options say."""
+    """The roles of the columns, from the options."""
 
     target: str
     index: str | None = None
@@ -62,7 +62,7 @@ class FileRows:
 
     @property
     def init_score(self) -> FloatArray | None:
-        """Return the offsets of the rows, of shape (n,), as the methods take them."""
+        """Return the offsets of the rows, (n,), in the form of the methods."""
         if self.offset is None:
             return None
         init_score: FloatArray = self.offset.to_numpy()
@@ -95,7 +95,7 @@ class FileRows:
         return self.other_columns[name]
 
     def part(self, rows: slice) -> FileRows:
-        """Return some of the rows, to be explained."""
+        """Return some of the rows to explain."""
         if self.offset is None:
             offset = None
         else:
@@ -113,7 +113,7 @@ class FileRows:
 
 
 class Note(UserWarning):
-    """A line beside the answer that asks for nothing."""
+    """A line beside the answer that needs no reaction."""
 
 
 def read_training_rows(path: str, roles: Roles, model: Model) -> FileRows:
@@ -397,7 +397,7 @@ def as_marks(frame: pd.DataFrame, name: str, path: str, option: str) -> pd.Serie
 
 
 def as_dates(column: pd.Series, path: str, option: str) -> pd.Series:
-    """Return text such as 2024-03-31 as dates; numbers and dates as they are."""
+    """Return text such as 2024-03-31 as dates; numbers and dates stay as they are."""
     import pandas as pd
 
     if column.dtype.kind in "biufM":
@@ -427,7 +427,7 @@ def _require_filled(frame: pd.DataFrame, name: str, path: str, option: str) -> p
 
 
 def _check_features(features: pd.DataFrame, model: Model, path: str) -> None:
-    """Refuse text that the model does not take, and rows that the library cannot predict."""
+    """Refuse text that the model does not accept, and rows that the library cannot predict."""
     import pandas as pd
 
     for name, column in features.items():

@@ -227,7 +227,7 @@ def parameters_of(method: Method, skipped: tuple[str, ...] = ()) -> Iterator[Par
 
 
 def input_files(method: Method) -> dict[str, bool]:
-    """Return which of the files "query" and "validation" a method takes, and whether it must."""
+    """Return which of the files "query" and "validation" a method uses, and whether it must."""
     parameters = inspect.signature(method).parameters
     return {
         file: parameters[name].default is inspect.Parameter.empty
@@ -279,7 +279,7 @@ def given_parameters(
 
 
 def refuse(option: str, value: object, why: str, instead: str = "Leave it out.") -> None:
-    """Refuse an option that was given and would change nothing in the answer, before any work.
+    """Refuse an option that would not change the answer, before any work.
 
     Limits (threads, memory, scratch, device) change no answer; every command takes them.
     """

@@ -46,7 +46,7 @@ class Output:
 
     @classmethod
     def of(cls, arguments: argparse.Namespace, stream: TextIO, has_page: bool) -> Output:
-        """Return the output that the options ask for; raise where the answer cannot go there."""
+        """Return the output of the options; raise if the answer cannot be written there."""
         quiet = arguments.quiet
         if arguments.out is None:
             return cls(stream, arguments.format or "table", quiet=quiet)
@@ -151,7 +151,7 @@ class Output:
         return first_rows, n_rows
 
     def say(self, before: Sequence[str], answer: Sequence[str] = (), *after: Sequence[str]) -> None:
-        """Print paragraphs with blank lines between them; only the answer where it is quiet."""
+        """Print paragraphs with blank lines between them, or only the answer if it is quiet."""
         paragraphs: list[Sequence[str]] = [answer]
         if not self.quiet:
             around = [

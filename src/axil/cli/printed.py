@@ -188,7 +188,7 @@ def with_labels(table: pd.DataFrame, training: pd.DataFrame) -> tuple[pd.DataFra
 def with_features(
     table: pd.DataFrame, features: pd.DataFrame, query_features: pd.DataFrame | None = None
 ) -> pd.DataFrame:
-    """Append a column ``name (row)`` per feature, and ``name (query)`` beside it for queries."""
+    """Append a column ``name (row)`` per feature, with ``name (query)`` beside it."""
     import pandas as pd
 
     columns = {}

@@ -139,7 +139,7 @@ class Subject:
     def answer_text(
         self, title: str = "", table: pd.DataFrame | None = None, **settings: Any
     ) -> AnswerText:
-        """Return the lines around an answer; a table may say itself what its numbers mean."""
+        """Return the lines around an answer; a table may have its own note on its numbers."""
         note = self.note
         if table is not None and "axil" in table.attrs:
             note = _sentence(table.attrs["axil"])
@@ -156,7 +156,7 @@ class Request:
 
     @cached_property
     def output(self) -> Output:
-        """Return where the answer goes; raise where it cannot go there."""
+        """Return the output of the answer; raise if it cannot be written there."""
         arguments = self.arguments
         if getattr(arguments, "top", None) is not None:
             as_count(arguments.top, "--top")
@@ -205,7 +205,7 @@ class Request:
 
     @cached_property
     def rows(self) -> FileRows:
-        """Return the rows of --query, with targets where --actual wants them."""
+        """Return the rows of --query, with targets if --actual is set."""
         with_target = getattr(self.arguments, "actual", False)
         return self.subject.read_rows(self.arguments.query, with_target)
 
@@ -219,7 +219,7 @@ class Request:
         return given_parameters(self, method, skipped)
 
     def input_rows(self, method: Method) -> dict[str, FileRows]:
-        """Read the files "query" and "validation" that the method takes and the user gave."""
+        """Read the files "query" and "validation" that the user passes and the method uses."""
         rows_by_name = {}
         for name in input_files(method):
             path = getattr(self.arguments, name)
@@ -359,14 +359,14 @@ def _pos_label(name: str | None, adapter: adapters.Model) -> Any:
 
 
 def _warn_of_class_numbers(names: list[str]) -> None:
-    """Say which class each number in the model's file stands for."""
+    """Warn which class each number in the model's file means."""
     numbered = ", ".join(f"{number} is {shown(name)}" for number, name in enumerate(names))
     message = f"the model's file has numbers of classes alone: {numbered}"
     warnings.warn(message, Note, stacklevel=3)
 
 
 def _roles(arguments: argparse.Namespace) -> Roles:
-    """Return which columns are what."""
+    """Return the roles of the columns."""
     other_columns: list[str] = []
     for option in COLUMN_OPTIONS:
         texts = getattr(arguments, option, None)

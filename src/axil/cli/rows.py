@@ -35,14 +35,14 @@ TEST = re.compile(r"\s*(.+?)\s*(>=|<=|!=|==?|>|<)\s*(.*?)\s*")  # such as year>=
 
 
 def comma_separated(text: str | None) -> list[str]:
-    """Return the names between commas; none of None."""
+    """Return the names between commas; an empty list for None."""
     if text is None:
         return []
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def number_or_word(text: str) -> float | str:
-    """Return a number where the text looks like one."""
+    """Return a number if the text looks like one, otherwise the text."""
     try:
         return float(text)
     except ValueError:
@@ -67,7 +67,7 @@ def labelled_rows(training: FileRows, text: str, option: str) -> list[Label]:
 
 
 def named_rows(training: FileRows, labels: str | None, test: str | None) -> BoolArray:
-    """Return which training rows --rows names or --where marks, of shape (n_train,)."""
+    """Return the training rows that --rows names or --where marks, (n_train,)."""
     if labels is not None:
         row_labels = labelled_rows(training, labels, "--rows")
         named: BoolArray = training.features.index.isin(inputs.asked_labels(row_labels))
@@ -243,7 +243,7 @@ def _compared(column: pd.Series, sign: str, value: str, path: str, option: str) 
 
 
 def tested_column(text: str | None) -> str | None:
-    """Return the column that a test is about: its own name, or the name before the sign."""
+    """Return the column of a test: its own name, or the name before the sign."""
     if text is None:
         test = None
     else:

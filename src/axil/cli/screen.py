@@ -64,7 +64,7 @@ class TextColumn:
 
 
 def text_column(name: str, values: ArrayLike, first_cell: str = "") -> TextColumn:
-    """Return values under a name, below ``first_cell`` where there is one."""
+    """Return values under a name, below ``first_cell`` if there is one."""
     values = np.asarray(values)
     is_numeric = values.dtype.kind in "biuf"
     if is_numeric and name.startswith("factor"):

@@ -347,13 +347,13 @@ class Boosting:
         return None
 
     def means(self, scores: FloatArray) -> FloatArray | None:
-        """Return what the link makes of scores, (n, K); None if it is the scores themselves."""
+        """Return the means of scores by the link, (n, K); None if they are the scores themselves."""
         if self.loss.meaning:
             return self.loss.mean(scores)
         return None
 
     def expected_targets(self, scores: FloatArray) -> FloatArray:
-        """Return the expected targets, (n, K): what the link makes of scores, or the scores themselves."""
+        """Return the expected targets, (n, K): means by the link, or the scores themselves."""
         means = self.means(scores)
         if means is None:
             return scores
@@ -444,7 +444,7 @@ class Boosting:
         return replace(leaf_fit, class_weights=by_class), sample_counts
 
     def deleted(self, sets_of_rows: Sequence[IntArray], question: str) -> ComputedFits:
-        """Return refits without some rows each: the rules of the library follow the rows that remain."""
+        """Return refits without some rows each; the rules of the library follow the remaining rows."""
         self._require_start(question)
         self.label_weights.require_rule(question)
         if not self.loss.takes_other_rows:
@@ -542,7 +542,7 @@ class Boosting:
             )
 
     def require_derivatives(self) -> None:
-        """Raise if the loss has none."""
+        """Raise if the loss has no derivatives."""
         if self.underived:
             raise UnsupportedQuestionError(
                 "A derivative by the targets",

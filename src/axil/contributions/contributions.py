@@ -62,12 +62,12 @@ class Contributions(Factors):
         return leaf_scores(self.walked.fit, queries)
 
     def sizes(self, queries: LeafArray) -> FloatArray:
-        """Return what errors of scores in these leaves are relative to, (n, K); see `sizes_of`."""
+        """Return the numbers that errors of scores in these leaves are relative to, (n, K)."""
         return sizes_of(self.walked.fit, self.base, self._leaf_sums[1], queries, self._ordinary)
 
     @cached_property
     def _ordinary(self) -> float:
-        """Return the size below which an error counts as that of an ordinary score.
+        """Return the smallest size that errors are relative to: that of an ordinary score.
 
         Offsets may leave so little to learn that all leaf values are lost in the rounding of the
         scores that the fit starts from; errors within that rounding are none.

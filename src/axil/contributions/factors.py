@@ -54,7 +54,7 @@ class Factors:
 
     @cached_property
     def rows(self) -> Rows:
-        """The leaves of the training rows in all trees, where the back end keeps them."""
+        """The leaves of the training rows in all trees, on the back end."""
         return self.backend.rows(self.walked.leaves, self.walked.starts)
 
     @property
@@ -252,7 +252,7 @@ class Factors:
 
     @cached_property
     def _kept(self) -> list[Any]:
-        """Intercepts, slopes and first states of all rows, where a device keeps them."""
+        """Intercepts, slopes and first states of all rows, stored on a GPU."""
         return [
             self.backend.xp.asarray(part) for part in self._made(slice(0, len(self.walked.targets)))
         ]

@@ -96,7 +96,7 @@ class LabelWeights:
         return np.asarray(self._one_hot @ (class_weights / self._class_weights))
 
     def _label_factors(self, is_present: BoolArray) -> FloatArray:
-        """Return the factors of labels, (N,), where only some rows remain; 0 of the others."""
+        """Return the factors of labels, (N,), if only some rows remain; 0 for the others."""
         factors = np.zeros(len(is_present))
         of_present = self.adapter.label_factors(self.rows.targets[is_present])
         if of_present is None:
@@ -162,7 +162,7 @@ class LabelWeights:
         return RowWeights(weights, factors, l2_factors, are_present)
 
     def _factors_of_fits(self, replayed: ReplayedStages, n_fits: int) -> FloatArray | None:
-        """Return the factors of rows in leaves: (C, N) where fits count their labels, or (1, N)."""
+        """Return the factors of rows in leaves: (C, N) if fits count their labels, or (1, N)."""
         factors = replayed.fit.weights.leaf_factors
         if self._balances_labels:
             if factors is None:  # as many rows of each label

@@ -192,7 +192,7 @@ class Reverse:
         return np.ascontiguousarray(host(of_rows).T).reshape(self.n_outputs, self.n, self.n_rows)
 
     def _run(self, take: Callable[[int, Slopes], None]) -> FloatArray:
-        """Run the rounds backwards, giving every stage and its slopes to ``take``.
+        """Run the rounds backwards, and pass every stage and its slopes to ``take``.
 
         Returns
         -------
@@ -302,7 +302,7 @@ class Reverse:
         h: DeviceArray | float,
         columns: slice = slice(None),
     ) -> None:
-        """Do what `_put` does with the row weights, also where gradients depend on other rows."""
+        """Do what `_put` does with the row weights, also if gradients depend on other rows."""
         if not self.walked.loss.couples_rows:
             self._put(state, stage, g, h, self.weights, columns)
             return
@@ -529,7 +529,7 @@ def _looked_up(table: DeviceArray, leaves: DeviceArray, rows: slice) -> DeviceAr
 
 
 def _column_of(slope: DeviceArray | float, output: int, rows: slice) -> DeviceArray | float:
-    """Return some rows of one column of slopes (N, K), or the number that all share."""
+    """Return some rows of one column of slopes (N, K), or the number for all rows."""
     if isinstance(slope, float | int) or np.ndim(slope) == 0:
         return slope
     return slope[rows, output]

@@ -79,12 +79,12 @@ class PartitionedAdditiveModel(PartitionedModel):
         return self.walked.fit.table.n_leaves, [slice(None)]
 
     def has_link_of(self, source: Source) -> bool:
-        """Return whether a link leads from scores to predictions."""
+        """Return whether a link turns scores into predictions."""
         return bool(self.walked.loss.meaning)
 
     @property
     def fit_offsets(self) -> FitOffsets:
-        """The offsets of the training rows in the fit, as far as these replaced the initial prediction."""
+        """The offsets of the training rows that replaced the initial prediction in the fit."""
         replaced_initial = not self.walked.fit.schedule.shares_of_initial[0]
         return FitOffsets(replaced_initial, replaced_initial)
 
@@ -211,14 +211,14 @@ class AdditivePartition(PartitionRows, Attribution["LeafBatch"]):
         return [np.ascontiguousarray(self.leaves[:, rows])]
 
     def contributions(self, walked: ReplayedStages, n_threads: int) -> Contributions:
-        """Return what these rows put into scores, by a fit that has no rows."""
+        """Return the contributions of these rows to scores; the fit itself has no rows."""
         fit_of_rows = replace(
             walked, leaves=self.leaves, targets=self.rounded, weights=self.weights, start=self.score
         )
         return Contributions(fit_of_rows, Limits(n_threads, Budget(None)))
 
     def contribution_effects(self, query_batch: LeafBatch) -> Effects:
-        """Return what these rows put into the scores of a batch."""
+        """Return the contributions of these rows to the scores of a batch."""
         batch = query_batch
         n_outputs = self.targets.shape[1]
         assert batch.walked is not None
@@ -267,7 +267,7 @@ def leaf_row_counts(rows: AdditivePartition, starts: IntArray, _: None = None) -
 
 @dataclass(frozen=True, eq=False)
 class AdditiveTreeWeights(TreeWeights):
-    """The weight of each tree for each row, by what the tree did to the row's error."""
+    """The weight of each tree for each row: by how much it reduced the row's error."""
 
     walked: ReplayedStages | None = None
     n_threads: int = 1
@@ -335,7 +335,10 @@ class GradientSums(RowTotals):
 def walk_partition(
     X: Features, observed: ObservedRows, in_bag: None, place: Place, shared: SharedFit
 ) -> tuple[AdditivePartition, GradientSums]:
-    """Assign the rows to their leaves and walk them through the fit; n T leaf numbers are kept."""
+    """Assign the rows to their leaves and walk them through the fit.
+
+    Memory has their n T leaf numbers.
+    """
     (fit,) = shared.fits
     (weights,) = place.row_weights
     (held_out,) = place.held_out
@@ -359,7 +362,7 @@ def walk_partition(
 
 
 def _furthest_score(X: Features, rows: AdditivePartition, shared: SharedFit) -> Miss:
-    """Return where sums of leaf values are furthest from the library's scores, of some rows."""
+    """Return the largest difference of sums of leaf values from the library's scores of some rows."""
     n_rows = len(rows.index)
     checked = np.arange(0, n_rows, max(1, -(-n_rows // shared.n_checked)))
     if not len(checked):

@@ -44,7 +44,7 @@ class AdditiveBuilder(Builder):
     walk_partition = staticmethod(walk_partition)
 
     def read(self, observed: list[Delayed]) -> tuple[list[BoostedFit], list[int]]:
-        """Return the fit that the gathered targets lead to, with the weights of all rows in leaves."""
+        """Return the fit for the gathered targets, with the weights of all rows in leaves."""
         sizes: list[int] = self.cluster.collect([task(len, rows.targets) for rows in observed])
         n_rows = sum(sizes)
         require_rows(n_rows, True)
@@ -76,7 +76,7 @@ class AdditiveBuilder(Builder):
         return None
 
     def settled(self, walked: WalkedPartitions) -> PartitionedAdditiveModel:
-        """Return the model, once the sums of gradients of all partitions lead to its leaf values."""
+        """Return the model after checking that all partitions' gradients explain its leaf values."""
         (fit,) = walked.fits
         sums: GradientSums = self.cluster.total(walked.evidence)
         if self.verify:
@@ -103,7 +103,7 @@ class AdditiveBuilder(Builder):
 
     @staticmethod
     def without_rows(fit: BoostedFit) -> BoostedFit:
-        """Return the part of the fit that holds for all partitions alike."""
+        """Return the part of the fit that all partitions share."""
         return replace(
             fit,
             weights=replace(fit.weights, row_weights=None, held_out=None, leaf_factors=None),
@@ -160,7 +160,7 @@ class AdditiveBuilder(Builder):
 
 
 def _refuse(fit: BoostedFit) -> None:
-    """Refuse by name what is not summed over partitions."""
+    """Refuse by name losses whose gradients axil does not sum over partitions."""
     refuse_encoded(fit)
     for setting, value, reason in _unsummed_settings(fit):
         raise UnsupportedModelError(
@@ -210,7 +210,7 @@ def _has_parallel_trees(fit: BoostedFit) -> bool:
 
 
 def _leaf_sizes(stages: ReplayedStages, sums: GradientSums, limits: Limits) -> FloatArray:
-    """Return what all rows put into each leaf, by absolute value."""
+    """Return the sums of the absolute contributions of all rows to each leaf."""
     sizes = np.zeros_like(sums.sizes)
     for terms in Contributions(stages, limits).terms:
         for term in terms:

@@ -46,7 +46,7 @@ class ExactBuilder(Builder):
         return cast(PartitionedExactModel, super().build())
 
     def read(self, observed: list[Delayed]) -> tuple[list[BoostedFit], list[int]]:
-        """Return the fits that the totals of the targets lead to, and the partitions' sizes."""
+        """Return the fits for the totals of the targets, and the partitions' sizes."""
         totals: list[Totals] = self.cluster.collect([rows.totals for rows in observed])
         self.totals = reduce(add, totals)
         _check_totals(self.adapter, self.totals)
@@ -56,7 +56,7 @@ class ExactBuilder(Builder):
         return fits, [partition_totals.n_rows for partition_totals in totals]
 
     def settled(self, walked: WalkedPartitions) -> PartitionedExactModel:
-        """Return the model of the leaf sums of all partitions, once these are the model's."""
+        """Return the model of the leaf sums of all partitions after checking them."""
         leaf_sums: list[LeafSums] = [
             self.cluster.total([evidence.sums[entry] for evidence in walked.evidence])
             for entry in range(len(walked.fits))
@@ -87,7 +87,7 @@ class ExactBuilder(Builder):
 
     @staticmethod
     def without_rows(fit: BoostedFit) -> BoostedFit:
-        """Return the part of a fit that holds for all partitions alike."""
+        """Return the part of a fit that all partitions share."""
         return replace(
             fit, weights=replace(fit.weights, row_weights=None, held_out=None), sampler=None
         )
@@ -138,7 +138,7 @@ class ExactBuilder(Builder):
     def _furthest(
         self, walked: WalkedPartitions, sums: LeafSums, trees: BoostedTrees, entry: int
     ) -> Miss:
-        """Return where predictions from the leaf matrix are furthest from the model's."""
+        """Return the largest difference of predictions from the leaf matrix from the model's."""
         structure = trees.structure
         extent = sums.extent
         if structure.initial is None:
@@ -205,7 +205,7 @@ def _refuse_sampled(fitted: list[BoostedFit], recorded: bool) -> None:
 
 
 def _require_leaf_matrix(fitted: list[BoostedFit], budget: Budget) -> None:
-    """Refuse before X is read what cannot be asked in the end."""
+    """Refuse a leaf matrix that does not fit into memory, before X is read."""
     needed = 0
     for trees in fitted:
         c = trees.schedule.coefficients

@@ -52,7 +52,7 @@ class Builder(ABC):
     walk_partition: ClassVar[Callable[..., Any]]  #: the work on one partition
 
     def build(self) -> PartitionedModel:
-        """Replay the fit on the workers; raise where model and data disagree."""
+        """Replay the fit on the workers; raise if model and data disagree."""
         if self.adapter.refused_draws is not None and not self.data.has_sample_counts:
             raise self.adapter.refused_draws
         observed = self.data.observed(self.cluster, self._target_format())
@@ -61,16 +61,16 @@ class Builder(ABC):
 
     @abstractmethod
     def read(self, observed: list[Delayed]) -> tuple[list[BoostedFit], list[int]]:
-        """Return the fits, with what they say of all rows, and the sizes of the partitions."""
+        """Return the fits with their totals over all rows, and the sizes of the partitions."""
 
     @abstractmethod
     def settled(self, walked: WalkedPartitions) -> PartitionedModel:
-        """Return the model that the sums over all partitions lead to, verified."""
+        """Return the verified model from the sums over all partitions."""
 
     @staticmethod
     @abstractmethod
     def without_rows(fit: BoostedFit) -> BoostedFit:
-        """Return the part of a fit that holds for all partitions alike."""
+        """Return the part of a fit that all partitions share."""
 
     def _target_format(self) -> TargetFormat:
         adapter = self.adapter

@@ -139,7 +139,7 @@ class Cluster:
             return list(dask.persist(*values))
 
     def share(self, value: object) -> Delayed:
-        """Return one value for all tasks, sent once; a task makes it, and again if it is lost."""
+        """Return one value for all tasks, sent once; a task computes it again if it is lost."""
         return self.hold([delayed(pickle.loads)(pickle.dumps(value))])[0]
 
     def collect(self, values: list[Delayed]) -> list[Any]:
@@ -150,7 +150,7 @@ class Cluster:
         return list(self._client.gather(self._client.compute(values)))
 
     def iterate(self, values: list[Delayed]) -> Iterator[Any]:
-        """Yield the computed values in this process, in order; none is kept afterwards."""
+        """Yield the computed values in this process, in order, without storing them."""
         if self._client is None:
             yield from self.collect(values)
             return
@@ -192,7 +192,7 @@ def _sum(values: list[Result]) -> Result:
 
 
 def literal(value: object) -> Delayed:
-    """Return a value as one argument of many tasks, which the graph then holds once."""
+    """Return a value as one argument of many tasks, which the graph stores once."""
     return delayed(value, traverse=False)
 
 

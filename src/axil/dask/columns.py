@@ -71,7 +71,7 @@ class PartitionedColumns(TrainingColumns):
         return inputs.column_names((rows,), self.model.adapter.feature_names, rows.shape[1])
 
     def cut(self, values: Collection, name: str) -> list[Delayed]:
-        """Return the partitions of a collection, which must be those of the training rows."""
+        """Return the partitions of a collection after checking that they are those of the training rows."""
         return partitions(values, name, self.model.layout)
 
     def gathered_values(self, values: Collection, name: str) -> AnyArray:
@@ -95,7 +95,7 @@ class PartitionedColumns(TrainingColumns):
         return inputs.group_codes(row_names, len(row_names), name)
 
     def most_groups(self, group_codes: Sequence[Delayed]) -> int:
-        """Return how many groups there are at most."""
+        """Return the largest possible number of groups."""
         return sum(self.model.cluster.collect([task(len, pair[1]) for pair in group_codes]))
 
     def _feature(self, column: str | int, name: str) -> Collection:
@@ -197,7 +197,7 @@ class PartitionedColumns(TrainingColumns):
         return []
 
     def positions(self, rows: UserValues) -> Positions:
-        """Return the positions in each partition of some rows.
+        """Return the positions of some rows in each partition.
 
         Labels name them, or truth values of X_train mark them.
         """
@@ -243,7 +243,7 @@ class PartitionedColumns(TrainingColumns):
     def _checked_columns(
         self, number: int, recomputed: RecomputedRows, columns: Sequence[int]
     ) -> list[AnyArray]:
-        """Return columns of rows that were computed again; they must be those of the replay."""
+        """Return columns of recomputed rows after checking that they are those of the replay."""
         X = inputs.as_features(recomputed.X, self.model.adapter, "X")
         n_rows = X.shape[0]
         n_leaves, entries = self.model.tree_layout
@@ -290,7 +290,7 @@ def refuse_other_order(shard: PartitionRows, values: UserValues, name: str) -> N
 
 
 def ordered_values(shard: PartitionRows, _: None, numbered: list[Any]) -> AnyArray:
-    """Return a user's values of these rows, from the partition's number, their name and them."""
+    """Return a user's values of the rows of a partition."""
     number, name, values = numbered
     with named(number):
         refuse_other_order(shard, values, name)

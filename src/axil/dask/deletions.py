@@ -137,12 +137,12 @@ class PartitionLeftOut:
 
 @dataclass(frozen=True, eq=False)
 class Refits:
-    """Fits of a model without some of its training rows, which lie in partitions."""
+    """Refits of a model without some of its training rows, which lie in partitions."""
 
     model: PartitionedExactModel
 
     def fits(self) -> list[Fit]:
-        """Return the fit to the targets as given, entry by entry; computed once."""
+        """Return the fit to the user's targets for each entry; computed once."""
         fits: list[Fit] = self.model.kept.get(
             "fits", lambda: [self._fit(entry) for entry in range(len(self.model.entries))]
         )
@@ -159,7 +159,7 @@ class Refits:
     def _sums(
         self, entry: int, dropped: Sequence[Delayed] | None = None, with_cooccurrences: bool = False
     ) -> RowSums:
-        """Return the sums over all partitions, without the rows at some positions in each."""
+        """Return the sums over all partitions, without the rows at some positions of each."""
         request = SumsRequest(entry, with_cooccurrences, self.model.n_threads)
         sums: RowSums = self.model.shards.total(row_sums, request, dropped)
         return sums
@@ -365,7 +365,7 @@ class Refits:
 
 
 def row_weights_of(partition: ExactPartition, entry: int) -> FloatArray:
-    """Return the different weights of these rows, sorted, with the least and the largest."""
+    """Return the distinct weights of these rows, sorted, with the smallest and the largest."""
     structure = partition.structures[entry]
     if structure.row_weights is None:
         return np.ones(min(structure.n_rows, 1))
@@ -525,7 +525,7 @@ def _left_out(
 
 
 def _error_sums(rows: LeftOut) -> ErrorSums | None:
-    """Return the sums that the mean errors of a curve are made of."""
+    """Return the sums from which the mean errors of a curve follow."""
     curve = rows.curve
     if not isinstance(curve, Curve):
         return None

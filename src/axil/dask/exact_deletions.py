@@ -53,7 +53,7 @@ class PartitionedDeletions(Deletions):
         return self.model.refits.n_refits()
 
     def share_of(self, rows: Sequence[Sequence[int]]) -> float:
-        """Return the share of some rows in the number of all: weights stay in the partitions."""
+        """Return the share of some rows in the number of all rows; weights stay in the partitions."""
         return sum(map(len, rows)) / max(self.model.shape[0], 1)
 
     def without(self, queries: QueryBatch, rows: Sequence[Delayed]) -> WithoutRows:
@@ -88,7 +88,7 @@ class PartitionedDeletions(Deletions):
     def training_errors(
         self, out_of_fold: list[Delayed] | None, method: str
     ) -> tuple[Sequence[Delayed], str]:
-        """Return errors of predictions that did not see their rows, and where these are from."""
+        """Return out-of-sample errors of the training rows, and their source."""
         shards = self.model.shards
         if out_of_fold is not None:
             numbered = [
@@ -143,7 +143,7 @@ class GatheredDeletions(ExactDeletions):
 
 @dataclass(frozen=True)
 class PartitionedGroups:
-    """Groups of training rows, whose codes in a partition are those of its own labels."""
+    """Groups of training rows, with codes of its own labels in each partition."""
 
     names: NDArray[Any]  #: (G,)
     counts: IntArray  #: (G,) the rows of each
@@ -176,7 +176,7 @@ def group_sizes(coded: tuple[IntArray, NDArray[Any]]) -> tuple[NDArray[Any], Int
 
 
 def rows_of_group(coded: tuple[IntArray, NDArray[Any]], code: int) -> IntArray:
-    """Return the positions of the rows of one group, by its code there; -1: it has none."""
+    """Return the positions of the rows of one group by its code; -1 if the partition has none."""
     return np.flatnonzero(coded[0] == code)
 
 

@@ -98,7 +98,7 @@ class PartitionedExactModel(PartitionedModel):
 
     @property
     def weight_layout(self) -> WeightLayout:
-        """Which outputs share their weights: those of an entry of the fitted trees."""
+        """The groups of outputs that share their weights: those of each entry."""
         n_entries = len(self.training_rows.entries)
         return WeightLayout(output_groups(n_entries), is_shared=n_entries == 1)
 

@@ -50,7 +50,7 @@ class HeldExactRows(HeldRows):
 
 @dataclass(frozen=True)
 class ExactPartition(PartitionRows, Attribution["AdjointBatch | DeletionQueries"]):
-    """The kept part of n training rows: their leaves, targets and labels.
+    """The stored part of n training rows: their leaves, targets and labels.
 
     ``structures``, one for each entry of the fitted trees, are of these rows alone. So are their
     leaf weights and scales.
@@ -76,7 +76,7 @@ class ExactPartition(PartitionRows, Attribution["AdjointBatch | DeletionQueries"
         return [np.ascontiguousarray(s.leaves()[:, rows]) for s in self.structures]
 
     def contribution_effects(self, query_batch: AdjointBatch | DeletionQueries) -> Effects:
-        """Return what these rows put into the steps of the trees."""
+        """Return the contributions of these rows to the steps of the trees."""
         return self._deletions(query_batch, Quantity.CONTRIBUTION)
 
     def deletion_effects(
@@ -92,7 +92,7 @@ class ExactPartition(PartitionRows, Attribution["AdjointBatch | DeletionQueries"
     def _deletions(
         self, query_batch: AdjointBatch | DeletionQueries, quantity: Quantity
     ) -> Effects:
-        """Return what deleting these rows does, which the queries know."""
+        """Return the effects of deleting these rows, from facts that the explained rows bring along."""
         assert not isinstance(query_batch, AdjointBatch)
         return query_batch.effects(self, quantity)
 
@@ -129,7 +129,7 @@ class ExactPartition(PartitionRows, Attribution["AdjointBatch | DeletionQueries"
 
 
 class DeletionQueries(Protocol):
-    """Explained rows that bring along what the effects of deletions are computed from."""
+    """Explained rows with the facts from which the effects of deletions follow."""
 
     def effects(self, partition: ExactPartition, quantity: Quantity) -> Effects:
         """Return the effects of a partition's rows: `DELETION`, `FIRST_ORDER` or `CONTRIBUTION`."""
@@ -208,7 +208,10 @@ class Evidence(Transferable):
 def replay_partition(
     X: Features, observed: ObservedRows, in_bag: UserValues, place: Place, shared: SharedFit
 ) -> tuple[ExactPartition, Evidence]:
-    """Assign the rows to their leaves and walk them through the fit; n T cell numbers are kept."""
+    """Assign the rows to their leaves and walk them through the fit.
+
+    Memory has their n T cell numbers.
+    """
     X, labels = place.read(X, observed, shared.adapter)
     n_rows = len(observed.targets)
     with named(place.number):
@@ -245,7 +248,7 @@ def replay_partition(
 
 
 def _structure_of(fit: BoostedFit, walked: Walked, offsets: FloatArray | None) -> Structure:
-    """Return the structure of these rows alone; the active set of all rows is not known here."""
+    """Return the structure of these rows alone, without the active set of all rows."""
     newton = regularisation_of(fit)
     scale = newton.scale(walked.leaf_weights)
     leaves = LinearLeaves(scale, None, None, {})
@@ -272,7 +275,7 @@ def furthest_row(
     leaf_values_and_base: tuple[FloatArray, FloatArray],
     n_threads: int,
 ) -> Miss | None:
-    """Return where predictions by leaf values are furthest from the model's; None: no rows.
+    """Return the largest difference of predictions by leaf values from the model's; None: no rows.
 
     ``leaf_values_and_base`` are leaf values (L, K) and the initial prediction (K,).
     """

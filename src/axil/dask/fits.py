@@ -138,7 +138,7 @@ class Fit(Transferable):
 
     @classmethod
     def of(cls, leaf_matrix: LeafMatrix, sums: RowSums) -> Fit:
-        """Return the fit to rows of these sums, with the active set of the leaf matrix."""
+        """Return the fit from the sums of its rows, with the active set of the leaf matrix."""
         s = leaf_matrix.structure
         mean = sums.moment / sums.weight
         base = _initial_prediction(s, mean)
@@ -151,7 +151,7 @@ class Fit(Transferable):
 
     @classmethod
     def by_rule(cls, structure: Structure, sums: RowSums) -> Fit:
-        """Return the fit to rows of these sums, with an active set of its own.
+        """Return the fit from the sums of its rows, with its own active set.
 
         Its values serve predictions alone: the structure has the active set of the model.
         """
@@ -211,7 +211,7 @@ class Fit(Transferable):
 
 
 def _initial_prediction(structure: Structure, mean: FloatArray) -> FloatArray:
-    """Return where a fit to targets of this mean starts, (K,)."""
+    """Return the initial prediction of a fit to targets of this mean, (K,)."""
     if structure.initial is None:
         return mean
     return structure.initial
@@ -360,7 +360,7 @@ def leaf_row_counts(partition: ExactPartition, entry: int, _: None = None) -> In
 
 @dataclass(frozen=True, eq=False)
 class FitTreeWeights(TreeWeights):
-    """The weight of each tree for each row, by what the tree did to the row's error."""
+    """The weight of each tree for each row: by how much it reduced the row's error."""
 
     fits: list[Fit] = field(default_factory=list)
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class GatheredContributions:
-    """What each training row put into its own score."""
+    """The contributions of the training rows to their own scores."""
 
     origin: PartitionedAdditiveModel
 
@@ -41,7 +41,7 @@ class GatheredContributions:
 
 @dataclass(frozen=True, eq=False)
 class GatheredBoosting:
-    """The fit of a boosted classifier, as far as label checks ask for it."""
+    """The part of the fit of a boosted classifier that label checks need."""
 
     origin: PartitionedAdditiveModel
 
@@ -57,7 +57,7 @@ class GatheredBoosting:
 
     @property
     def contributions(self) -> GatheredContributions:
-        """What each training row put into scores."""
+        """The contributions of the training rows."""
         return GatheredContributions(self.origin)
 
     @property
@@ -173,7 +173,7 @@ def means_around(
 
 
 def _membership(partition: AdditivePartition, starts: NDArray[np.int64]) -> Structure:
-    """Return the leaves of these rows as trees that weigh all of them alike."""
+    """Return the leaves of these rows as trees in which all rows weigh the same."""
     n_leaves = np.diff(starts)
     ones = np.ones(int(starts[-1]))
     trees = np.ones(len(n_leaves))

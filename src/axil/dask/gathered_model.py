@@ -116,7 +116,7 @@ class PartitionedTrees:
         return np.concatenate(shards.collected(work, shared, columns))
 
     def _sums(self, vectors: FloatArray, with_offsets: bool) -> RowSums:
-        """Return the leaf sums of vectors (N, S), which stand for the targets."""
+        """Return the leaf sums of vectors (N, S) in place of the targets."""
         shards = self.model.filled_shards
         with_cooccurrences = needs_walk(self.structure)
         request = SumsRequest(self.entry, with_cooccurrences, self.model.n_threads, with_offsets)
@@ -361,7 +361,7 @@ def row_grams(
 def sums_around(
     partition: ExactPartition, shared: tuple[int, int], values: FloatArray
 ) -> FloatArray:
-    """Return the leaf sums of values (n, S) that are known, see `known_leaf_sums`."""
+    """Return the leaf sums of known values (n, S); see `known_leaf_sums`."""
     entry, n_threads = shared
     s = partition.structures[entry]
     return known_leaf_sums(s, host_backend(n_threads).rows_of(s), values)
@@ -433,7 +433,7 @@ class GatheredModel(ExactModel):
         return self.origin.batches(queries, size, what, even_empty)
 
     def asked(self, batch: QueryBatch, source: Source) -> Shared:
-        """Return what the workers need to know of a batch."""
+        """Return what the workers need to know about a batch."""
         return self.origin.asked(batch, source)
 
     def ready(self, source: Source, n_queries: int) -> GatheredModel:

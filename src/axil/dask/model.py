@@ -38,7 +38,7 @@ NOT_THE_SAME = "expected a collection that is the same whenever it is computed"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PartitionedModel(VerifiedModel):
-    """A model that was verified on training rows in partitions, whatever its kind."""
+    """A model of any kind that was verified on training rows in partitions."""
 
     location = Location.PARTITIONS
 

@@ -99,7 +99,7 @@ class Collections:
         init_score: Collection,
         in_bag: Collection = None,
     ) -> Collections:
-        """Return the partitions of these collections, which must be those of X."""
+        """Return the partitions of these collections after checking that they match those of X."""
         feature_partitions = partitions(X, "X")
         if y is None:
             raise InputError(
@@ -177,7 +177,7 @@ class SharedFit:
 
 @dataclass(frozen=True)
 class Place:
-    """The position of a partition among all, and what each fit says of its rows alone."""
+    """The position of a partition, with the facts of each fit about its rows alone."""
 
     number: int
     start: int  #: the number of its first row, among all
@@ -210,7 +210,7 @@ def places(
     row_weights: list[FloatArray | None],
     held_out: list[BoolArray | None],
 ) -> list[Place]:
-    """Return the places of partitions of these sizes, from what each fit says of all rows."""
+    """Return the places of partitions of these sizes, from the facts of each fit about all rows."""
     partition_places = []
     for number, (first, last) in enumerate(pairwise(np.cumsum([0, *sizes]).tolist())):
         rows = slice(first, last)

@@ -125,7 +125,7 @@ class Forecast:
 
     @property
     def _fitted_values(self) -> FloatArray:
-        """Return the forecasts, or their logarithms where the forecaster takes these, (h, S)."""
+        """Return the forecasts, or their logarithms if the forecaster uses these, (h, S)."""
         if self.is_log:
             return np.asarray(np.log(self.values))
         return self.values
@@ -224,7 +224,7 @@ class Forecast:
 
     @cached_property
     def row_units(self) -> FloatArray:
-        """Return what one unit of each training row's target is in the units of its series, (N,).
+        """Return one unit of each training row's target in the units of its series, (N,).
 
         With a scaler it is the standard deviation of the series, without one 1. Where the
         forecaster takes logarithms it is a difference of logarithms.
@@ -287,7 +287,7 @@ class Forecast:
         return self._with_dates(table, table["query"])
 
     def _units_of_groups(self, groups: ArrayLike) -> Series:
-        """Return the unit of the rows of each group; nan where they have several."""
+        """Return the unit of the rows of each group; nan if they have several."""
         units = needed_pandas("Groups of rows").Series(self.row_units)
         units_by_group = units.groupby(np.asarray(groups))
         return units_by_group.first().where(units_by_group.nunique() == 1)
@@ -350,7 +350,7 @@ class Forecast:
         return self._change_table(parts)
 
     def changes_since(self, old: Forecast) -> ForecastComparison:
-        """Return why these forecasts are not those of an older vintage.
+        """Return the changes of these forecasts since an older vintage, and their causes.
 
         ``axil.compare(old, new)`` calls this.
 
@@ -368,7 +368,7 @@ class Forecast:
 
     @property
     def vintage(self) -> Vintage:
-        """Return what a comparison with another fit of the forecaster needs."""
+        """Return the facts for a comparison with another fit of the forecaster."""
         return Vintage(self.explainer, self._run, self._rows, self.row_labels, self.is_log)
 
     def _change_table(self, changes: ForecastChanges) -> DataFrame:
@@ -415,7 +415,7 @@ class Forecast:
 
 
 def _row_labels(rows: TargetRows) -> AnyArray:
-    """Return the date of each training row, (N,), with its series where there are several."""
+    """Return the date of each training row, (N,), with its series if there are several."""
     if len(np.unique(rows.series)) == 1:
         return rows.dates
     labels = [f"{series} {_date_text(date)}" for series, date in zip(rows.series, rows.dates)]
@@ -423,7 +423,7 @@ def _row_labels(rows: TargetRows) -> AnyArray:
 
 
 def _date_text(date: ForeignObject) -> str:
-    """Return a date without the time of the day where that is midnight."""
+    """Return a date as text, without the time of the day if that is midnight."""
     if isinstance(date, np.datetime64):
         text = str(date.astype("datetime64[s]"))
     else:

@@ -55,7 +55,10 @@ class Probe:
 
 
 class FixedModel(Probe):
-    """A fitted model that a forecaster cannot fit again; only its own state follows the data."""
+    """A fitted model inside a forecaster that cannot fit it again.
+
+    Only the forecaster's own state follows the data.
+    """
 
     def fit(self, *arguments: object, **options: object) -> FixedModel:
         """Leave the model as it is."""
@@ -313,7 +316,7 @@ class RecursiveReader(Reader):
             )
 
     def _exog_of_steps(self, h: int) -> ForeignObject:
-        """Return the further features at the dates of the steps; raise unless there are enough."""
+        """Return the exogenous features at the dates of the steps; raise unless there are enough."""
         if self._exog is None:
             return None
         exog = self._exog.loc[~self._exog.index.isin(self._data.index)]
@@ -400,7 +403,7 @@ RECURSIVE = {
 def reader_of(
     forecaster: ForeignModel, data: ForeignObject, exog: ForeignObject, model: str | None
 ) -> Reader:
-    """Return the reader of a forecaster; raise for an object that axil does not know.
+    """Return the reader of a forecaster; raise for an unknown object.
 
     The reader keeps copies: a forecaster is often fitted again when further data come.
     """

@@ -69,7 +69,7 @@ def pandas_index(dates: Series | AnyArray) -> ForeignObject:
 
 
 def date_like(date: ForeignObject, dates: ForeignObject) -> ForeignObject:
-    """Return the date as one of an index of pandas: text becomes a date where these are dates."""
+    """Return the date in the type of an index of pandas: text becomes a date if it has dates."""
     if dates.dtype.kind != "M" and not hasattr(dates.dtype, "tz"):
         return date
     try:

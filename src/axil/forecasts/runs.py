@@ -23,7 +23,7 @@ class RecordedRun:
     steps: list[FeatureTable]  #: the rows of each step, (S, features)
 
     def values_of(self, predictions: FloatArray) -> FloatArray:
-        """Return what the forecaster makes of other predictions (h, S) of the steps."""
+        """Return the forecasts for other predictions (h, S) of the steps."""
         probe = Probe(self.reader.model, predictions)
         return self.reader.run(probe, len(self.values)).values
 
@@ -40,7 +40,7 @@ def record(
     model: ForeignModel | None = None,
     given_predictions: FloatArray | None = None,
 ) -> RecordedRun:
-    """Run a forecaster, and return what it did.
+    """Run a forecaster, and return the record of its calls.
 
     Parameters
     ----------

@@ -231,7 +231,7 @@ def _range_text(run: RecordedRun) -> str:
 
 
 def _positions_in_new(old_rows: TargetRows, new_rows: TargetRows) -> IntArray:
-    """Return where each old training row is among the new ones, (N_old,)."""
+    """Return the position of each old training row among the new ones, (N_old,)."""
     new_cells = _cell_by_key(new_rows.series, new_rows.dates)
     old_keys = _cell_by_key(old_rows.series, old_rows.dates)
     return np.array([new_cells.get(key, (ABSENT,))[0] for key in old_keys], dtype=np.intp)

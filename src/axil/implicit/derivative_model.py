@@ -19,7 +19,7 @@ from axil.replay.verified_model import InMemory
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DerivativeModel(InMemory):
-    """A smooth learner at its optimum, ready to give derivatives of its predictions by its targets."""
+    """A smooth learner at its optimum, with derivatives of its predictions by its targets."""
 
     adapter: Implicit
 
@@ -28,7 +28,10 @@ class DerivativeModel(InMemory):
 
     @property
     def targets(self) -> FloatArray:
-        """Return what predictions are differentiated by, (N, K): 0 and 1 for classes, 1 for the one that is scored."""
+        """The targets of the derivatives, (N, K).
+
+        They are 0 and 1 for classes, with 1 for the scored class.
+        """
         return frozen(self.labels_in_order(self.adapter.targets))
 
     @property

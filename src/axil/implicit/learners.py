@@ -166,14 +166,14 @@ def read(fit_inputs: FitInputs) -> Implicit | None:
 
 
 def _explained_link(reading: LearnerFit, output: str) -> row_losses.Link:
-    """Return the link from scores to what is explained."""
+    """Return the link from scores to the explained numbers."""
     if output == "probability":
         return reading.link
     return row_losses.identity_link
 
 
 def _meaning_of_scores(reading: LearnerFit, output: str) -> row_losses.Link | None:
-    """Return the link from what is explained to predictions; None if these are the same."""
+    """Return the link from the explained numbers to predictions; None if they are the same."""
     if output == "probability" or reading.link is row_losses.identity_link:
         return None
     return reading.link
@@ -189,7 +189,7 @@ def _output_names(n_outputs: int, classes: AnyArray | None) -> AnyArray | None:
 
 
 def _remedy(kind: str) -> str:
-    """Return what to do about a fit that did not converge."""
+    """Return advice for a fit that did not converge."""
     if kind.startswith("MLP"):
         return LBFGS
     return _TOLERANCE

@@ -89,7 +89,7 @@ class MeanAdapter(Defaults):
         ]
 
     def predictions(self, X: FeatureTable) -> FloatArray:
-        """Return what is explained, (n, K), from the members' own predictions or scores."""
+        """Return the explained numbers, (n, K), from the members' predictions or scores."""
         totals = np.zeros((X.shape[0], self.n_outputs))
         for (member, member_model), rows in zip(self.members, self.rows_of(X)):
             member_predictions = _explained(member_model, member_model.queries(rows))
@@ -101,7 +101,7 @@ class MeanAdapter(Defaults):
         return totals
 
     def whole_predictions(self, X: FeatureTable) -> FloatArray | None:
-        """Return the same by the whole's own account, (n, K); None if it has none."""
+        """Return the explained numbers that the whole computes, (n, K); None if it does not."""
         if not self._compares:
             return None
         # Warnings of names that rows have and the fit had not, or the other way round
@@ -125,7 +125,7 @@ class MeanAdapter(Defaults):
 
 
 def _explained(model: InMemory, queries: QueryBatch) -> FloatArray:
-    """Return what a member's derivatives are of.
+    """Return the numbers of a member that are differentiated.
 
     For boosted trees these are scores, or what their link makes of them.
     """
@@ -136,7 +136,7 @@ def _explained(model: InMemory, queries: QueryBatch) -> FloatArray:
 
 
 def _columns(values: FloatArray, n_outputs: int) -> FloatArray:
-    """Return (n, K): of both classes those of the second, where one column stands for two."""
+    """Return the numbers (n, K) of both classes as one column, that of the second."""
     if values.shape[1] == 2 and n_outputs == 1:
         return values[:, 1:]
     return values
@@ -283,7 +283,7 @@ def _inputs_of(
 def _verified(
     mean_adapter: MeanAdapter, adapter: Any, X: FeatureTable, verify: bool
 ) -> Verification | None:
-    """Return the findings of all members, once they add up to what the whole predicts."""
+    """Return the verification after checking that the members sum to the whole's predictions."""
     if not verify:
         return None
     verifications = [member_model.verification for _, member_model in mean_adapter.members]
@@ -302,7 +302,7 @@ def _verified(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MeanModel(InMemory):
-    """A model of several others, each of which was shown to belong to the rows of its own fit."""
+    """A model of several others, each verified on the rows of its own fit."""
 
     adapter: MeanAdapter
     _: KW_ONLY
@@ -349,7 +349,7 @@ class MeanModel(InMemory):
         return mixed(query_batch, size, lambda queries: self._numbers(source, queries)[0])
 
     def _numbers(self, source: Source, batch: QueryBatch) -> tuple[FloatArray, FloatArray]:
-        """Return (K, n, N) numbers of the training rows, and (n, K) what predictions start from."""
+        """Return the numbers of the training rows (K, n, N), and the initial predictions (n, K)."""
         n_rows, n_outputs = self.shape
         numbers = np.zeros((n_outputs, len(batch), n_rows))
         starts = np.zeros((len(batch), n_outputs))
@@ -385,7 +385,7 @@ class MeanModel(InMemory):
     def verify_predictions(
         self, batch: QueryBatch | Combination, predictions: FloatArray | None
     ) -> None:
-        """Raise unless the sum over the members is what the whole predicts.
+        """Raise unless the sum over the members agrees with the whole's predictions.
 
         Each member was compared with its own predictions before.
         """
@@ -408,7 +408,7 @@ class MeanModel(InMemory):
 
 
 def _source_of(member_model: InMemory, source: Source) -> Source:
-    """Return the number of a member that belongs to that of the whole: weights are derivatives."""
+    """Return the kind of number of a member behind that of the whole: weights are derivatives."""
     if source.quantity is Quantity.DERIVATIVE and member_model.kind is Kind.EXACT:
         return WEIGHTS
     return source
@@ -425,7 +425,7 @@ def _by_output(effects: Effects) -> list[FloatArray]:
 
 
 def _spread(numbers: FloatArray, member: Member, n_rows: int) -> FloatArray:
-    """Return numbers of a member's rows as those of all rows, (n, N).
+    """Return numbers of a member's rows as numbers of all rows, (n, N).
 
     A row that the member has several times gets the sum.
     """
@@ -438,7 +438,7 @@ def _spread(numbers: FloatArray, member: Member, n_rows: int) -> FloatArray:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MeanOfDerivatives(MeanModel):
-    """A mean of which only derivatives by the targets are at hand."""
+    """A mean with derivatives by the targets alone."""
 
     kind = Kind.DERIVATIVE
     source = DERIVATIVES

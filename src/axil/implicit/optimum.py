@@ -105,7 +105,7 @@ class Predictor:
 
 
 class Implicit(Defaults):
-    """A smooth learner, ready to give derivatives of its predictions.
+    """A smooth learner with derivatives of its predictions.
 
     With H the Hessian of the training loss by the parameters, g(x) the gradient of the prediction
     and s = H^-1 g(x),
@@ -208,7 +208,7 @@ class Implicit(Defaults):
             ) from None
 
     def _check_optimum(self, scores: FloatArray, moved: FloatArray) -> None:
-        """Raise if a Newton step leads away: model and data then do not belong together."""
+        """Raise if a Newton step moves the solution: model and data then do not belong together."""
         assert self.verification is not None  # it was asked for
         details = self.verification.details
         distance = details["newton_step"]

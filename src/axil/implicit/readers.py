@@ -70,7 +70,7 @@ def copied(values: ForeignObject) -> Any:
 
 
 def in_order_of_labels(read: Callable[[FitInputs], Read], fit_inputs: FitInputs) -> Read:
-    """Return what ``read`` makes of a model and its data.
+    """Return the result of ``read`` for a model and its data, in the order of the labels.
 
     If it fails because the targets have another order than the rows, the error says so.
     """
@@ -92,7 +92,7 @@ def in_order_of_labels(read: Callable[[FitInputs], Read], fit_inputs: FitInputs)
 
 
 def require_raw_output(fit_inputs: FitInputs) -> None:
-    """Raise where derivatives of calibrated probabilities are asked for."""
+    """Raise if the user wants derivatives of calibrated probabilities."""
     if fit_inputs.output != "raw" and calibrates(fit_inputs.model):
         raise InputError(
             f"output is {fit_inputs.output!r}, and probabilities of this model are calibrated by a "
@@ -103,7 +103,7 @@ def require_raw_output(fit_inputs: FitInputs) -> None:
 
 
 def refuse_group(fit_inputs: FitInputs, kind_of_model: str) -> None:
-    """Raise where groups are passed for a model whose fit has none."""
+    """Raise if the user passes groups for a model whose fit has none."""
     if fit_inputs.group is not None:
         raise InputError(f"group is for ranking models, and this is {kind_of_model}. Leave it out.")
 

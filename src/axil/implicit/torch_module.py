@@ -124,7 +124,7 @@ class TorchModule:
         return np.asarray(self._map(along_direction, directions).T)
 
     def _map(self, along_direction: Callable[[Any], Any], directions: FloatArray) -> FloatArray:
-        """Return the result for each direction, (m, ...), for some of them at a time."""
+        """Return the result for each direction, (m, ...), a few directions at a time."""
         import torch
         from torch.func import vmap
 

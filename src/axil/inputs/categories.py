@@ -110,7 +110,7 @@ def _aligned_dtype(column: ForeignObject, reference_dtype: ForeignObject) -> For
 
 
 def _with_dtypes(frame: Frame, dtype_by_column: dict[Any, ForeignObject]) -> Frame:
-    """Return a pandas frame with these dtypes; every row keeps its value, whatever its number."""
+    """Return a pandas frame with these dtypes and the same values."""
     if not dtype_by_column:
         return frame
     table = frame.to_native().copy(deep=False)

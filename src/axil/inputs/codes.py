@@ -147,7 +147,7 @@ def numbered(values: AnyArray) -> tuple[IntArray, AnyArray]:
 
 
 def _order(labels: list[Any]) -> list[int]:
-    """Return the positions of distinct labels in sorted order, as far as there is one."""
+    """Return the positions of distinct labels in sorted order, if they can be sorted."""
     positions = range(len(labels))
     last = [i for i in positions if is_missing(labels[i])]
     present = [i for i in positions if not is_missing(labels[i])]

@@ -225,7 +225,7 @@ def _keys_of_array(X: AnyArray, single: bool) -> Keys:
 
 
 def _numbers(values: AnyArray) -> FloatArray:
-    """Return a column as float64: a number that stands for each text, nan for missing values."""
+    """Return a column as float64, with a number for each text, and nan for missing values."""
     if values.dtype.kind in "biuf":
         return np.asarray(values, dtype=np.float64)
     if values.dtype.kind in "mM":
@@ -235,7 +235,7 @@ def _numbers(values: AnyArray) -> FloatArray:
 
 
 def _number(label: object) -> float:
-    """Return a number that stands for a label."""
+    """Return a number in place of a label."""
     if is_missing(label):
         return float("nan")
     if isinstance(label, Real):

@@ -82,7 +82,7 @@ def unit_vectors(latitudes: FloatArray, longitudes: FloatArray) -> FloatArray:
 
 
 def chord_of(distance: float, unit: str) -> float:
-    """Return the length of the straight line, on the unit sphere, that a distance stands for."""
+    """Return the length of the straight line on the unit sphere for a distance."""
     angle = min(distance * KM_PER_UNIT[unit] / EARTH_RADIUS, np.pi)
     return float(2 * np.sin(angle / 2))
 

@@ -31,7 +31,7 @@ def owned(values: NDArray[Scalar]) -> NDArray[Scalar]:
 
 
 def owned_rows(X: FeatureTable) -> FeatureTable:
-    """Return rows that stay as they are whatever becomes of X: a copy if X can be changed, else X.
+    """Return rows that do not change with X: a copy if X can be changed, otherwise X.
 
     Frames that copy on writing (polars, pyarrow, pandas from 3.0 on) share their memory until
     someone writes. An array that is read-only, as `np.load` with ``mmap_mode="r"`` gives it, is not

@@ -51,7 +51,7 @@ def as_labels(
 
 
 def distinct_labels(labels: AnyArray, name: str) -> AnyArray:
-    """Return the labels, once they can be told apart.
+    """Return the labels after checking that they can be told apart.
 
     Raises for records, for objects that cannot be compared and for text that no file can hold.
     """
@@ -134,7 +134,7 @@ def as_list(labels: AnyArray) -> list[Any]:
 
 
 def joined(first: AnyArray, second: AnyArray) -> AnyArray:
-    """Return the labels of two lists of rows in one array, each as it is, whatever their types."""
+    """Return the labels of two lists of rows in one array, with their own types."""
     kinds = {first.dtype.kind, second.dtype.kind}
     if len(kinds) == 1 or kinds <= set("iuf"):
         return np.concatenate([first, second])
@@ -174,7 +174,7 @@ def _columns_by_label(labels: AnyArray, classes: AnyArray) -> IntArray:
 
 
 def _in_single(labels: AnyArray, classes: AnyArray, columns: IntArray) -> IntArray:
-    """Return the class of each label, (N,), where a library keeps classes in float32.
+    """Return the class of each label, (N,), for a library that stores classes in float32.
 
     There 0.1 is 0.10000000149. Returns ``columns`` where labels or classes are no such numbers.
     """
@@ -188,7 +188,7 @@ def _in_single(labels: AnyArray, classes: AnyArray, columns: IntArray) -> IntArr
 
 
 def _by_value(labels: AnyArray, classes: AnyArray, columns: IntArray) -> IntArray:
-    """Return the class of each label, (N,), where a library got the names of classes as text.
+    """Return the class of each label, (N,), for a library that got the names of classes as text.
 
     Returns ``columns`` unless labels are numbers and all classes are text of distinct numbers.
     """
@@ -206,7 +206,7 @@ def _by_value(labels: AnyArray, classes: AnyArray, columns: IntArray) -> IntArra
 
 
 def _by_truth(labels: AnyArray, classes: AnyArray, columns: IntArray) -> IntArray:
-    """Return the class of each label, (N,), where a library keeps truth values as text.
+    """Return the class of each label, (N,), for a library that stores truth values as text.
 
     Returns ``columns`` for other labels and classes.
     """
@@ -323,7 +323,7 @@ def _pandas_index(values: object) -> ForeignObject | None:
 
 
 def other_order(X: FeatureTable, y: object) -> IntArray | None:
-    """Return where the labels of X stand in y, (N,), if pandas labels both in different orders.
+    """Return the positions of the labels of X in y, (N,), if pandas has them in different orders.
 
     Returns None if they have no such labels, other labels or the same order.
     """
@@ -374,7 +374,7 @@ def listed_labels(rows: object) -> list[Any]:
 
 
 def asked_labels(rows: object) -> AnyArray:
-    """Return a user's list of labels of training rows that are elsewhere, (m,), without repeats.
+    """Return the user's labels of training rows in other processes, (m,), without repeats.
 
     See `places_among`.
     """
@@ -425,7 +425,7 @@ def _refuse_unknown(labels: list[Any], is_matched: BoolArray, index: AnyArray, n
 
 
 def position_of(label: object, labels: list[Any]) -> int | None:
-    """Return where a label stands among others; None if it does not, as True among 0 and 1."""
+    """Return the position of a label among others; None if it is missing, as True among 0 and 1."""
     try:
         position_by_label = {(is_truth(entry), entry): i for i, entry in enumerate(labels)}
         return position_by_label.get((is_truth(label), label))

@@ -59,7 +59,7 @@ def is_installed(name: str) -> bool:
 
 
 def frame_library() -> str:
-    """Return the library that tables about arrays are made with.
+    """Return the library of tables about arrays.
 
     If none is installed it is pandas, which the error then names.
     """
@@ -67,7 +67,7 @@ def frame_library() -> str:
 
 
 def require_frame_library(name: str) -> None:
-    """Raise if a table is to be made with a library that is not installed."""
+    """Raise if the library of a table is not installed."""
     if not is_installed(name):
         alternatives = " or ".join(library for library in FRAMES if library != name)
         raise InputError(

@@ -316,7 +316,7 @@ def as_in_bag(values: object, n_rows: int) -> FloatArray | None:
 
 
 def as_weights(values: object, n_rows: int) -> FloatArray | None:
-    """Return sample weights (N,), none of them negative and not all zero; None for None."""
+    """Return sample weights (N,), none of them negative and not all zero, or None."""
     weights = weights_of_some(values, n_rows)
     if weights is not None and not weights.any():
         raise InputError("sample_weight is zero everywhere; expected at least one positive weight.")
@@ -413,7 +413,7 @@ def as_count(value: object, name: str, least: int = 1, most: int = MOST_COUNTED)
 
 
 def as_flag(value: object, name: str) -> bool:
-    """Return True or False; raises for everything that merely counts as such."""
+    """Return True or False; raise for all other values."""
     if not isinstance(value, (bool, np.bool_)):
         raise InputError(f"{name} is {shown(value)}; expected True or False.")
     return bool(value)

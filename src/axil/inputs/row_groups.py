@@ -39,7 +39,7 @@ def as_row_groups(values: ForeignObject, n_rows: int) -> IntArray | None:
 
 
 def _sizes(entries: AnyArray, n_rows: int) -> IntArray:
-    """Return the sizes of the groups, once they are whole numbers that add up to the rows."""
+    """Return the sizes of the groups after checking that they sum to the number of rows."""
     is_whole = entries.dtype.kind in "iu"
     if entries.dtype.kind == "f":
         is_whole = bool(np.isfinite(entries).all() and (entries == np.rint(entries)).all())

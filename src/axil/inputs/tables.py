@@ -62,7 +62,7 @@ def _advice(X: ForeignObject, name: str) -> str:
 
 
 def backend_of(X: FeatureTable) -> str:
-    """Return the name of the frame library that tables about X are made with."""
+    """Return the name of the frame library of tables about X."""
     frame = as_frame(X)
     if frame is None:
         return frame_library()
@@ -98,7 +98,7 @@ def _repeated_name(names: list[str]) -> str | None:
 def as_features(
     X: object, model: ModelColumns, name: str, training_rows: FeatureTable | None = None
 ) -> FeatureTable:
-    """Return X, once it is sure to be two-dimensional, numeric and as wide as the model.
+    """Return X after checking that it is two-dimensional, numeric and as wide as the model.
 
     A list of rows becomes an array. Columns of Python objects become columns of floats.
 
@@ -268,7 +268,7 @@ def _check_places(
 def _other_names(
     columns: list[str], model_names: list[str], model: ModelColumns, name: str
 ) -> InputError:
-    """Return the error for columns that are not those of the fit, or in another order."""
+    """Return the error for columns that differ from those of the fit, or are in another order."""
     missing = [column for column in model_names if column not in columns]
     extra = [column for column in columns if column not in model_names]
     differences = []
@@ -289,7 +289,7 @@ def _other_names(
 
 
 def _beginning(names: list[str]) -> str:
-    """Return the first names, and say whether there are more."""
+    """Return the first names as text, with dots if there are more."""
     if len(names) > 5:
         return f"{shown(names[:5], 200)} and so on"
     return shown(names, 200)
@@ -350,7 +350,7 @@ def _with_numeric_columns(
 
 
 def _with_columns(frame: Frame, floats_by_column: dict[str, FloatArray]) -> FeatureTable:
-    """Return a frame with some columns replaced, as its library has it."""
+    """Return a frame of the same library with some columns replaced."""
     if frame.implementation.is_pandas():
         table = frame.to_native().copy(deep=False)
         for name, values in floats_by_column.items():
@@ -420,13 +420,13 @@ def row_labels(X: FeatureTable) -> AnyArray:
 
 
 class ModelClasses(Protocol):
-    """The classes that a model tells apart."""
+    """The classes of a classifier."""
 
     classes: AnyArray | None
 
 
 def coding_of(model: ModelClasses) -> AnyArray | LabelClasses | None:
-    """Return the classes that a model's targets stand for; None for numbers.
+    """Return the classes of a model's targets; None for numbers.
 
     They are those of one label, or `LabelClasses` of several.
     """

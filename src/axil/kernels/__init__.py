@@ -67,7 +67,7 @@ LINKS = ("identity", "inverse", "share")
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """The rounds of a fit, as `Rows.gradient_factors` walks through them.
+    """The rounds of a fit in the form that `Rows.gradient_factors` uses.
 
     A term adds a multiple of a row's gradient to a place, and a move adds a step to a row's state.
     The arrays do not change. A back end may keep copies of them in ``device_copies``.
@@ -127,7 +127,7 @@ class Rows(ABC):
         sums: FloatArray,
         gather_weights: FloatArray | None,
     ) -> None:
-        """Add what some trees have to the state, and gather sums of the new state for others.
+        """Add tables of some trees to the state, and gather sums of the new state for others.
 
         One pass over the rows does both. The state (N, S) changes in place.
 
@@ -181,7 +181,7 @@ class Rows(ABC):
         values: FloatArray,
         out: FloatArray,
     ) -> None:
-        """Sum values (N, M) times the sizes, and the squares, of what `read_out` gives.
+        """Sum values (N, M) times the sizes, and the squares, of the results of `read_out`.
 
             out[0, s, m] = sum_j |k_js| values[j, m],     out[1, s, m] = sum_j k_js^2 values[j, m]
 
@@ -199,7 +199,7 @@ class Rows(ABC):
         values: FloatArray,
         rows: Numbers,
     ) -> None:
-        """Merge what `read_out` gives for all rows into the k largest of every column.
+        """Merge the results of `read_out` for all rows into the k largest of every column.
 
         See `Backend.top`. The read-out is never stored. ``scale`` is (N,) or None.
         """
@@ -220,7 +220,7 @@ class Rows(ABC):
     def top_matches(
         self, queries: Cells, weights: FloatArray | None, values: FloatArray, rows: Numbers
     ) -> None:
-        """Fill in the k largest of what `matches` gives for all rows, (S, k) each.
+        """Fill in the k largest results of `matches` for all rows, (S, k) each.
 
         The largest come first, equal ones by row number. A row that shares no cell with a query has
         no place. Free places have row -1 and value 0; all are free before the call.
@@ -321,7 +321,7 @@ class Rows(ABC):
         first: int,
         out: FloatArray,
     ) -> None:
-        """Walk through the rounds of a fit and record what each row's gradient adds to each place.
+        """Walk through the rounds of a fit and record the addends of each row's gradient.
 
         In each round, s is the state (K, rows), which changes in place, and c the cell of row j in
         the tree of a term or a move. First, for every output k,
@@ -356,16 +356,16 @@ class Rows(ABC):
         residuals: FloatArray | None,
         added: FloatArray | None,
     ) -> None:
-        """Walk the rows from ``first`` on through the trees, each in equations of its own.
+        """Walk the rows from ``first`` on through the trees, each with its own equations.
 
         `weights.deletion` derives them. A leaf has ``levels`` cells, and l_t is row j's leaf among
         all L leaves. With r at first ``start[k, j]`` and (kept, drawn, weight, stiffer, constant)
         the row's factors in its leaf, for t = 0 .. T - 1 and each output k:
 
-            seen           = values[l_t, k] + changed[k, j] slopes[l_t] + sum_{s < t} table[l_t, l_s] added[k, s, j]
-            q_t            = kept (seen - drawn r)
-            added[k, t, j] = -(weight r + stiffer q_t + constant),   then
-            r             -= sum_{s <= t} steps[t, s] q_s + drifts[t] base[k, j]
+            seen           = values[l_t, k] + changed[k, j] slopes[l_t] + sum_{s < t} table[l_t,
+            l_s] added[k, s, j] q_t            = kept (seen - drawn r) added[k, t, j] = -(weight r +
+            stiffer q_t + constant),   then r             -= sum_{s <= t} steps[t, s] q_s +
+            drifts[t] base[k, j]
 
         and ``residuals[k, t, j]`` is r before tree t, or after all where t = T. With w the row's
         weight times ``draws[level]`` of its cell, a the scale of the leaf and a' the scale without
@@ -496,5 +496,5 @@ class Backend(ABC):
         """
 
     def guard(self) -> AbstractContextManager[None]:
-        """Turn errors of this back end's memory, such as exhaustion, into messages for people."""
+        """Turn memory errors of this back end into messages for people."""
         return nullcontext()

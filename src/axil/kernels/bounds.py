@@ -31,7 +31,7 @@ FEW = 16  # places: blocks that do not pay for so few never pay
 
 
 class Bounded:
-    """The blocks of some rows, made when they pay and given up when they turn out not to.
+    """The blocks of some rows, built if they pay and dropped if they do not.
 
     They are published whole, by one assignment. Whether there are any changes no answer: the same
     rows, the same bits.
@@ -51,7 +51,7 @@ class Bounded:
         self._lock = Lock()
 
     def __reduce__(self) -> tuple[type[Bounded], tuple[float]]:
-        """Return the arguments of a copy, which makes its own blocks when they pay."""
+        """Return the arguments of a copy, which builds its own blocks if they pay."""
         return Bounded, (self._build,)
 
     def make(
@@ -187,7 +187,7 @@ def places(rows: Rows, sampled_rows: Rows) -> NDArray[np.float32]:
 
 @one_blas_thread()
 def axes_of(rows: Rows) -> FloatArray:
-    """Return what each cell adds to a row's place, (C, DIMENSIONS)."""
+    """Return the addends of each cell to a row's position on the axes, (C, DIMENSIONS)."""
     zeros = np.zeros(DIMENSIONS)
     counts = rows.leaf_sums(np.ones((rows.n_rows, 1)), None)
     shrinkage = 1 / np.sqrt(np.maximum(counts, 1.0))

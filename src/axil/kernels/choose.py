@@ -33,7 +33,7 @@ GPU_START = 1.2
 
 
 def settled(limits: Limits, n_visits: float) -> Limits:
-    """Return the limits on the device that costs less, where the user leaves the choice ("auto").
+    """Return the limits on the cheaper device, if the user passes "auto".
 
     ``n_visits`` is the work, in rows times trees.
     """

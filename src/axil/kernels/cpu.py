@@ -130,7 +130,7 @@ class CpuRows(Rows):
         values: FloatArray,
         rows: Numbers,
     ) -> None:
-        """Merge the k largest, through blocks of alike rows where these pay."""
+        """Merge the k largest, through blocks of similar rows if these pay."""
         search = partial(_core.top_blocks, n_threads=self.n_threads)
         self._bounded.top(
             search, self._read_top, self.cells.size, table, constant, (weights, scale), values, rows
@@ -157,17 +157,17 @@ class CpuRows(Rows):
             _core.top(block, span.start, scale, values, rows, self.n_threads)
 
     def index(self, n_queries: int, available: int) -> bool:
-        """Make blocks of alike rows if they pay, and return whether there are any."""
+        """Build blocks of similar rows if they pay, and return whether there are any."""
         return self._bounded.make(self.cells, n_queries, available, self._make_blocks)
 
     @property
     def blocks(self) -> _core.Blocks | None:
-        """The blocks that `top` looks through; None if there are none."""
+        """The blocks that `top` searches; None if there are none."""
         blocks: _core.Blocks | None = self._bounded.blocks
         return blocks
 
     def _make_blocks(self) -> _core.Blocks | None:
-        """Return blocks of alike rows; None if the rows are not alike enough."""
+        """Return blocks of similar rows; None if the rows are not similar enough."""
         sampled = np.linspace(0, self.n_rows - 1, min(SAMPLE, self.n_rows)).astype(np.intp)
         sampled_cells = np.ascontiguousarray(self.cells[:, sampled])
         sampled_rows = CpuRows(sampled_cells, self.starts, None, self.n_threads)
@@ -228,7 +228,7 @@ class CpuRows(Rows):
         )
 
     def _chosen_trees(self, trees: Numbers | None) -> tuple[Numbers, Numbers]:
-        """Return tree numbers, and where the cells of each begin in a table of only these."""
+        """Return tree numbers, and the first cell of each in a table of only these trees."""
         if trees is None:
             return self.every, self.starts
         if len(trees) and not 0 <= trees.min() <= trees.max() < len(self.cells):
@@ -360,7 +360,7 @@ descend = _core.descend
 
 
 def feature_differences(*arguments: object) -> None:
-    """Add what features put into differences of predictions; see `_core.feature_differences`."""
+    """Add the parts of features in differences of predictions; see `_core.feature_differences`."""
     _core.feature_differences(*arguments)  # type: ignore[arg-type]
 
 

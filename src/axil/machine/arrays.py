@@ -22,7 +22,7 @@ def is_host(array: object) -> TypeGuard[AnyArray]:
 
 
 def namespace(array: AnyPlaceArray) -> ForeignObject:
-    """Return the module that an array comes from: numpy, or cupy for one on a GPU."""
+    """Return the module of an array: numpy, or cupy for one on a GPU."""
     if is_host(array):
         return np
     return sys.modules[type(array).__module__.partition(".")[0]]
@@ -49,7 +49,7 @@ def module_of(values: AnyPlaceArray) -> str:
 
 
 def like(array: AnyArray, neighbour: AnyPlaceArray) -> AnyPlaceArray:
-    """Return a host array where ``neighbour`` is: itself, or a copy on the device."""
+    """Return a host array on the device of ``neighbour``: itself, or a copy on the GPU."""
     if is_host(neighbour):
         return array
     return namespace(neighbour).asarray(array)
@@ -65,7 +65,7 @@ def host(array: AnyPlaceArray) -> FloatArray:
 
 
 def where(condition: AnyPlaceArray, values: AnyPlaceArray, fallback: float) -> AnyPlaceArray:
-    """Return values where a condition holds, else a number.
+    """Return values if a condition holds, otherwise a number.
 
     Where it holds for all of them, nothing is copied.
     """
@@ -75,7 +75,7 @@ def where(condition: AnyPlaceArray, values: AnyPlaceArray, fallback: float) -> A
 
 
 def largest_size(numbers: FloatArray) -> float:
-    """Return the largest absolute value: 0 of no numbers, nan if there is one.
+    """Return the largest absolute value: 0 for no numbers, nan if there is a nan.
 
     No array of absolute values is made.
     """

@@ -55,7 +55,7 @@ def in_words(n_bytes: float) -> str:
 
 
 class Budget:
-    """The bytes that one request may take.
+    """The memory limit of one request.
 
     They are those that the user allows, or most of what is free at that moment. With a directory
     ``scratch``, arrays that grow with rows times trees are in temporary files there. They are
@@ -77,7 +77,7 @@ class Budget:
 
     @property
     def available(self) -> int:
-        """Return the bytes that one request may take now."""
+        """Return the bytes that one request may use now."""
         if self.limit is None:
             return int(SHARE * self.free())
         return self.limit
@@ -141,7 +141,7 @@ class Budget:
 
 
 def _allocate(file: IO[bytes], n_bytes: int) -> None:
-    """Take the disk space now: a mapped page that finds none later on ends the process."""
+    """Allocate the disk space now: a mapped page without space would end the process later."""
     if hasattr(os, "posix_fallocate"):
         try:
             return os.posix_fallocate(file.fileno(), 0, n_bytes)
@@ -157,7 +157,7 @@ def _allocate(file: IO[bytes], n_bytes: int) -> None:
 
 @dataclass(frozen=True)
 class Limits:
-    """The threads and bytes that work may take, and its device: "cpu", "cuda" or "auto"."""
+    """The threads, bytes and device of the work: "cpu", "cuda" or "auto"."""
 
     n_threads: int
     budget: Budget

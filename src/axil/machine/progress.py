@@ -42,7 +42,7 @@ def silent() -> Iterator[None]:
 
 
 def _shown(steps: Sequence[T], label: str) -> Iterator[T]:
-    """Yield the steps, with a bar unless there is one.
+    """Yield the steps with a progress bar, unless there is one already.
 
     A bar within a bar, or of another thread, would write over it.
     """

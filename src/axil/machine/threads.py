@@ -47,11 +47,11 @@ class Cache:
         return cut_values
 
     def known(self) -> dict[Hashable, Any]:
-        """Return the values that have been made so far, by name."""
+        """Return the cached values by name."""
         return dict(self._values)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return the values as the state, since they may lead back here; a lock is not copied."""
+        """Return the values as the state, because they may refer to this object; a lock is not copied."""
         return Cache, (), dict(self._values)
 
     def __setstate__(self, values: dict[Hashable, Any]) -> None:
@@ -71,7 +71,7 @@ _before: ForeignObject = None
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Run a block with one thread of BLAS, so that no sum depends on their number.
+    """Run a block with one thread of BLAS, so that sums do not depend on the number of threads.
 
     Several threads may run such blocks at once. BLAS has one number of threads for the whole
     process: the first block to begin sets it, the last to end sets it back. Idle threads of BLAS

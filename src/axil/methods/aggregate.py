@@ -155,7 +155,7 @@ def _checked_coefficients(coefficients: Any, n: int) -> tuple[csr_array, NDArray
 
 
 def _meanings(scale: TargetScale, coefficients: csr_array) -> tuple[NDArray[Any], str]:
-    """Return what each sum on the scale of the fit is in the targets' own units, in words.
+    """Return the meaning of each sum in the targets' own units, in words.
 
     Returns
     -------
@@ -202,7 +202,7 @@ def _kind(scale: TargetScale, coefficients: FloatArray) -> str:
 
 
 def check_scale(scale: TargetScale, coefficients: csr_array) -> None:
-    """Raise for sums that stand for nothing on the scale of the targets."""
+    """Raise for sums that have no meaning on the scale of the targets."""
     if scale.is_identity:
         return
     totals = np.asarray(coefficients.sum(axis=1)).ravel()

@@ -87,7 +87,7 @@ class ClassLabels:
 
 
 def _means(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Return the means of both (N, K); the one that is known where the other is nan."""
+    """Return the means of both (N, K), or the known one if the other is nan."""
     means = (first + second) / 2
     means = np.where(np.isnan(second), first, means)
     return np.where(np.isnan(first), second, means)
@@ -120,7 +120,7 @@ def _n_confidently_wrong(given: IntArray, confident: IntArray) -> int:
 
 
 def both_classes(second: FloatArray) -> FloatArray:
-    """Return the columns of both classes, where there is one for the second of two."""
+    """Return the columns of both classes, from a column for the second of two."""
     if second.shape[1] == 1:
         return np.column_stack([1 - second, second])
     return second

@@ -275,7 +275,7 @@ def _left_out_table(
 
 
 def _without_single_output(values: FloatArray) -> FloatArray:
-    """Return numbers of training rows, (N, K), as (N,) where there is one output."""
+    """Return numbers of training rows (N, K), or (N,) if there is one output."""
     if values.shape[1] == 1:
         return values[:, 0].copy()
     return values.copy()

@@ -88,11 +88,11 @@ class Summand(Protocol):
     """A model, or one of several that add up to a score."""
 
     def differences(self, pairs: RowPairs, groups: FeatureGroups) -> FloatArray:
-        """Return what each group puts into the difference of each pair, (P, G, K)."""
+        """Return the part of each group in the difference of each pair, (P, G, K)."""
 
 
 def differences(model: Replayed, pairs: RowPairs, groups: FeatureGroups) -> FloatArray:
-    """Return what each group puts into the difference of two predictions, (P, G, K).
+    """Return the part of each group in the difference of two predictions, (P, G, K).
 
     The numbers are on the scale of the fit. Raises `ExactnessError` unless the parts of each pair
     sum to the difference of the model's own predictions.
@@ -140,7 +140,7 @@ def _check_sums(model: Replayed, pairs: RowPairs, differences: FloatArray) -> No
 
 @dataclass(frozen=True)
 class RecordedModel:
-    """A fitted model, or one inside it, with what its replay was made of."""
+    """A fitted model, or one inside it, with the record of its replay."""
 
     adapter: Replayed
     engines: Sequence[Replayed]
@@ -150,7 +150,7 @@ class RecordedModel:
 
 
 def _summand_of(model: Replayed) -> Summand:
-    """Return the model as something that can be split; refuse by name what cannot be."""
+    """Return the model in a form that can be split; refuse other models by name."""
     if model.fit_offsets.were_given:
         raise UnsupportedQuestionError(
             METHOD,
@@ -185,7 +185,7 @@ def _as_they_are(X: Table) -> Table:
 
 @dataclass(frozen=True)
 class SplitTrees:
-    """All trees of a model, with what each leaf adds to the score."""
+    """All trees of a model, with the addend of each leaf to the score."""
 
     adapter: Replayed
     read: Callable[[Table], Table]  #: see `RecordedModel`
@@ -195,7 +195,7 @@ class SplitTrees:
     n_threads: int
 
     def differences(self, pairs: RowPairs, groups: FeatureGroups) -> FloatArray:
-        """Return what each group puts into the difference of each pair, (P, G, K)."""
+        """Return the part of each group in the difference of each pair, (P, G, K)."""
         columns = self._groups_of_columns(pairs, groups)
         query_values = self._values(pairs.queries.rows)
         row_values = self._values(pairs.rows.rows)
@@ -301,7 +301,7 @@ class SplitColumns:
     coefficients: FloatArray  #: (columns, K)
 
     def differences(self, pairs: RowPairs, groups: FeatureGroups) -> FloatArray:
-        """Return what each group puts into the difference of each pair, (P, G, K)."""
+        """Return the part of each group in the difference of each pair, (P, G, K)."""
         columns = ColumnGroups(self._values, pairs, groups).numbers()
         queries = self._values(pairs.queries.rows)
         rows = self._values(pairs.rows.rows)
@@ -356,7 +356,7 @@ class SumOfModels:
     n_outputs: int
 
     def differences(self, pairs: RowPairs, groups: FeatureGroups) -> FloatArray:
-        """Return what each group puts into the difference of each pair, (P, G, K)."""
+        """Return the part of each group in the difference of each pair, (P, G, K)."""
         totals = np.zeros((len(pairs), len(groups.names), self.n_outputs))
         for term in self.terms:
             totals[:, :, term.outputs] += term.coefficient * term.summand.differences(pairs, groups)
@@ -364,7 +364,7 @@ class SumOfModels:
 
 
 def _sum(source: RecordedModel, n_threads: int) -> SumOfModels:
-    """Return a sum of models; the second of two may be fitted to what the first leaves over."""
+    """Return a sum of models; the second of two may be fitted to the residuals of the first."""
     adapter = source.adapter
     is_residual = adapter.form is Form.RESIDUAL
     if is_residual:
@@ -478,7 +478,7 @@ def _are_equal(first: Table, second: Table, features: list[int]) -> bool:
 
 
 def exchanged(table: Table, source: Table, features: list[int]) -> Table:
-    """Return a table with some columns of another one, which has as many rows."""
+    """Return a table with some columns of another table that has as many rows."""
     frame = inputs.as_frame(table)
     if frame is None:
         changed = np.array(dense(table))

@@ -14,7 +14,7 @@ BY_FOLDS = "by {} fits with the fitted structure held fixed, each without one fo
 
 
 def number_of_folds(model: VerifiedModel) -> int:
-    """Return how many folds the training rows are split into: such that all fits take some five times the set-up at most.
+    """Return the number of folds, such that all fits take at most some five times the set-up.
 
     Of few rows each fold is a larger part of what the fit knows, so there are more. Leaves that
     rank rows, or cut residuals off, take longer to fit again, so there are fewer.
@@ -47,7 +47,7 @@ def fold_numbers(model: Refittable) -> IntArray:
 
 
 def fold_predictions(model: Refittable) -> FloatArray:
-    """Return each training row's prediction, or score, by the fit without the rows of its fold, (N, K); computed once.
+    """Return each training row's out-of-fold prediction, or score, (N, K); computed once.
 
     It is nan if no row of any weight is left outside the fold.
     """

@@ -184,7 +184,7 @@ def error_gradient(model: Refittable, queries: QueryBatch, y: FloatArray) -> Flo
 def gains(
     model: ExactModel, queries: QueryBatch, gradient: FloatArray, corrected: FloatArray
 ) -> FloatArray:
-    """Return by how much the mean squared error would fall if one target were corrected, (N, K)."""
+    """Return the fall of the mean squared error if one target were corrected, (N, K)."""
     correction = corrected - model.targets
     squares = _column_squares(model, queries)
     return -(correction * gradient + correction**2 / len(queries) * squares)

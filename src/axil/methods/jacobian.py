@@ -214,13 +214,13 @@ class Jacobian(Method):
         return weights
 
     def gradient_contributions(self, X: TableLike) -> FloatArray:
-        """Return what each training row contributes to the steps of the trees to each prediction.
+        """Return the contribution of each training row to each score, through the steps of the trees.
 
-        The contribution of row j to the prediction of x is the sum over trees t of
-        ``rate_t w_j b_tj r_tj [leaf_t(j) = leaf_t(x)] / (W + l2)``, with r_tj the residual of row j
-        before tree t. For an additive explainer these are the contributions of `explain`. A
-        contribution is no sensitivity, because other rows have their part in the residuals of a row.
-        The array takes 8 * K * n * n_train bytes.
+        The contribution of row j to the prediction of x is the sum over trees t of ``rate_t w_j
+        b_tj r_tj [leaf_t(j) = leaf_t(x)] / (W + l2)``, with r_tj the residual of row j before tree
+        t. For an additive explainer these are the contributions of `explain`. A contribution is no
+        sensitivity, because other rows have their part in the residuals of a row. The array takes 8
+        * K * n * n_train bytes.
 
         Parameters
         ----------

@@ -90,7 +90,7 @@ def with_residuals(model: VerifiedModel, allowed: Sequence[AllowedRows]) -> Sequ
 
 
 class Preparable(Protocol):
-    """A model that can compute ahead what makes explanations cheaper."""
+    """A model that can compute in advance what makes explanations cheaper."""
 
     def prepared(self) -> VerifiedModel:
         """Return the model with its leaf matrix."""

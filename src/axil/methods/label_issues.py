@@ -181,7 +181,7 @@ class LabelIssues(Method):
 
 
 def suspects(model: Any, out_of_fold: Any = "folds") -> BoolArray:
-    """Return whether the target of each training row looks wrong, in some output; (N,)."""
+    """Return whether the target of each training row looks wrong in some output, (N,)."""
     model.capabilities.require("find_label_issues")
     model = model.for_method("find_label_issues")
     marks: BoolArray = (
@@ -400,7 +400,7 @@ class Studentised:
         return cls(scale, value, quality, is_label_issue, n_wrong, int((quality < FAR).sum()))
 
     def columns(self, scale: str) -> dict[str, Any]:
-        """Return the columns of the table, (N * K,) each, with that of the scale under this name."""
+        """Return the columns of the table, (N * K,) each; ``scale`` is the name of the scale's column."""
         columns = {
             scale: self.scale,
             "studentised": self.value,
@@ -429,7 +429,10 @@ class Studentised:
 
 
 def _how_far(targets: FloatArray, expected: FloatArray) -> str:
-    """Return in words how far these targets are from the values expected: by a factor where all are above zero."""
+    """Return in words how far these targets are from the expected values.
+
+    It is a factor if all values are above zero.
+    """
     if (targets > 0).all() and (expected > 0).all():
         ratios = targets / expected
         return f"with targets of {ratios.min():.3g} to {ratios.max():.3g} times the value expected"

@@ -116,7 +116,9 @@ def predictions(model: ExactModel) -> FloatArray:
 
 
 def rest(model: ExactModel) -> FloatArray:
-    """Return the leave-one-out prediction of each training row, where an empty leaf adds nothing, (N, K).
+    """Return the leave-one-out prediction of each training row, (N, K).
+
+    An empty leaf adds nothing.
 
     So rows have a prediction, too, that are singletons in some of their leaves.
     """
@@ -124,7 +126,7 @@ def rest(model: ExactModel) -> FloatArray:
 
 
 def note_on(is_singleton: BoolArray, note: str = notes.NOTE) -> str:
-    """Return the note on a table of leave-one-out predictions, which says how many are nan."""
+    """Return the note on a table of leave-one-out predictions, with the number of nan ones."""
     n_singletons = int(is_singleton.sum())
     if n_singletons:
         return f"{note}; nan in {n_singletons} of {len(is_singleton)} lines: {ALONE}"

@@ -116,7 +116,7 @@ def sigma_of(model: ExactModel, sigma: ArrayLike | str | None) -> FloatArray:
 
 
 def for_page(model: ExactModel, at_any_cost: bool = False) -> tuple[FloatArray | None, str | None]:
-    """Return sigma for a page, and a sentence that says that it is estimated, if it is.
+    """Return sigma for a page, and a sentence if it is an estimate.
 
     Sigma is None if the fit does not show it, or if it is not cached and even its estimate takes
     longer than `ON_PAGE`. With ``at_any_cost`` axil computes it, or raises.

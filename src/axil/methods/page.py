@@ -130,7 +130,7 @@ class Pages(Method, page.Shown):
 
 
 def _sigma(model: Any, sigma_rule: str) -> tuple[FloatArray | None, str | None]:
-    """Return the noise of the targets or None, and what a page says about it; see `as_asked`."""
+    """Return the noise of the targets or None, and the sentence of a page about it."""
     if sigma_rule == "none":
         return None, None
     if sigma_rule == "cheap":

@@ -228,7 +228,7 @@ class ExplainedRows:
         return page_options
 
     def listing(self, beside: TableLike | None = None) -> Beside:
-        """Return what lists training rows beside the explained rows, with further columns of both."""
+        """Return a listing of training rows for the explained rows, with further columns of both."""
         model = self.model
         columns = columns_of(model.features, self.queries.rows, self.names(), beside)
         return Beside(columns, model.shape, model.backend, model.note(model.source.note))

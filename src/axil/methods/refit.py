@@ -250,7 +250,7 @@ def _refit_arguments(self: Refit) -> ExplainerArguments:
 def _refitted(
     self: RefitT, arguments: ExplainerArguments, refit_inputs: RefitInputs, labels: AnyArray
 ) -> RefitT:
-    """Return the explainer of the model refitted to these rows, of these labels."""
+    """Return the explainer of the model refitted to these labelled rows."""
     model = self._model
     if hasattr(model.adapter, "smoother"):
         smoother_targets = refit_inputs.y

@@ -167,7 +167,7 @@ def _refuse_unused(
 
 
 def contributions_of(model: VerifiedModel) -> Source:
-    """Return the source of what rows put into the steps of trees.
+    """Return the source of contributions to the steps of trees.
 
     Only some rows are ranked, so the contributions make no prediction.
     """
@@ -343,7 +343,7 @@ def by_group(explained: ExplainedRows, coded: Sequence[Any]) -> DataFrame:
 
 
 def warn_emptied(n_nan: int, n: int, numbers: str = "predictions") -> None:
-    """Warn if some of n numbers are nan, because no training row of any weight is left."""
+    """Warn if some of n numbers are nan, because no training row with a weight is left."""
     if n_nan:
         warn(
             f"{n_nan:,} of {n:,} {numbers} are nan: without the deleted rows no training row of any "

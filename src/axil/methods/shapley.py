@@ -123,7 +123,7 @@ class Shapley(Method):
 
 
 def warn_beyond(proven: ExactModel, targets: FloatArray) -> None:
-    """Warn where a fit to these targets (N, K) would leave the active set, which the values hold fixed."""
+    """Warn if a fit to these targets (N, K) would change the active set, which the values fix."""
     if proven.verification is None:
         held = None
     else:

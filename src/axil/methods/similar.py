@@ -296,7 +296,7 @@ def ranked(
 
 
 def weights_of_trees(model: VerifiedModel, rule: str) -> TreeWeights | None:
-    """Return how much each tree counts in comparisons by leaves; None: all alike.
+    """Return the weights of trees in comparisons by leaves; None if all are equal.
 
     Parameters
     ----------

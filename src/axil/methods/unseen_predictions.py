@@ -35,7 +35,9 @@ WITH_METHODS = (
 
 
 def has_closed_form(proven: ExactModel) -> bool:
-    """Return whether leaving out every row takes less than folds: in forests a row changes its own leaves alone.
+    """Return whether leave-one-out takes less time than folds.
+
+    In forests a row changes its own leaves alone.
 
     Unless class weights are counted from the labels: then it changes all leaves.
     """
@@ -86,7 +88,7 @@ def unseen_predictions(proven: ExactModel, method: str) -> tuple[FloatArray, str
 
 
 def _agreeing_values(proven: ExactModel, reason: str) -> FloatArray:
-    """Return `agreeing_values`; warn where they are only near to predictions without the row."""
+    """Return `agreeing_values`; warn if they only approximate leave-one-out predictions."""
     lost = any(
         getattr(engine.structure, "is_ranked", False)
         for engine in proven.engines

@@ -22,7 +22,7 @@ class WhatIf(Method):
     def what_if(
         self, X: TableLike, targets: Mapping[Any, Any], *, init_score: ArrayLike | None = None
     ) -> DataFrame:
-        """Predict X as if some training rows, by label, had other targets (of a classifier: other classes).
+        """Predict X as if some training rows, by label, had other targets or classes.
 
         The answer is exact with the tree structure fixed, and `refit` with the same ``targets``
         gives the same predictions. It is a frame with the columns query, before, after, change, and

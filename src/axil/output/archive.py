@@ -38,7 +38,7 @@ _LOCAL = b"PK\3\4"
 
 @dataclass(frozen=True)
 class Archive:
-    """A file's header, its row labels, and all other arrays by name: of known types and sizes, and nothing more."""
+    """A checked file: its header, its row labels, and all other arrays by name."""
 
     path: Path
     header: dict[str, Any]
@@ -62,7 +62,10 @@ def write(
     arrays: dict[str, NDArray[Any]],
     key: bytes | None = None,
 ) -> None:
-    """Write the file whole or not at all: it takes its name only once it is complete. With a key it is signed."""
+    """Write the whole file, signed if there is a key.
+
+    It has its final name only after it is complete.
+    """
     target = as_file(path)
     contents = {**arrays, **_label_arrays(index)}
     stated = json.loads(
@@ -133,7 +136,7 @@ def _other_version(path: Path, version: Any) -> InputError:
 
 
 def as_key(key: Any) -> bytes:
-    """Return a key for signatures, once it is one."""
+    """Return a key for signatures after checking it."""
     if not isinstance(key, (bytes, bytearray)) or not key:
         if isinstance(key, (bytes, bytearray)):
             kind = "empty"

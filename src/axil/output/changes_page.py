@@ -23,7 +23,7 @@ NARROWEST = 0.3  # percent of the width that a bar has at least
 
 @dataclass(frozen=True)
 class Bar:
-    """One part of a change, from ``left`` on; both are percentages of the drawing's width."""
+    """One part of a change, which starts at ``left``; both are percentages of the width."""
 
     name: str
     amount: str
@@ -110,7 +110,7 @@ def _columns(frame: Any) -> dict[str, list[Any]]:
 
 
 def _sum_note(scale: TargetScale) -> str:
-    """Return the sentence that says how the parts combine to the change."""
+    """Return the sentence on how the parts combine to the change."""
     if scale.is_log:
         if scale.shift:
             shifted = f" of {scale.shift:g} + the prediction"
@@ -163,7 +163,7 @@ def _amount(value: float, scale: TargetScale) -> str:
 
 
 def _factor(value: float, scale: TargetScale) -> float:
-    """Return the factor that a difference of logarithms stands for."""
+    """Return the factor for a difference of logarithms."""
     return float(scale.factors(np.array(value)))
 
 

@@ -76,7 +76,10 @@ def listed(
 
 
 def _listed_once(predicted: Predicted, compared: Compared, first: int) -> Listed:
-    """Return one line per row where classes share their weights, with the predicted class and the row's own class."""
+    """Return one line per row for classes that share their weights.
+
+    It has the predicted class and the row's own class.
+    """
     assert predicted.classes is not None
     best = compared.best
     predictions = compared.predictions
@@ -144,7 +147,7 @@ def _inverse(scale: TargetScale, values: FloatArray) -> FloatArray:
 
 
 def _quotient(above: FloatArray, below: FloatArray, is_known: BoolArray) -> FloatArray:
-    """Return ``above / below``; nan if it is not known."""
+    """Return ``above / below``; nan if it is undefined."""
     return np.asarray(np.divide(above, below, out=np.full_like(above, np.nan), where=is_known))
 
 
@@ -197,7 +200,7 @@ def similar_table(
     place: PlaceRule | None = None,
     at_least: int = 1,
 ) -> Any:
-    """Return the table of `similar` for predictions that come batch by batch.
+    """Return the table of `similar` for batches of predictions.
 
     Parameters
     ----------
@@ -272,7 +275,7 @@ def _compared_columns(
 
 
 def _warn_of_too_few(labels: list[Any], n: int, at_least: int) -> None:
-    """Warn of those of n explained rows that have fewer lines in the table than they need."""
+    """Warn if some of n explained rows have too few lines in the table."""
     if not labels:
         return
     names = ", ".join(shown(label) for label in labels[:MAX_LABELS])
@@ -297,7 +300,7 @@ def _warn_of_too_few(labels: list[Any], n: int, at_least: int) -> None:
 
 
 def _footed(frame: Any, summary: dict[str, AnyArray], beside: Beside) -> Any:
-    """Return the frame, with a note and the summary where its library has a place for them."""
+    """Return the frame, with a note and the summary if its library can store them."""
     values = zip(*(column.tolist() for column in summary.values()))
     lines = [dict(zip(summary, line)) for line in values]
     bias_name = list(summary)[-1]

@@ -44,7 +44,7 @@ class Arrays:
 
     @property
     def weights(self) -> Any:
-        """The weight of each target, (n, n_train), or (n, K, n_train) where outputs have their own weights.
+        """The weights of the targets, (n, n_train), or (n, K, n_train) if outputs have their own.
 
         They are sparse if you asked for that. Unless ``exact`` they are derivatives by the targets,
         which an additive explanation computes once.

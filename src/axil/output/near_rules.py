@@ -33,7 +33,7 @@ class Wording(Protocol):
     """How texts for people name columns and show values."""
 
     def name(self, column: str) -> str:
-        """Return what people call a column."""
+        """Return the name of a column on pages."""
 
     def cell(self, value: object) -> str:
         """Return a value as text."""
@@ -54,7 +54,7 @@ class PlainWording:
 
 
 class Measure(Protocol):
-    """How columns of training rows become the values that `Nearness` compares."""
+    """A function from columns of training rows to the values that `Nearness` compares."""
 
     def values(self, columns: Sequence[AnyArray]) -> AnyArray:
         """Return the values of rows from the columns of a rule, (rows,) each."""
@@ -67,10 +67,10 @@ class NearRule(Protocol):
 
     @property
     def measure(self) -> Measure:
-        """How columns of training rows become values."""
+        """The function from columns of training rows to values."""
 
     def nearness(self, dtypes: Sequence[DType]) -> Nearness:
-        """Return what training rows must be near to, whose columns have these types."""
+        """Return the nearness that the rule requires of training rows, for columns of these types."""
 
     def text(self, words: Wording) -> str:
         """Return the rule in words."""
@@ -104,7 +104,7 @@ class RangeRule:
 
     @property
     def measure(self) -> ColumnMeasure:
-        """How the column of training rows becomes values."""
+        """The function from the column of training rows to values."""
         return ColumnMeasure(self.column_name, self.points[:1], self.source)
 
     def nearness(self, dtypes: Sequence[DType]) -> WithinRange:
@@ -165,7 +165,7 @@ class PlaceRule:
 
     @property
     def measure(self) -> PlaceMeasure:
-        """How the columns of training rows become values."""
+        """The function from the columns of training rows to values."""
         return PlaceMeasure(self.names)
 
     def nearness(self, dtypes: Sequence[DType]) -> WithinDistance:

@@ -29,7 +29,7 @@ Measures: TypeAlias = dict[str, FloatArray]
 
 
 class Portfolio:
-    """Portfolios of queries that come batch by batch, in their order.
+    """The portfolios of explained rows, batch by batch, in their order.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class Portfolio:
         return labels | {name: values.T.ravel() for name, values in columns.items()}
 
     def _measures_by_row(self, weights_by_output: Any, targets: FloatArray, n: int) -> Measures:
-        """Return the measures (S, n) that need the weights of one query at a time."""
+        """Return the measures (S, n) that need the weights of one explained row at a time."""
         n_sets = len(weights_by_output)
         names = ("largest", "turnover", "fit", "asymmetry")
         measures = {name: np.zeros((n_sets, n)) for name in names}
@@ -110,7 +110,7 @@ class Portfolio:
 
 
 def _relevance(weights: FloatArray, targets: FloatArray) -> tuple[float, float]:
-    """Return fit and asymmetry of one query; nan if its weights, or the targets, are all the same."""
+    """Return fit and asymmetry of one explained row; nan if weights or targets are all the same."""
     positive = _correlation(np.maximum(weights, 0), targets)
     negative = _correlation(np.minimum(weights, 0), targets)
     fit = _correlation(weights, targets) ** 2

@@ -67,7 +67,7 @@ class WeightedSums:
     start: ClassVar[int] = 0  #: of the training rows, which are one shard
 
     def __post_init__(self) -> None:
-        """Make arrays read-only that are shared with the explainer or with parts of these sums."""
+        """Make the arrays that the explainer shares read-only."""
         for name in ("intercepts", "targets", "index", "query_index"):
             object.__setattr__(self, name, frozen(getattr(self, name)))
         if issparse(self.weights):
@@ -182,7 +182,7 @@ class WeightedSums:
 
     @property
     def is_shared(self) -> bool:
-        """Whether these are predictions of classes that share their weights, so that one line per row says all."""
+        """Whether the outputs are classes that share their weights, so that one line per row suffices."""
         return self.classes is not None and self.outputs is not None and self.weights.ndim == 2
 
     @property
@@ -192,7 +192,7 @@ class WeightedSums:
 
     @property
     def meant(self) -> dict[str, FloatArray]:
-        """What stands beside the predictions, such as calibrated probabilities, (n, K) by name."""
+        """Further columns of predictions, such as calibrated probabilities, (n, K) by name."""
         if self.account is None or self.account.means is None:
             return self.beside
         return {self.account.meaning: self.account.means}

@@ -133,7 +133,7 @@ class Rules:
         return rules
 
     def dated(self, known: Columns) -> RangeRule | None:
-        """Return the rule that says of which date estimates are, if there is one."""
+        """Return the rule with the date of the estimates, if there is one."""
         for rule in self.near(known):
             if isinstance(rule, RangeRule) and (rule.is_before or rule.points.dtype.kind == "M"):
                 return rule
@@ -260,7 +260,7 @@ def _mask(known: Columns, mask: Any, what: str) -> BoolArray:
 
 
 def _codes(known: Columns, distinct: Any) -> IntArray | None:
-    """Return a number for each label of the training rows (N,); a row without a label has a number of its own."""
+    """Return a number for each label of the training rows (N,); rows without a label differ."""
     if distinct is None:
         return None
     if isinstance(distinct, str) or inputs.is_whole(distinct):

@@ -52,7 +52,7 @@ class Places:
 
 @dataclass(frozen=True, eq=False)
 class Sheets:
-    """Drawings of m predictions and their k comparables; nan for what has no place."""
+    """Maps of m predictions and their k comparables; nan for a missing place."""
 
     x: FloatArray  #: (m, k) of the circles
     y: FloatArray  #: (m, k)

@@ -58,14 +58,14 @@ def note(frame: Any, text: str, **more: Any) -> Any:
 
 
 def check_by(by: str | None) -> None:
-    """Raise for an order that tables are not sorted by; None stands for the default."""
+    """Raise for an order that tables do not have; None stands for the default."""
     if by is not None:
         as_choice(by, ("weight", "contribution"), "by")
 
 
 @dataclass(frozen=True, eq=False)
 class Predicted:
-    """Explained rows, and what tables need to show their predictions."""
+    """Explained rows with the columns of their predictions in tables."""
 
     labels: AnyArray  #: (n,) the user's
     outputs: AnyArray | None  #: (K,) the names in the column ``output``; None for no such column
@@ -116,7 +116,7 @@ class Predicted:
         return columns | {"probability": probabilities.ravel()}
 
     def _of_scores(self, scores: FloatArray) -> dict[str, AnyArray]:
-        """Return the columns of scores that stand for no probability: the class of largest score, and the score."""
+        """Return the columns of scores without probabilities: the class of largest score, and the score."""
         if self.classes is None or self.is_sum:
             return {"score": scores.ravel()}
         if scores.shape[1] == 1:
@@ -167,7 +167,10 @@ def group_columns(
     sums: Grouped,
     weighted: bool,
 ) -> dict[str, Any]:
-    """Return query, (output,) group, weight and contribution; contributions of additive models have no weight."""
+    """Return query, (output,) group, weight and contribution.
+
+    Contributions of additive models have no weight.
+    """
     columns = label_columns(query_index, outputs, "group", sums.groups)
     if weighted:
         columns["weight"] = sums.effects.ravel()
@@ -203,7 +206,7 @@ def contribution_columns(values: FloatArray, scale: TargetScale) -> dict[str, Fl
 def label_columns(
     query_index: AnyArray, outputs: AnyArray | None, name: str, values: AnyArray
 ) -> dict[str, Any]:
-    """Return query, (output,) and one more column, with a line for each query, output and value."""
+    """Return query, (output,) and one more column, with a line for each combination."""
     n = len(query_index)
     if outputs is None:
         n_outputs = 1
@@ -226,12 +229,12 @@ def joined(parts: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def bytes_of(lines: int, columns: int) -> int:
-    """Return the bytes that a table takes while it is made, with 8 per line and column."""
+    """Return the bytes of a table during its construction, with 8 per line and column."""
     return int(COPIES * 8 * lines * columns)
 
 
 def batch_size(budget: Budget, n: int, lines: int, columns: int, working: int) -> int:
-    """Return the number of queries per batch, for a table of n queries with ``lines`` lines each.
+    """Return the number of explained rows per batch, for a table with ``lines`` lines each.
 
     Raises if the table and the ``working`` bytes of one query do not fit into memory.
     """

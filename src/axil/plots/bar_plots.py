@@ -248,7 +248,10 @@ def _error_axis(source: Any, lines: Columns, by: str) -> str:
 
 
 def _target_texts(lines: Columns, chosen: IntArray, corrected: bool) -> list[str]:
-    """Return the target of each row in brackets, perhaps with its correction; "" where the target is unknown."""
+    """Return the target of each row in brackets, with its correction if there is one.
+
+    It is "" for an unknown target.
+    """
     if "given_label" in lines:  # a table of label issues
         target_name = "given_label"
         corrected_name = "expected_label"

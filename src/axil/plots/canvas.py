@@ -47,7 +47,7 @@ DARK = 0.4  # luminance below which a ground is dark
 
 @dataclass(frozen=True)
 class Colours:
-    """Colours that are visible on the axes that they are made for."""
+    """Colours that are visible on the background of the axes."""
 
     ink: RGB  #: of words and lines
     ground: RGB  #: behind them
@@ -62,7 +62,7 @@ class Colours:
 
 
 def new_axes(ax: Axes | None, height: float = 3.8, width: float = WIDTH) -> Axes:
-    """Return the axes given, or those of a new figure, which makes room for its labels."""
+    """Return the user's axes, or those of a new figure with room for its labels."""
     try:
         from matplotlib.axes import Axes
     except ImportError:
@@ -81,7 +81,7 @@ def new_axes(ax: Axes | None, height: float = 3.8, width: float = WIDTH) -> Axes
 
 
 def colours(ax: Axes) -> Colours:
-    """Return colours that fit the style of the axes, whatever style is in use by now."""
+    """Return colours that fit the style of the axes."""
     from matplotlib.colors import to_rgb, to_rgba
 
     ground: RGB = (1.0, 1.0, 1.0)
@@ -156,7 +156,7 @@ def fixed(name: str) -> str:
 
 
 def with_scale(name: str, scale: str) -> str:
-    """Return the name of an axis, with the scale of the fit in brackets if there is one to name."""
+    """Return the name of an axis, with the scale of the fit in brackets if it has a name."""
     if not scale:
         return name
     return f"{name} ({scale})"
@@ -251,7 +251,7 @@ def round_numbers(low: float, high: float, most: int, powers: bool) -> FloatArra
 
 
 def diverging(ax: Axes) -> Any:
-    """Return the colours of a heat map around 0: red, white and blue, or on dark styles those of the signs."""
+    """Return the colours of a heat map around 0: red, white and blue, or those of a dark style."""
     from matplotlib.colors import LinearSegmentedColormap
 
     palette = colours(ax)
@@ -279,7 +279,7 @@ def _label_side(axis: Axis, labels: AnyArray, length: float, rotation: int) -> N
 
 
 def colour_bar(ax: Axes, image: Any, name: str, beyond: bool) -> None:
-    """Add the scale of a heat map beside it, with pointed ends if there are values beyond it."""
+    """Add the scale of a heat map, with pointed ends for values beyond it."""
     bar = ax.figure.colorbar(image, ax=ax, extend="both" if beyond else "neither", shrink=0.9)
     bar.set_label(name, fontsize=TEXT - 1)
     bar.ax.tick_params(labelsize=TEXT - 1)
@@ -293,7 +293,7 @@ def inches(ax: Axes) -> tuple[float, float]:
 
 
 def room(ax: Axes) -> float:
-    """Return the width in inches that remains once the figure has made room for the labels at the side."""
+    """Return the width in inches that the labels at the side leave."""
     longest = max((len(label.get_text()) for label in ax.get_yticklabels()), default=0)
     width, _ = inches(ax)
     return max(min(width, 1.29 * width - LETTER * longest - 0.4), 0.25 * width)

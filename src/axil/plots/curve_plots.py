@@ -225,7 +225,7 @@ def leave_one_out_curve(frame: Any, *, output: Any = None, ax: Axes | None = Non
 
 
 def leverage(values: Any, *, output: int = 0, ranked: bool = False, ax: Axes | None = None) -> Axes:
-    """Plot the leverages, each training row's weight in its own prediction, and their mean, trace K / n_train.
+    """Plot each training row's weight in its own prediction, and the mean, trace K / n_train.
 
     ``values`` is ``explainer.diagnostics.leverage()``, (n_train,), or (outputs, n_train) with the
     position ``output``. The plot is a histogram, or with ``ranked=True`` a curve from the largest

@@ -27,13 +27,14 @@ MARKED_LEVELS = (0.5, 0.8, 0.9)
 
 
 def fan(frame: Any, *rows: Any, y: Any = None, output: Any = None, ax: Axes | None = None) -> Axes:
-    """Plot prediction intervals, the lowest prediction first, and the true targets over them where they are known.
+    """Plot prediction intervals in the order of the predictions, with known true targets.
 
-    It is called as ``fan(frame)``, ``fan(frame, y)``, ``fan(predictive, X)`` or ``fan(predictive, X, y)``. ``frame`` is what
-    ``predictive.interval(X)`` returns, or ``{name: frame, ...}`` of the same rows for several levels. A ``predictive`` and its
-    rows X stand for intervals of 90 %. ``y`` are the targets of these rows, in the units of the frame or on the scale of the fit
-    that the frame names ("scale (log)"): the plot takes the scale that more intervals cover. Targets outside the widest interval
-    are orange triangles.
+    It is called as ``fan(frame)``, ``fan(frame, y)``, ``fan(predictive, X)`` or ``fan(predictive,
+    X, y)``. ``frame`` is what ``predictive.interval(X)`` returns, or ``{name: frame, ...}`` of the
+    same rows for several levels. A ``predictive`` and its rows X stand for intervals of 90 %. ``y``
+    are the targets of these rows, in the units of the frame or on the scale of the fit that the
+    frame names ("scale (log)"): the plot takes the scale that more intervals cover. Targets outside
+    the widest interval are orange triangles.
     """
     frame, y = _intervals_of(frame, rows, y)
     if isinstance(frame, Mapping):
@@ -89,7 +90,7 @@ def _total_width(lines: dict[str, FloatArray]) -> float:
 
 
 def _intervals_of(frame: Any, rows: tuple[Any, ...], y: Any) -> tuple[Any, Any]:
-    """Return the intervals that `fan` draws and the targets, from a frame or from a predictive and its rows."""
+    """Return the intervals and targets of `fan`, from a frame or from a predictive and its rows."""
     targets = list(rows)
     if y is not None:
         targets.append(y)

@@ -19,7 +19,10 @@ MANY = 500  # from so many points on they are more transparent, as some cover ot
 
 
 def bar_axes(ax: Axes | None, labels: Sequence[object], line: float = LINE) -> Axes:
-    """Return the axes given, or those of a new figure with room for bars of these labels, ``line`` inches each."""
+    """Return the user's axes, or those of a new figure with room for labelled bars.
+
+    Each bar takes ``line`` inches.
+    """
     letters = max((len(canvas.shorten(label)) for label in labels), default=0)
     height = min(1.4 + line * len(labels), 14.0)
     return canvas.new_axes(ax, height, WIDTH + LETTER * max(0, letters - NARROW))
@@ -195,7 +198,7 @@ def corner(ax: Axes, lines: str) -> None:
 
 
 def key(ax: Axes) -> None:
-    """Add a legend where there is most room."""
+    """Add a legend at the emptiest place."""
     palette = canvas.colours(ax)
     ax.legend(
         fontsize=TEXT - 1,

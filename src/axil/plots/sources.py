@@ -176,9 +176,10 @@ def _of_frame(source: Any, query: Any, output: Any, labels: Any, exact: bool) ->
 
 
 def labelled(source: Any, name: str) -> tuple[str, str]:
-    """Return the column with this name, perhaps with a scale behind it, such as "contribution (log)", and the scale.
+    """Return the column with this name, possibly with a scale such as "(log)", and the scale.
 
-    ``source`` is a frame or columns by name. The scale is "" without one. If there is no such column, the name is returned.
+    ``source`` is a frame or columns by name. The scale is "" without one. If there is no such
+    column, the name is returned.
     """
     if isinstance(source, dict):
         columns = list(source)
@@ -202,7 +203,7 @@ def says(source: Any, note: str) -> bool:
 
 
 def one_query(source: Any, query: Any, output: Any, needed: tuple[str, ...]) -> tuple[Columns, str]:
-    """Return the lines of a tidy frame for one query and output, column by column, and the name of the prediction."""
+    """Return the lines of a tidy frame for one explained row and output, and the prediction's name."""
     frame = as_frame(source)
     if frame is None:
         raise InputError(
@@ -331,7 +332,7 @@ def query_position(query: Any, labels: Any) -> int:
 
 
 def _has_label(label: object, query: object) -> bool:
-    """Whether a label is the one that the user wrote: dates may be given as text, numbers may not."""
+    """Return whether a label is the user's: dates may be text, numbers may not."""
     if isinstance(label, Number) != isinstance(query, Number):
         return False
     try:
@@ -383,7 +384,9 @@ def group_labels(explanation: Explanation, labels: Any) -> Any:
 
 
 def along(values: Any, n: int, what: str) -> AnyArray | None:
-    """Return positions on an axis of numbers or dates, (n,), nan and nat where missing; None if the values are text.
+    """Return positions on an axis of numbers or dates, (n,); None if the values are text.
+
+    Missing values are nan or nat.
 
     Periods have the position of their beginning, and dates with a time zone are in UTC.
     """
@@ -422,7 +425,7 @@ def _date_positions(labels: AnyArray, is_known: BoolArray, what: str) -> AnyArra
 
 
 def text(label: object) -> str:
-    """Return a label as people write it: days without hours, tuples with commas, all on one line."""
+    """Return a label on one line: days without hours, tuples with commas."""
     if isinstance(label, tuple):
         return ", ".join(text(element) for element in label)
     if isinstance(label, np.datetime64):

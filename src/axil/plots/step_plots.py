@@ -33,7 +33,7 @@ WIDE = 20.0  # ticks are at powers of ten if the highest price is this many time
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """Steps that lead from a start to the prediction."""
+    """The steps from a start to the prediction."""
 
     start: float
     first: str  #: the name of the start
@@ -189,7 +189,7 @@ def reference_of(source: Any, prediction: Prediction, requested: float | None) -
 
 
 def as_reference(value: Any) -> float | None:
-    """Check a reference; None stands for "mean"."""
+    """Check a reference, and return it; None stands for "mean"."""
     if isinstance(value, str) and value == "mean":
         return None
     return as_number(value, "reference")
@@ -286,7 +286,7 @@ def _steps(
 
 
 def _draw_steps(ax: Axes, steps: Steps, scale: TargetScale) -> None:
-    """Plot bars that begin where the previous one ended, between marks for the first and the last value."""
+    """Plot bars, each from the end of the one before, between marks for the first and last value."""
     n = len(steps.values)
     values = np.concatenate([[0.0], steps.values, [0.0]])
     ends = steps.start + np.cumsum(values)

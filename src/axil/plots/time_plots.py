@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """Levels that lead from a start to the prediction."""
+    """The levels from a start to the prediction."""
 
     start: float
     times: AnyArray  #: (m,) the distinct dates of training rows, in ascending order

@@ -29,7 +29,7 @@ OutputGroups = list[Sequence[int]]
 
 @dataclass(frozen=True, eq=False)
 class Allowed:
-    """The rows of one shard that may be listed, and what is known about them."""
+    """The rows of one shard that may be listed, with their labels and distances."""
 
     among: IntArray | None = None  #: positions of the rows allowed, ascending; None for all
     #: (n, rows / 8) bits of the rows allowed beside each explained row; None for all
@@ -131,7 +131,7 @@ class Choice(Reduction[Compared]):
 
     @property
     def is_plain(self) -> bool:
-        """Whether the largest are listed, whatever their sign, label and nearness."""
+        """Whether the largest rows are listed, without conditions on sign, label and nearness."""
         has_condition = self.positive or self.distinct or bool(self.near)
         return not has_condition and self.sides is None
 
@@ -140,7 +140,7 @@ class Choice(Reduction[Compared]):
         return self.is_plain and allowed.among is None and allowed.by_query is None
 
     def of(self, shard: Shard, effects: Effects, column: Allowed | None) -> Compared:
-        """Return the rows of one shard to list; the column says which are allowed."""
+        """Return the listed rows of one shard; the column says which are allowed."""
         allowed = Allowed() if column is None else column
         if self.by_leaves or self.sides is not None:
             on_shard = None

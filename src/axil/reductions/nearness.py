@@ -16,7 +16,7 @@ class Nearness(Protocol):
     """What the rows listed beside each of n explained rows must be near to."""
 
     def of(self, places: IntArray | slice) -> Nearness:
-        """Return what those beside some of the explained rows must be near to."""
+        """Return the nearness to some of the explained rows."""
 
     def codes(self) -> IntArray:
         """Return a number for each explained row, (n,); equal ones allow the same rows."""
@@ -30,7 +30,7 @@ class Nearness(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class WithinRange:
-    """Rows whose number or date lies in a range of its own for each explained row."""
+    """The condition that a number or date lies in a range around that of the explained row."""
 
     lowest: AnyArray  #: (n,)
     highest: AnyArray  #: (n,)
@@ -55,7 +55,7 @@ class WithinRange:
 
 @dataclass(frozen=True, eq=False)
 class WithinDistance:
-    """Rows whose place, a point on the unit sphere, is near that of the explained row."""
+    """The condition that a place, a point on the unit sphere, is near that of the explained row."""
 
     centres: FloatArray  #: (n, 3)
     chord: float  #: the longest straight line between the two

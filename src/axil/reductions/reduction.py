@@ -30,7 +30,7 @@ R = TypeVar("R", bound=ReductionResult, covariant=True)
 
 
 class Reduction(ABC, Generic[R]):
-    """A reduction of effects to a result; frozen, so that it can travel to the rows."""
+    """A reduction of effects to a result; it can be sent to the rows."""
 
     #: whether results have the size of the effects, so that they are not added on the way
     is_large: ClassVar[bool] = False

@@ -37,7 +37,7 @@ class Shards(Protocol):
     def each(
         self, work: Callable[..., Any], shared: Any, columns: Sequence[Any] | None = None
     ) -> Sequence[Any]:
-        """Return the results of ``work(shard, shared, column)``, which stay where the shards are."""
+        """Return the results of ``work(shard, shared, column)``, which stay with the shards."""
 
     def collected(
         self, work: Callable[..., Any], shared: Any, columns: Sequence[Any] | None = None
@@ -115,5 +115,5 @@ def answer(
 def _reduced(
     source: Source, reduction: Reduction[R], shard: Shard, query_batch: Any, column: Any
 ) -> R:
-    """Return the result over one shard, where its rows are."""
+    """Return the result over one shard, in the process of its rows."""
     return reduction.of(shard, shard.effects(source, query_batch), column)

@@ -167,7 +167,10 @@ class Ranking(ReductionResult):
 
     @property
     def best(self) -> Best:
-        """For each prediction the largest effects; if signs are apart, of the sign with more in all."""
+        """Return the largest effects of each prediction.
+
+        If signs are apart, they are those of the sign with the larger sum.
+        """
         if len(self.sides) == 1:
             return self.sides[0]
         above, below = self.sides
@@ -212,7 +215,7 @@ class Ranked(Reduction[Ranking]):
 
 
 def _add_clipped(collector: Largest, block: Any, clipped: FloatArray, first: int) -> None:
-    """Give a block's clipped numbers to a collector; those of a sparse block are its entries."""
+    """Add a block's clipped numbers to a collector; a sparse block has only its entries."""
     if issparse(block):
         entries = (clipped, block.indices, block.indptr)
         collector.add_sparse(csr_array(entries, block.shape[::-1]))

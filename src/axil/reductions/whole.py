@@ -17,7 +17,7 @@ from axil.weights.largest import MaybeSparse
 
 
 def _beside(left: list[MaybeSparse], right: list[MaybeSparse]) -> list[MaybeSparse]:
-    """Return effects (n, rows) with those of other rows beside them, sparse if both are."""
+    """Return effects (n, rows) followed by those of other rows, sparse if both are."""
     joined_parts = []
     for pair in zip(left, right):
         if all(map(issparse, pair)):

@@ -67,7 +67,7 @@ Verified = tuple[list[Engine], Verification | None]
 def build(
     model: Model, rows: TrainingRows, labels: AnyArray, limits: Limits, check: bool = True
 ) -> ExactModel:
-    """Read the model, replay its fit on the rows as users give them, and return both, verified.
+    """Read the model and replay its fit on the user's rows; return both after verification.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def build(
 
 
 def _rows_of_the_fit(rows: TrainingRows) -> TrainingRows:
-    """Return read-only copies of what the rows counted with, without their features."""
+    """Return read-only copies of the targets, weights and offsets of the rows, without features."""
     weights = rows.weights
     if weights is not None:
         weights = owned(weights)
@@ -189,7 +189,7 @@ def _tolerance_of_solver(
 def _smoother_engines(
     fitted: FittedSmoother | list[FittedSmoother], n_outputs: int
 ) -> list[Engine]:
-    """Return the engine of all outputs, or one for each output where weights differ."""
+    """Return one engine for all outputs, or one for each output if their weights differ."""
     if isinstance(fitted, list):
         return [Smoother(smoother, 1) for smoother in fitted]
     return [Smoother(fitted, n_outputs)]
@@ -199,7 +199,7 @@ def _smoother_engines(
 
 
 def _verify_trees(adapter: Adapter, rows: TrainingRows, limits: Limits, check: bool) -> Verified:
-    """Return one engine for all outputs where they share trees, else one for each output."""
+    """Return one engine for all outputs if they share trees, otherwise one for each output."""
     if rows.offsets is not None:
         rows = replace(rows, offsets=round_to(adapter.rounding.offsets, rows.offsets))
     targets = _without_missing(adapter, rows.targets)
@@ -239,7 +239,7 @@ def _furthest_prediction(
     score: FloatArray,
     n_threads: int,
 ) -> Miss:
-    """Return where the weights' predictions of the training rows are furthest from the model's.
+    """Return the training row with the largest error of the weights' prediction.
 
     Parameters
     ----------
@@ -306,7 +306,7 @@ def _without_missing(model: Model, targets: FloatArray) -> FloatArray:
 
 
 def _require_stable(adapter: Adapter, extent: Extent, error: float) -> None:
-    """Refuse percentiles of rows so close to each other that rounding decides which they are."""
+    """Refuse percentiles if their rows are so close that rounding decides between them."""
     if error > adapter.tolerance * extent.scale + extent.rounding(adapter, None):
         raise UnsupportedModelError(
             "ranks of rows",
@@ -320,7 +320,7 @@ def _require_stable(adapter: Adapter, extent: Extent, error: float) -> None:
 
 
 def with_rows(fit: BoostedFit, weights: FloatArray | None, in_bag: FloatArray | None) -> BoostedFit:
-    """Return the fit with the weights that rows counted with, 0 for those held out.
+    """Return the fit with the row weights that it used, 0 for rows that it held out.
 
     Parameters
     ----------

@@ -126,7 +126,7 @@ class Extent(RowTotals):
 
 @dataclass(frozen=True)
 class Miss:
-    """Where two predictions of the same rows are furthest apart."""
+    """The largest difference between two predictions of the same rows."""
 
     error: float
     row: int
@@ -200,7 +200,7 @@ def verified(
 
 
 def check_leaf_counts(adapter: Adapter, fit: BoostedFit, counts: AnyArray) -> None:
-    """Compare the numbers of rows in each leaf, (L,), with what the model records."""
+    """Compare the numbers of rows in each leaf, (L,), with those that the model records."""
     recorded = fit.table.leaf_counts
     if recorded is None:
         return
@@ -264,7 +264,7 @@ def _sampling_cause(fit: BoostedFit) -> str:
 
 
 def _check_leaf_weights(adapter: Adapter, fit: BoostedFit, replay: Replay) -> None:
-    """Compare how much weight each leaf was fitted on with what the model records."""
+    """Compare the weights of the leaves with those that the model records."""
     recorded = fit.table.leaf_weights
     if recorded is None:
         return
@@ -284,7 +284,7 @@ def _check_leaf_weights(adapter: Adapter, fit: BoostedFit, replay: Replay) -> No
 
 
 def _weighting_cause(fit: BoostedFit, recorded: FloatArray, replay: Replay) -> str:
-    """Return whether the model had sample weights, as far as the weights of its leaves say."""
+    """Return whether the model had sample weights, judged by the weights of its leaves."""
     has_weights = replay.structure.row_weights is not None
     if has_weights and fit.sampler is None and np.allclose(recorded, replay.counts, rtol=1e-6):
         return (
@@ -363,7 +363,7 @@ def _check_exact_values(adapter: Adapter, fit: BoostedFit, replay: Replay, scale
 def _cause_of_values(
     adapter: Adapter, fit: BoostedFit, replay: Replay, values: FloatArray, scale: float
 ) -> str:
-    """Return whether the mean of the targets is another, where leaf values disagree."""
+    """Return whether the mean of the targets differs, if leaf values disagree."""
     first_tree = slice(0, fit.table.n_leaves[0])
     weights = replay.structure.leaf_weights[first_tree]
     differences = values[first_tree] - fit.table.leaf_values[first_tree]
@@ -441,7 +441,7 @@ def _compare_values(
 
 
 def _check_exact_nodes(adapter: Adapter, fit: BoostedFit, replay: Replay, scale: float) -> None:
-    """Compare the values of inner nodes where an active set hides the sums of leaves.
+    """Compare the values of inner nodes, if an active set hides the sums of leaves.
 
     A leaf at zero or at a bound says little of its own sum.
     """
@@ -488,7 +488,7 @@ def compare(
     cause: str,
     printed_shift: FloatArray | float = 0.0,
 ) -> None:
-    """Raise for the first leaf where replayed and recorded numbers are too far apart.
+    """Raise for the first leaf whose replayed and recorded numbers are too far apart.
 
     A refusal that explains why just these trees disagree comes first.
 
@@ -526,7 +526,7 @@ def compare(
 
 
 def _raise_explanation(fit: BoostedFit, leaves_apart: IntArray) -> None:
-    """Raise the refusal that explains why just these leaves disagree, where the model has one."""
+    """Raise the refusal that explains why only these leaves disagree, if the model has one."""
     if fit.explain_mismatch is None:
         return
     ends = np.cumsum(fit.table.n_leaves)
@@ -553,7 +553,7 @@ def with_predictions(
     score: FloatArray,
     outputs: slice,
 ) -> FloatArray:
-    """Return predictions (N, K): the library's own of some rows, else sums of its leaf values.
+    """Return predictions (N, K): those of the library for some rows, otherwise sums of leaf values.
 
     The result is ``score``, the sums of leaf values, overwritten at these ``rows``.
     """
@@ -564,7 +564,7 @@ def with_predictions(
 
 
 def furthest(found: FloatArray, expected: FloatArray) -> Miss:
-    """Return where predictions (N, K) are furthest apart; nan is furthest."""
+    """Return the largest difference of predictions (N, K); nan counts as the largest."""
     misses = []
     for start in range(0, max(len(found), 1), COMPARED_ROWS):
         rows = slice(start, start + COMPARED_ROWS)
@@ -573,7 +573,7 @@ def furthest(found: FloatArray, expected: FloatArray) -> Miss:
 
 
 def _furthest_of_block(found: FloatArray, expected: FloatArray, start: int) -> Miss:
-    """Return the miss of some rows, the first of which has the number ``start``."""
+    """Return the largest difference in a block of rows that begins at row ``start``."""
     errors = np.abs(found - expected)
     place = np.unravel_index(int(errors.argmax()), errors.shape)  # nan before all others
     row = start + int(place[0])
@@ -586,7 +586,7 @@ def worse(first: Miss, second: Miss) -> Miss:
 
 
 def check_predictions(model: Model, miss: Miss, allowed: float) -> None:
-    """Raise where predictions of training rows are further from the model's than allowed."""
+    """Raise if predictions of training rows differ from the model's by more than the tolerance."""
     if not miss.error <= allowed:
         _refuse_prediction(model, miss, "prediction")
 

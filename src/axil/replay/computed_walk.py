@@ -75,7 +75,7 @@ class RowWeights:
 
 @dataclass(frozen=True)
 class FitRows:
-    """The N rows that C fits on the same trees are made of."""
+    """The N rows of C fits on the same trees."""
 
     targets: FloatArray  #: (N, K)
     leaves: Cells  #: (T, N)
@@ -97,14 +97,14 @@ class FitRows:
 
 @dataclass(frozen=True)
 class ComputedFits:
-    """C fits on the same trees: initial predictions, and what each leaf adds to scores."""
+    """C fits on the same trees: initial predictions, and the addends of the leaves to scores."""
 
     replayed: ReplayedStages
     initial: FloatArray  #: (C, K) as it counts in predictions
     leaf_values: FloatArray  #: (C, L, 1), or (C, L, K) where outputs share trees
 
     def __getitem__(self, number: int) -> ComputedFits:
-        """Return one of these fits by itself."""
+        """Return one of these fits."""
         fit = slice(number, number + 1)
         return replace(self, initial=self.initial[fit], leaf_values=self.leaf_values[fit])
 
@@ -134,7 +134,7 @@ def require_rows_in_leaves(n_empty: int) -> None:
 def computed_fits(
     replayed: ReplayedStages, fit: BoostedFit, rows: FitRows, n_threads: int = 1
 ) -> ComputedFits:
-    """Return the fits of these rows in double precision, at a cost of O(C T N).
+    """Return the fits of these rows in double precision, in O(C T N).
 
     Parameters
     ----------
@@ -270,7 +270,7 @@ class ComputedWalk:
         return self._fits()
 
     def _fits(self) -> ComputedFits:
-        """Return the fits once all rounds are done."""
+        """Return the fits after all rounds."""
         share = float(self.fit.schedule.shares_of_initial[-1])
         initial = np.zeros_like(self.initial)
         if share:
@@ -301,7 +301,7 @@ class ComputedWalk:
         return moves
 
     def _with_values_of_fit(self, stage: int, values: FloatArray) -> FloatArray:
-        """Return leaf values (C, L_t), with the replayed ones where rounding alone is between them.
+        """Return leaf values (C, L_t), replaced by the replayed ones if they differ by rounding alone.
 
         Ranks turn on ties, so scores advance with the model's own values where these are unchanged.
         """
@@ -344,7 +344,7 @@ class ComputedWalk:
     def _steps_in_core(
         self, step_round: Round, states: ExponentialScores, moves: list[Move]
     ) -> list[Step] | None:
-        """Return the steps of a round after these moves; None where sums are not finite."""
+        """Return the steps of a round after these moves; None if sums are not finite."""
         terms = [self._tree_and_output(stage) for stage in step_round.stages]
         sums_of_terms = states.sums([(moves, terms)])
         if not all(np.isfinite(sums).all() for sums in sums_of_terms):
@@ -440,7 +440,7 @@ class ComputedWalk:
         return numbers.astype(dtype)
 
     def _sample_counts(self, tree: int) -> FloatArray | None:
-        """Return how often each row (C * N,) was sampled for a tree; None: all were, once."""
+        """Return how often each row (C * N,) was sampled for a tree; None stands for once each."""
         if self.rows.sample_counts is None:
             return None
         return np.tile(self.rows.sample_counts[tree], self.n_copies)

@@ -53,7 +53,7 @@ class WithoutGroups:
 
 @dataclass(frozen=True, eq=False)
 class Deletions(ABC):
-    """The fits of a model without some of its training rows.
+    """The refits of a model without some of its training rows.
 
     A subclass defines the methods that its kind of model has. `Capabilities` refuses all others
     before.
@@ -88,7 +88,7 @@ class Deletions(ABC):
 
     @property
     def pass_seconds(self) -> float:
-        """The time of a refit without some rows, roughly."""
+        """The approximate time of a refit without some rows."""
         return 0.0
 
     def seconds(self, available: int) -> tuple[float, bool]:
@@ -129,11 +129,11 @@ class Deletions(ABC):
     def without_groups(
         self, queries: QueryBatch, group_codes: Sequence[GroupCodes]
     ) -> WithoutGroups:
-        """Return predictions without each of some groups of training rows."""
+        """Return predictions without each group of training rows."""
         raise NotImplementedError
 
     def in_turn(self, batch: QueryBatch, best: Best) -> Best:
-        """Return sets of rows as large as ``best``, each chosen once those before it are gone.
+        """Return sets of rows, as large as ``best``, each row chosen after the deletion of those before.
 
         The effects are exact.
         """
@@ -158,7 +158,7 @@ class ReplayedDeletions(Deletions):
 
     @abstractmethod
     def own_predictions(self, sets_of_rows: Sequence[IntArray]) -> Iterator[FloatArray]:
-        """Yield, set by set, the predictions (rows, K) of these training rows by the refit without them.
+        """Yield the predictions (rows, K) of each set of training rows by the refit without them.
 
         Predictions, or scores, have the offsets of the fit. They are nan if none of the rows that
         an output was fitted to is left.

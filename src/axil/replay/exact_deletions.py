@@ -121,7 +121,7 @@ class ExactDeletions(ReplayedDeletions):
 def rows_in_turn(
     engine: Engine, query: Any, targets: FloatArray, output: int, first_effects: FloatArray
 ) -> tuple[list[int], list[float]]:
-    """Choose rows one by one, each of largest effect once those before it are gone.
+    """Choose rows one by one, each of largest effect after the deletion of those before.
 
     After each row the fit to one output of the targets is computed again, with the splits fixed:
     some four passes over the trees.
@@ -164,7 +164,7 @@ def rows_in_turn(
 
 
 def _single_effects(engine: Engine, query: Any, targets: FloatArray, output: int) -> FloatArray:
-    """Return the effect of deleting each row, (N,): exact where that takes no longer.
+    """Return the effect of deleting each row, (N,): exact if that takes no longer.
 
     Bounds and ranks have no effects of first order. nan: nothing is left without the row.
     """

@@ -106,7 +106,7 @@ class ExponentialScores:
         terms: NDArray[np.int64],
         n_sums: int,
     ) -> FloatArray:
-        """Return what `_core.refit_rounds` sums up, (C, n_sums, 2).
+        """Return the sums of `_core.refit_rounds`, (C, n_sums, 2).
 
         Parameters
         ----------
@@ -151,7 +151,7 @@ class ExponentialScores:
         scales: Sequence[float],
         step_of: Callable[[FloatArray], Step],
     ) -> list[list[Step]]:
-        """Return the steps of a tree, each from where the last one ended.
+        """Return the steps of a tree, each from the end of the one before.
 
         The scores of a single fit stay as they are.
 

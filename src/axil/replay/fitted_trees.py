@@ -27,7 +27,10 @@ class FittedTrees(ABC):
 
     @property
     def are_boosted(self) -> bool:
-        """Whether trees are fitted one after the other, so that weights do not follow from shared leaves."""
+        """Whether trees are fitted one after the other.
+
+        Then weights do not follow from shared leaves.
+        """
         return True
 
     @property

@@ -313,7 +313,7 @@ class GradientWalk:
     # -- the walk in the core ----------------------------------------------------------------------
 
     def _start_core(self, iterations: list[range]) -> None:
-        """Have the core walk, where it can: ahead of everything, or step by step."""
+        """Let the core walk, if it can: through all rounds, or step by step."""
         exponential_scores = self._exponential_scores()
         if exponential_scores is None:
             return
@@ -345,7 +345,7 @@ class GradientWalk:
         )
 
     def _is_plain(self) -> bool:
-        """Return whether the fit has nothing that the core does not know."""
+        """Return whether the core supports everything in the fit."""
         fit = self.fit
         if fit.sampler is not None and fit.sampler.needs_gradients:
             return False
@@ -394,7 +394,7 @@ class GradientWalk:
         return all_sums
 
     def _final_scores(self) -> FloatArray:
-        """Return the scores (N, K) that the model's own leaf values lead to."""
+        """Return the scores (N, K) from the model's own leaf values."""
         n_outputs = self.targets.shape[1]
         table = np.zeros((self.starts[-1], n_outputs))
         for tree in range(len(self.leaves)):
@@ -443,7 +443,7 @@ class GradientWalk:
             self.deviations[tree + 1] = self.row_scores.deviation[:, 0]
 
     def _advance_within_trees(self, stages: list[int]) -> None:
-        """Close a round whose trees take further steps: scores move by the steps themselves."""
+        """Finish a round whose trees take further steps: the steps themselves move the scores."""
         changes = tuple((stage, 1.0) for stage in stages)
         self.rounds.append(Round(tuple(stages), changes))
         for stage in stages:
@@ -464,7 +464,7 @@ class GradientWalk:
         self.core_scores.move(moves)
 
     def _compute_gradients(self, trees: range, is_first: bool) -> None:
-        """Compute the gradients; before the first step of the trees, draw their rows."""
+        """Compute the gradients; before the first step of the trees, sample their rows."""
         if self.core_sums is not None:  # the core walks
             return
         self.row_scores.compute_gradients()
@@ -585,7 +585,7 @@ class GradientWalk:
         return self.row_scores.leaf_sums(leaves, n_leaves, output, sample_counts)
 
     def _magnitudes_of(self, tree: int, output: int, step: Step) -> FloatArray:
-        """Return what the rows of each leaf put into its value in absolute terms, (L_t,)."""
+        """Return the sums of the absolute terms of leaf values, (L_t,)."""
         weights = self.row_scores.sum_weights
         sizes = weights * np.abs(self.row_scores.g[:, output])
         sums = np.bincount(self.leaves[tree], sizes, len(step.value))
@@ -660,7 +660,7 @@ class GradientWalk:
         return scales
 
     def _scales_by_loss(self, tree: int) -> list[float]:
-        """Return the factor of each of the tree's steps where the loss of all rows decides it.
+        """Return the factor of each step of the tree, if the loss of all rows decides it.
 
         A step that does not lower the loss is halved, and every attempt counts as a step.
         """
@@ -712,7 +712,7 @@ class GradientWalk:
         return search.way(self.n_steps)
 
     def _look_ahead(self, tree: int, scales: list[float]) -> None:
-        """Have the core take the steps of a tree, where it walks.
+        """Let the core take the steps of a tree, if it walks.
 
         From steps that are too long for it on, it walks no more.
         """
@@ -787,7 +787,7 @@ class GradientWalk:
     def _settle_step(
         self, stage: int, rates: FloatArray, rounding_factors: FloatArray, is_last: bool
     ) -> None:
-        """Scale the shares of a step's rows; a tree's last step gets what is left of its values."""
+        """Scale the shares of a step's rows; a tree's last step has the rest of its values."""
         tree = self.stage_tree[stage]
         column = self.fit.schedule.column(self.stage_output[stage])
         place = self._place(tree)

@@ -85,7 +85,7 @@ def verify_residual(
     verify: Callable[[Model, TrainingRows], Verified],
     engine_of: Callable[[Structure], Engine],
 ) -> Verified:
-    """Verify a model, the trees that are fitted to what it leaves over, then both as one map.
+    """Verify a model, then the trees on its residuals, then both as one map.
 
     ``engine_of`` returns the engine of trees, here without the offsets: they are the first model's.
     """
@@ -115,7 +115,7 @@ def verify_residual(
 
 
 def _training_coordinates(member: Member, X: Any, n_threads: int) -> Any:
-    """Return coordinates of all rows where those of the member's own fit are others; else None."""
+    """Return coordinates of all rows if those of the member's own fit differ, otherwise None."""
     if member.rows is not None or member.model.encodings:
         return member.model.coordinates(X, n_threads)
     return None
@@ -151,7 +151,7 @@ def _compare(
     rows: TrainingRows,
     allowed: float,
 ) -> Verification:
-    """Compare the sum with the predictions, within what its members together may be off."""
+    """Compare the sum with the predictions, within the joint error of its members."""
     targets = rows.targets
     predictions = predictions_of(engines, targets)
     checked = checked_rows(len(targets))

@@ -124,7 +124,7 @@ def leaf_step(G: FloatArray, H: FloatArray, l2: FloatArray, l1: float, most: flo
 
 
 def bounded_step(rule: NewtonRule, G: FloatArray, H: FloatArray, plain: Step) -> Step:
-    """Return the step of one tree whose leaf values depend on each other; ``plain`` where none does."""
+    """Return the step of a tree whose leaf values depend on each other; ``plain`` for other trees."""
     maps = rule.coupled_leaves(-G, H)
     if maps is None:
         return plain
@@ -148,7 +148,7 @@ def centring(leaf_weights: FloatArray) -> FloatArray:
 
 
 def centred_step(plain: Step, leaf_weights: FloatArray) -> Step:
-    """Return the step of one tree whose mean value is taken off; see `centring`."""
+    """Return the step of a tree whose mean value is subtracted; see `centring`."""
     matrix = centring(leaf_weights)
     mix = LeafMix(matrix * plain.by_g, matrix * plain.by_h, matrix, np.abs(matrix))
     none = np.full_like(plain.value, np.nan)
@@ -220,7 +220,7 @@ def whole_steps(
 
 @dataclass
 class StepSearch:
-    """Which steps lead from 0 to a leaf's value, when some may have been halved.
+    """The search for the steps from 0 to a leaf's value, some of which may have been halved.
 
     A step that does not lower the loss is halved, again and again, and every attempt counts as one
     of ``n_steps``; what the library finds lower is a matter of its rounding. So all ways are tried,

@@ -54,7 +54,7 @@ class Offsets:
         return replace(self, values=self.values[rows])
 
     def predictions(self, adapter: Model, X: Any) -> FloatArray:
-        """Return the model's own predictions (n, K) of these rows, or raw scores of a gradient fit, with their offsets."""
+        """Return the model's predictions (n, K), or raw scores of a gradient fit, with their offsets."""
         predict: Callable[..., FloatArray] = adapter.predictions
         if adapter.kind is Kind.ADDITIVE:
             predict = cast(Adapter, adapter).scores
@@ -76,7 +76,10 @@ def reflected(values: FloatArray, reflection: float | None) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class QueryBatch:
-    """Checked rows to explain. The model is asked about them when it is first needed, once, by one thread."""
+    """Checked rows to explain.
+
+    The first thread that needs the model's predictions of them computes them, once.
+    """
 
     adapter: Model
     rows: Any  #: (n, features)

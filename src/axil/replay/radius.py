@@ -43,7 +43,7 @@ class Held:
 
     @property
     def share(self) -> float:
-        """The share of leaves that have something held."""
+        """The share of leaves with an active set or an encoding."""
         return (self.moved + self.zero + self.clipped + self.bounded + self.ranked) / self.n_leaves
 
     def __str__(self) -> str:

@@ -111,7 +111,7 @@ def training_leaves(
     limits: Limits,
     placement: Placement | None,
 ) -> Leaves:
-    """Return the leaf numbers (T, N) of the training rows: those of a file, else those of their features."""
+    """Return the leaf numbers (T, N) of the training rows, from a file or from their features."""
     if rows.leaves is None:
         n_rows = len(rows.targets)
         return assign_leaves(adapter, rows.X, n_rows, n_leaves, limits, placement)
@@ -127,7 +127,7 @@ def training_leaves(
 
 
 def check_placement(placement: Placement | None, leaves: Leaves, limits: Limits) -> None:
-    """Raise unless training rows that are given again have the leaves (T, N) that they had."""
+    """Raise unless training rows have the same leaves (T, N) as before."""
     if placement is None:
         return
     found = limits.budget.empty(
@@ -200,7 +200,10 @@ def replayed(
     offsets: FloatArray | None,
     totals: tuple[float, int] | None = None,
 ) -> Replay:
-    """Return the replay from sums over all rows; ``totals``: their weight and number, where they are not here."""
+    """Return the replay from sums over all rows.
+
+    ``totals`` has their weight and number, if the rows are not in this process.
+    """
     # A refit may leave leaves without weight, which bound no others.
     rule = regularisation_of(trees).emptied(walked.drawn_weights == 0)
     alike = (
@@ -288,7 +291,7 @@ def fitted_structure(
     leaf_rule: RuleState,
     totals: tuple[float, int] | None = None,
 ) -> Structure:
-    """Return the structure of the trees once the weights of their leaves and their pattern are known.
+    """Return the structure of the trees from the weights of their leaves and their active set.
 
     ``totals``: the weight and the number of all training rows, where they are not here.
     """

@@ -54,7 +54,7 @@ NO_ROWS = "No row of any weight is left to fit again; keep some."
 
 @dataclass(frozen=True, eq=False)
 class RefitInputs:
-    """The rows of a refit as users give them: some of the old ones, then new ones."""
+    """The rows of a refit as the user passes them: some of the old ones, then new ones."""
 
     old_rows: IntArray  #: positions among the training rows
     new_X: Any  #: the features of the new rows; None: there is none
@@ -70,7 +70,7 @@ class RefitInputs:
 
 @dataclass(frozen=True)
 class RefitRows:
-    """The rows of a refit as the library keeps them: some of the old ones, then new ones."""
+    """The rows of a refit as the library uses them: some of the old ones, then new ones."""
 
     old_rows: IntArray  #: positions among the training rows
     new_leaves: Leaves | None  #: (T, n) leaves of the new rows in all trees; None: there is none
@@ -123,7 +123,7 @@ class RefitRows:
         return replace(self, targets=self.targets[:, outputs], offsets=offsets)
 
     def leaves(self, old_leaves: Leaves, trees: IntArray | None = None) -> Leaves:
-        """Return the leaves (T, N) of the rows, from those of all old rows in these trees."""
+        """Return the leaves (T, N) of the rows in these trees; ``leaves`` has those of all old rows."""
         leaves = old_leaves[:, self.old_rows]
         if self.new_leaves is None:
             return leaves
@@ -227,7 +227,7 @@ def _leaves_without_rows(replayed: ReplayedStages) -> BoolArray:
 def _leaf_totals(
     fit: BoostedFit, leaves: Leaves, sample_counts: AnyArray | None, weights: FloatArray
 ) -> tuple[NDArray[np.int64], FloatArray]:
-    """Return the number of rows drawn for each leaf, (L,), and the sum of their weights, (L,)."""
+    """Return the number of sampled rows of each leaf, (L,), and the sum of their weights, (L,)."""
     counts = []
     totals = []
     for tree, n_leaves in enumerate(fit.table.n_leaves.tolist()):
@@ -240,7 +240,7 @@ def _leaf_totals(
 
 
 def final_rates(replayed: ReplayedStages) -> FloatArray:
-    """Return what each tree's values are multiplied by in the end, (T,)."""
+    """Return the final factor of each tree's values, (T,)."""
     added = np.zeros(len(replayed.leaves))
     for step_round in replayed.rounds:
         for stage, coefficient in step_round.changes:
@@ -316,7 +316,7 @@ def _structures_of(engines: Sequence[Engine]) -> list[Structure]:
 def _require_known_weights(
     adapter: Adapter, structures: Sequence[Structure], refit_inputs: RefitInputs
 ) -> None:
-    """Raise if it is not known what rows count in the leaves of another fit."""
+    """Raise if the row weights in the leaves of another fit are unknown."""
     if refit_inputs.weights is not None and adapter.weights_drawn:
         raise UnsupportedQuestionError(
             "refit",
@@ -381,7 +381,7 @@ def _percentile_rules(
 
 
 def _sample_counts(structure: Structure, rows: RefitRows) -> FloatArray | None:
-    """Return how often each row is sampled for each tree, (N, T); None: all are, once."""
+    """Return how often each row is sampled for each tree, (N, T); None stands for once each."""
     rule = rule_of(structure)
     if rule.ranks_rows:
         if rule.recorded_counts is None:
@@ -452,7 +452,7 @@ def _refit_structure(
 
 
 def _rule_for(adapter: Adapter, structure: Structure, rows: RefitRows) -> NewtonRule:
-    """Return how leaf values follow from the sums and weights of these rows."""
+    """Return the rule from the sums and weights of these rows to leaf values."""
     if not rows.total_weight > 0:
         raise InputError(NO_ROWS)
     rule = _known_rule(structure).reached(structure.leaf_weights == 0)
@@ -464,7 +464,7 @@ def _rule_for(adapter: Adapter, structure: Structure, rows: RefitRows) -> Newton
 
 
 def _known_rule(structure: Structure) -> NewtonRule:
-    """Return the leaf rule of a structure; refuse refits where it is not known for other rows."""
+    """Return the leaf rule of a structure; refuse refits if it is unknown for other rows."""
     rule = structure.newton_rule
     if rule.smooths_nodes:
         raise UnsupportedQuestionError(
@@ -512,7 +512,7 @@ def _fit_of_rows(
 
 
 def _cut_of(structure: Structure) -> Cut | None:
-    """Return where the residuals of a fit are clipped; None: nowhere."""
+    """Return the thresholds at which the residuals of a fit are clipped; None if they are not."""
     rule = rule_of(structure)
     if isinstance(rule, HuberRule):
         return rule.cut

@@ -75,7 +75,7 @@ class ReplayedStages:
         return self.fit.initial_scores
 
     def loss_of_round(self, number: int) -> Loss:
-        """Return the loss whose gradients the stages of a round are made of."""
+        """Return the loss of the gradients in the stages of a round."""
         if self.round_losses:
             return self.round_losses[number]
         return self.loss
@@ -90,7 +90,7 @@ class ReplayedStages:
         return np.asarray(sums + self.deviations[tree, rows, None])
 
     def gains(self, step_round: Round) -> list[tuple[int, int, FloatArray]]:
-        """Return what the scores gain after a round, once per tree and output.
+        """Return the change of the scores in a round, once per tree and output.
 
         Returns
         -------
@@ -184,14 +184,14 @@ class ReplayedStages:
 
 
 def start_factors(fit: BoostedFit, n_rows: int) -> FloatArray:
-    """Return what multiplies row weights in the means that the fit starts from, (N,)."""
+    """Return the factors of row weights in the means behind the initial prediction, (N,)."""
     if fit.loss.newton_start and fit.weights.leaf_factors is not None:
         return fit.weights.leaf_factors
     return np.ones(n_rows)
 
 
 def lost_beside(scores: FloatArray) -> float:
-    """Return the size of what is lost, in double precision, in the rounding of sums with scores."""
+    """Return the error, in double precision, of sums with scores of this size."""
     return LOST * float(np.finfo(np.float64).eps) * float(np.abs(scores).max(initial=0.0))
 
 

@@ -117,7 +117,7 @@ class RowScores:
             self._compute_block(loss, scores, rows)
 
     def _compute_fit_gradients(self, scores: AnyArray) -> None:
-        """Compute the gradients of a loss that is asked about all rows of a fit at once."""
+        """Compute the gradients of a loss that needs all rows of a fit at once."""
         n_rows = self.weights.shape[1]
         for copy, weights in enumerate(self._leaf_weights):
             rows = slice(copy * n_rows, (copy + 1) * n_rows)

@@ -38,7 +38,7 @@ class TargetChanges(ABC):
         """
 
     def as_counted(self, targets: FloatArray, rows: IntArray) -> FloatArray:
-        """Return new targets of these training rows as they count in the fit, (n, K).
+        """Return new targets of these training rows as the fit uses them, (n, K).
 
         Raise for targets of outputs of which a row had none.
         """
@@ -137,7 +137,7 @@ class ExactTargetChanges(TargetChanges):
         )
 
     def _keeps_active_set(self, change_of_targets: FloatArray) -> bool:
-        """Return whether a fit to other targets certainly has the active set of this one, or none."""
+        """Return whether a fit to other targets certainly has the same active set, or none."""
         if not any(rule_of(s).has_active_set for s in all_structures(self.model.engines)):
             return True
         verification = self.model.verification

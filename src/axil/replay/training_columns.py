@@ -39,12 +39,12 @@ class TrainingColumns(ABC):
     @property
     @abstractmethod
     def table(self) -> FeatureTable | None:
-        """The training rows, (N, features), in this process; None if they are not at hand."""
+        """The training rows, (N, features); None if they are not in this process."""
 
     @property
     @abstractmethod
     def by_shard(self) -> Sequence[FeatureTable]:
-        """The features of each shard; None for a shard whose features are not at hand."""
+        """The features of each shard; None for a shard without features."""
 
     @abstractmethod
     def gathered(self) -> tuple[FloatArray, AnyArray]:

@@ -57,7 +57,7 @@ class Verification:
         return axil.templates.render_facts(self._title(), self._findings())
 
     def _title(self) -> str:
-        """Return what was replayed on how many rows."""
+        """Return a title with the kind of replay and the number of rows."""
         rows = counted(self.n_rows, "training row")
         if self.n_trees:
             return f"axil.Verification: {counted(self.n_trees, 'tree')} replayed on {rows}"

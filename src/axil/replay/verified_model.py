@@ -53,7 +53,7 @@ class FitOffsets:
 
 @dataclass(frozen=True)
 class WeightLayout:
-    """Which outputs share the numbers of the training rows, and whether most of these are zero."""
+    """The groups of outputs that share numbers, and whether most numbers are zero."""
 
     output_groups: list[slice]  #: the outputs that share their numbers, group by group
     is_shared: bool = False  #: whether all outputs have the same weights
@@ -107,12 +107,12 @@ class VerifiedModel(ABC):
 
     @property
     def n_threads(self) -> int:
-        """The threads that its work may take."""
+        """The number of threads for one request."""
         return self.limits.n_threads
 
     @property
     def budget(self) -> Budget:
-        """The bytes that one request may take."""
+        """The memory for one request."""
         return self.limits.budget
 
     @property
@@ -138,7 +138,7 @@ class VerifiedModel(ABC):
         return self.classes
 
     def has_link_of(self, source: Source) -> bool:
-        """Return whether a link leads from the sums of these numbers, scores, to predictions."""
+        """Return whether a link turns the sums of these numbers, scores, into predictions."""
         return False
 
     @property
@@ -150,7 +150,7 @@ class VerifiedModel(ABC):
 
     @property
     def reflection(self) -> float | None:
-        """What the predictions of two classes add up to; None if they are those of the library."""
+        """The sum of the predictions of two classes; None if predictions are those of the library."""
         return None
 
     @property
@@ -196,7 +196,7 @@ class VerifiedModel(ABC):
         return Capabilities.of(self.kind, self.location, has_features, self.own_refusals())
 
     def for_method(self, method: str) -> VerifiedModel:
-        """Return the model that answers a method: this one, or one with other numbers at hand."""
+        """Return the model for a method: this one, or one with another kind of numbers."""
         return self
 
     def own_refusals(self) -> dict[str, Refusal]:
@@ -212,7 +212,7 @@ class VerifiedModel(ABC):
 
     @property
     def trees(self) -> FittedTrees | None:
-        """The trees whose leaves rows can be compared by; None if the model has none of its own."""
+        """The trees for comparisons of rows by leaves; None if the model has none."""
         return None
 
     # -- queries -----------------------------------------------------------------------------------
@@ -261,7 +261,7 @@ class VerifiedModel(ABC):
         return {}
 
     def meant_by(self, batch: Any) -> dict[str, FloatArray]:
-        """Return what the model itself makes of the scores of these rows, (n, K) by name; empty for sums of predictions."""
+        """Return the model's probabilities or means of these rows, (n, K) by name; empty for sums."""
         if isinstance(batch, Combination):
             return {}
         return self.meant(batch.predictions)
@@ -331,12 +331,15 @@ class InMemory(VerifiedModel, Attribution[QueryBatch | Combination]):
 
     @property
     def explains_scores(self) -> bool:
-        """Whether scores are explained, which are each other's negatives for two classes, and not probabilities."""
+        """Whether scores are explained, and not probabilities.
+
+        The scores of two classes are each other's negatives.
+        """
         return True
 
     @property
     def reflection(self) -> float | None:
-        """What the predictions of two classes add up to; None if they are those of the library."""
+        """The sum of the predictions of two classes; None if predictions are those of the library."""
         if not self.is_reflected:
             return None
         if self.explains_scores:
@@ -390,7 +393,7 @@ class InMemory(VerifiedModel, Attribution[QueryBatch | Combination]):
 
 
 class Refittable(InMemory):
-    """A model in this process that can be fitted again: to other targets, or without some of its rows."""
+    """A model in this process that can be fitted again to other targets, or without some rows."""
 
     @property
     @abstractmethod
@@ -403,7 +406,7 @@ class Refittable(InMemory):
         """The row weights of the fit, (N,); 0 for rows that the fit held out."""
 
     def held_out(self, sample_weight: FloatArray | None) -> BoolArray:
-        """Return which rows the fit held out of itself, (N,): not those that the user gave no weight."""
+        """Return which rows the fit held out, (N,), except rows to which the user gave no weight."""
         if sample_weight is None:
             counted = np.ones(self.shape[0], dtype=np.bool_)
         else:

@@ -358,7 +358,7 @@ class TreeWalk:
         return slice(int(self.starts[t]), int(self.starts[t + 1]))
 
     def _sum_leaves(self, t: int) -> None:
-        """Compute what the rows add to the leaves of tree t."""
+        """Compute the sums of the rows over the leaves of tree t."""
         fit = self.fit
         place = self._place(t)
         n_leaves = int(fit.table.n_leaves[t])
@@ -479,7 +479,7 @@ class TreeWalk:
     def _pick(
         self, t: int, ranks: Ranks, residuals: FloatArray, counts_in_fit: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Pick the rows that the leaves of tree t take their percentiles from.
+        """Pick the rows whose residuals are the percentiles of the leaves of tree t.
 
         Returns
         -------
@@ -559,13 +559,13 @@ class TreeWalk:
             self.n_added = max(self.n_added, t + 1)
 
     def _add(self, tree: int, share: float) -> None:
-        """Add a share of what a tree adds in the end."""
+        """Add a share of the final values of a tree."""
         precision = self.fit.score_precision
         values = _rounded(share * self.fit.table.leaf_values[self._place(tree)], precision)
         self.score = _rounded(self.score + values[self.leaves[tree]], precision)
 
     def _add_all(self, shares: FloatArray) -> None:
-        """Add these shares, (T,), of what all trees add in the end."""
+        """Add these shares, (T,), of the final values of all trees."""
         table = self.fit.table.leaf_values * np.repeat(shares, self.fit.table.n_leaves)[:, None]
         gains = np.empty_like(self.score)
         rows = host_backend(1).rows(self.leaves, self.starts)

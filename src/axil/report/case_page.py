@@ -114,7 +114,7 @@ def _interval(cases: Cases, i: int, words: Words) -> tuple[str, str] | None:
 
 
 def _retraining(cases: Cases, i: int, words: Words) -> str:
-    """Return how far retraining moves the estimate, or "" where no refits are known."""
+    """Return the sentence on how far retraining moves the estimate, or "" without refits."""
     if cases.extras.stability is None:
         return ""
     spread = cases.extras.stability[cases.positions[i]]
@@ -270,7 +270,7 @@ def _distance_warning(cases: Cases, i: int, line: int) -> str:
 
 
 def _mean_note(cases: Cases, i: int, words: Words) -> str:
-    """Return why the mean of the adjusted targets differs from the estimate, or "" where it is near."""
+    """Return why the mean of the adjusted targets differs from the estimate, or "" if it is near."""
     lines = cases.lines(i)
     adjusted = cases.adjusted[lines.start : lines.stop]
     value = float(cases.values[i])

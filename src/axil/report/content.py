@@ -156,7 +156,7 @@ def raised(
     values: FloatArray,
     starts: IntArray,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return how much predictions rise if targets were higher by the share `RAISED`.
+    """Return the rise of predictions if targets were higher by the share `RAISED`.
 
     This is exact with the tree structure fixed, for targets on their own scale and for logarithms.
     It is nan on other scales.

@@ -110,7 +110,7 @@ class Split:
     query_columns: dict[int, AnyArray | None]  #: (m,) by feature
 
     def percent(self, line: int, groups: Sequence[int]) -> float:
-        """Return what some groups add to a target, in percent; of logarithms their factor."""
+        """Return the part of some groups in a target, in percent, or as a factor of logarithms."""
         if self.scale.is_log:
             total = self.parts[line, groups].sum()
             return float(100 * (self.scale.factors(np.array(total)) - 1))
@@ -177,7 +177,7 @@ def grid_plan(
 
 
 def _with_place(groups: FeatureGroups, places: Places | None) -> tuple[FeatureGroups, int | None]:
-    """Return the groups with those of the two coordinates as one, and the number of that one."""
+    """Return the groups with both coordinates in one group, and the number of that group."""
     if places is None or max(places.columns) >= len(groups.feature_names):
         return groups, None
     first, second = (int(groups.group_of_feature[column]) for column in places.columns)
@@ -201,7 +201,7 @@ def _with_place(groups: FeatureGroups, places: Places | None) -> tuple[FeatureGr
 
 @dataclass(frozen=True)
 class GridCell:
-    """What a line says of one listed row: a value, and an amount with its percentage."""
+    """A cell about one listed row: a value, and an amount with its percentage."""
 
     text: str = ""
     amount: str = ""
@@ -227,7 +227,7 @@ class GridTable:
 
 
 def grid_tables(cases: Cases, i: int, words: Words) -> list[GridTable]:
-    """Return the grids of a page; none where adjustments are not split."""
+    """Return the grids of a page; none if adjustments are not split."""
     split = cases.split
     lines = cases.lines(i)
     if split is None or not len(lines):
@@ -269,7 +269,7 @@ def _groups_with_lines(split: Split, lines: range, value: float) -> tuple[list[i
 def _amount_cell(
     cases: Cases, i: int, line: int, groups: list[int], text: str, words: Words
 ) -> GridCell:
-    """Return what some groups add to the target of a listed row."""
+    """Return the cell with the amount of some groups for a listed row."""
     assert cases.split is not None
     amount = float(cases.split.amounts[line, groups].sum())
     if not amount:
@@ -282,7 +282,7 @@ def _amount_cell(
 
 
 def _percent_text(value: float) -> str:
-    """Return a percentage with its sign, or "" where it is not known."""
+    """Return a percentage with its sign, or "" if it is unknown."""
     if np.isnan(value):
         return ""
     sign = "+" if value > 0 else ""
@@ -319,7 +319,7 @@ class _GroupTexts:
     words: Words
 
     def name(self, group: int) -> str:
-        """Return what the page calls a group."""
+        """Return the name of a group on the page."""
         return self.words.name(self._split.plan.groups.names[group])
 
     def of_row(self, group: int, line: int) -> str:

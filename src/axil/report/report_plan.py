@@ -27,7 +27,7 @@ MOST_COLUMNS = 8  # of a page, unless the user names them
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """Everything that pages are made of besides the weights."""
+    """Everything about a report except the weights."""
 
     words: Words
     choice: Choice
@@ -196,7 +196,7 @@ def page_labels(X: Any) -> list[str]:
 
 
 def check_report(asked: ExplainedRows, interval: Any) -> None:
-    """Raise for models, rows and intervals that a report cannot be made of."""
+    """Raise for models, rows and intervals that reports do not support."""
     model = asked.model
     if model.outputs is not None:
         raise UnsupportedQuestionError(

@@ -351,7 +351,10 @@ def _restricted(plan: Plan, positions: IntArray) -> tuple[Choice, Sequence[Allow
 def _interval(
     plan: Plan, rows: Any, offsets: FloatArray | None, values: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the lower and upper ends of the intervals of some rows, and check that they predict the same values."""
+    """Return the lower and upper ends of the intervals of some rows.
+
+    Check that the predictive has the same predictions.
+    """
     assert plan.predictive is not None
     table = inputs.as_frame(
         plan.predictive.interval(rows, plan.confidence_level, init_score=offsets)

@@ -93,7 +93,7 @@ class Words:
         return cell(value, commas_from)
 
     def name(self, column: str) -> str:
-        """Return what pages call a column."""
+        """Return the name of a column on pages."""
         return self.names.get(column, column)
 
 
@@ -144,7 +144,7 @@ def commas_from(values: AnyArray | None) -> float:
 
 
 def shares(confidence_level: float) -> str:
-    """Return a probability as people count it: "9 of 10", "19 of 20", "93.5 of 100"."""
+    """Return a probability in everyday words: "9 of 10", "19 of 20", "93.5 of 100"."""
     for total in (10, 20, 100):
         count = round(confidence_level * total, 6)
         if count == int(count):
@@ -208,7 +208,7 @@ def cell(value: object, commas_from: float = COMMAS_FROM) -> str:
 
 
 def difference(value: object, other: object, commas_from: float = COMMAS_FROM) -> str:
-    """Return how far a value is from another one: "+12", "same", or "" where they have no difference."""
+    """Return the difference of two values as text: "+12", "same", or "" if there is none."""
     if value is None or other is None or value != value or other != other:
         return ""
     if value == other:

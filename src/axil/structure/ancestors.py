@@ -62,7 +62,7 @@ class Ancestors(Transferable):
 
     @classmethod
     def roots(cls, n_leaves: Ids) -> Ancestors:
-        """Return the ancestors of trees whose splits are not known: every leaf is directly below its root."""
+        """Return the ancestors of trees with unknown splits: every leaf is directly below its root."""
         total = int(n_leaves.sum())
         parents = np.full(total + len(n_leaves), NO_NODE, dtype=np.int32)
         parents[:total] = total + np.repeat(np.arange(len(n_leaves)), n_leaves)
@@ -125,7 +125,7 @@ class Ancestors(Transferable):
 
     @cached_property
     def levels(self) -> list[Ids]:
-        """All nodes but the roots by their depth, the deepest first."""
+        """All nodes except the roots by their depth, the deepest first."""
         depth = self._climb()
         order = np.argsort(-depth, kind="stable")
         counts = np.bincount(depth, minlength=1)[::-1]
@@ -158,7 +158,7 @@ class Ancestors(Transferable):
         return found
 
     def nearest_beside(self, nodes: Ids, filled: Ids) -> Ids:
-        """Return the nearest ancestor of each of these nodes, (n,), that has rows beside the node's; -1 if none has.
+        """Return the nearest ancestor of each node, (n,), that has rows outside the node; -1 if none.
 
         ``filled`` (M,): the number of leaves with rows below each node.
         """
@@ -172,7 +172,7 @@ class Ancestors(Transferable):
         return found
 
     def below(self, nodes: Ids, leaves: Ids, n_leaves: int) -> csr_array:
-        """Return a table (n, L) of ones: which of these leaves are below each of these nodes, (n,) different numbers."""
+        """Return a table (n, L) with ones where a leaf is below one of these distinct nodes, (n,)."""
         place = np.full(len(self.parents), NO_NODE)
         place[nodes] = np.arange(len(nodes))
         rows = []

@@ -15,7 +15,9 @@ AGREES = 1e-9  # relative: weights of rows that are derived again, in double pre
 
 @dataclass(frozen=True)
 class ClassCounts(Transferable):
-    """How the weights of N rows follow from their labels: a row weighs its own weight over the share of its class.
+    """The rule from the labels of N rows to their weights.
+
+    A row weighs its own weight over the share of its class.
 
     A row of several labels has the product over these. ``own`` (0,): the rule is not known, so
     neither are refits without some rows.
@@ -42,7 +44,7 @@ class ClassCounts(Transferable):
             raise ValueError("the number of a class below 0")
 
     def weights(self, present: BoolArray) -> FloatArray:
-        """Return the weights (N,) of the rows where only those present count; 0 of the others."""
+        """Return the weights (N,) if only present rows count; 0 for the others."""
         if self.by_weight:
             row_sizes = self.own
         else:
@@ -61,7 +63,7 @@ class ClassCounts(Transferable):
         return weights
 
     def follows(self, weights: FloatArray) -> bool:
-        """Return whether the weights (N,) of a fit are those of this rule."""
+        """Return whether the weights (N,) of a fit follow this rule."""
         by_rule = self.weights(np.ones(len(self.own), dtype=np.bool_))
         return bool(np.allclose(by_rule, weights, rtol=AGREES, atol=0.0))
 

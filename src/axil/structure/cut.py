@@ -26,7 +26,7 @@ class Cut(Transferable):
         return np.asarray(size >= self.delta)
 
     def kept(self, residuals: FloatArray) -> FloatArray:
-        """Return the residuals as far as they count."""
+        """Return the clipped residuals."""
         return np.asarray(np.clip(residuals, -self.delta, self.delta))
 
 

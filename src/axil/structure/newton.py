@@ -99,7 +99,7 @@ class CoupledLeaves:
 
 @dataclass(frozen=True)
 class NewtonRule(Transferable):
-    """How the values of L leaves follow from their sums S and weights W.
+    """The rule from the sums S and weights W of L leaves to their values.
 
     A value is ``scale * S`` with ``scale = 1 / (W + l2)``. After ``steps`` Newton steps of squared
     error, scale is ``(1 - q ** steps) / W`` with ``q = l2 / (W + l2)``.
@@ -138,7 +138,7 @@ class NewtonRule(Transferable):
         expect("steps", self.steps, np.float64, shape)
 
     def scale(self, leaf_weights: Any) -> Any:
-        """Return the factor of each leaf's sum, (L,), where L1 and the largest step do not act.
+        """Return the factor of each leaf's sum, (L,), if L1 and the largest step do not act.
 
         The arrays may all be on a device.
         """
@@ -173,7 +173,7 @@ class NewtonRule(Transferable):
         return replace(self, l2=self.l2 * factor)
 
     def reached(self, is_empty: BoolArray) -> Self:
-        """Return the rule for other rows, which may reach leaves (L,) that had none.
+        """Return the rule for other rows, which may be in leaves (L,) that had none.
 
         A leaf without rows has an l2 of infinity. It gets the l2 of the other leaves.
         """
@@ -181,7 +181,7 @@ class NewtonRule(Transferable):
         return replace(self, l2=np.where(is_empty & np.isinf(self.l2), common, self.l2))
 
     def emptied(self, is_empty: BoolArray) -> Self:
-        """Return the rule once these leaves, (L,), have no rows."""
+        """Return the rule after these leaves, (L,), have lost their rows."""
         return self
 
     def for_remaining(
@@ -190,7 +190,7 @@ class NewtonRule(Transferable):
         left: FloatArray,
         counts: tuple[FloatArray, FloatArray] | None,
     ) -> NewtonRule:
-        """Return the rule once rows were deleted.
+        """Return the rule after rows were deleted.
 
         Parameters
         ----------
@@ -307,7 +307,7 @@ class NewtonRule(Transferable):
         return maps, gaps[nearest]
 
     def distances_to_thresholds(self, sums: FloatArray, denominators: FloatArray) -> FloatArray:
-        """Return how far each sum is from where L1 or the largest step would act differently."""
+        """Return the distance of each sum from the next threshold of L1 or of the largest step."""
         size = np.abs(sums)
         gaps = np.full(len(sums), np.inf)
         if self.l1 > 0:

@@ -105,7 +105,7 @@ class NodeRule(NewtonRule):
         self.nodes.check(n_leaves)
 
     def reached(self, is_empty: BoolArray) -> Self:
-        """Return the rule for other rows, which may reach leaves (L,) that had none."""
+        """Return the rule for other rows, which may be in leaves (L,) that had none."""
         rule = super().reached(is_empty)
         at, leaves = self.nodes.ends
         l2_of_nodes = self.nodes.l2.copy()
@@ -113,7 +113,7 @@ class NodeRule(NewtonRule):
         return replace(rule, nodes=replace(self.nodes, l2=l2_of_nodes))
 
     def emptied(self, is_empty: BoolArray) -> Self:
-        """Return the rule once these leaves, (L,), have no rows: they bound no others."""
+        """Return the rule after these leaves, (L,), have lost their rows: they bound no others."""
         nodes = self.nodes.emptied(is_empty)
         if nodes is self.nodes:
             return self
@@ -125,7 +125,7 @@ class NodeRule(NewtonRule):
         left: FloatArray,
         counts: tuple[FloatArray, FloatArray] | None,
     ) -> NewtonRule:
-        """Return the rule once rows were deleted; see `NewtonRule.for_remaining`."""
+        """Return the rule after rows were deleted; see `NewtonRule.for_remaining`."""
         if not self.couples_leaves:  # the nodes are evidence of the fit with all rows alone
             return NewtonRule(self.l2, self.steps, self.by_weight, self.l1, self.max_step)
         rule = self
@@ -394,7 +394,7 @@ class NodeRule(NewtonRule):
 
 
 def with_nodes(rule: NewtonRule, nodes: Nodes | None) -> NewtonRule:
-    """Return a rule with the nodes above its leaves; the rule itself if there are none."""
+    """Return a rule with the nodes above its leaves, or the rule itself without nodes."""
     if nodes is None:
         return rule
     return NodeRule(rule.l2, rule.steps, rule.by_weight, rule.l1, rule.max_step, nodes=nodes)
@@ -443,7 +443,7 @@ def _bound_below(
     bounds_below: FloatArray,
     ends_below: Ids,
 ) -> None:
-    """Bound what is below the children of monotone splits by the middle of their values.
+    """Bound the nodes below the children of monotone splits by the middle of their values.
 
     Where predictions must rise, the left child gets an upper bound and the right child a lower one.
     """

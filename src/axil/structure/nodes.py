@@ -16,7 +16,7 @@ Ids = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Nodes(Transferable):
-    """All nodes of T trees, M in all, numbered tree after tree, a parent before its children.
+    """All M nodes of T trees, tree after tree, a parent before its children.
 
     A library gives every node a value when it splits the node's parent. Some settings make the
     value of a leaf depend on the values above it: smoothing draws it towards its parent's, and a
@@ -138,7 +138,7 @@ class Nodes(Transferable):
 
     @cached_property
     def stages(self) -> list[Ids]:
-        """The splits of all trees so that the values which their children's depend on come before.
+        """The splits of all trees in an order in which values come before those that need them.
 
         By depth; where there are rivals, splits are numbered in the order they were made, and each
         stage has one of each tree.
@@ -177,7 +177,7 @@ class Nodes(Transferable):
 
     @cached_property
     def ends(self) -> tuple[Ids, Ids]:
-        """Which nodes are leaves, and the numbers of these leaves."""
+        """The nodes that are leaves, and the numbers of these leaves."""
         at = np.flatnonzero(self.leaf >= 0)
         return at, self.leaf[at]
 
@@ -203,7 +203,7 @@ class Nodes(Transferable):
     def recounted(
         self, rows: tuple[FloatArray, FloatArray], weights: tuple[FloatArray, FloatArray]
     ) -> Nodes:
-        """Return the nodes with the shares of smoothing once rows are gone.
+        """Return the nodes with the shares of smoothing after rows were deleted.
 
         A library may estimate the rows of a child from its share of its parent's weight, rounded,
         so that bins of values lead it a whole number of rows away. The estimate is made again for
@@ -243,7 +243,7 @@ class Nodes(Transferable):
         return np.asarray(all_rows - np.floor(all_rows * right + 0.5))
 
     def emptied(self, leaves: BoolArray) -> Nodes:
-        """Return the nodes once these leaves, (L,), have no rows: such nodes bound no others."""
+        """Return the nodes after these leaves, (L,), have lost their rows: they bound no others."""
         if not leaves.any() or (self.signs is None and self.rivals is None):
             return self
         gone = self.totals((~leaves).astype(np.float64)) == 0

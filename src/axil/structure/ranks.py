@@ -25,7 +25,7 @@ Positions = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Picks:
-    """The rows that the leaves of one tree take their values from; leaves without rows have none."""
+    """The rows whose residuals are the values of the leaves of one tree."""
 
     leaves: Positions  #: (n,)
     rows: Positions  #: (2, n) lower and upper; the same row twice where it is one
@@ -143,7 +143,10 @@ class Ranks(Transferable, ABC):
 
     @property
     def follows_targets(self) -> bool:
-        """Whether the weights by which rows are ranked depend on the targets, so that no change of a target leaves them."""
+        """Whether the weights for the ranks depend on the targets.
+
+        Then every change of a target changes them.
+        """
         return False
 
     def with_targets(self, targets: FloatArray) -> Ranks:
@@ -196,14 +199,14 @@ class RankedFit(Transferable):
         return targets.astype(np.float32).astype(np.float64)
 
     def less(self, rows: IntArray, n_rows: int) -> RankedFit:
-        """Return the refit without some more of its N rows."""
+        """Return the refit without some more of the N rows."""
         left = np.zeros(n_rows, dtype=np.bool_)
         left[slice(None) if self.rows is None else self.rows] = True
         left[rows] = False
         return replace(self, rows=np.flatnonzero(left))
 
     def picks(self, t: int, leaf: NDArray[np.integer[Any]], residuals: FloatArray) -> Picks:
-        """Return the rows that the leaves of tree t take their values from.
+        """Return the rows whose residuals are the values of the leaves of tree t.
 
         Parameters
         ----------

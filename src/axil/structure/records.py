@@ -21,7 +21,7 @@ def expect(name: str, array: Any, dtype: Any, shape: tuple[int, ...]) -> None:
 
 
 def aligned(values: Any) -> Any:
-    """Return arrays, or lists of them, as the kernels take them.
+    """Return arrays, or lists of them, in the memory layout that kernels need.
 
     The bytes of an array that comes from another process may begin at an odd address.
     """

@@ -23,7 +23,7 @@ from axil.structure.records import Transferable, expect
 
 @dataclass(frozen=True)
 class RuleState(Transferable):
-    """The state that all leaf rules have, and what `Structure` itself asks of a rule."""
+    """The state that all leaf rules share, and the interface that `Structure` uses."""
 
     newton: NewtonRule  #: how leaf values follow from leaf sums and leaf weights
     ancestors: Ancestors | None = None  #: the nodes of averaged trees; None: they are not known
@@ -37,7 +37,7 @@ class RuleState(Transferable):
 
     @property
     def n_initial_trees(self) -> int:
-        """The number of trees, 0 or 1, that stand for the initial prediction."""
+        """The number of trees, 0 or 1, in the role of the initial prediction."""
         return 0
 
     @property

@@ -50,11 +50,12 @@ def all_n_leaves(sets: Sequence[Any]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Coefficients:
-    """How trees add up where it is not simply one after the other.
+    """The coefficients of trees that do not simply add one after the other.
 
     Tree t is fitted to ``y - beta[t] * base - sum_{s < t} omega[t, s] * v_s`` and a prediction is
-    ``beta[T] * base + sum_s omega[T, s] * v_s``, with v_s the value of tree s's leaf before any rate. Plain boosting is
-    ``omega[t, s] = rate_s``, a forest ``omega[t, s] = 0`` for t < T; DART and model shrinkage have varying tables.
+    ``beta[T] * base + sum_s omega[T, s] * v_s``, with v_s the value of tree s's leaf before any
+    rate. Plain boosting is ``omega[t, s] = rate_s``, a forest ``omega[t, s] = 0`` for t < T; DART
+    and model shrinkage have varying tables.
     """
 
     omega: FloatArray  #: (T + 1, T), zero for s >= t
@@ -178,7 +179,7 @@ class Structure(Transferable):
 
     @property
     def newton_rule(self) -> NewtonRule:
-        """How leaf values follow from leaf sums. Raises ValueError if it is not known."""
+        """The rule from leaf sums to leaf values. Raises ValueError if it is unknown."""
         if self.leaf_rule is None:
             raise ValueError("a structure without a leaf rule, expected one")
         return self.leaf_rule.newton
@@ -231,7 +232,7 @@ class Structure(Transferable):
 
     @property
     def mean_weight(self) -> float:
-        """The weight that the base, where it is the mean, gives a target of row weight one."""
+        """The weight of a target of row weight one in the initial prediction, if that is the mean."""
         if self.initial is None:
             return 1.0 / self.total_weight
         return 0.0
@@ -300,7 +301,7 @@ class Structure(Transferable):
 
     @property
     def has_unsampled_rows(self) -> bool:
-        """Whether trees were fitted without some rows, and it is known which."""
+        """Whether trees were fitted without some rows, and these rows are known."""
         if not self.counts_by_leaf:
             return bool((self.levels_sampled == 0).any())
         if self.leaf_rule is None or self.leaf_rule.recorded_counts is None:

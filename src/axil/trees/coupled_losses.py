@@ -28,7 +28,7 @@ PAIRS_AT_A_TIME = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class CoupledLoss(Squared):
-    """A loss whose gradients are computed for all rows of a fit at once. Scores are its predictions."""
+    """A loss whose gradients depend on all rows of a fit. Its scores are its predictions."""
 
     smooth = False
     recorded = True
@@ -148,7 +148,7 @@ class PairSums:
         object.__setattr__(self, "h", np.zeros(self.n_rows, dtype=self.precision))
 
     def add(self, better: IntArray, worse: IntArray, g: FloatArray, h: FloatArray) -> None:
-        """Add ``g`` to the better rows and take it off the worse ones, pair after pair; add ``h`` to both."""
+        """Add ``g`` to the better rows and subtract it from the worse ones; add ``h`` to both."""
         rows = np.stack([better, worse], axis=1).ravel()
         rounded = g.astype(self.precision)
         np.add.at(self.g, rows, np.stack([rounded, -rounded], axis=1).ravel())
@@ -156,7 +156,7 @@ class PairSums:
 
 
 def require_groups(groups: IntArray | None, objective: str) -> IntArray:
-    """Return the groups of a ranking model; raise where the user passes none."""
+    """Return the groups of a ranking model; raise if the user passes none."""
     if groups is None:
         raise InputError(
             f"The model was fitted with {objective}, which ranks rows within groups. Pass the "

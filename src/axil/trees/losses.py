@@ -57,7 +57,7 @@ class Slopes:
 
 @dataclass(frozen=True)
 class RoundRows:
-    """All rows of one fit at the scores that a round sees, for losses that are asked about all rows at once."""
+    """All rows of one fit at the scores of a round, for losses that need all rows at once."""
 
     targets: FloatArray  #: (N, K)
     scores: AnyArray  #: (N, K) in the precision in which the fit keeps them
@@ -184,7 +184,7 @@ class Loss(ABC):
         return type(self)._slopes in _ANYWHERE
 
     def fit_gradients(self, rows: RoundRows) -> tuple[Any, Any]:
-        """Return g and h (N, K) of all rows of a fit, with the row weights in them, where they are ``recorded``."""
+        """Return g and h (N, K) of all rows of a fit; ``recorded`` ones include the row weights."""
         return self.leaf_slopes(rows.targets, rows.scores.astype(np.float64))
 
     def total(self, rows: RoundRows) -> float:

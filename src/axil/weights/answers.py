@@ -22,7 +22,7 @@ def dense(numbers: MaybeSparse) -> FloatArray:
 
 
 def gathered(effects: RowEffects, n_rows: int) -> FloatArray:
-    """Return effects that come in blocks of training rows as one array, (n, N)."""
+    """Return effects from blocks of training rows as one array, (n, N)."""
     by_row = np.empty((0, 0))
     for first, block in effects.blocks():
         if first == 0:
@@ -41,7 +41,7 @@ class RowEffects(Protocol):
         """
 
     def sparse(self) -> csr_array | None:
-        """Return the numbers, (n, N), where most are known to be zero, else None."""
+        """Return the numbers, (n, N), if most are known to be zero, otherwise None."""
         return None
 
 
@@ -85,7 +85,7 @@ class KnownEffects(RowEffects):
 
 @dataclass(frozen=True)
 class KnownAnswer(KnownEffects, Answer):
-    """Weights that are there already; those of a forest or of neighbours are sparse."""
+    """Weights that were computed before; those of a forest or of neighbours are sparse."""
 
     intercepts: FloatArray
 

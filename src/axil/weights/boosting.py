@@ -491,7 +491,7 @@ class BoostedTrees(TreeEngine):
         return Adjoints(phi, base * float(self.structure.beta[-1]) - self._on_base(phi))
 
     def _on_base(self, phi: Any) -> Any:
-        """Return what adjoints of the leaf sums take from that of the initial prediction, (S,)."""
+        """Return the adjoints of the initial prediction that follow from those of the leaf sums, (S,)."""
         return self.rows.product(like(self.structure.initial_in_sums, phi)[None], phi)[0]
 
     def read_out(self, adjoints: Adjoints, first: int, out: FloatArray) -> None:

@@ -56,7 +56,7 @@ class Border:
 
 
 def count_changed_leaves(trees: TreeFits, before: FloatArray, after: FloatArray) -> int:
-    """Return how many leaves take their percentiles from other rows with the targets ``after``.
+    """Return how many leaves have their percentiles from other rows with the targets ``after``.
 
     ``before`` and ``after`` are targets, (N, 1).
     """

@@ -60,7 +60,7 @@ CACHED_BYTES = 1 << 29
 
 
 class Deletion(Protocol):
-    """The fits to some targets without one row each."""
+    """The leave-one-out refits to some targets."""
 
     @property
     def fitted(self) -> FittedValues:
@@ -291,7 +291,7 @@ class LeafMatrixEffects(RowEffects):
         return changes
 
     def _inherited(self, rows: slice) -> FloatArray:
-        """Return what is added to changes, (rows, n), where averaged trees lose a leaf's last row."""
+        """Return the addends to changes, (rows, n), if averaged trees lose a leaf's last row."""
         structure = self.deletion.fitted.structure
         values = inherited_without(self.deletion.fitted, rows)[:, :, self.output]
         if not values.any():

@@ -58,7 +58,7 @@ class Engine(Protocol):
 
     @property
     def structures(self) -> Sequence[Structure]:
-        """The structures of all trees that the engine is made of."""
+        """The structures of all trees of the engine."""
         return ()
 
     def weight_rows(self, queries: ExplainedRows, base: float = 1.0) -> Answer:
@@ -117,7 +117,7 @@ class Engine(Protocol):
         """The bytes that explained rows and `prepared` take."""
 
     def prepared(self, n_queries: int | None = None, available: int | None = None) -> Engine:
-        """Return an engine that has computed ahead what makes explained rows cheaper.
+        """Return an engine with everything computed that makes explanations cheaper.
 
         This engine stays as it is. With a number of explained rows or bytes, the engine itself is
         returned unless the preparation pays for this many rows and fits into these bytes.
@@ -132,11 +132,11 @@ class Engine(Protocol):
         return self
 
     def deletable(self, question: str) -> Deletable:
-        """Return the engine if it has refits without some training rows, else refuse the method."""
+        """Return the engine if it has refits without some training rows, otherwise refuse the method."""
 
 
 class Deletable(Engine, Protocol):
-    """An engine that can compute its refit without some training rows."""
+    """An engine that can compute refits without some training rows."""
 
     def deletable(self, question: str) -> Deletable:
         """Return the engine."""
@@ -245,7 +245,7 @@ def across(
 
 
 def all_structures(engines: Sequence[Engine]) -> list[Structure]:
-    """Return the structures of all trees, of whatever output and member."""
+    """Return the structures of all trees of every output and member."""
     return [structure for engine in engines for structure in engine.structures]
 
 

@@ -24,7 +24,7 @@ from axil.weights.residuals import FittedValues
 
 
 class TreeFits(Protocol):
-    """The trees of one structure, as far as rules ask them for fits with the active set fixed."""
+    """The interface that rules use to compute fits of a structure with the active set fixed."""
 
     structure: Structure
     backend: Backend
@@ -68,7 +68,7 @@ class FitRule(RuleState, ABC):
 
     @abstractmethod
     def no_first_order(self, structure: Structure) -> str:
-        """Return why the derivative by the weight of a row is not known, or "" where it is."""
+        """Return why the derivative by a row's weight is unknown, or "" if it is known."""
 
     @abstractmethod
     def without(
@@ -123,7 +123,7 @@ class FitRule(RuleState, ABC):
 
 @dataclass(frozen=True)
 class RankedOrClippedRule(FitRule):
-    """The rule of a fit in which the residuals of its rows decide which of them count, and how much.
+    """The rule of a fit in which residuals decide which rows count, and how much.
 
     Any deletion may change that in any leaf, so every fit without rows is walked through with the
     rule, tree by tree.

@@ -235,7 +235,7 @@ class Forest(TreeEngine):
     def deletion(
         self, queries: LeafArray | None, targets: FloatArray, available: int
     ) -> Sequence[RowEffects]:
-        """Return the exact changes without each row, which are those of its own leaves.
+        """Return the exact changes without each row, which affect its own leaves alone.
 
         No tree sees another; see `_changes`.
         """
@@ -400,7 +400,7 @@ class Forest(TreeEngine):
         return derivatives
 
     def tree_residuals(self, targets: FloatArray) -> Iterator[FloatArray]:
-        """Yield what each tree is fitted to, (N,), for targets (N, 1): the targets themselves."""
+        """Yield the targets of each tree, (N,), for targets (N, 1): the targets themselves."""
         for _ in range(self.structure.n_trees):
             yield targets[:, 0]
 
@@ -456,7 +456,7 @@ class Forest(TreeEngine):
         return self._ones(self.structure.leaves().T)
 
     def _met(self, queries: LeafArray | None) -> csr_array:
-        """Return ones for the rows of the index that each explained row meets, (n, places)."""
+        """Return ones at the rows of the index that each explained row selects, (n, places)."""
         if queries is None:
             return self._train
         return self._ones(own_leaves(self.structure, queries))
@@ -476,7 +476,10 @@ class Forest(TreeEngine):
 
 
 def _ranked(structure: Structure, targets: FloatArray) -> Forest:
-    """Return the forest of a structure of percentiles, whose leaves without rows have those of their ancestors."""
+    """Return the forest of a structure of percentiles.
+
+    Leaves without rows have the percentiles of their ancestors.
+    """
     if rule_of(structure).emptied is None:
         return Forest(structure)
     return Forest(structure, percentile_rule.inherited_rows(structure, targets))

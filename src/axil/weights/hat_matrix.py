@@ -74,7 +74,7 @@ def leverage_in_leaf_matrix(space: LeafMatrix, training: Rows) -> FloatArray:
 
 @dataclass(frozen=True)
 class RowGrams(RowTotals):
-    """Sums over training rows that their squared weights follow from; those of shards add up."""
+    """Sums over training rows from which their squared weights follow; those of shards add up."""
 
     n_rows: int
     base: float  #: of squared weights in the initial prediction

@@ -49,11 +49,11 @@ class HuberRule(RankedOrClippedRule):
         return np.tile(sample_counts[: len(sample_counts) // 2], 2)
 
     def counted_residuals(self, residuals: FloatArray) -> FloatArray:
-        """Return the residuals as far as they count in the sums of their leaves."""
+        """Return the residuals, clipped as they are in the sums of their leaves."""
         return self.cut.kept(residuals)
 
     def no_first_order(self, structure: Structure) -> str:
-        """Return why the derivative by the weight of a row is not known."""
+        """Return why the derivative by a row's weight is unknown."""
         return (
             "residuals are cut off (Huber's loss), and how a leaf follows the weight of such a row is not "
             "differentiated"

@@ -21,7 +21,7 @@ from axil.weights.fit_rules import rule_of
 
 
 def ancestors_of(s: Structure) -> Ancestors:
-    """Return the nodes of averaged trees; of trees whose splits are not known, their roots."""
+    """Return the nodes of averaged trees, or only their roots if the splits are unknown."""
     ancestors = rule_of(s).ancestors
     if ancestors is None:
         return Ancestors.roots(s.n_leaves)
@@ -53,7 +53,7 @@ def inheriting(s: Structure) -> Structure:
 
 
 def _sharing(nodes: Nodes, leaf_weights: FloatArray) -> Nodes:
-    """Return the nodes where those without rows have their parents' values."""
+    """Return the nodes in a form in which nodes without rows have their parents' values."""
     nodes = nodes.emptied(leaf_weights == 0)
     gone = nodes.totals(leaf_weights) == 0
     own_shares = 1.0 if nodes.own is None else nodes.own
@@ -68,14 +68,15 @@ def _sharing(nodes: Nodes, leaf_weights: FloatArray) -> Nodes:
 def inherited_values(
     s: Structure, values: FloatArray, sums: FloatArray, mean: FloatArray
 ) -> FloatArray:
-    """Return the leaf values (L, K) with those of the leaves without rows in their places.
+    """Return the leaf values (L, K) with inherited ones for leaves without rows.
 
     Parameters
     ----------
     s : Structure
         Knows which leaves have no rows.
     values, sums : arrays of shape (L, K)
-        Values by the rows of each leaf alone, and what they are made of: row weight * sample count * residual.
+        Values by the rows of each leaf alone, and what they are made of: row weight * sample count
+        * residual.
     mean : array of shape (K,)
         The weighted mean of the targets.
     """

@@ -114,7 +114,7 @@ class Largest:
             self.rows[i] = np.append(rows[order], zero_rows)
 
     def _sizes(self, values: FloatArray, rows: NDArray[np.int64]) -> FloatArray:
-        """Return what the numbers of these rows are ordered by."""
+        """Return the sizes by which the numbers of these rows are ordered."""
         if self.scale is None:
             return np.abs(values)
         return np.abs(values * self.scale[rows])

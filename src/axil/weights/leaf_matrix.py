@@ -122,7 +122,7 @@ class LeafMatrix:
 
     @staticmethod
     def inverts(structure: Structure) -> bool:
-        """Return whether the inverse is made for any number of explained rows."""
+        """Return whether the inverse is computed for any number of explained rows."""
         return structure.total_leaves <= INVERTED
 
     @staticmethod
@@ -328,7 +328,7 @@ def cooccurrence(structure: Structure, rows: Rows, first: int, last: int) -> Any
 
 
 def _cooccurrence_of_percentiles(s: Structure, first: int, last: int) -> FloatArray:
-    """Return C where leaves are percentiles: only the rows that these are taken from count."""
+    """Return C if leaves are percentiles: only the rows behind the percentiles count."""
     starts = s.starts[first : last + 1] - s.starts[first]
     together = np.zeros((int(starts[-1]), int(starts[-1])))
     for t in range(first + 1, last):

@@ -175,13 +175,13 @@ def error_weights(s: Structure, rows: slice, is_counted: BoolArray) -> FloatArra
 
 
 def means(sums: FloatArray, total: float) -> FloatArray:
-    """Return sums over the weight of all rows that count; nan if there are none."""
+    """Return sums over the weight of all rows that count; nan if no row counts."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(sums / total)
 
 
 def stages(s: Structure) -> NDArray[np.int64]:
-    """Return the numbers of trees t whose predictions tree t was fitted to, and that of all trees."""
+    """Return the numbers t of trees with a fit of their own, and that of all trees."""
     coefficients = s.coefficients
     if coefficients is None:
         return np.arange(s.n_trees + 1)

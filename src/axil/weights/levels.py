@@ -68,7 +68,7 @@ class Level:
         return Adjoints(phi, float(s.beta[-1]) - like(s.initial_in_sums, phi) @ phi)
 
     def walk(self, rows: slice, base: FloatArray, residuals: Any = None, added: Any = None) -> None:
-        """Fill residuals of rows in the refit without them, or what deletions add to leaf sums.
+        """Fill the leave-one-out residuals of rows, or the addends of deletions to leaf sums.
 
         Parameters
         ----------
@@ -168,7 +168,7 @@ def shares_of(s: Structure, weights: FloatArray | None = None) -> FloatArray:
 
 
 def l2_shares(s: Structure, weights: FloatArray) -> FloatArray:
-    """Return the shares by which l2 falls without one row of each of these weights.
+    """Return the shares by which l2 falls without one row of each weight.
 
     The mean weight of n rows is W / n, and (W - w) / (n - 1) without a row of weight w. It is less
     by the share ``(n w - W) / ((n - 1) W)``, which is 0 for a row of mean weight.
@@ -179,7 +179,7 @@ def l2_shares(s: Structure, weights: FloatArray) -> FloatArray:
 
 
 def at_share(s: Structure, share: float) -> Structure:
-    """Return the structure where l2 is less by this share; all else as it is."""
+    """Return the structure with l2 reduced by this share, and no other change."""
     if share == 0:
         return s
     rule = replace(rule_of(s), newton=s.newton_rule.scaled(1 - share))

@@ -99,7 +99,7 @@ class Sum(Deletable):
 
     @property
     def structure(self) -> Structure:  # type: ignore[override]
-        """The structure; there is no single one."""
+        """Refuse: a sum of models has no single structure."""
         raise UnsupportedQuestionError(
             "save",
             "an explainer of several models is not saved",
@@ -453,7 +453,7 @@ class Residual(Engine):
 
     @property
     def structure(self) -> Structure:  # type: ignore[override]
-        """The structure; there is no single one."""
+        """Refuse: a sum of models has no single structure."""
         return self.first.structure  # refused in the same words
 
     def _parts(self, queries: Coordinates | None) -> tuple[Any, Any]:
@@ -529,7 +529,7 @@ class Residual(Engine):
         )
 
     def around(self, queries: Any, values: FloatArray) -> FloatArray:
-        """Return the second model's answer: it was fitted last, to what the first leaves over."""
+        """Return the answer of the second model, which was fitted to the residuals of the first."""
         return self.then.around(self._parts(queries)[1], values)
 
     @property
@@ -565,7 +565,7 @@ def _drops(engine: Engine) -> bool:
 
 
 def _total(parts: Iterator[Any]) -> FloatArray:
-    """Return the sum of arrays, of which never more than two are held."""
+    """Return the sum of arrays, with at most two of them in memory."""
     total = np.array(next(parts))
     for part in parts:
         total += part

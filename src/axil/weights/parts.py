@@ -87,7 +87,7 @@ class Parts:
         return where(is_free, rule.scale(left), 0.0)
 
     def _of_rule(self, table: FloatArray) -> Any:
-        """Return the entries of a table (L,) for each part, without a look-up where all are equal."""
+        """Return the entry of a table (L,) for each part, without a look-up if all are equal."""
         if not len(table) or (table != table[0]).any():
             return self.of(table)
         return np.broadcast_to(like(table[:1], self.leaf), self.leaf.shape)

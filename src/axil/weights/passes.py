@@ -133,7 +133,7 @@ class Passes:
         return residual, values, sums
 
     def _less_earlier(self, group: TreeGroup, t: int, tree_sums: Any, values: Any) -> Any:
-        """Return the leaf sums of tree t, (L_t, S), less what earlier trees of its group take."""
+        """Return the leaf sums of tree t, (L_t, S), less those of earlier trees in its group."""
         s = self.structure
         leaves = s.leaves_of(t)
         for before in range(group.first, t):
@@ -317,7 +317,7 @@ def shared_groups(structure: Structure, rows: Rows) -> list[TreeGroup]:
 
 
 def _table_type(structure: Structure) -> np.dtype[Any]:
-    """Return single precision where co-occurrences are counts of rows, which it holds exactly."""
+    """Return single precision if co-occurrences are counts of rows, which it stores exactly."""
     has_counts = structure.row_weights is None and len(structure.sample_counts) == 1
     if has_counts and structure.n_rows <= EXACT_SINGLE:
         return np.dtype(np.float32)

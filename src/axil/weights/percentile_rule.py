@@ -32,7 +32,7 @@ class PercentileRule(RankedOrClippedRule):
 
     @property
     def n_initial_trees(self) -> int:
-        """The number of trees, 0 or 1, that stand for the initial prediction."""
+        """The number of trees, 0 or 1, in the role of the initial prediction."""
         return int(self.ranks.based)
 
     @property
@@ -41,7 +41,7 @@ class PercentileRule(RankedOrClippedRule):
         return self.ranks.drawn
 
     def no_first_order(self, structure: Structure) -> str:
-        """Return why the derivative by the weight of a row is not known."""
+        """Return why the derivative by a row's weight is unknown."""
         return (
             "leaves take their values from rows of a certain rank (a median or another percentile), which jumps from row to row "
             "as weights change"
@@ -181,7 +181,7 @@ def _with_ranks(structure: Structure, targets: FloatArray) -> Structure:
 
 
 def inherited_rows(structure: Structure, targets: FloatArray) -> csr_array:
-    """Return the shares (L, N) of the rows that give leaves without rows their ancestors' percentiles."""
+    """Return the shares (L, N) of rows in the percentiles that leaves without rows inherit."""
     s = structure
     y = ranks_of(s).rounded_targets(targets[:, 0])
     emptied = rule_of(s).emptied
@@ -236,7 +236,7 @@ def without_each(s: Structure, targets: FloatArray) -> tuple[Positions, Position
 
 
 def _beside(s: Structure, t: int, leaves: Ids, rows: Ids, y: FloatArray) -> FloatArray:
-    """Return the value of each of these leaves of tree t, (n,), that has no row but its own, once that is gone."""
+    """Return the values of leaves of tree t, (n,), after each has lost its only row."""
     ancestors = ancestors_of(s)
     found = np.zeros(len(leaves))
     filled = ancestors.totals((s.leaf_weights > 0).astype(np.float64)).astype(np.int64)

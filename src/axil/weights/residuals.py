@@ -86,7 +86,7 @@ class FittedValues:
         return -np.diff(errors, axis=0)
 
     def steps(self, rows: slice) -> Iterator[ResidualStep]:
-        """Yield what each of the trees t = 0..T-1 saw of a block of training rows, and did."""
+        """Yield the residuals of a block of training rows before each tree, and the tree's values."""
         s = self.structure
         leaves = s.leaves(rows)
         if s.leaf_rule is not None and s.leaf_rule.clips_residuals:

@@ -47,7 +47,7 @@ class Smoother(Deletable):
 
     @property
     def structure(self) -> Structure:  # type: ignore[override]
-        """The structure; there is no single one."""
+        """Refuse: a smoother has no tree structure."""
         raise UnsupportedQuestionError(
             "save",
             "an explainer of a linear smoother is not saved",
@@ -221,7 +221,7 @@ class Smoother(Deletable):
         return np.isfinite(factors)
 
     def _residual_rows(self, rows: IntArray, solution: FloatArray) -> FloatArray:
-        """Return rows of ``I - K``, (rows, N), divided by their factors where they have some."""
+        """Return rows of ``I - K``, (rows, N), divided by their factors if they have some."""
         residual_rows = -(self.fitted.training[rows] @ solution)
         residual_rows[np.arange(len(rows)), rows] += 1.0
         has_factor = self._has_residual_factor()[rows]
@@ -262,7 +262,7 @@ class Smoother(Deletable):
         return replace(self, fitted=fitted)
 
     def _is_determined(self, residual_matrix: FloatArray, rows: IntArray) -> bool:
-        """Return whether the rows that are left determine the predictions of these rows.
+        """Return whether the remaining rows determine the predictions of these rows.
 
         ``residual_matrix`` has the rows and columns of `_residual_rows` that belong to these rows.
         """

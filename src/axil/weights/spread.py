@@ -46,7 +46,7 @@ def around_leaves(
 
 
 def known_leaf_sums(structure: Structure, rows: Rows, values: FloatArray) -> FloatArray:
-    """Return the leaf sums of values (N, S) of the rows that are known, and their numbers, (L, S + 1).
+    """Return the leaf sums of known values (N, S), and the numbers of these values, (L, S + 1).
 
     A row of values with a nan is not known. Sums of several shards of the rows add up.
     """
@@ -78,7 +78,7 @@ def around_training_rows(
 
 
 def _with_counts(values: FloatArray) -> FloatArray:
-    """Return values (N, S) and whether they are known, (N, S + 1); 0 if they are not."""
+    """Return values (N, S) with a last column of ones; unknown values are 0."""
     is_known = _is_known(values)
     return np.column_stack([np.where(is_known[:, None], values, 0.0), is_known])
 
@@ -97,7 +97,7 @@ def by_leaf(structure: Structure, rows: Rows, values: FloatArray) -> FloatArray:
 def leaf_moments(
     sums: FloatArray, met: NDArray[np.int64], own_values: FloatArray | None
 ) -> FloatArray:
-    """Return sums over the trees of the means in each row's leaf, and of these over the leaf size.
+    """Return sums over the trees of the means in each row's leaf, and of means over leaf sizes.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def _leaf_means(sums: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _means(sums: FloatArray, n_left_out: float) -> FloatArray:
-    """Return the columns that `_over_trees` adds up: means, 1 / count and whether there are rows.
+    """Return the columns that `_over_trees` adds: means, 1 / count, and whether there are rows.
 
     ``sums`` (L, S) has the number of rows in its last column, ``n_left_out`` of which do not count.
     """
@@ -187,7 +187,7 @@ def around_weights(weights: csr_array, values: FloatArray, own: bool) -> FloatAr
 
 
 def everywhere(n: int, values: FloatArray) -> FloatArray:
-    """Return the mean of all known values (N, S), for n rows that have no rows around them."""
+    """Return the mean of all known values (N, S) for n rows without neighbours."""
     known_values = values[_is_known(values)]
     if len(known_values):
         mean = known_values.mean(axis=0)

@@ -41,7 +41,7 @@ BEYOND = 1e-7  # of the largest leaf value: a smaller difference is within the r
 
 
 class NothingLeft(InputError):
-    """No row of any weight is left of those that a model was fitted to."""
+    """A deletion leaves a model without any row that has a weight."""
 
 
 def couples_leaves(s: Structure) -> bool:
@@ -74,7 +74,7 @@ class SumRule(FitRule):
 
     @property
     def needs_walk(self) -> bool:
-        """Whether the rule has an active set, or couples leaves, so that deletions may need it."""
+        """Whether the rule has an active set or couples leaves, so that deletions may be replayed."""
         return self.newton.has_active_set or self.newton.couples_leaves
 
     def has_formula(self, structure: Structure) -> bool:
@@ -82,7 +82,7 @@ class SumRule(FitRule):
         return structure.linear_leaves.mixing is None
 
     def no_first_order(self, structure: Structure) -> str:
-        """Return why the derivative by the weight of a row is not known, or "" where it is."""
+        """Return why the derivative by a row's weight is unknown, or "" if it is known."""
         if structure.linear_leaves.mixing is None:
             return ""
         return (
@@ -178,14 +178,14 @@ class SumRule(FitRule):
 
 
 def _least_radius(maps: FloatArray, distances: FloatArray, bound: FloatArray | None) -> float:
-    """Return a lower bound of the radius of the first of some changes, and of all after it."""
+    """Return a lower bound of the radius of the first of some changes, and of all later ones."""
     if bound is None:
         return 0.0
     return float(distances[0] / bound[maps[:, 0].argmax()])
 
 
 def count_leaves_beyond(s: Structure, sums: FloatArray, values: FloatArray) -> int:
-    """Return how many leaves of these sums have other values by the rule than by the active set.
+    """Return how many leaves of these sums differ between the rule and the active set.
 
     ``sums`` and ``values``: (L, 1).
     """
@@ -195,7 +195,10 @@ def count_leaves_beyond(s: Structure, sums: FloatArray, values: FloatArray) -> i
 
 
 def remaining_weights(s: Structure, rows: IntArray) -> FloatArray:
-    """Return the row weights (N,) without these rows, those of classes counted again; refuses to leave none."""
+    """Return the row weights (N,) without these rows, with class weights counted again.
+
+    Refuse to leave no row.
+    """
     if s.row_weights is None:
         weights = np.ones(s.n_rows)
     else:
@@ -212,7 +215,7 @@ def remaining_weights(s: Structure, rows: IntArray) -> FloatArray:
 
 
 def present_without(s: Structure, rows: IntArray) -> BoolArray:
-    """Return which rows remain, (N,), once these are deleted too; rows without weight remain."""
+    """Return which rows remain, (N,), after these are deleted too; rows without weight remain."""
     if s.present is None:
         present = np.ones(s.n_rows, dtype=np.bool_)
     else:
@@ -254,7 +257,7 @@ def lighter(structure: Structure, rows: IntArray, backend: Backend) -> Structure
 def remaining_rule(
     s: Structure, rule: NewtonRule, rows: IntArray, before: FloatArray, left: FloatArray
 ) -> NewtonRule:
-    """Return the rule without these rows; ``before`` and ``left``: see `NewtonRule.for_remaining`."""
+    """Return the rule without these rows; for ``before`` and ``left`` see `NewtonRule.for_remaining`."""
     counts = None
     if rule.smooths_nodes:
         if s.present is None:
@@ -287,7 +290,7 @@ def with_leaf_weights(s: Structure, leaf_weights: FloatArray, newton: NewtonRule
 
 
 def with_emptied_leaves(rule: FitRule, emptied: BoolArray) -> FitRule:
-    """Return the rule of averaged trees once these leaves too, (L,), have lost their rows."""
+    """Return the rule of averaged trees after these leaves, (L,), have lost their rows too."""
     if rule.emptied is not None:
         emptied = rule.emptied | emptied
     if emptied.any():

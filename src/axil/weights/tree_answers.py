@@ -27,7 +27,7 @@ R = TypeVar("R")
 
 
 class WeightReader(Protocol):
-    """Boosted trees, as far as weights are read out of them by adjoints."""
+    """The interface of boosted trees through which adjoints give weights."""
 
     structure: Structure
     backend: Backend
@@ -61,7 +61,7 @@ def guarded(method: Callable[P, R]) -> Callable[P, R]:
 
 @dataclass(frozen=True)
 class StateAnswer(Answer):
-    """Weights that a backward pass left on the back end of the rows."""
+    """Weights that a backward pass computed on the back end of the rows."""
 
     backend: Backend
     state: Any  #: (N, n), an array of the back end
@@ -78,7 +78,7 @@ class StateAnswer(Answer):
 
     @guarded
     def hand_to(self, collector: Largest) -> None:
-        """Give all weights to a collector; those of a device are selected there."""
+        """Pass all weights to a collector; those on a GPU are selected there."""
         if is_host(self.state):
             collector.add(self.state, 0)
             return

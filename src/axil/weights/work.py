@@ -34,7 +34,7 @@ RANKING_SECONDS = 1e-4  # per tree of such a replay besides
 
 @dataclass(frozen=True)
 class PredictionWork:
-    """The visits that the weights of some predictions take, on the scale of `Costs`."""
+    """The number of visits for the weights of some predictions, on the scale of `Costs`."""
 
     by_passes: float
     by_solves: float  #: in the leaf matrix, with the time to build it

@@ -55,7 +55,7 @@ class CudaBlocks:
     def of(
         cls, rows: KeptCells, starts: DeviceArray, run: Callable[..., None]
     ) -> CudaBlocks | None:
-        """Return the blocks of rows; None if rows are not alike enough, or trees too large.
+        """Return the blocks of rows; None if rows are not similar enough, or trees too large.
 
         ``starts`` are those of the rows, on the device.
         """
@@ -172,7 +172,7 @@ class CudaBlocks:
 
 
 def along_curve(rows: KeptCells, run: Callable[..., None]) -> DeviceArray:
-    """Return the row numbers, (N,), with those of alike rows near each other.
+    """Return the row numbers, (N,), ordered so that similar rows are near each other.
 
     The order follows a curve through the places of `bounds.places`.
     """

@@ -25,7 +25,7 @@ from axil.machine.threads import Cache
 
 @dataclass(frozen=True, eq=False)
 class Copy:
-    """Cells on the device, and what was made of them there."""
+    """Cells on the GPU, with arrays computed from them."""
 
     source: weakref.ref[Cells]  #: the array of the host
     cells: DeviceArray
@@ -36,7 +36,7 @@ COPIES: list[Copy] = []  # of read-only arrays of the host, as long as those liv
 
 
 def known_copy(cells: Cells) -> Copy | None:
-    """Return the copy of a read-only array that is on the device already; None if there is none."""
+    """Return the copy of a read-only array on the GPU; None if there is none."""
     return next((known for known in COPIES if known.source() is cells), None)
 
 
@@ -82,7 +82,7 @@ class SomeTrees:
 
 
 class KeptCells(Rows):
-    """The cells on the device, with the rows of each tree sorted by cell once sums need them."""
+    """The cells on the GPU; sums also need the rows of each tree sorted by cell."""
 
     xp = cp
     swept = 256
@@ -142,14 +142,14 @@ class KeptCells(Rows):
 
     @staticmethod
     def _rows_put(table: DeviceArray) -> DeviceArray:
-        """Return a table on the device, where its rows may lie apart."""
+        """Return a table on the GPU, whose rows may lie apart."""
         table = cp.asarray(table)
         if table.strides[1] == table.itemsize:
             return table
         return cp.ascontiguousarray(table)
 
     def _numbers(self, trees: Numbers) -> DeviceArray:
-        """Return tree numbers on the device, which has those of neighbours already."""
+        """Return tree numbers on the GPU, which may be there already."""
         if len(trees) and trees[-1] - trees[0] == len(trees) - 1 and (np.diff(trees) == 1).all():
             return self._trees[trees[0] : trees[-1] + 1]
         return cp.asarray(trees, dtype=cp.int32)

@@ -35,7 +35,7 @@ class PutProgram:
 
     @classmethod
     def of(cls, program: Program, sizes: Numbers, n_rows: int) -> PutProgram:
-        """Copy a program for trees of these sizes, once it is known to stay within them."""
+        """Copy a program for trees of these sizes after checking that it stays within them."""
         terms = program.terms
         moves = program.moves
         rounds = program.rounds
@@ -81,7 +81,7 @@ class PutProgram:
 
 
 class CudaFactors(KeptCells):
-    """Factors that single rows put into each place of a fit."""
+    """The factors of single rows in each step of a fit."""
 
     @within_memory()
     def gradient_factors(

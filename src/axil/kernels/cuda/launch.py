@@ -64,7 +64,7 @@ def kernel(cell: str, name: str) -> ForeignObject:
 
 @cache
 def shared_bytes() -> int:
-    """Return the shared memory that one block may take, in bytes."""
+    """Return the shared memory of one block, in bytes."""
     return int(cp.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"])
 
 

@@ -28,7 +28,10 @@ NOTE = "calibrated: holds on average over rows that are exchangeable with the ca
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Distribution:
-    """The distribution of the target of each row of X, from calibration rows and from what is known around the row."""
+    """The predictive distribution of each row of X.
+
+    It follows from calibration rows, and from the errors and targets around the row.
+    """
 
     _model: VerifiedModel
     _around: Surroundings
@@ -39,7 +42,7 @@ class Distribution:
 
     @property
     def n_calibration(self) -> int:
-        """How many calibration rows there are."""
+        """The number of calibration rows."""
         return len(self._rows[0].errors)
 
     # -- questions ---------------------------------------------------------------------------------
@@ -494,7 +497,7 @@ class Distribution:
 
     @property
     def _rising(self) -> bool:
-        """Whether what people read keeps the order of the scale of the fit."""
+        """Whether the user's units keep the order of the scale of the fit."""
         if self._model.scale.is_identity:
             return True
         t = self._model.targets[:, 0]

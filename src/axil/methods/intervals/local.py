@@ -64,7 +64,7 @@ NAMES = (
 
 @dataclass(frozen=True, eq=False)
 class Local:
-    """n queries with K outputs each."""
+    """The errors and targets around n explained rows with K outputs each."""
 
     predictions: FloatArray  #: (n, K) on the scale of the fit
     features: FloatArray  #: (n, K, p)
@@ -140,7 +140,7 @@ class Usual:
 
 @dataclass(frozen=True)
 class Known(RowTotals):
-    """Sums over training rows of what is known of their errors and targets."""
+    """Sums over the known errors and targets of training rows."""
 
     rows: int
     complete: int  #: rows of which all errors are known
@@ -199,7 +199,7 @@ def filled(errors: FloatArray, filling: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class Surroundings:
-    """The training rows' errors and targets, as sums under weights need them, where the rows are."""
+    """The errors and targets of the training rows, in the form of sums under weights."""
 
     errors: Sequence[
         Any
@@ -258,7 +258,10 @@ def moment_values(errors: FloatArray, targets: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class Own:
-    """QueryBatch that are training rows themselves, whose own weights are left out: a new row has none of its own."""
+    """Explained rows that are training rows, without their own weights.
+
+    A new row has no weight of its own.
+    """
 
     rows: IntArray  #: (n,) their positions
     weights: (

@@ -17,7 +17,9 @@ ON_PAGE = 10  # rows per prediction that make its interval wide
 
 
 class Predictive(Distribution, page.Shown):
-    """The distribution of the target of each row of X around the model's prediction; made by `Explainer.calibrate`.
+    """The predictive distribution around the model's predictions.
+
+    `Explainer.calibrate` makes it.
 
     Every calibration row puts its own error, moved to the scale of errors around the query, on the
     prediction: the predictive distribution is these `n_calibration` numbers, each as likely as any

@@ -23,13 +23,13 @@ PATIENCE = 600.0  # seconds that errors may take, above which a cheaper source i
 def training_errors(
     model: ExactModel, out_of_fold: FloatArray | None, method: str
 ) -> tuple[FloatArray, str]:
-    """Return the targets less the predictions of the training rows, and the source of these.
+    """Return the out-of-sample errors of the training rows, and their source.
 
     The sources are, in this order: out-of-fold predictions (N, K), out-of-bag predictions,
-    leave-one-out predictions, leverages, and the fit itself. With the method "leaves", boosted trees
-    take the fit at once, and other models take folds where leave-one-out takes longer. Intervals
-    have their coverage with any of these. Errors that are nearer to those of new rows make them
-    narrower.
+    leave-one-out predictions, leverages, and the fit itself. With the method "leaves", boosted
+    trees take the fit at once, and other models take folds where leave-one-out takes longer.
+    Intervals have their coverage with any of these. Errors that are nearer to those of new rows
+    make them narrower.
 
     Returns
     -------

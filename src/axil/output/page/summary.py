@@ -165,7 +165,7 @@ class Summary:
         }
 
     def _about_options(self, joined: dict[str, Any]) -> dict[str, Any]:
-        """Return the content that the user asked for."""
+        """Return the content of the user's options."""
         options = self.options
         stability = None
         if options.stability is not None:
@@ -275,7 +275,7 @@ def _actual_values(
 
 
 def _intervals(intervals: Intervals, rows: IntArray) -> dict[str, Any]:
-    """Return the intervals; ``rows`` are the places of their training rows among those of the page."""
+    """Return the intervals; ``rows`` has the positions of their training rows on the page."""
     facts = ("confidence_level", "n_calibration", "source", "training_errors")
     arrays = ("lower", "upper", "uncertainty_rank", "weights", "errors", "shares")
     summary: dict[str, Any] = {name: getattr(intervals, name) for name in facts}
@@ -361,7 +361,7 @@ def _batch_numbers(sums: WeightedSums, options: Options) -> dict[str, Any]:
 
 
 def _curve_ranks(n_listed: int, n_train: int) -> IntArray:
-    """Return the ranks beyond the listed rows at which the concentration curve is known."""
+    """Return the ranks of the concentration curve beyond the listed rows."""
     if n_listed >= n_train:
         return np.zeros(0, dtype=np.intp)
     ranks = np.geomspace(n_listed + 1, n_train, CURVE_POINTS)

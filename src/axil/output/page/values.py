@@ -56,7 +56,7 @@ def labels(values: AnyArray) -> list[str]:
 
 
 def cells(values: AnyArray, digits: int = DIGITS) -> list[JSONValue]:
-    """Return a column of features: numbers and truth values as they are, None where missing, and text."""
+    """Return a column of features as numbers, truth values, text, or None for missing values."""
     kind = values.dtype.kind
     if kind in "biu":
         return list(values.tolist())
@@ -70,7 +70,7 @@ def cells(values: AnyArray, digits: int = DIGITS) -> list[JSONValue]:
 
 
 def _dates(values: AnyArray) -> list[str]:
-    """Return dates as text, with times to the unit that the finest of them needs; "NaT" where missing."""
+    """Return dates as text, to the finest unit that one of them needs; "NaT" if missing."""
     dates = values[~missing(values)]
     finest: Any = "ns"
     for unit in ("D", "s", "ms", "us"):
@@ -84,7 +84,7 @@ def _dates(values: AnyArray) -> list[str]:
 
 
 def _durations(values: AnyArray) -> list[str]:
-    """Return durations as days, and the time of day where one of them needs it: "-1 days +23:30:00"."""
+    """Return durations as days, with the time of day if one needs it: "-1 days +23:30:00"."""
     is_missing = missing(values)
     durations = np.where(is_missing, np.timedelta64(0, "s"), values)
     truncated = np.where(is_missing, np.timedelta64(0, "D"), values).astype("m8[D]")
