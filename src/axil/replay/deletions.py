@@ -133,7 +133,9 @@ class Deletions(ABC):
         raise NotImplementedError
 
     def in_turn(self, batch: QueryBatch, best: Best) -> Best:
-        """Return sets of rows, as large as ``best``, each row chosen after the deletion of those before.
+        """Return sets of rows that are chosen one after the other, as large as ``best``.
+
+        Each row has the largest effect after the deletion of the rows before it.
 
         The effects are exact.
         """

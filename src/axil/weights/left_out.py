@@ -86,7 +86,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Each training row in the refit without it."""
+    """The leave-one-out predictions of the training rows."""
 
     predictions: FloatArray  #: (N, K); nan: no other row says anything about it
     #: (N, K) the same, also of rows that leave a leaf empty, which then adds nothing; None: they

@@ -262,7 +262,7 @@ class Sum(Deletable):
         return self.terms
 
     def _of(self, terms: Sequence[Term]) -> Sum:
-        """Return the mean of these models alone."""
+        """Return a sum of only these models, as their mean."""
         ratio = self._whole / sum(term.coefficient for term in terms)
         return replace(
             self,

@@ -34,7 +34,7 @@ EXACT_SINGLE = 1 << 24  # up to which single precision holds every count
 
 @dataclass(frozen=True)
 class TreeGroup:
-    """Consecutive trees that share a pass, and how residuals change after them."""
+    """Consecutive trees that share a pass over the rows, with the change of residuals after them."""
 
     first: int
     last: int

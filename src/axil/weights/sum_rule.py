@@ -102,7 +102,7 @@ class SumRule(FitRule):
     def fit_without(
         self, structure: Structure, rows: IntArray, targets: FloatArray, backend: Backend
     ) -> FittedValues:
-        """Return the fit of `without`."""
+        """Return the refit without some rows, with its leaf values and sums; see `without`."""
         return fit_by_rule(inheriting(lighter(structure, rows, backend)), targets, backend)
 
     def with_targets(

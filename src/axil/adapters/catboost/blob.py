@@ -178,7 +178,7 @@ class ModelBlob:
 
     @cached_property
     def number_features(self) -> list[NumberFeature]:
-        """Return the columns of numbers, those without borders too."""
+        """Return the numeric columns, including those without borders."""
         return [NumberFeature.of(feature) for feature in self.trees.tables(5)]
 
     @cached_property

@@ -327,7 +327,7 @@ class SmoothedNodes:
         return replayed
 
     def _misfit(self, left_counts: FloatArray) -> float:
-        """Return the squared distance of values and numbers from the model's.
+        """Return the sum of squared errors of node values and of numbers of rows.
 
         Values are relative to their slacks, and numbers to the expected ones.
         """

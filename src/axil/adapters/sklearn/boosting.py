@@ -226,7 +226,7 @@ class StagesAfterInit(GradientBoostingAdapter):
         return [self._stages(rows)]
 
     def predictions(self, X: Any) -> FloatArray:
-        """Return what the trees add to the predictions of init, (n, 1)."""
+        """Return the sum of the trees, which adds to the predictions of init, (n, 1)."""
         predicted = self._model.init_.predict(self._rows(X))
         initial = np.asarray(predicted, dtype=np.float64).reshape(-1, 1)
         return np.asarray(super().predictions(X) - initial)

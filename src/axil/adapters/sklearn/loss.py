@@ -153,7 +153,10 @@ def stage_loss(model: Any, n_outputs: int) -> Loss:
 
 
 def histogram_loss(model: Any, n_outputs: int) -> Loss:
-    """Return the loss of a fit by histograms; of percentiles, whose leaves have a rule of their own, squared error."""
+    """Return the loss of histogram boosting.
+
+    For percentiles, whose leaves have a rule of their own, it is squared error.
+    """
     if model.loss == "log_loss" and n_outputs > 1:
         return Softmax(centred=True, near=_NEAR_OF_SEVERAL, needs_two_classes=True)
     return _LOSSES.get(model.loss, Squared())

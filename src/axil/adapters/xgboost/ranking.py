@@ -66,7 +66,7 @@ class PairDraws:
         return cls(n_groups, words[n_before:])
 
     def seeds(self, number: int) -> NDArray[np.uint64]:
-        """Return the states in which the generators of a round begin, (Q,)."""
+        """Return the initial states of the generators of a round, (Q,)."""
         groups = np.arange(self.n_groups, dtype=np.uint64)
         if self.words is None:
             seeds = np.uint64((number + 1) * self.n_groups) + groups

@@ -172,7 +172,7 @@ def _split_gains(node_fits: Sequence[NodeFit], children: NDArray[np.int64]) -> F
 def _overwrite(
     fields: dict[str, Any], name: str, nodes: NDArray[np.int64], values: FloatArray
 ) -> None:
-    """Write other numbers for some nodes into a field that has one number for each."""
+    """Replace the numbers of some nodes in a field with one number per node."""
     numbers = np.array(fields[name], dtype=np.float64)
     numbers[nodes] = values
     fields[name] = _singles(numbers)

@@ -262,7 +262,9 @@ def calibration_rows(n: int, grouped: CalibrationGroups | None) -> IntArray:
 
 
 def equal_rows(model: Any, X: Any, truth: FloatArray) -> tuple[IntArray, tuple[int, int]]:
-    """Return how many training rows equal each row in features and targets, and `twins_among` some.
+    """Return how many training rows equal each of these rows in features and targets.
+
+    Also return `twins_among` some of the training rows.
 
     Rows of weight zero took no part in the fit. Without features only targets are compared, and
     only if no two training rows share one: otherwise equal targets say little.
