@@ -440,7 +440,7 @@ def _link_words(explainer: Explainer) -> str:
 
 @dataclass(frozen=True, eq=False)
 class _BatchChange:
-    """What the data did to the predictions of a batch of n rows."""
+    """The effect of the data on the predictions of a batch of n rows."""
 
     before: FloatArray  #: (n, K) predictions of the old model
     middle: FloatArray  #: (n, K) predictions of the old splits refitted to the new rows

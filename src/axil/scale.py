@@ -59,7 +59,7 @@ class TargetScale:
 
     @property
     def is_identity(self) -> bool:
-        """Return whether the model was fitted to the targets as they are."""
+        """Return whether the model was fitted to the targets without a transform."""
         return not self.name
 
     @property

@@ -42,7 +42,9 @@ class Support:
 
 
 def supports(model: ForeignModel) -> Support:
-    """Return which kind of answers `Explainer` has for a fitted model, and why not exact weights.
+    """Return the kind of answers that `Explainer` has for a fitted model.
+
+    It also says why a model has no exact weights.
 
     No data is needed.
 

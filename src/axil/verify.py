@@ -199,7 +199,7 @@ def additive_model(given: FitInputs, adapter: Adapter) -> AdditiveModel:
 
 
 def _copied(given: FitInputs) -> FitInputs:
-    """Return the model with copies of its data, which stay as they are when the user's own change."""
+    """Return the model with copies of its data, which later changes by the user do not reach."""
     return replace(
         given,
         X=owned_rows(as_rows(given.X)),

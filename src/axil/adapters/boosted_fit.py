@@ -49,7 +49,7 @@ class RowGradients:
 
 
 class Sampler(Protocol):
-    """Which rows each tree was fitted on. The trees are asked about in order."""
+    """The sampled rows of each tree; callers ask for the trees in order."""
 
     name: str  #: for messages: "LightGBM bagging"
     needs_gradients: bool  #: whether the rows depend on the gradients before the round
@@ -252,7 +252,7 @@ class TreeTable:
 
 @dataclass(frozen=True)
 class LeafRule:
-    """How a leaf value follows from the rows of the leaf.
+    """The rule from the rows of a leaf to its value.
 
     With S the sum over a leaf's rows of weight * sample count * negative gradient and H that of
     weight * sample count * hessian, the leaf's value before the learning rate is ``S / (H + l2)``.

@@ -46,7 +46,7 @@ def class_weight_rule(model: Adapter) -> ClassWeightRule | None:
 
 
 def one_hot(targets: FloatArray) -> FloatArray:
-    """Return the classes of rows, (N, C), from targets (N, K); of two classes K is 1."""
+    """Return the classes of rows, (N, C), from targets (N, K); K is 1 for two classes."""
     if targets.shape[1] == 1:
         return np.hstack([1 - targets, targets])
     return targets

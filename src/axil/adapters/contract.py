@@ -93,7 +93,7 @@ class Form(Enum):
 
 
 class OffsetRule(Enum):
-    """What the offset of an explained row does in a prediction."""
+    """The effect of an explained row's offset on its prediction."""
 
     ADDED = "added"  #: it is added
     REPLACES_INITIAL = "replaces initial"  #: it takes the place of the initial prediction
@@ -103,7 +103,7 @@ class OffsetRule(Enum):
 
 @dataclass(frozen=True)
 class Rounding:
-    """The precision in which a library keeps numbers while it fits; of scores see `BoostedFit`."""
+    """The precision of a library's numbers during the fit; for scores see `BoostedFit`."""
 
     targets: type[np.floating[Any]] = np.float64  #: targets and sample weights
     offsets: type[np.floating[Any]] = np.float64
@@ -113,7 +113,7 @@ class Rounding:
 
 
 class ScoreCalibration(Protocol):
-    """The map from scores to probabilities, besides the link."""
+    """The map from scores to probabilities, beside the link."""
 
     @property
     def notes(self) -> Mapping[str, str]:

@@ -99,7 +99,7 @@ class PipelineAdapter(Around):
         return method(transformed, *arguments)
 
     def spelling(self, name: str) -> str:
-        """Return a name as it is: scikit-learn keeps it."""
+        """Return the name unchanged, as scikit-learn keeps it."""
         return name
 
 

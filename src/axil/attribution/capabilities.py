@@ -18,7 +18,7 @@ Refusal = tuple[str, str]  # the reason, and the advice
 
 
 class Location(Enum):
-    """Where the training rows are."""
+    """The place of the training rows."""
 
     MEMORY = "memory"
     PARTITIONS = "partitions"  #: of Dask collections

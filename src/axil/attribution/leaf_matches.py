@@ -62,7 +62,7 @@ def count_rows(leaves: LeafArray, starts: IntArray) -> IntArray:
 
 @dataclass(frozen=True, eq=False)
 class TreeWeights:
-    """How much each tree counts: the same for all rows, or by how far it reduced a row's error."""
+    """The weights of trees: equal for all rows, or by how far a tree reduced a row's error."""
 
     of_trees: Sequence[FloatArray] | None = None  #: (T,) for each set of trees
     #: for a block of rows the errors that trees took away, (T, rows) for each set of trees; below
@@ -75,7 +75,7 @@ class TreeWeights:
         return self
 
     def of_rows(self, rows: slice) -> list[FloatArray]:
-        """Return how much trees count for each row, (T, rows) for each set of trees.
+        """Return the weights of trees for each row, (T, rows) for each set of trees.
 
         The weights of a row sum to 1 over all trees, or to 0 if no tree counts.
         """
@@ -129,7 +129,7 @@ class SharedLeaves:
 
     @property
     def _total_weight(self) -> float:
-        """How much all trees count together."""
+        """The sum of the weights of all trees."""
         total = 0.0
         for leaves, weights in zip(self.leaves, self._of_trees):
             if weights is None:

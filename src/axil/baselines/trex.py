@@ -156,7 +156,7 @@ def _explained(model: FloatArray, f: FloatArray, weights: FloatArray) -> FloatAr
 
 
 def _loss_increase(terms: FloatArray, targets: FloatArray) -> FloatArray:
-    """Return how far the loss of ``g = sum of terms`` rises without each term, (n, N)."""
+    """Return the increase of the loss of ``g = sum of terms`` without each term, (n, N)."""
     increase = terms / 2.0
     increase += (targets - terms.sum(axis=1))[:, None]
     increase *= terms

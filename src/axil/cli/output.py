@@ -36,7 +36,7 @@ class AnswerText:
 
 @dataclass(frozen=True)
 class Output:
-    """Where the user wants an answer, checked before any work."""
+    """The destination of an answer, checked before any work."""
 
     stream: TextIO  #: standard output
     printed_format: str | None = None  #: "table", "csv", "json"; None prints only where files are

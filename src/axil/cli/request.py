@@ -350,7 +350,7 @@ def _read_adapter(model: Any) -> tuple[adapters.Model, bool]:
 
 
 def _pos_label(name: str | None, adapter: adapters.Model) -> Any:
-    """Return the class of this name as the model has it; the name itself for no class, which `Explainer` refuses."""
+    """Return the model's class with this name, or the name itself, which `Explainer` then refuses."""
     if adapter.classes is None:
         classes = list(range(getattr(adapter, "numbered_classes", 0)))
     else:

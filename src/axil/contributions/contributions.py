@@ -270,7 +270,7 @@ class Contributions(Factors):
 
     @cached_property
     def _leaf_sums(self) -> tuple[FloatArray, FloatArray]:
-        """What all rows add to each leaf, and the sums of the absolute terms, from one walk.
+        """The sums of contributions to each leaf, and of their absolute terms, from one walk.
 
         Both have shape (L, 1), or (L, K) if outputs share trees.
         """

@@ -25,7 +25,7 @@ AGREES = 1e-6  # relative: class weights that a model states are in single preci
 
 @dataclass(frozen=True)
 class LabelWeights:
-    """How the weights of a fit follow from the labels of its rows."""
+    """The rule from the labels of rows to the weights of a fit."""
 
     adapter: Adapter
     rows: TrainingRows  #: with the weights that they count with, those of their classes included

@@ -302,7 +302,7 @@ class Reverse:
         h: DeviceArray | float,
         columns: slice = slice(None),
     ) -> None:
-        """Do what `_put` does with the row weights, also if gradients depend on other rows."""
+        """Add derivatives like `_put`, also if gradients depend on other rows."""
         if not self.walked.loss.couples_rows:
             self._put(state, stage, g, h, self.weights, columns)
             return
@@ -333,7 +333,7 @@ class Reverse:
         return self.xp.stack(columns, axis=1)
 
     def _pull_joint(self, step_round: Round) -> None:
-        """Do what `_pull` does if H is a full matrix.
+        """Propagate adjoints like `_pull`, for a full matrix H.
 
         With u for ``a`` now, v the leaf's values and p the probabilities,
 

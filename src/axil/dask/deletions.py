@@ -501,7 +501,7 @@ def left_out_rows(
     responses: Responses | None,
     n_threads: int,
 ) -> PartitionLeftOut:
-    """Return these rows in the refits without them, of one entry of the fitted trees."""
+    """Return the leave-one-out predictions of these rows for one entry of the fitted trees."""
     if not len(partition.index):
         empty = np.empty((0, partition.own_targets(entry).shape[1]))
         return PartitionLeftOut(empty, empty, np.empty(0, dtype=np.bool_), None)

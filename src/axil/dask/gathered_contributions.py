@@ -113,7 +113,7 @@ class GatheredAdditiveModel:
 
     @property
     def targets(self) -> FloatArray:
-        """The targets of the fit, (N, K); of two classes, whether a row is of the second."""
+        """The targets of the fit, (N, K); for two classes, whether a row is of the second."""
         return self.origin.training.gathered()[0]
 
     @property

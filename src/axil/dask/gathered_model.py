@@ -446,7 +446,7 @@ class GatheredModel(ExactModel):
 
     @property
     def weight_layout(self) -> WeightLayout:
-        """Which outputs share their weights."""
+        """The groups of outputs that share their weights."""
         return self.origin.weight_layout
 
     # -- the fit -----------------------------------------------------------------------------------

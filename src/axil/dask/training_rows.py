@@ -33,7 +33,7 @@ from axil.replay.walk import round_to
 
 @dataclass(frozen=True)
 class TargetFormat:
-    """How a library reads targets: as outputs or classes, in the types that it keeps."""
+    """The format in which a library reads targets: outputs or classes, with their types."""
 
     n_outputs: int
     classes: NDArray[Any] | LabelClasses | None

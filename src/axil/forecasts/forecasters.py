@@ -61,7 +61,7 @@ class FixedModel(Probe):
     """
 
     def fit(self, *arguments: object, **options: object) -> FixedModel:
-        """Leave the model as it is."""
+        """Do not fit the model."""
         return self
 
 

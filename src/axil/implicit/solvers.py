@@ -34,7 +34,7 @@ class Singular(Exception):
 
 
 class Solver(Protocol):
-    """H^-1, or (H + damping I)^-1."""
+    """A solver of linear systems with H, or with H + damping I."""
 
     name: str
     damping: float  #: what was added to the diagonal

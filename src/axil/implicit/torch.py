@@ -146,7 +146,7 @@ def _prepare(X: FeatureTable) -> FloatArray:
 
 
 def _array(values: ForeignObject) -> Any:
-    """Return a tensor as an array, and everything else as it is."""
+    """Return a tensor as an array, and other objects unchanged."""
     if hasattr(values, "detach"):
         return values.detach().cpu().numpy()
     return values

@@ -116,7 +116,7 @@ def _without_na(labels: AnyArray) -> AnyArray:
 
 
 def _objects(values: Sequence[Any]) -> AnyArray:
-    """Return an array of Python objects, each as it is."""
+    """Return an array of Python objects without conversion."""
     objects = np.empty(len(values), dtype=object)
     for i, value in enumerate(values):
         objects[i] = value

@@ -278,7 +278,7 @@ def as_table(
     rows: str = "training",
     missing: bool = False,
 ) -> FloatArray:
-    """Return finite numbers with a column per output, (N, K); for one output (N,) will do.
+    """Return finite numbers with a column per output, (N, K); one output may be (N,).
 
     With ``missing``, numbers may also be nan. ``rows`` says which rows, for messages.
     """

@@ -114,7 +114,7 @@ class Rows(ABC):
 
     @abstractmethod
     def tree(self, number: int) -> Rows:
-        """Return these rows in one of the trees alone; nothing of their size is copied."""
+        """Return these rows in a single tree, without a copy."""
 
     @abstractmethod
     def sweep(

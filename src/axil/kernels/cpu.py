@@ -282,7 +282,7 @@ def encodings_before(
 
 
 def exchanged(partners: Numbers) -> Numbers:
-    """Return the numbers from 0, (N,), after each in turn has changed places with its partner."""
+    """Return the numbers from 0, (N,), after each has changed places with its partner in turn."""
     order = np.arange(len(partners))
     _core.exchange(partners, order)
     return order

@@ -171,7 +171,7 @@ def as_groups(
 
 
 def _as_listed(explained: ExplainedRows, comparables: Checked) -> ListedPairs:
-    """Return which training rows are compared with which rows of X."""
+    """Return the training rows that are compared with each row of X."""
     if inputs.is_whole(comparables):
         return _most_similar(explained, inputs.as_count(comparables, "comparables"))
     frame = inputs.as_frame(comparables)

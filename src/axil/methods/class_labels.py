@@ -127,7 +127,10 @@ def both_classes(second: FloatArray) -> FloatArray:
 
 
 def as_probabilities(given: Any, n: int, n_classes: int) -> FloatArray:
-    """Return the out-of-fold probabilities of all classes, (n, K), checked; of two the second class's will do."""
+    """Return checked out-of-fold probabilities of all classes, (n, K).
+
+    For two classes the user may pass those of the second.
+    """
     numbers = inputs.as_numbers(given, "out_of_fold", "probabilities, one row per training row")
     if n_classes == 2 and (numbers.ndim < 2 or numbers.shape[1] == 1):
         second = inputs.as_vector(given, n, "out_of_fold")

@@ -410,7 +410,7 @@ def _rows_of_member(
 
 
 class ColumnGroups:
-    """Which group of features each column follows from, seen by exchanging groups between rows."""
+    """The group of features behind each column, found by exchanging groups between rows."""
 
     def __init__(
         self, values_of: Callable[[Table], FloatArray], pairs: RowPairs, groups: FeatureGroups
@@ -501,7 +501,7 @@ def exchanged(table: Table, source: Table, features: list[int]) -> Table:
 
 
 def dense(table: Table) -> Table:
-    """Return a sparse table as an array, others as they are."""
+    """Return a sparse table as an array, and other tables unchanged."""
     if inputs.is_sparse(table):
         return table.toarray()
     return np.asarray(table)

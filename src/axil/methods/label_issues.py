@@ -410,7 +410,7 @@ class Studentised:
         return {name: values.ravel() for name, values in columns.items()}
 
     def summary(self, targets: FloatArray, expected: FloatArray, fdr: float) -> str:
-        """Return in words how many labels look wrong, and how many targets are how far out.
+        """Return in words how many labels look wrong, and the distance of the furthest targets.
 
         ``targets`` and ``expected``, (N, K) each, are the targets and the values expected, in the
         targets' own units.
@@ -454,7 +454,9 @@ def _bulk(ratios: FloatArray) -> tuple[float, int]:
 
 
 def _n_marked(qualities: FloatArray, fdr: float) -> int:
-    """Return how many of the rows of lowest quality hold at most this share of right labels.
+    """Return the number of rows to mark, so that at most this share of them has right labels.
+
+    They are the rows of lowest quality.
 
     Of N right labels ``N * quality`` are expected at least as far out as a row, and that is at most
     ``fdr`` times their number.

@@ -115,7 +115,7 @@ class MinLabelChanges(Method):
 
 @dataclass(frozen=True)
 class Room:
-    """How far each training target may move, (N, K), on the scale of the fit."""
+    """The bounds of the changes of each training target, (N, K), on the scale of the fit."""
 
     down: FloatArray  #: to the lowest target, 0 or less
     up: FloatArray  #: to the highest target, 0 or more

@@ -47,7 +47,7 @@ class Archive:
 
     @property
     def kind(self) -> Any:
-        """Which explainer it is of: "exact" or "additive"."""
+        """The kind of the explainer: "exact" or "additive"."""
         return self.header.get("kind")
 
     def damaged(self, error: Exception) -> InputError:

@@ -58,7 +58,7 @@ class Context:
 
 @dataclass(frozen=True, eq=False)
 class Account:
-    """What the link makes of additive scores, and their derivatives, which are computed when they are needed."""
+    """The probabilities or means of additive scores, and their derivatives, computed on demand."""
 
     meaning: str  #: of a score behind the link: "probability", "mean", or "" without a link
     means: FloatArray | None  #: (n, K) what the link makes of the scores; None without a link

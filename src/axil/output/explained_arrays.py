@@ -19,7 +19,7 @@ from axil.scale import TargetScale
 
 
 def queries_first(weights: Any) -> Any:
-    """Return weights (n, N) as they are, and weights (K, n, N) as (n, K, N)."""
+    """Return weights (n, N) unchanged, and weights (K, n, N) as (n, K, N)."""
     if weights.ndim == 3:
         return np.swapaxes(weights, 0, 1)
     return weights
@@ -87,7 +87,7 @@ class Arrays:
 
     @property
     def probabilities(self) -> FloatArray | None:
-        """What the link makes of the scores of an additive explanation, (n,) or (n, K); None without a link.
+        """The probabilities or means of an additive explanation, (n,) or (n, K); None without a link.
 
         These are probabilities of classes (of the second of two), or expected values of a Poisson,
         gamma or Tweedie target. A calibrated classifier with exact weights has its calibrated

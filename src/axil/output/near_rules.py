@@ -30,7 +30,7 @@ KINDS = ("latitude", "longitude")
 
 
 class Wording(Protocol):
-    """How texts for people name columns and show values."""
+    """Texts for people: the names of columns, and their values."""
 
     def name(self, column: str) -> str:
         """Return the name of a column on pages."""

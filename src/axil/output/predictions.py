@@ -308,7 +308,7 @@ class WeightedSums:
         )
 
     def curves(self, shares: FloatArray, ranks: IntArray) -> tuple[NDArray[np.int64], FloatArray]:
-        """Return how concentrated the weights are on their largest rows, for S sets of weights.
+        """Return concentration curves of the weights on their largest rows, for S sets of weights.
 
         S is 1 if outputs share their weights.
 

@@ -43,7 +43,7 @@ def as_at_least(at_least: Any, k: Any) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Rules:
-    """Which training rows may be listed; see `similar`."""
+    """The conditions on the training rows that may be listed; see `similar`."""
 
     among: Any = None
     distinct: Any = None

@@ -180,7 +180,7 @@ class Choice(Reduction[Compared]):
         n_rows: int,
         sums: EffectSums,
     ) -> Compared:
-        """Return the result for chosen rows (n, K, k), with the columns that they have besides."""
+        """Return the result for chosen rows (n, K, k), with their other columns."""
         columns = dict(best.columns)
         if self.distinct:
             assert allowed.keys is not None

@@ -13,7 +13,7 @@ ROUNDING = 1e-12  # of the chord between two places
 
 
 class Nearness(Protocol):
-    """What the rows listed beside each of n explained rows must be near to."""
+    """The condition on the distance of listed rows from each of n explained rows."""
 
     def of(self, places: IntArray | slice) -> Nearness:
         """Return the nearness to some of the explained rows."""

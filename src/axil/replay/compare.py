@@ -64,7 +64,7 @@ FAR_OFF = (
 
 @dataclass(frozen=True)
 class Extent(RowTotals):
-    """Totals of the training rows besides their leaves. Those of parts of a data set add up."""
+    """Totals of the training rows without their leaves; those of several parts add up."""
 
     n_rows: int
     weight: float

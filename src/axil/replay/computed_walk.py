@@ -41,7 +41,7 @@ SAME_VALUE = 1e-6
 
 @dataclass(frozen=True)
 class RowWeights:
-    """What N rows count in C fits. A row that a fit does not have weighs nothing in it."""
+    """The weights of N rows in C fits; a row that a fit lacks has the weight 0."""
 
     weights: FloatArray  #: (C, N) as the initial prediction counts rows
     #: (C, N) what multiplies the weights in leaves, or (1, N) in all fits; None: nothing

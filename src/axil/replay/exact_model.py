@@ -56,7 +56,9 @@ LIMITED = 16
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ExactModel(Refittable):
-    """A fitted model, its training rows, and the engines that make its predictions of their targets.
+    """A fitted model whose predictions are weighted sums of its targets.
+
+    It has the training rows, and the engines that compute the weights.
 
     Nothing in it changes. `prepared` and `ready` give another one, which shares what is kept. Only
     they choose how queries are answered, so no batch of a request is answered in another way than
@@ -104,7 +106,7 @@ class ExactModel(Refittable):
 
     @property
     def missing(self) -> BoolArray | None:
-        """Which targets are missing, (N, K); None if all are present.
+        """A mask of missing targets, (N, K); None if all are present.
 
         A missing target is stored as 0 and has no weight.
         """

@@ -45,7 +45,7 @@ class Offsets:
 
     @property
     def base(self) -> float:
-        """How often the base counts in a prediction."""
+        """The coefficient of the initial prediction in a prediction."""
         if self.replace_base:
             return 0.0
         return 1.0
@@ -97,14 +97,17 @@ class QueryBatch:
 
     @property
     def coordinates(self) -> Any:
-        """Where the rows are for the weights: their leaves in all the model's trees, (n, T), or features."""
+        """The coordinates of the rows for the weights: their leaves in all trees, (n, T), or features."""
         return self.kept.get(
             "coordinates", lambda: self.adapter.coordinates(self.rows, self.n_threads)
         )
 
     @property
     def own_predictions(self) -> FloatArray:
-        """The model's own predictions, with offsets, (n, K); of two classes with one score those of the second."""
+        """The model's own predictions, with offsets, (n, K).
+
+        For two classes with one score they are those of the second class.
+        """
         return self.kept.get(
             "predictions", lambda: self.offsets.predictions(self.adapter, self.rows)
         )
@@ -167,7 +170,7 @@ class Combination:
 
     @property
     def coordinates(self) -> Any:
-        """Where the n rows are for the weights."""
+        """The coordinates of the n rows for the weights."""
         return self.queries.coordinates
 
     @property

@@ -330,7 +330,7 @@ def _require_known_weights(
 
 
 def _columns_of(structure: Structure) -> NDArray[np.int64]:
-    """Return which of all the model's trees the trees of a structure are."""
+    """Return the positions of a structure's trees among all trees of the model."""
     if structure.columns is None:
         return np.arange(structure.n_trees)
     return structure.columns

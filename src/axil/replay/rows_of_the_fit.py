@@ -18,7 +18,9 @@ MOST = 0.5  # of the rows: where more of them are training rows the others are n
 
 
 def twins_among(trained: IntArray) -> tuple[int, int]:
-    """Return how many training rows equal at most `FEW` others, and how many of these equal any.
+    """Return how many training rows equal at most `FEW` others.
+
+    Also return how many of these equal at least one.
 
     ``trained`` has the number of training rows that equal each row, itself among them.
     """
@@ -34,7 +36,7 @@ def rows_of_the_fit(
     harm: str,
     instead: str = "",
 ) -> BoolArray:
-    """Return which rows are to be left out as rows of the fit; raise if that is most of them.
+    """Return the rows to leave out as rows of the fit; raise if they are most of the rows.
 
     Two exchangeable rows are equal with the same probability, whether both are training rows or
     only one is. So the share of equal rows among the training rows predicts what duplicates and

@@ -32,7 +32,7 @@ ListingRules: TypeAlias = Any
 
 @dataclass(frozen=True, eq=False)
 class TrainingColumns(ABC):
-    """What users and tables ask of the columns of the training rows, wherever these are."""
+    """The columns of the training rows for users and tables, in any place."""
 
     model: VerifiedModel
 

@@ -242,7 +242,7 @@ class VerifiedModel(ABC):
 
     @property
     def weight_layout(self) -> WeightLayout:
-        """Which outputs share the numbers of the training rows."""
+        """The groups of outputs that share the numbers of the training rows."""
         groups = [slice(k, k + 1) for k in range(self.shape[1])]
         return WeightLayout(groups)
 
@@ -319,7 +319,7 @@ class InMemory(VerifiedModel, Attribution[QueryBatch | Combination]):
     # -- two classes -------------------------------------------------------------------------------
 
     def reflected(self) -> Any:
-        """Return this model with its single score, or probability, of the other one of two classes."""
+        """Return this model with the score, or probability, of the other class of two."""
         return replace(self, is_reflected=not self.is_reflected, kept=Cache())
 
     @property
@@ -358,7 +358,7 @@ class InMemory(VerifiedModel, Attribution[QueryBatch | Combination]):
         return super().pos_label
 
     def labels_in_order(self, targets: FloatArray) -> FloatArray:
-        """Return targets (n, 1) of two classes, 1 for the class that is scored; other targets as they are."""
+        """Return targets (n, 1) of two classes, with 1 for the scored class; others unchanged."""
         if self.is_reflected:
             return np.asarray(1.0 - targets)
         return targets

@@ -37,7 +37,7 @@ FeatureNames = Mapping[str, Sequence[str | int]]
 
 @dataclass(frozen=True, eq=False)
 class GridPlan:
-    """How the pages of a report split adjustments over features."""
+    """The plan of a report for splitting adjustments over features."""
 
     groups: FeatureGroups
     commas_from: list[float]  #: for each feature, the size from which its numbers have commas

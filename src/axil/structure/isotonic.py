@@ -203,7 +203,7 @@ class IsotonicRule(NewtonRule):
         return np.asarray(is_bounded), self.chains.matrices(sums, denominators)
 
     def coupled_leaves(self, sums: FloatArray, leaf_weights: FloatArray) -> CoupledLeaves | None:
-        """Return how the values of one tree's leaves depend on the leaves of their pools.
+        """Return the derivatives of one tree's leaf values by the leaves of their pools.
 
         A pool has the value ``V = S / D`` for the sums S of its leaf sums and D of their ``W +
         l2``, so every leaf of the pool moves it by ``1 / D`` with its sum, and by ``-V / D`` with

@@ -266,7 +266,7 @@ class NewtonRule(Transferable):
         return 0
 
     def coupled_leaves(self, sums: FloatArray, leaf_weights: FloatArray) -> CoupledLeaves | None:
-        """Return how the values of one tree's leaves depend on all of its leaves.
+        """Return the derivatives of one tree's leaf values by all of its leaves.
 
         None if each value depends on its own leaf alone.
         """

@@ -218,7 +218,7 @@ class NodeRule(NewtonRule):
         return int(n_used[nodes.ends[0]].sum())
 
     def coupled_leaves(self, sums: FloatArray, leaf_weights: FloatArray) -> CoupledLeaves | None:
-        """Return how the values of one tree's leaves depend on all of its leaves.
+        """Return the derivatives of one tree's leaf values by all of its leaves.
 
         None if each value depends on its own leaf alone.
 

@@ -153,7 +153,7 @@ class Nodes(Transferable):
 
     @cached_property
     def _ages(self) -> Ids:
-        """How many splits of its tree come before a split, (M,); -1 for a leaf."""
+        """The number of splits of the same tree before a split, (M,); -1 for a leaf."""
         before = np.cumsum(self.leaf < 0) - 1
         first = np.repeat(before[self.starts[:-1]], np.diff(self.starts))
         return np.where(self.leaf < 0, before - first, -1)

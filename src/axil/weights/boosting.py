@@ -370,7 +370,7 @@ class BoostedTrees(TreeEngine):
         return last
 
     def _replay(self, targets: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """Run the fit with its constants.
+        """Replay the fit with its constants.
 
         Returns
         -------

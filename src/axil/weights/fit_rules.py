@@ -48,7 +48,7 @@ class TreeFits(Protocol):
 
 @dataclass(frozen=True)
 class FitRule(RuleState, ABC):
-    """How the leaf values of a fit follow from its rows and targets."""
+    """The rule from the rows and targets of a fit to its leaf values."""
 
     ranks_rows: ClassVar[bool] = False  #: whether a fit sorts the rows of each leaf
 

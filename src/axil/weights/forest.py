@@ -405,7 +405,7 @@ class Forest(TreeEngine):
             yield targets[:, 0]
 
     def tree_residual_slopes(self, v: FloatArray) -> Iterator[FloatArray]:
-        """Yield how that moves with the targets by vectors v (N, S), for each tree: by v."""
+        """Yield the derivatives of a tree's targets along vectors v (N, S), which are v."""
         for _ in range(self.structure.n_trees):
             yield v
 
@@ -435,7 +435,7 @@ class Forest(TreeEngine):
 
     @property
     def _constant(self) -> FloatArray:
-        """What the initial prediction adds to every prediction, (K,)."""
+        """The constant of every prediction, from the initial prediction, (K,)."""
         s = self.structure
         if s.initial is None:
             return np.zeros(1)

@@ -164,7 +164,7 @@ def _responses(space: LeafMatrix) -> Any:
 
 
 def _counted_rows(space: LeafMatrix, training: Rows, rows: slice) -> tuple[FloatArray | None, Rows]:
-    """Return how often rows count in each tree, (T, rows), and the rows by leaves.
+    """Return the sample counts of rows in each tree, (T, rows), and the rows by leaves.
 
     None: all rows count once.
     """

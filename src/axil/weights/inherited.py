@@ -160,7 +160,7 @@ class InheritedValues:
 
     @cached_property
     def of_base(self) -> FloatArray:
-        """How much the values fall per unit of the initial prediction, (L,)."""
+        """The fall of the values per unit of the initial prediction, (L,)."""
         return (
             np.repeat(self.structure.beta[:-1], self.structure.n_leaves) * self.scale * self.weights
         )

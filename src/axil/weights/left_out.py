@@ -168,7 +168,7 @@ def _averaged(deletion: Deletion) -> LeftOut:
 
 
 def error_weights(s: Structure, rows: slice, is_counted: BoolArray) -> FloatArray:
-    """Return how much each of these rows counts in a mean error, (rows,)."""
+    """Return the weight of each of these rows in a mean error, (rows,)."""
     if s.row_weights is None:
         return is_counted.astype(np.float64)
     return is_counted * s.row_weights[rows]

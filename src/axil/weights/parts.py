@@ -55,12 +55,12 @@ class Parts:
         return cls(s.starts[:-1, None] + leaf.astype(np.int64), np.broadcast_to(weight, leaf.shape))
 
     def is_singleton(self, s: Structure) -> BoolArray:
-        """Return whether no other row has weight in a leaf that follows its rows."""
+        """Return whether the row is the only one with a weight in a leaf that depends on its rows."""
         is_free: BoolArray = self.of(s.linear_leaves.scale) > 0
         return self.last(s) & is_free
 
     def last(self, s: Structure) -> BoolArray:
-        """Return whether no other row has weight in the leaf."""
+        """Return whether the row is the only one with a weight in its leaf."""
         is_last: BoolArray = (self.left(s) == 0) & (self.weight > 0)
         return is_last
 

@@ -272,7 +272,7 @@ def leaf_sums(structure: Structure, rows: Rows, v: FloatArray) -> FloatArray:
 
 
 def groups_of(structure: Structure) -> list[TreeGroup]:
-    """Return the trees between two changes of the residuals; in plain boosting each tree alone."""
+    """Return groups of trees between changes of the residuals; in plain boosting each has one tree."""
     if structure.coefficients is None:
         rates = structure.learning_rates
         return [TreeGroup(t, t, [(t, float(rate))]) for t, rate in enumerate(rates)]

@@ -35,7 +35,7 @@ STEP_SECONDS = 1e-8  # per coefficient of a row, there and back
 
 @dataclass(frozen=True)
 class Smoother(Deletable):
-    """K of a linear smoother: a product of features and solution, or sparse weights as they are."""
+    """K of a linear smoother: a product of features and solution, or sparse weights."""
 
     fitted: FittedSmoother
     n_outputs: int

@@ -84,7 +84,7 @@ class AdditiveCatBoost(CatBoostAdapter):
         return np.asarray(raw, dtype=np.float64)[:, self._present_classes]
 
     def trees(self, rows: TrainingRows) -> list[BoostedFit]:
-        """Return all trees; for several classes each has a leaf value for every one."""
+        """Return all trees, whose leaves have a value for each of several classes."""
         blob = self._blob
         last = self._fits[-1]
         n_trees = len(self._n_leaves)

@@ -32,7 +32,7 @@ class Categories:
 
     @classmethod
     def of(cls, values: NDArray[Any]) -> Categories:
-        """Return the column with these values: texts as they are, all else as whole numbers."""
+        """Return the column with these values: texts unchanged, other values as whole numbers."""
         if values.dtype.kind in "biu":
             value_codes, labels = _numbered_integers(values)
         else:

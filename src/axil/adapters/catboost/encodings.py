@@ -37,7 +37,7 @@ Combination = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Statistic:
-    """What an encoding counts: the rows of a category or combination, by classes of the targets."""
+    """The statistic of an encoding: rows of a category or combination by classes of the targets."""
 
     categories: tuple[int, ...]  #: columns, numbered among those of categories
     tests: tuple[tuple[int, float], ...]  #: columns, numbered among those of numbers, and borders
@@ -160,7 +160,7 @@ class Fold:
     classifications: list[Classification]  #: of the targets, from number 1 on
 
     def components(self, statistic: Statistic) -> list[tuple[NDArray[Any], int]]:
-        """Return codes (N,), and how many there may be, of each category and test combined."""
+        """Return codes (N,) of each category combined with tests, and their largest number."""
         columns = [self.categories[i] for i in statistic.categories]
         coded = [(column.codes, len(column.hashes)) for column in columns]
         return [*coded, *((test, 2) for test in self._tests(statistic))]
@@ -361,7 +361,7 @@ class Encoder:
 
 @dataclass(frozen=True)
 class Classification:
-    """How the targets were divided into classes, which encodings count."""
+    """The division of targets into classes, whose rows encodings count."""
 
     output: int
     n_borders: int

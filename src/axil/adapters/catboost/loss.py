@@ -126,7 +126,7 @@ def _gave_up(model: CatBoostReading) -> str:
 
 
 def _unknown_shrinkage(model: CatBoostReading) -> str:
-    """Return the setting that leaves shrunk trees or a shrunk initial prediction of unknown size."""
+    """Return the setting that shrinks trees or the initial prediction by an unknown factor."""
     rate = next(filter(None, model.shrink_rates), None)
     if rate is None:
         return ""

@@ -107,7 +107,7 @@ class CatBoostReading:
 
     @property
     def steps(self) -> int:
-        """Return how many steps make a leaf; with several fits, in one with more than one step."""
+        """Return the number of steps of a leaf, the largest over several fits."""
         stated = self.values("tree_learner_options", "leaf_estimation_iterations")
         return next((int(n) for n in stated if n and int(n) > 1), 1)
 
@@ -246,7 +246,7 @@ def _continued_shrinkage(model: CatBoostReading) -> str:
 
 
 def _lost_classes(model: CatBoostReading) -> str:
-    """Return how many classifications of the targets a JSON file lost the numbers of.
+    """Return how many classifications of the targets lack their numbers in a JSON file.
 
     With several of them CatBoost itself may predict otherwise than the fitted model.
     """

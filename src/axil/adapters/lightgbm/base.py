@@ -158,7 +158,10 @@ class LightGBMAdapter(TreeModel):
         return routes_of(self._trees)
 
     def table(self, X: Any) -> NDArray[np.floating[Any]] | None:
-        """Return the numbers that LightGBM compares: floats as they are, other arrays in float32, frames in float64."""
+        """Return the numbers that LightGBM compares.
+
+        Floats are unchanged, other arrays become float32, and frames float64.
+        """
         if bool(sparse.issparse(X)):
             return np.asarray(X.toarray())
         rows = self._rows(X)
@@ -212,7 +215,7 @@ class LightGBMAdapter(TreeModel):
         return len(self._trees) // self.n_outputs
 
     def _drops(self, rows: TrainingRows) -> Coefficients:
-        """Return how DART's iterations add up, each of one tree for every output."""
+        """Return the coefficients of DART's iterations, with one tree per output in each."""
         n = self._n_iterations
         printed = np.array([float(tree.shrinkage) for tree in self._trees])
         printed = printed.reshape(n, self.n_outputs)

@@ -45,7 +45,7 @@ class LeafEvidence:
     leaf_weights: FloatArray | None = None
 
     def leaves_of(self, tree: int) -> slice:
-        """Return which of all leaves are those of a tree."""
+        """Return the positions of a tree's leaves among all leaves."""
         return slice(self.starts[tree], self.starts[tree + 1])
 
     def tree_values(self, tree: int) -> FloatArray:
@@ -153,7 +153,7 @@ class _Candidate:
 
 
 class DrawReplay:
-    """Which rows each tree was fitted on: the sampled rows that a sampler makes, and where they go on from.
+    """The sampled rows of each tree, from a sampler and its state.
 
     Between two trees the fit may have tried others that found no split, and have begun again
     (continued training; GOSS also if the rate changes): what agrees with the model's leaves is

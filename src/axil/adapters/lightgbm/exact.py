@@ -30,7 +30,7 @@ ROUNDING = 1e-13  # of the largest value of a tree: what sums in another order a
 
 @dataclass(frozen=True)
 class Base:
-    """Where the scores of a fit start."""
+    """The initial scores of a fit."""
 
     fixed: float | None  #: None: the mean or a percentile of the targets
     value: float

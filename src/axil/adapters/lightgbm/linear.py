@@ -59,7 +59,7 @@ class LinearLeaf:
 
     @property
     def stated(self) -> FloatArray:
-        """Its coefficients and its value."""
+        """The stated coefficients and value of the leaf."""
         return np.append(self.coefficients, self.value)
 
 
@@ -312,7 +312,7 @@ class LinearLightGBM(SmootherModel, ExactLightGBM):
 
 
 def _places(leaves: list[LinearLeaf]) -> NDArray[np.int64]:
-    """Return which coefficients of a tree are the values of its leaves, (L,)."""
+    """Return the positions of leaf values among the coefficients of a tree, (L,)."""
     return np.array([leaf.place for leaf in leaves])
 
 
@@ -343,7 +343,7 @@ def _inverse(matrix: FloatArray) -> tuple[FloatArray, float]:
 
 
 def _features(leaves: list[LinearLeaf], leaf: LeafArray, table: FloatArray) -> Any:
-    """Return what rows in these leaves (n,) multiply the coefficients of a tree by, sparse (n, P).
+    """Return the features of rows in these leaves (n,) for a tree's coefficients, sparse (n, P).
 
     A row has the numbers of its leaf's columns, or a one for the leaf's value where one of these is
     missing.

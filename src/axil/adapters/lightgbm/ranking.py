@@ -107,7 +107,7 @@ class LambdaRank(CoupledLoss):
 
 
 class _LambdaTerms:
-    """What pairs of one round need of their rows; arrays are by place in the ranking."""
+    """The terms of rows in pairs of one round, in the order of the ranking."""
 
     def __init__(
         self, loss: LambdaRank, ranked: RankedRows, labels: FloatArray, scores: FloatArray

@@ -321,7 +321,7 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
         return [with_initial_tree(fit, ranks, rows, float(fit.initial.values[0]), 0.0)]
 
     def _histogram_fit(self, rows: TrainingRows) -> BoostedFit:
-        """Return the trees as they are in the model.
+        """Return the trees of the model.
 
         Rows that early stopping held out are sampled again from the model's seed.
         """
@@ -505,7 +505,7 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
         return FeatureTests([self.routes], [(int(feature),) for feature in features])
 
     def table(self, X: Any) -> NDArray[np.floating[Any]] | None:
-        """Return the numbers in float64, categories as they are numbered."""
+        """Return the numbers in float64, with the numbers of categories."""
         return np.asarray(self._model._preprocess_X(self._rows(X), reset=False), dtype=np.float64)
 
     def _rows(self, X: Any) -> Any:

@@ -142,7 +142,10 @@ GRADIENT_STAGES: tuple[Refusal[Any], ...] = (
 
 
 def stage_loss(model: Any, n_outputs: int) -> Loss:
-    """Return the loss of a fit by stages; of percentiles, whose leaves have a rule of their own, squared error."""
+    """Return the loss of a fit by stages.
+
+    For percentiles, whose leaves have a rule of their own, it is squared error.
+    """
     if model.loss == "exponential":
         return Exponential(near=_near_in_stages())
     if model.loss == "log_loss" and n_outputs > 1:

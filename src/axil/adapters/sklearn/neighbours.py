@@ -159,7 +159,7 @@ class NeighboursAdapter(SmootherAdapter):
             )
 
     def _require_finite(self, shares: csr_array, distances: Any) -> None:
-        """Raise if the user's function makes no shares of the distances."""
+        """Raise if the weights of the user's function are not finite."""
         if np.isfinite(shares.data).all():
             return
         row = int(np.flatnonzero(~np.isfinite(shares.sum(axis=1)))[0])

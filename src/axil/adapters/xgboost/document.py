@@ -199,7 +199,7 @@ class Tree:
 
     @cached_property
     def is_stepped(self) -> bool | None:
-        """Whether leaf values are Newton steps, which XGBoost keeps in ``base_weights`` besides.
+        """Whether leaf values are Newton steps, which XGBoost also stores in ``base_weights``.
 
         It is None if no leaf shows it.
 

@@ -151,7 +151,7 @@ class XGBoostRanking(CoupledLoss):
 
 
 class _PairTerms:
-    """What pairs of one round need of their rows; arrays are by place in the ranking."""
+    """The terms of rows in pairs of one round, in the order of the ranking."""
 
     def __init__(
         self, loss: XGBoostRanking, ranked: RankedRows, labels: FloatArray, scores: AnyArray

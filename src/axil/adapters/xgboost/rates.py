@@ -354,7 +354,7 @@ def _require_shown_rates(trees: Sequence[ObservedLeaves], settings: TreeSettings
 
 
 def _candidates(rates: FloatArray, n_parallel: int) -> list[float]:
-    """Return candidates for the one rate of most trees, a number that a person typed first.
+    """Return candidates for the rate that most trees share, round numbers first.
 
     XGBoost keeps it in float32.
     """

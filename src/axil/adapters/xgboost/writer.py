@@ -93,7 +93,7 @@ def _write_trees(document: dict[str, Any], fits: list[LeafFit]) -> None:
 
 
 def _keeps_steps(objective: str, model: ModelDocument) -> bool:
-    """Return whether the document keeps Newton steps besides leaf values that are percentiles.
+    """Return whether the document stores Newton steps beside leaf values that are percentiles.
 
     Percentiles are told from steps by steps that differ from them: those of the fit stay.
     """
@@ -107,7 +107,7 @@ def _write_tree(
     drop: float,
     keeps_steps: bool,
 ) -> None:
-    """Write other values into the fields of one tree; nodes that were pruned away stay as they are.
+    """Write other values into the fields of one tree, except for pruned nodes.
 
     Parameters
     ----------

@@ -85,7 +85,7 @@ def launch(
     *arguments: DeviceArray,
     shared: int = 0,
 ) -> None:
-    """Start a kernel: whole numbers are 64 bits wide, None is no array."""
+    """Start a kernel. Whole numbers become 64-bit integers, and None a null pointer."""
     wide = tuple(NUMBERS[type(a)](a) if type(a) in NUMBERS else a for a in arguments)
     function(grid, block, wide, shared_mem=shared)
 

@@ -44,7 +44,7 @@ class Predictive(Distribution, page.Shown):
 
     @property
     def training_errors(self) -> str:
-        """Where the errors of the training rows are from that make the local scale.
+        """The source of the training rows' errors in the local scale.
 
         "out-of-fold", "out-of-bag", "folds", "leave-one-out", or where these are not to be had
         "leverage" or "fit".
