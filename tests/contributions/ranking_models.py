@@ -14,24 +14,44 @@ from tests.contributions import ranking_reference as reference
 N_NEW = 8
 
 
-def groups_and_rows(seed=0, n_rows=150):
-    """Return features, relevance labels and groups of 1 to 17 rows, and features of unseen rows."""
+@dataclass(frozen=True, eq=False)
+class RankingData:
+    """Rows of groups with relevance labels."""
+
+    X: np.ndarray
+    labels: np.ndarray
+    sizes: np.ndarray
+    group_weights: np.ndarray
+    row_weights: np.ndarray
+    X_new: np.ndarray
+
+    @property
+    def group(self):
+        """(N,): the number of each row's group."""
+        return np.repeat(np.arange(len(self.sizes)), self.sizes)
+
+
+def groups_and_rows(seed=0, n_rows=150, sizes=(1, 2, 5, 9, 17), n_labels=5):
+    """Return rows of groups of these sizes with relevance labels, and unseen rows."""
     rng = np.random.default_rng(seed)
-    sizes = []
-    while sum(sizes) < n_rows:
-        sizes.append(int(rng.choice([1, 2, 5, 9, 17])))
-    sizes[-1] -= sum(sizes) - n_rows
+    of_groups = []
+    while sum(of_groups) < n_rows:
+        of_groups.append(int(rng.choice(sizes)))
+    of_groups[-1] -= sum(of_groups) - n_rows
     rows = rng.normal(size=(n_rows + N_NEW, 4))
     rows[:, 2] = np.round(rows[:, 2])
     relevance = 1.2 + rows[:, 0] + 0.5 * rows[:, 1] * rows[:, 2] + 0.7 * rng.normal(size=len(rows))
-    labels = np.clip(np.round(relevance), 0, 4)[:n_rows]
-    group = np.repeat(np.arange(len(sizes)), sizes)
-    group_weights = np.float32(rng.uniform(0.3, 3, len(sizes))).astype(float)
-    return rows[:n_rows], labels, np.array(sizes), group, group_weights, rows[n_rows:]
+    labels = np.clip(np.round(relevance), 0, n_labels - 1)[:n_rows]
+    weights = np.float32(rng.uniform(0.3, 3, len(of_groups))).astype(float)
+    row_weights = np.float32(rng.uniform(0.3, 3, n_rows)).astype(float)
+    return RankingData(
+        rows[:n_rows], labels, np.array(of_groups), weights, row_weights, rows[n_rows:]
+    )
 
 
-X, LABELS, SIZES, GROUP, GROUP_WEIGHTS, X_NEW = groups_and_rows()
-ROW_WEIGHTS = np.float32(np.random.default_rng(5).uniform(0.3, 3, len(X))).astype(float)
+DATA = groups_and_rows()
+X, LABELS, SIZES, GROUP, X_NEW = DATA.X, DATA.labels, DATA.sizes, DATA.group, DATA.X_new
+GROUP_WEIGHTS, ROW_WEIGHTS = DATA.group_weights, DATA.row_weights
 
 
 @dataclass(frozen=True)
@@ -40,6 +60,7 @@ class Case:
 
     model: object
     labels: np.ndarray
+    data: RankingData
     arguments: dict  #: of axil.Explainer beside the labels
     #: (labels, is_present) -> function of scores that returns g and h of the next round
     gradients: object
@@ -54,7 +75,7 @@ class Case:
     def explainer(self, **changes):
         """Return the explainer, with some arguments changed."""
         return axil.Explainer(
-            self.model, X, **{"y_train": self.labels, **self.arguments, **changes}
+            self.model, self.data.X, **{"y_train": self.labels, **self.arguments, **changes}
         )
 
     def replay(self, labels=None, is_present=None, own=False):
@@ -62,10 +83,10 @@ class Case:
         if labels is None:
             labels = self.labels
         if is_present is None:
-            is_present = np.ones(len(X), dtype=bool)
+            is_present = np.ones(len(self.data.X), dtype=bool)
         gradients = self.gradients(labels, is_present)
-        leaves = self.leaves(X)
-        new_leaves = self.leaves(X_NEW)
+        leaves = self.leaves(self.data.X)
+        new_leaves = self.leaves(self.data.X_new)
         l2 = self.l2
         if callable(l2):
             l2 = l2(is_present)
@@ -78,7 +99,7 @@ class Case:
 
     def scores(self):
         """Return the library's own scores of the unseen rows, (n,)."""
-        return np.ravel(self.model.predict(X_NEW))
+        return np.ravel(self.model.predict(self.data.X_new))
 
 
 LGB = {
@@ -91,14 +112,14 @@ LGB = {
 }
 
 
-def lightgbm_case(objective="lambdarank", weights=None, l2=0.0, gains=None, **settings):
+def lightgbm_case(objective="lambdarank", weights=None, l2=0.0, gains=None, data=DATA, **settings):
     """Return a model of LGBMRanker."""
     fitted = dict(settings)
     if gains is not None:
         fitted["label_gain"] = gains
     model = lgb.LGBMRanker(objective=objective, reg_lambda=l2, **{**LGB, **fitted})
-    model.fit(X, LABELS, group=SIZES, sample_weight=weights)
-    row_weights = np.ones(len(X)) if weights is None else weights
+    model.fit(data.X, data.labels, group=data.sizes, sample_weight=weights)
+    row_weights = np.ones(len(data.X)) if weights is None else weights
     names = {
         "lambdarank_truncation_level": "top",
         "lambdarank_norm": "norm",
@@ -108,13 +129,13 @@ def lightgbm_case(objective="lambdarank", weights=None, l2=0.0, gains=None, **se
 
     def gradients(labels, is_present):
         if objective == "rank_xendcg":
-            rounds = reference.XeNdcg(settings.get("objective_seed", 5), GROUP)
+            rounds = reference.XeNdcg(settings.get("objective_seed", 5), data.group)
             return lambda scores: rounds(scores, labels, is_present, row_weights)
 
         def of_present(scores):
-            g = np.zeros(len(X))
-            h = np.zeros(len(X))
-            parts = (values[is_present] for values in (scores, labels, GROUP, row_weights))
+            g = np.zeros(len(data.X))
+            h = np.zeros(len(data.X))
+            parts = (values[is_present] for values in (scores, labels, data.group, row_weights))
             g[is_present], h[is_present] = reference.lambdarank(*parts, gains=gains, **options)
             return g, h
 
@@ -122,10 +143,11 @@ def lightgbm_case(objective="lambdarank", weights=None, l2=0.0, gains=None, **se
 
     trees = model.booster_.dump_model()["tree_info"]
     values = [leaf_values(tree["tree_structure"]) for tree in trees]
-    arguments = {"group": SIZES, "sample_weight": weights}
+    arguments = {"group": data.sizes, "sample_weight": weights}
     return Case(
         model,
-        LABELS,
+        data.labels,
+        data,
         arguments,
         gradients,
         LGB["learning_rate"],
@@ -162,12 +184,12 @@ XGB = {
 XGB_VERSION = tuple(int(part) for part in xgb.__version__.split(".")[:2])
 
 
-def xgboost_case(objective="rank:ndcg", weights=None, l2=1.0, **settings):
+def xgboost_case(objective="rank:ndcg", weights=None, l2=1.0, data=DATA, **settings):
     """Return a model of XGBRanker; ``weights`` are of the groups."""
-    labels = (LABELS >= 2).astype(float) if objective == "rank:map" else LABELS
+    labels = (data.labels >= 2).astype(float) if objective == "rank:map" else data.labels
     model = xgb.XGBRanker(objective=objective, reg_lambda=l2, **XGB, **settings)
-    model.fit(X, labels, group=SIZES, sample_weight=weights)
-    row_weights = np.ones(len(X)) if weights is None else weights[GROUP]
+    model.fit(data.X, labels, group=data.sizes, sample_weight=weights)
+    row_weights = np.ones(len(data.X)) if weights is None else weights[data.group]
     draws = settings.get("lambdarank_pair_method") == "mean"
     n_pairs = settings.get("lambdarank_num_pair_per_sample", 1 if draws else 32)
     norms = (
@@ -183,12 +205,14 @@ def xgboost_case(objective="rank:ndcg", weights=None, l2=1.0, **settings):
             number = next(rounds)
             seeds = None
             if draws and XGB_VERSION >= (3, 4):
-                seeds = [int(words[number]) + group & 0xFFFFFFFF for group in range(len(SIZES))]
+                seeds = [
+                    int(words[number]) + group & 0xFFFFFFFF for group in range(len(data.sizes))
+                ]
             elif draws:
-                seeds = [(number + 1) * len(SIZES) + group for group in range(len(SIZES))]
-            g = np.zeros(len(X))
-            h = np.zeros(len(X))
-            parts = [values[is_present] for values in (scores, labels, GROUP, row_weights)]
+                seeds = [(number + 1) * len(data.sizes) + group for group in range(len(data.sizes))]
+            g = np.zeros(len(data.X))
+            h = np.zeros(len(data.X))
+            parts = [values[is_present] for values in (scores, labels, data.group, row_weights)]
             g[is_present], h[is_present] = reference.xgboost_ranking(
                 objective, *parts, n_pairs, seeds, norms, drawn_norm=XGB_VERSION >= (3, 0)
             )
@@ -206,15 +230,16 @@ def xgboost_case(objective="rank:ndcg", weights=None, l2=1.0, **settings):
         return np.array(columns).T
 
     start = float(
-        np.ravel(model.get_booster().predict(xgb.DMatrix(X_NEW[:1]), output_margin=True))[0]
+        np.ravel(model.get_booster().predict(xgb.DMatrix(data.X_new[:1]), output_margin=True))[0]
     )
     values = [leaves_of_tree["Gain"].to_numpy() for leaves_of_tree in leaves_of_trees]
-    first_leaves = leaves(X_NEW[:1])[0]
+    first_leaves = leaves(data.X_new[:1])[0]
     start -= sum(own[leaf] for own, leaf in zip(values, first_leaves))
     return Case(
         model,
         labels,
-        {"group": SIZES, "sample_weight": weights},
+        data,
+        {"group": data.sizes, "sample_weight": weights},
         gradients,
         XGB["learning_rate"],
         l2,
@@ -236,11 +261,11 @@ CAT = {
 }
 
 
-def catboost_case(loss="QueryRMSE", weights=None, l2=3.0, **settings):
+def catboost_case(loss="QueryRMSE", weights=None, l2=3.0, data=DATA, **settings):
     """Return a model of CatBoost; ``weights`` are of the rows."""
     model = cb.CatBoost({**CAT, **settings, "loss_function": loss, "l2_leaf_reg": l2})
-    model.fit(cb.Pool(X, LABELS, group_id=GROUP, weight=weights))
-    row_weights = np.ones(len(X)) if weights is None else weights
+    model.fit(cb.Pool(data.X, data.labels, group_id=data.group, weight=weights))
+    row_weights = np.ones(len(data.X)) if weights is None else weights
     options = {}
     if loss == "PairLogit":
         options["gradient_steps"] = settings.get("leaf_estimation_method") == "Gradient"
@@ -249,9 +274,9 @@ def catboost_case(loss="QueryRMSE", weights=None, l2=3.0, **settings):
         of_rows = {"QueryRMSE": reference.query_rmse, "PairLogit": reference.pair_logit}[loss]
 
         def of_present(scores):
-            g = np.zeros(len(X))
-            h = np.zeros(len(X))
-            parts = [values[is_present] for values in (scores, labels, GROUP, row_weights)]
+            g = np.zeros(len(data.X))
+            h = np.zeros(len(data.X))
+            parts = [values[is_present] for values in (scores, labels, data.group, row_weights)]
             g[is_present], h[is_present] = of_rows(*parts, **options)
             return g, h
 
@@ -260,8 +285,9 @@ def catboost_case(loss="QueryRMSE", weights=None, l2=3.0, **settings):
     ends = np.cumsum(model.get_tree_leaf_counts())[:-1]
     return Case(
         model,
-        LABELS,
-        {"group": GROUP, "sample_weight": weights},
+        data.labels,
+        data,
+        {"group": data.group, "sample_weight": weights},
         gradients,
         CAT["learning_rate"],
         lambda is_present: l2 * row_weights[is_present].mean(),

@@ -143,6 +143,8 @@ def replay(leaves, values, gradients, rate, l2, start, new_leaves=None, own=Fals
     totals = np.full(len(new_leaves), float(start))
     for t, model_values in enumerate(values):
         g, h = gradients(scores)
+        if len(model_values) == 1 and model_values[0] == 0:  # a tree without a split
+            continue
         leaf = leaves[:, t]
         sums = np.bincount(leaf, h, len(model_values)) + l2
         factors = np.divide(rate, sums, out=np.zeros_like(sums), where=sums > 1e-10)
@@ -154,6 +156,8 @@ def replay(leaves, values, gradients, rate, l2, start, new_leaves=None, own=Fals
         largest = np.abs(model_values).max()
         is_same = np.abs(replayed - model_values) <= 1e-5 * largest
         is_there = (leaf == new_leaves[:, t, None]) - shares[leaf]
+        if centred_by is not None:  # leaves without rows are zero
+            is_there = is_there * (shares > 0)[new_leaves[:, t, None]]
         contributions += is_there * (-factors[leaf] * g)
         totals += np.where(is_same, model_values, replayed)[new_leaves[:, t]]
         if own:

@@ -1,7 +1,7 @@
 """Random models of every library: axil must be exact or refuse by name; never silently wrong, never a crash.
 
 A trial draws data and settings from its seed number and fits a model; if the library refuses, it is void. Then either axil
-raises one of its own errors, or what it answers must be right. There are eleven kinds of trials:
+raises one of its own errors, or what it answers must be right. There are twelve kinds of trials:
 
 - weights: of any model with any setting: they agree with the model's predictions, with the dense recursion and with a replay
   of the fit on other targets, and wrong data are noticed
@@ -16,6 +16,7 @@ raises one of its own errors, or what it answers must be right. There are eleven
 - dropped: of any model, without and refit(drop=) agree, and so do removal and leave_one_out of single rows with without
 - terms: contributions of classifiers and counts with L1, largest steps, smoothing, bounds, class weights and categories: no row
   puts more into a score than the terms of its leaf values, from the library's own record
+- rankings: contributions of ranking models against replays of their losses in plain loops; without and what_if agree with refits
 - encodings: weights and pushes of CatBoost's models with categories that are encoded by the targets; no wrong target passes
 
     PYTHONPATH=tests python -m fuzz --n 5000 --jobs 2
@@ -45,7 +46,7 @@ import tests.fuzz.catboost
 import tests.fuzz.lightgbm
 import tests.fuzz.sklearn
 import tests.fuzz.xgboost
-from tests.fuzz import answers, dropped, refits, terms
+from tests.fuzz import answers, dropped, rankings, refits, terms
 from tests.fuzz.data import Draw, Trial
 from tests.fuzz.judge import Wrong, judge, judge_encoded, silence
 
@@ -121,6 +122,7 @@ KINDS = {
     ),
     "ranks": Kind(("lightgbm", "xgboost", "catboost", "sklearn"), _ranked, judge, 0.1),
     "terms": Kind(WITH_L1, terms.make, terms.check, 0.05),
+    "rankings": Kind(WITH_OFFSETS, rankings.make, rankings.check, 0.05),
 }
 SECONDS = 120  # a trial that takes longer has failed
 CHUNK = 10
