@@ -17,11 +17,18 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, cast, overload, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil import inputs, templates
-from axil.aliases import ArrayLike, DataFrame, ForeignObject, LabelsLike, PathLike, TableLike
-from axil.arrays import FloatArray, IntArray
+from axil.aliases import (
+    ArrayLike,
+    DataFrame,
+    FeatureTable,
+    ForeignObject,
+    LabelsLike,
+    PathLike,
+    TableLike,
+)
+from axil.arrays import AnyArray, FloatArray, IntArray
 from axil.attribution import Kind
 from axil.errors import ExactnessError, InputError, counted, shown
 from axil.explainer import Explainer
@@ -72,7 +79,7 @@ class Comparison:
     rows: ComparedRows
     old: Explainer
     new: Explainer
-    X: Any
+    X: FeatureTable
     _first_columns: dict[str, Any]  # of the table: query, before, after and change
     _weights: dict[
         str, FloatArray
@@ -98,12 +105,12 @@ class Comparison:
         ]
 
     @property
-    def query_index(self) -> NDArray[Any]:
+    def query_index(self) -> AnyArray:
         """Return the labels of the rows of X, (n,)."""
         return inputs.row_labels(self.X)
 
     @property
-    def outputs(self) -> NDArray[Any] | None:
+    def outputs(self) -> AnyArray | None:
         """Return the names of the classes or numbers of the outputs, (K,); None for one output."""
         return self.old.outputs
 
@@ -179,7 +186,7 @@ class Comparison:
         columns[self.scale.label("effect")] = (self.effects @ is_member).ravel()
         return tables.make(columns, verified_model(self.old).backend)
 
-    def _group_labels(self, groups: Any) -> NDArray[Any]:
+    def _group_labels(self, groups: Any) -> AnyArray:
         """Return the group of each row, (M,)."""
         rows = self.rows
         if isinstance(groups, str):
@@ -402,7 +409,7 @@ def _check_comparable(old: Explainer, new: Explainer) -> None:
 
 
 def _class_names(explainer: Explainer) -> list[Any] | None:
-    classes: NDArray[Any] | None = verified_model(explainer).classes
+    classes: AnyArray | None = verified_model(explainer).classes
     return None if classes is None else classes.tolist()
 
 
@@ -536,7 +543,7 @@ def _at(values: FloatArray, positions: IntArray) -> FloatArray:
 
 
 def _check_sum(
-    before: FloatArray, after: FloatArray, parts: dict[str, FloatArray], labels: NDArray[Any]
+    before: FloatArray, after: FloatArray, parts: dict[str, FloatArray], labels: AnyArray
 ) -> None:
     """Raise unless the parts sum to the change of the predictions."""
     sums = before + sum(parts.values())
@@ -552,7 +559,7 @@ def _check_sum(
         )
 
 
-def _targets_at(explainer: Explainer, positions: IntArray, outputs: IntArray) -> NDArray[Any]:
+def _targets_at(explainer: Explainer, positions: IntArray, outputs: IntArray) -> AnyArray:
     """Return targets in the user's units, of classes their names; missing where there is no row."""
     model = verified_model(explainer)
     if model.kind is Kind.ADDITIVE or model.classes is not None:

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from axil.aliases import ArrayLike, DataFrame, LabelsLike, PathLike, Ranking
-from axil.arrays import FloatArray, IntArray
+from axil.arrays import AnyArray, FloatArray, IntArray
 from axil.errors import InputError, counted
 from axil.inputs import as_count, as_positions, as_share, as_shares, group_codes, row_values
 from axil.output import comparables, page, tables
@@ -202,7 +201,7 @@ class Explanation(Arrays):
         chosen = page.as_options(shape, len(self), self._sums.context, known, sigma, **options)
         return page.write(page.summarise([self._sums], chosen), place)
 
-    def _groups(self, labels: Any, what: str) -> tuple[IntArray, NDArray[Any]]:
+    def _groups(self, labels: Any, what: str) -> tuple[IntArray, AnyArray]:
         about = self._sums.context
         if about is None:
             rows, names = (None, None)

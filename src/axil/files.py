@@ -15,13 +15,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil import adapters
 from axil.adapters.contract import Adapter, TrainingRows
 from axil.adapters.sample_counts import compact
 from axil.aliases import ForeignModel, ForeignObject, PathLike
-from axil.arrays import AnyArray, FloatArray, IntArray, LeafArray
+from axil.arrays import AnyArray, Cells, FloatArray, IntArray, LeafArray
 from axil.attribution import Kind
 from axil.contributions.additive_model import AdditiveModel
 from axil.contributions.boosting import Boosting
@@ -371,7 +370,7 @@ def _checked_table(values: AnyArray, n_rows: int, missing: bool = False) -> Floa
     return values
 
 
-def _leaf_array(rows: TrainingRows) -> NDArray[np.unsignedinteger[Any]]:
+def _leaf_array(rows: TrainingRows) -> Cells:
     """Return the leaves of rows of a file, (T, N)."""
     assert rows.leaves is not None
     return rows.leaves

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
-from axil.arrays import BoolArray, IntArray
+from axil.aliases import FeatureTable
+from axil.arrays import AnyArray, BoolArray, IntArray
 from axil.errors import InputError, shown
 from axil.explainer import Explainer
 from axil.inputs.codes import keys
@@ -28,7 +29,7 @@ ABSENT = -1  # the position of a row that a model does not have
 class ComparedRows:
     """The M training rows of both models: those of the old one, then those added."""
 
-    labels: NDArray[Any]  #: (M,)
+    labels: AnyArray  #: (M,)
     status: IntArray  #: (M,) positions in `STATUS`
     before: IntArray  #: (M,) positions in the old data
     middle: IntArray  #: (M,) positions in the old splits refitted to the new data
@@ -113,7 +114,7 @@ def _transforms_differ(old: Explainer, new: Explainer) -> bool:
     return (old.scale.onward is None) != (new.scale.onward is None)
 
 
-def _targets_for(old: Explainer, new: Explainer) -> NDArray[Any]:
+def _targets_for(old: Explainer, new: Explainer) -> AnyArray:
     """Return the targets of the new rows, (N,) or (N, K), in the unit that the old model takes."""
     y = arguments_of(new).y
     if not _transforms_differ(old, new):
@@ -134,7 +135,7 @@ def _feature_keys(explainer: Explainer, like: Explainer) -> NDArray[np.uint64]:
     return inputs.row_keys(features, offsets, single=True)
 
 
-def columns_like(X: Any, explainer: Explainer) -> Any:
+def columns_like(X: FeatureTable, explainer: Explainer) -> Any:
     """Return X with the columns of the explainer's training rows, if both are frames."""
     frame = inputs.as_frame(X)
     training_frame = inputs.as_frame(verified_model(explainer).features)

@@ -16,9 +16,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from axil.arrays import FloatArray
+from axil.arrays import AnyArray, FloatArray
 from axil.errors import AxilError, InputError, UnsupportedModelError, shown
 from axil.inputs.numbers import as_array
 
@@ -239,7 +238,7 @@ def _in_type(function: Function, dtype: np.dtype[Any], values: FloatArray) -> An
     return function(values.astype(dtype))
 
 
-def _rounding(function: Function, values: NDArray[Any]) -> float:
+def _rounding(function: Function, values: AnyArray) -> float:
     """Return the relative rounding of a function: NumPy's logarithms of int8 have half precision."""
     with np.errstate(all="ignore"):
         dtype = np.asarray(function(values)).dtype

@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, cast
+from typing import cast
 
 from axil.adapters.contract import Adapter, Kind, Model
+from axil.adapters.members import ModelsInside
 from axil.adapters.pipeline import TREES, last_step, library_readers, search
 from axil.adapters.registration import is_adapter, register, registered, require_contract
 from axil.adapters.searches import unwrapped
+from axil.aliases import ForeignModel, ForeignObject
 from axil.errors import InputError, UnsupportedModelError, shown
 
 __all__ = [
@@ -78,7 +80,7 @@ class Reading:
         return Kind.DERIVATIVE
 
 
-def examine(model: Any) -> Reading:
+def examine(model: ForeignModel) -> Reading:
     """Read a fitted model of any kind; raise for one that has not even derivatives."""
     try:
         adapter = find(model)
@@ -89,7 +91,7 @@ def examine(model: Any) -> Reading:
     return Reading(adapter, None if adapter is None else adapter.not_exact)
 
 
-def read(model: Any) -> Model:
+def read(model: ForeignModel) -> Model:
     """Return the adapter of a fitted model with exact weights; raise for any other object."""
     adapter = find(model)
     if adapter is None:
@@ -99,7 +101,7 @@ def read(model: Any) -> Model:
     return adapter
 
 
-def find(model: Any) -> Model | None:
+def find(model: ForeignModel) -> Model | None:
     """Return the adapter of a fitted model, of exact weights or of boosted trees.
 
     It is None for an object that axil does not know.
@@ -117,7 +119,7 @@ def find(model: Any) -> Model | None:
     return adapter
 
 
-def find_by_gradients(model: Any, objective: Any = None) -> Adapter | None:
+def find_by_gradients(model: ForeignModel, objective: ForeignObject = None) -> Adapter | None:
     """Return the adapter that reads boosted trees by their gradients, of squared error too.
 
     It is None for any other object.
@@ -155,22 +157,24 @@ def _require_classes(adapter: Model) -> None:
         )
 
 
-def parts_of(model: Any) -> Any:
+def parts_of(model: ForeignModel) -> ModelsInside | None:
     """Return the models inside a model of several, if some of them have no exact weights.
 
     It is None for other objects.
     """
     if "sklearn" not in sys.modules:
         return None
-    return import_module("axil.adapters.sklearn.parts").parts_of(model)
+    parts: ModelsInside | None = import_module("axil.adapters.sklearn.parts").parts_of(model)
+    return parts
 
 
-def read_leaves(model: Any) -> Any:
+def read_leaves(model: ForeignModel) -> Model | None:
     """Return the adapter of any model of trees; None for other objects.
 
     Only its members about leaves may be used.
     """
-    return search(model, library_readers(TREES, leaves_only=True))
+    adapter: Model | None = search(model, library_readers(TREES, leaves_only=True))
+    return adapter
 
 
 def unread(model: object) -> InputError | UnsupportedModelError:
@@ -215,7 +219,7 @@ def _class_name(model: object) -> str:
     return f"{type(model).__module__}.{type(model).__qualname__}"
 
 
-def _innermost(model: Any) -> Any:
+def _innermost(model: ForeignModel) -> ForeignModel:
     """Return the model that searches and pipelines around it predict with.
 
     It is the object itself if nothing is around it.
@@ -246,7 +250,7 @@ def around(model: object) -> str:
     return ""
 
 
-def fingerprint(model: Any, objective: Any = None) -> str:
+def fingerprint(model: ForeignModel, objective: ForeignObject = None) -> str:
     """Return the fingerprint of a fitted model of any kind; equal models have equal ones."""
     if objective is None:
         adapter = examine(model).adapter

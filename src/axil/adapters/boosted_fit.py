@@ -14,12 +14,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.arrays import BoolArray, FloatArray
+from axil.arrays import AnyArray, BoolArray, Cells, FloatArray, LeafArray, RealType
 from axil.errors import UnsupportedModelError
 from axil.kernels import Backend
 from axil.structure import (
@@ -55,9 +55,7 @@ class Sampler(Protocol):
     needs_gradients: bool  #: whether the rows depend on the gradients before the round
     dtype: type[np.generic]  #: of what `draw` returns
 
-    def draw(
-        self, trees: range, leaves: NDArray[np.integer[Any]], gradients: RowGradients | None
-    ) -> NDArray[Any]:
+    def draw(self, trees: range, leaves: LeafArray, gradients: RowGradients | None) -> AnyArray:
         """Return how often, or with what factor, each row was sampled for these trees of one round.
 
         Parameters
@@ -87,9 +85,7 @@ class Placement(Protocol):
     def encodings(self) -> int:
         """The number of encodings that are fixed, like splits."""
 
-    def assign(
-        self, out: NDArray[np.unsignedinteger[Any]], n_threads: int, backend: Backend | None = None
-    ) -> None:
+    def assign(self, out: Cells, n_threads: int, backend: Backend | None = None) -> None:
         """Fill ``out`` (T, N) with the leaves of all training rows."""
 
 
@@ -359,7 +355,7 @@ class BoostedFit:
     #: how scores of training rows deviate from the sums of their trees; None: they do not
     shrinkage: Shrinkage | None = None
     #: precision in which the library keeps the scores of its training rows
-    score_precision: type[np.floating[Any]] = np.float64
+    score_precision: RealType = np.float64
     #: returns why trees may disagree with the data of the last fit, from those (T,) that agree
     explain_mismatch: Callable[[BoolArray], UnsupportedModelError | None] | None = None
     no_derivative: str = ""  #: why there are no derivatives by the targets; empty: there are

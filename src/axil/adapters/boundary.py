@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from axil.aliases import ForeignObject
 from axil.errors import AxilError, InputError, shown
 
 #: Methods that predict: nothing is asked of a library for no rows.
@@ -54,7 +55,7 @@ class Around(ReadsRows):
 
     _inside: Any
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> ForeignObject:
         """Return a member of the adapter inside."""
         if name.startswith("_"):  # asked for before there is one inside, when this is copied
             raise AttributeError(name)
@@ -65,7 +66,7 @@ def _quoting(method: Callable[..., Any]) -> Callable[..., Any]:
     """Return a method that turns the errors of its library into `InputError`."""
 
     @wraps(method)
-    def call(self: Any, *arguments: Any, **options: Any) -> Any:
+    def call(self: Any, *arguments: Any, **options: Any) -> ForeignObject:
         if method.__name__ in PREDICTS and arguments and arguments[0].shape[0] == 0:
             return np.zeros((0, self.n_outputs))
         try:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from axil.adapters.contract import Adapter, ClassWeightRule
+from axil.aliases import ForeignObject
 from axil.arrays import FloatArray
 
 #: In words, the setting that `Adapter.single_output_setting` reports for factors of classes.
 WEIGHS_CLASSES = "scale_pos_weight or is_unbalance, by which rows weigh otherwise for each class"
 
 
-def class_weight_advice(setting: Any) -> str:
+def class_weight_advice(setting: ForeignObject) -> str:
     """Return advice for a model with this ``class_weight`` that disagrees with its data.
 
     It is empty if the model has none.
@@ -26,7 +25,7 @@ def class_weight_advice(setting: Any) -> str:
     )
 
 
-def with_class_weight_advice(setting: Any, causes: str) -> str:
+def with_class_weight_advice(setting: ForeignObject, causes: str) -> str:
     """Return the causes of a disagreement, after the advice for a model with this ``class_weight``."""
     return f"{class_weight_advice(setting)}\n{causes}".lstrip()
 

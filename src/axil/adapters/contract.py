@@ -10,7 +10,6 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from axil.adapters.boosted_fit import (
@@ -28,8 +27,8 @@ from axil.adapters.boundary import ReadsRows
 from axil.adapters.feature_tests import FeatureTests
 from axil.adapters.linear_steps import LinearSteps
 from axil.adapters.routes import Routes, Ways
-from axil.aliases import TableLike
-from axil.arrays import FloatArray, IntArray
+from axil.aliases import FeatureTable, ForeignObject, TableLike
+from axil.arrays import AnyArray, Cells, FloatArray, IntArray, LeafArray, RealArray, RealType
 from axil.errors import UnsupportedModelError
 from axil.inputs.label_classes import LabelClasses
 from axil.kernels import Backend
@@ -105,11 +104,11 @@ class OffsetRule(Enum):
 class Rounding:
     """The precision of a library's numbers during the fit; for scores see `BoostedFit`."""
 
-    targets: type[np.floating[Any]] = np.float64  #: targets and sample weights
-    offsets: type[np.floating[Any]] = np.float64
-    residuals: type[np.floating[Any]] = np.float64  #: and gradients
+    targets: RealType = np.float64  #: targets and sample weights
+    offsets: RealType = np.float64
+    residuals: RealType = np.float64  #: and gradients
     #: the initial prediction, where the library estimates it
-    initial: type[np.floating[Any]] = np.float64
+    initial: RealType = np.float64
 
 
 class ScoreCalibration(Protocol):
@@ -212,7 +211,7 @@ class TrainingRows:
     the rows are walked through the fit, and it is read again with the sums over its leaves.
     """
 
-    X: Any
+    X: FeatureTable
     targets: FloatArray  #: (N, K)
     weights: FloatArray | None = None  #: (N,)
     offsets: FloatArray | None = None  #: (N, K)
@@ -223,7 +222,7 @@ class TrainingRows:
     #: the sums over the leaves of each entry of the trees, once the rows were walked through the fit
     leaf_totals: list[LeafTotals] | None = None
     #: (T, N) the leaves of the rows, which a file keeps in place of their features
-    leaves: NDArray[np.unsignedinteger[Any]] | None = None
+    leaves: Cells | None = None
 
     @property
     def at_hand(self) -> bool:
@@ -283,7 +282,7 @@ class Model(Protocol):
     tells_kinds_apart: bool = False
     #: the categories of columns that the fit had as categories, by name; empty where the model does
     #: not state them
-    categories: Mapping[str, list[Any]] = MappingProxyType({})
+    categories: Mapping[str, list[ForeignObject]] = MappingProxyType({})
     #: a sentence on what the library does with a category that no training row has; empty: it
     #: raises, or that is not known
     unseen: str = ""
@@ -294,7 +293,7 @@ class Model(Protocol):
     # -- targets ----------------------------------------------------------------------------------
     n_outputs: int = 1
     #: the names of the classes; targets are then one-hot
-    classes: NDArray[Any] | None = None
+    classes: AnyArray | None = None
     #: whether the predictions of classes are probabilities, and no other scores
     predicts_probabilities: bool = True
     #: the classes of a classifier of several labels per row, which has no ``classes``
@@ -330,10 +329,10 @@ class Model(Protocol):
         """Return how the library writes a column's name. By default it is the name itself."""
         return name
 
-    def coordinates(self, X: Any, n_threads: int = 1) -> Any:
+    def coordinates(self, X: FeatureTable, n_threads: int = 1) -> ForeignObject:
         """Return the leaves of trees, or the features of a smoother, from which weights follow."""
 
-    def predictions(self, X: Any) -> FloatArray:
+    def predictions(self, X: FeatureTable) -> FloatArray:
         """Return what the model predicts by default, without offsets.
 
         With an ``offset_rule`` other than `OffsetRule.ADDED` it also takes offsets (n, K).
@@ -344,7 +343,7 @@ class Model(Protocol):
             Probabilities of a classifier.
         """
 
-    def mean_probabilities(self, X: Any) -> FloatArray | None:
+    def mean_probabilities(self, X: FeatureTable) -> FloatArray | None:
         """Return the probabilities, (n, K), of a model without a ``calibration`` of scores.
 
         It is None for other models.
@@ -386,7 +385,7 @@ class Adapter(Model, Protocol):
     #: number of classes of a model that keeps no names of classes; the user may pass names
     numbered_classes: int = 0
     #: weights by the numbers of the classes, or "balanced"; None: all are one
-    class_weight: Any = None
+    class_weight: ForeignObject = None
     #: how the library counts ``class_weight`` from the rows, where the model states the weights as
     #: numbers
     counts_classes_by: ClassWeightRule | None = None
@@ -420,7 +419,7 @@ class Adapter(Model, Protocol):
         """
         return None
 
-    def scores(self, X: Any) -> FloatArray:
+    def scores(self, X: FeatureTable) -> FloatArray:
         """Return the library's raw scores, before any link and without offsets, (n, K)."""
 
     def feature_tests(self) -> FeatureTests | None:
@@ -440,13 +439,13 @@ class Adapter(Model, Protocol):
             The mean weight that it was computed for, and the other one.
         """
 
-    def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
+    def leaves(self, X: FeatureTable) -> LeafArray:
         """Return the leaf of each row in each tree, from 0, as the library itself finds it, (n, T)."""
 
     def assign(
         self,
-        X: Any,
-        out: NDArray[np.unsignedinteger[Any]],
+        X: FeatureTable,
+        out: Cells,
         n_threads: int,
         backend: Backend | None = None,
     ) -> None:
@@ -478,17 +477,21 @@ class SmootherModel(Defaults):
         """Return the weight of each row in the fit, (N,): its sample weight times that of its class."""
         return weights
 
-    def check_kept(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> None:
+    def check_kept(self, X: FeatureTable, targets: FloatArray, weights: FloatArray | None) -> None:
         """Raise unless the training data are those that the model itself keeps, if it keeps any."""
 
-    def again(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> FloatArray | None:
+    def again(
+        self, X: FeatureTable, targets: FloatArray, weights: FloatArray | None
+    ) -> FloatArray | None:
         """Return predictions of the library's solver, run again on these data, (N, K).
 
         It is None if the solver cannot be run again.
         """
         return None
 
-    def unsolved(self, X: Any, weights: FloatArray | None, error: float) -> UnsupportedModelError:
+    def unsolved(
+        self, X: FeatureTable, weights: FloatArray | None, error: float
+    ) -> UnsupportedModelError:
         """Return the refusal of a fit whose solver is too far from the solution.
 
         ``error`` is relative to the largest |prediction|.
@@ -510,7 +513,7 @@ class TreeModel(Defaults, Adapter):
     `Adapter`.
     """
 
-    def table(self, X: Any) -> NDArray[np.floating[Any]] | None:
+    def table(self, X: FeatureTable) -> RealArray | None:
         """Return the values that the library tests in these rows, (n, features).
 
         It is None where only the library itself knows them.
@@ -532,8 +535,8 @@ class TreeModel(Defaults, Adapter):
 
     def assign(
         self,
-        X: Any,
-        out: NDArray[np.unsignedinteger[Any]],
+        X: FeatureTable,
+        out: Cells,
         n_threads: int,
         backend: Backend | None = None,
     ) -> None:
@@ -554,8 +557,8 @@ class TreeModel(Defaults, Adapter):
 
     def _assign_block(
         self,
-        rows: Any,
-        out: NDArray[np.unsignedinteger[Any]],
+        rows: FeatureTable,
+        out: Cells,
         n_threads: int,
         backend: Backend | None,
     ) -> None:
@@ -565,7 +568,7 @@ class TreeModel(Defaults, Adapter):
         if table is None or not self.routes.assign(table, out, n_threads, backend):
             out[...] = self.leaves(rows).T
 
-    def scores(self, X: Any) -> FloatArray:
+    def scores(self, X: FeatureTable) -> FloatArray:
         """Return the raw scores, (n, K): the predictions, unless a link makes these of scores."""
         return self.predictions(X)
 
@@ -573,16 +576,16 @@ class TreeModel(Defaults, Adapter):
         """Return l2 (L,) that is in proportion to the mean weight of all rows, for another mean."""
         return l2 * (after / before)
 
-    def leaves_of(self, rows: TrainingRows) -> NDArray[np.integer[Any]]:
+    def leaves_of(self, rows: TrainingRows) -> LeafArray:
         """Return the leaf of each training row in each tree, (N, T), without an initial tree."""
         if rows.leaves is None:
             return self.leaves(rows.X)
         return rows.leaves[int(self.has_initial_tree) :].T
 
-    def coordinates(self, X: Any, n_threads: int = 1) -> NDArray[np.integer[Any]]:
+    def coordinates(self, X: FeatureTable, n_threads: int = 1) -> LeafArray:
         """Return the leaf of each row in each tree, (n, T)."""
         if self.routes is None:
-            library_leaves: NDArray[np.integer[Any]] = self.leaves(X)
+            library_leaves: LeafArray = self.leaves(X)
             if self.has_initial_tree:
                 return np.pad(library_leaves, ((0, 0), (1, 0)))
             return library_leaves

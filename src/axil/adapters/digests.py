@@ -15,6 +15,8 @@ from typing import Any
 
 from joblib.hashing import NumpyHasher
 
+from axil.aliases import ForeignObject
+
 
 def digest(objects: object) -> str:
     """Return a digest of objects of any kind.
@@ -36,13 +38,13 @@ class _Hasher(NumpyHasher):  # type: ignore[misc]  # joblib has no types
         # Functions whose description is being written: one may close over itself.
         self._open: set[int] = set()
 
-    def reducer_override(self, value: Any) -> Any:
+    def reducer_override(self, value: ForeignObject) -> ForeignObject:
         """Describe objects that pickle cannot find by name; leave the others to pickle."""
         if not isinstance(value, (FunctionType, type)) or _is_importable(value):
             return NotImplemented
         return _described, (self._description(value),)
 
-    def _description(self, value: Any) -> tuple[Any, ...]:
+    def _description(self, value: ForeignObject) -> tuple[Any, ...]:
         """Return the description of a function or class that enters the digest."""
         name = f"{value.__module__}.{value.__qualname__}"
         if isinstance(value, type) or id(value) in self._open:
@@ -58,7 +60,7 @@ def _described(description: tuple[Any, ...]) -> None:
 
 def _is_importable(value: Callable[..., Any]) -> bool:
     """Return whether its module has this very object by its name."""
-    named: Any = sys.modules.get(value.__module__)
+    named: ForeignObject = sys.modules.get(value.__module__)
     for name in value.__qualname__.split("."):
         named = getattr(named, name, None)
     return named is value
@@ -73,7 +75,7 @@ def _code(code: CodeType) -> tuple[Any, ...]:
     return code.co_code, constants, code.co_names, code.co_varnames, code.co_freevars
 
 
-def _constant(value: Any) -> Any:
+def _constant(value: ForeignObject) -> ForeignObject:
     """Return a constant of a function in a form that is equal in any process."""
     if isinstance(value, CodeType):
         return _code(value)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import copy
 from inspect import signature
-from typing import Any
 
+from axil.aliases import ForeignModel
 from axil.errors import UnsupportedModelError
 
 SEEDS = ("random_state", "random_seed", "seed")
 
 
-def clone(estimator: Any) -> Any:
+def clone(estimator: ForeignModel) -> ForeignModel:
     """Return a copy with the same settings that is not fitted."""
     try:
         from sklearn.base import clone as unfitted
@@ -20,7 +20,7 @@ def clone(estimator: Any) -> Any:
     return unfitted(estimator)
 
 
-def number_of_features(model: Any) -> int:
+def number_of_features(model: ForeignModel) -> int:
     """Return the number of columns that a model of scikit-learn was fitted on.
 
     Refuse one that was fitted on other objects.
@@ -35,7 +35,7 @@ def number_of_features(model: Any) -> int:
     return int(model.n_features_in_)
 
 
-def seeds_of(estimator: Any) -> list[str]:
+def seeds_of(estimator: ForeignModel) -> list[str]:
     """Return the names of settings that are seeds, also those of estimators inside."""
     names = [name for name in estimator.get_params() if name.rpartition("__")[2] in SEEDS]
     if names:

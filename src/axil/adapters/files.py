@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from axil.adapters.lightgbm.text import check
+from axil.aliases import ForeignModel
 from axil.errors import AxilError, InputError, shortened
 from axil.machine.atomic import atomic
 
@@ -34,7 +35,7 @@ class Format:
     endings: tuple[str, ...]  #: of the files that it writes, the usual one first
 
 
-def load(path: str | Path, trust: bool = False) -> Any:
+def load(path: str | Path, trust: bool = False) -> ForeignModel:
     """Return the fitted model in a file.
 
     Pickles, and types that skops does not know, are read only with ``trust``.
@@ -70,7 +71,7 @@ def load(path: str | Path, trust: bool = False) -> Any:
         ) from None
 
 
-def save(model: Any, path: str | Path, like: str | Path) -> None:
+def save(model: ForeignModel, path: str | Path, like: str | Path) -> None:
     """Write a model to a file of the kind that another file is of."""
     path = Path(path)
     with Path(like).open("rb") as file:
@@ -170,7 +171,7 @@ def _instead(head: bytes) -> str:
     return "Save the model in one of these formats."
 
 
-def _lightgbm(path: Path, trust: bool) -> Any:
+def _lightgbm(path: Path, trust: bool) -> ForeignModel:
     import lightgbm
 
     text = path.read_bytes().decode("utf-8").replace("\r\n", "\n")
@@ -180,7 +181,7 @@ def _lightgbm(path: Path, trust: bool) -> Any:
     return lightgbm.Booster(model_file=str(path))
 
 
-def _xgboost(path: Path, trust: bool) -> Any:
+def _xgboost(path: Path, trust: bool) -> ForeignModel:
     """Return a Booster, or the class of scikit-learn's kind that wrote it, which predicts up to the best iteration."""
     import xgboost
 
@@ -210,13 +211,13 @@ def _xgboost_version(content: bytes) -> str:
     return str(versions[-1].decode()).replace(" ", "").replace(",", ".")
 
 
-def _catboost(path: Path, trust: bool) -> Any:
+def _catboost(path: Path, trust: bool) -> ForeignModel:
     import catboost
 
     return catboost.CatBoost().load_model(str(path))
 
 
-def _skops(path: Path, trust: bool) -> Any:
+def _skops(path: Path, trust: bool) -> ForeignModel:
     from skops.io import get_untrusted_types
     from skops.io import load as read
 
@@ -233,7 +234,7 @@ def _skops(path: Path, trust: bool) -> Any:
     return read(path, trusted=unknown)
 
 
-def _pickle(path: Path, trust: bool) -> Any:
+def _pickle(path: Path, trust: bool) -> ForeignModel:
     if not trust:
         raise InputError(
             f"{path} is a pickle, and reading a pickle runs whatever code its author put into it. "
@@ -246,17 +247,17 @@ def _pickle(path: Path, trust: bool) -> Any:
     return joblib.load(path)
 
 
-def _save_model(model: Any, path: Path) -> None:
+def _save_model(model: ForeignModel, path: Path) -> None:
     model.save_model(str(path))
 
 
-def _to_skops(model: Any, path: Path) -> None:
+def _to_skops(model: ForeignModel, path: Path) -> None:
     from skops.io import dump
 
     dump(model, path)
 
 
-def _to_pickle(model: Any, path: Path) -> None:
+def _to_pickle(model: ForeignModel, path: Path) -> None:
     import joblib
 
     joblib.dump(model, path)

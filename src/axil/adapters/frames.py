@@ -7,15 +7,17 @@ from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 from scipy import sparse
 
+from axil.aliases import FeatureTable, ForeignObject
+from axil.arrays import AnyArray, RealArray
 from axil.inputs.libraries import needed_pandas
 
 _WORDS = (nw.Categorical, nw.Enum, nw.String)
 
 
-def as_frame(X: Any) -> nw.DataFrame[Any] | None:
+def as_frame(X: FeatureTable) -> nw.DataFrame[Any] | None:
     """Return the table that X is; None for arrays and sparse matrices."""
     if sparse.issparse(X):
         return None
@@ -25,7 +27,7 @@ def as_frame(X: Any) -> nw.DataFrame[Any] | None:
     return None
 
 
-def compressed(X: Any) -> Any:
+def compressed(X: FeatureTable) -> FeatureTable:
     """Return a sparse matrix or array as a csc or csr matrix, which every version of a library takes."""
     if X.format == "csc":
         return sparse.csc_matrix(X)
@@ -38,7 +40,7 @@ def word_columns(frame: nw.DataFrame[Any]) -> list[str]:
     return [name for name, dtype in schema if isinstance(dtype, _WORDS) or dtype in _WORDS]
 
 
-def as_pandas(frame: nw.DataFrame[Any], objects: Collection[str], source: str) -> Any:
+def as_pandas(frame: nw.DataFrame[Any], objects: Collection[str], source: str) -> ForeignObject:
     """Return a pandas frame; ``what`` names the caller that needs it.
 
     The columns named in ``objects`` stay as they are; others become numbers in float64, nulls nan.
@@ -55,8 +57,8 @@ def as_pandas(frame: nw.DataFrame[Any], objects: Collection[str], source: str) -
 def floats(
     frame: nw.DataFrame[Any],
     dtype: DTypeLike = np.float64,
-    categories: Mapping[str, Sequence[Any]] | None = None,
-) -> NDArray[Any]:
+    categories: Mapping[str, Sequence[ForeignObject]] | None = None,
+) -> AnyArray:
     """Return the table in floats, nulls as nan: (n, columns).
 
     A column named in ``categories`` has the number of each value among its categories.
@@ -71,7 +73,7 @@ def floats(
     return table
 
 
-def array_of_floats(X: Any) -> NDArray[np.floating[Any]] | None:
+def array_of_floats(X: FeatureTable) -> RealArray | None:
     """Return an array of numbers as libraries that keep float32 read it; None for all else.
 
     Floats stay as they are, other numbers become float32.
@@ -83,7 +85,7 @@ def array_of_floats(X: Any) -> NDArray[np.floating[Any]] | None:
     return X.astype(np.float32)
 
 
-def single_table(X: Any) -> NDArray[np.floating[Any]] | None:
+def single_table(X: FeatureTable) -> RealArray | None:
     """Return the numbers of X for a library that casts them to float32.
 
     It is None if X has other things than numbers.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
-from axil.arrays import FloatArray
+from axil.aliases import FeatureTable
+from axil.arrays import AnyArray, FloatArray
 from axil.errors import ExactnessError
 
 # of a column's range: a transformer may compute the rows it is fitted on otherwise than later ones
@@ -16,7 +16,7 @@ SAME = 1e-6
 ROUNDING = 1e3  # roundings of the largest value, which a transformer may mix into any column
 
 
-def check_rows(model_rows: Any, rows: Any) -> None:
+def check_rows(model_rows: FeatureTable, rows: FeatureTable) -> None:
     """Raise unless the features of rows, (N, p), are those that the model keeps, row by row."""
     if model_rows.shape != rows.shape:
         raise ExactnessError(
@@ -59,11 +59,11 @@ def check_targets(model_targets: FloatArray, targets: FloatArray) -> None:
         raise ExactnessError(place_in_words, target, float(model_targets[row, output]), cause)
 
 
-def _as_dense(rows: Any) -> NDArray[Any]:
+def _as_dense(rows: FeatureTable) -> AnyArray:
     return np.asarray(rows.toarray() if sparse.issparse(rows) else rows)
 
 
-def _are_permuted(values: NDArray[Any], other_values: NDArray[Any]) -> bool:
+def _are_permuted(values: AnyArray, other_values: AnyArray) -> bool:
     """Return whether every column has the same values in both, in any order."""
     is_float = values.dtype.kind == "f" and other_values.dtype.kind == "f"
     return bool(
@@ -71,7 +71,7 @@ def _are_permuted(values: NDArray[Any], other_values: NDArray[Any]) -> bool:
     )
 
 
-def _first_difference(model_rows: NDArray[Any], rows: NDArray[Any]) -> tuple[int, int] | None:
+def _first_difference(model_rows: AnyArray, rows: AnyArray) -> tuple[int, int] | None:
     """Return the first place where the two differ; None if they are equal."""
     if model_rows.dtype.kind not in "biuf":
         differ = np.asarray(model_rows != rows)
@@ -92,7 +92,9 @@ def _first_difference(model_rows: NDArray[Any], rows: NDArray[Any]) -> tuple[int
     return None
 
 
-def _first_sparse_difference(model_rows: Any, rows: Any) -> tuple[int, int] | None:
+def _first_sparse_difference(
+    model_rows: FeatureTable, rows: FeatureTable
+) -> tuple[int, int] | None:
     """Return the first place where sparse rows differ; None if they are equal."""
     if model_rows.dtype.kind == "b":
         model_rows = model_rows.astype(np.float64)
@@ -107,7 +109,7 @@ def _first_sparse_difference(model_rows: Any, rows: Any) -> tuple[int, int] | No
     return int(difference.row[entries[0]]), int(difference.col[entries[0]])
 
 
-def _slack(dtype: Any, spread: NDArray[Any], largest: float) -> FloatArray:
+def _slack(dtype: Any, spread: AnyArray, largest: float) -> FloatArray:
     """Return the largest difference of equal rows in each column, (p,)."""
     if np.dtype(dtype).kind == "f":
         rounding = float(np.finfo(dtype).eps)

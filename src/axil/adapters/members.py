@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from axil.adapters.contract import Defaults, Form, Model, TrainingRows
-from axil.arrays import FloatArray, IntArray
+from axil.adapters.contract import Defaults, Form, Model, ScoreCalibration, TrainingRows
+from axil.aliases import FeatureTable, ForeignModel, ForeignObject
+from axil.arrays import AnyArray, FloatArray, IntArray
 
-__all__ = ["Coordinates", "Member", "ResidualModel", "SumModel"]
+__all__ = ["Coordinates", "Member", "ModelsInside", "ResidualModel", "SumModel"]
 
 
 class KnownColumns(Protocol):
@@ -73,6 +73,25 @@ class Member:
         return own_weights[self.rows]
 
 
+class ModelsInside(Protocol):
+    """The models inside another, each with its share in the sum, or with its own output."""
+
+    whole: ForeignModel
+    members: list[Member]  #: ``model`` is a fitted model here, not its adapter
+    classes: AnyArray | None  #: of the whole
+    n_outputs: int  #: columns of targets: classes, labels or numbers
+    about: str  #: what is explained, for the note of tables
+    of_scores: bool  #: whether the members' scores are explained
+    calibration: ScoreCalibration | None  #: notes on the probability beside the score
+    #: returns what is explained, by the whole's own account; None: it has none
+    predict: Callable[[FeatureTable], FloatArray | None] | None
+    #: returns what the whole makes of rows before it hands them on
+    read: Callable[[FeatureTable], FeatureTable] | None
+
+    def members_on(self, rows: TrainingRows) -> list[Member]:
+        """Return the members with the rows of their own fits."""
+
+
 class SumModel(Defaults):
     """The adapter of a model of several others; ``coordinates`` gives those for each of them.
 
@@ -98,12 +117,12 @@ class SumModel(Defaults):
 
     def __init__(
         self,
-        predict: Callable[[Any], Any],
+        predict: Callable[[ForeignObject], ForeignObject],
         members: list[Member],
         columns: KnownColumns,
-        classes: NDArray[Any] | None = None,
+        classes: AnyArray | None = None,
         constant: float = 0.0,
-        read: Callable[[Any], Any] | None = None,
+        read: Callable[[ForeignObject], ForeignObject] | None = None,
     ):
         self._predict = predict
         self._read = read
@@ -132,17 +151,17 @@ class SumModel(Defaults):
         """Return how the library writes a column's name."""
         return str(self._columns.spelling(name))
 
-    def _rows(self, X: Any) -> Any:
+    def _rows(self, X: FeatureTable) -> FeatureTable:
         if self._read is None:
             return X
         return self._read(X)
 
-    def rows_of(self, X: Any) -> list[Any]:
+    def rows_of(self, X: FeatureTable) -> list[ForeignObject]:
         """Return the rows of X as each of the members gets them."""
         X = self._rows(X)
         return [X if member.columns is None else X[:, member.columns] for member in self.members]
 
-    def check_kept(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> None:
+    def check_kept(self, X: FeatureTable, targets: FloatArray, weights: FloatArray | None) -> None:
         """Raise unless the training data agree with those that the model stores.
 
         By default the model keeps nothing.
@@ -155,14 +174,14 @@ class SumModel(Defaults):
         """
         return self.members
 
-    def coordinates(self, X: Any, n_threads: int = 1) -> Coordinates:
+    def coordinates(self, X: FeatureTable, n_threads: int = 1) -> Coordinates:
         """Return the coordinates of the rows of X in every member."""
         pairs = zip(self.members, self.rows_of(X))
         return Coordinates(
             tuple(member.model.coordinates(rows, n_threads) for member, rows in pairs)
         )
 
-    def predictions(self, X: Any) -> FloatArray:
+    def predictions(self, X: FeatureTable) -> FloatArray:
         """Return the predictions that the whole model computes, (n, K)."""
         # Warnings are of names that rows have and the fit had not, or the other way round.
         with warnings.catch_warnings():

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from axil.aliases import ForeignObject
 from axil.arrays import FloatArray
 from axil.errors import InputError, shown
 from axil.trees.residual_losses import Custom
@@ -24,14 +25,14 @@ __all__ = ["Objective", "as_objective"]
 class TrainingSet:
     """The part of a library's data set that an objective uses: labels and weights in float32."""
 
-    label: Any
+    label: ForeignObject
     weight: Any
 
-    def get_label(self) -> Any:
+    def get_label(self) -> ForeignObject:
         """Return the labels, (N,)."""
         return self.label.copy()
 
-    def get_weight(self) -> Any:
+    def get_weight(self) -> ForeignObject:
         """Return the weights, (N,), or what the library returns without weights."""
         if self.weight is None:
             return None
@@ -68,11 +69,13 @@ class Objective:
             objective=partial(self.asked, TrainingSet(label.astype(np.float32), weight), precision)
         )
 
-    def asked(self, rows: TrainingSet, precision: Any, F: FloatArray) -> tuple[Any, Any]:
+    def asked(
+        self, rows: TrainingSet, precision: Any, F: FloatArray
+    ) -> tuple[ForeignObject, ForeignObject]:
         """Return gradients and hessians of these rows at scores (N, K)."""
         return self.call((F[:, 0] if F.shape[1] == 1 else F).astype(precision), rows)
 
-    def call(self, scores: Any, rows: TrainingSet) -> tuple[Any, Any]:
+    def call(self, scores: ForeignObject, rows: TrainingSet) -> tuple[ForeignObject, ForeignObject]:
         """Return gradients and hessians of these rows, as the function returns them."""
         label = rows.get_label()
         weight = rows.get_weight()
@@ -100,7 +103,7 @@ class Objective:
         return g, h
 
 
-def as_objective(passed: Any, stated: Any, native: bool) -> Objective | None:
+def as_objective(passed: ForeignObject, stated: ForeignObject, native: bool) -> Objective | None:
     """Return the objective that the user passes, otherwise that of the model if it is a function.
 
     It is None if the objective is a name.

@@ -25,6 +25,7 @@ from axil.adapters.searches import (
     is_calibrated_ensemble,
     unwrapped,
 )
+from axil.aliases import FeatureTable, ForeignModel, ForeignObject
 from axil.errors import UnsupportedModelError, UnsupportedQuestionError
 
 
@@ -36,7 +37,7 @@ class PipelineAdapter(Around):
     columns by the targets is like a split.
     """
 
-    def __init__(self, pipeline: Any, last: Any):
+    def __init__(self, pipeline: ForeignModel, last: ForeignModel):
         has_transformers = any(_first_fitted(step) is not None for _, step in pipeline.steps[:-1])
         self._steps = None
         if has_transformers:  # copied: a pipeline that is fitted again fits these very transformers
@@ -73,21 +74,23 @@ class PipelineAdapter(Around):
         """
         read = self._inside.trees
 
-        def transformed(rows: TrainingRows) -> Any:
+        def transformed(rows: TrainingRows) -> ForeignObject:
             if not rows.at_hand or rows.X is None or self._steps is None:
                 return read(rows)
             return self.through(lambda X: read(replace(rows, X=X)), rows.X)
 
         return transformed
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> ForeignObject:
         """Return a member of the last step's adapter; one that takes rows gets transformed rows."""
         attribute = super().__getattr__(name)
         if name in TAKES_ROWS:
             return partial(self.through, attribute)
         return attribute
 
-    def through(self, method: Callable[..., Any], X: Any, *arguments: Any) -> Any:
+    def through(
+        self, method: Callable[..., Any], X: FeatureTable, *arguments: Any
+    ) -> ForeignObject:
         """Call a method of the last step's adapter with transformed rows."""
         if X.shape[0] == 0:  # transformers want at least one row
             return method(np.zeros((0, self._inside.n_features)), *arguments)
@@ -103,7 +106,7 @@ class PipelineAdapter(Around):
         return name
 
 
-def _first_fitted(step: Any) -> Any:
+def _first_fitted(step: ForeignModel) -> ForeignModel:
     """Return the first step that was fitted; None if there is none.
 
     "passthrough" and None, also in pipelines of their own, hand columns on unseen.
@@ -119,7 +122,7 @@ def _first_fitted(step: Any) -> Any:
     return None
 
 
-def _n_columns(step: Any) -> int:
+def _n_columns(step: ForeignModel) -> int:
     """Return how many columns the first fitted step takes, by its number or its names."""
     n_columns = getattr(step, "n_features_in_", None)
     if n_columns is None and hasattr(step, "feature_names_in_"):
@@ -134,7 +137,7 @@ def _n_columns(step: Any) -> int:
     return int(n_columns)
 
 
-def last_step(model: Any) -> Any:
+def last_step(model: ForeignModel) -> ForeignModel:
     """Return the last step of a fitted pipeline, None for any other object."""
     if _is_pipeline(model):
         return unwrapped(model.steps[-1][1])
@@ -146,7 +149,7 @@ def _is_pipeline(model: object) -> bool:
     return pipeline is not None and isinstance(model, pipeline.Pipeline)
 
 
-def calibrates(model: Any) -> bool:
+def calibrates(model: ForeignModel) -> bool:
     """Return whether a classifier, or the last step of a pipeline, is calibrated."""
     if is_calibrated(model) or is_calibrated_ensemble(model):
         return True
@@ -157,7 +160,7 @@ def calibrates(model: Any) -> bool:
 
 
 #: returns the adapter of a model, None for an object that it does not know
-Reader = Callable[[Any], Any]
+Reader = Callable[[ForeignObject], ForeignObject]
 TREES = ("lightgbm", "xgboost", "catboost", "sklearn")  # libraries of trees
 
 
@@ -169,11 +172,11 @@ def library_readers(libraries: Iterable[str], **options: Any) -> list[Reader]:
     return [partial(_read, library, options) for library in libraries if library in sys.modules]
 
 
-def _read(library: str, options: dict[str, Any], model: Any) -> Any:
+def _read(library: str, options: dict[str, Any], model: ForeignModel) -> ForeignObject:
     return import_module(f"axil.adapters.{library}.adapter").read(model, **options)
 
 
-def search(model: Any, readers: list[Reader], together: str = "") -> Any:
+def search(model: ForeignModel, readers: list[Reader], together: str = "") -> ForeignObject:
     """Return the adapter of the first reader that accepts a model, or the last step of a pipeline.
 
     None: no one knows it.
@@ -211,7 +214,7 @@ def fingerprint(last: Model, steps: Any) -> str:
     return hashlib.sha256(f"{last.fingerprint} {digest(steps)}".encode()).hexdigest()
 
 
-def transformers(step: Any) -> Iterator[Any]:
+def transformers(step: ForeignModel) -> Iterator[Any]:
     """Return all fitted transformers inside a step of a pipeline, and the step itself."""
     lists = (getattr(step, name, None) for name in ("steps", "transformers_", "transformer_list"))
     inner = next((steps for steps in lists if steps), None)
@@ -227,7 +230,7 @@ def transformers(step: Any) -> Iterator[Any]:
         yield from transformers(inner_step)
 
 
-def uses_targets(transformer: Any) -> bool:
+def uses_targets(transformer: ForeignModel) -> bool:
     """Return whether its output is a function of the targets, beyond which columns it keeps.
 
     Its tags say so, or its fit demands targets.
@@ -245,7 +248,7 @@ def uses_targets(transformer: Any) -> bool:
     return bool(transformer._get_tags()["requires_y"])  # before scikit-learn 1.6
 
 
-def _demands_targets(transformer: Any) -> bool:
+def _demands_targets(transformer: ForeignModel) -> bool:
     """Return whether the fit of a transformer has targets without a default."""
     try:
         return signature(transformer.fit).parameters["y"].default is Parameter.empty
@@ -256,7 +259,9 @@ def _demands_targets(transformer: Any) -> bool:
 # -- models with other leaves ---------------------------------------------------------------------
 
 
-def rewritten(model: Any, make: Callable[[Any, Any], Any], X: Any = None) -> Any:
+def rewritten(
+    model: ForeignModel, make: Callable[[Any, Any], Any], X: FeatureTable = None
+) -> ForeignModel:
     """Return a copy of the model with another fitted model inside; everything else is fixed.
 
     Parameters
@@ -285,7 +290,7 @@ def rewritten(model: Any, make: Callable[[Any, Any], Any], X: Any = None) -> Any
     return make(model, X)
 
 
-def _with_attribute(model: Any, name: str, value: Any) -> Any:
+def _with_attribute(model: ForeignModel, name: str, value: ForeignObject) -> ForeignModel:
     """Return a copy of the model with another value of an attribute."""
     copied = copy.copy(model)
     setattr(copied, name, value)

@@ -9,6 +9,7 @@ from typing import Any
 
 from axil.adapters.contract import Adapter, Model, OffsetRule, SmootherModel, TreeModel
 from axil.adapters.pipeline import Reader
+from axil.aliases import ForeignModel, ForeignObject
 from axil.errors import InputError, shown
 
 __all__ = ["is_adapter", "register", "registered", "require_contract"]
@@ -21,7 +22,7 @@ _STUBS = {
 }
 
 
-def register(name: str, read: Callable[[Any], Model | None]) -> None:
+def register(name: str, read: Callable[[ForeignModel], Model | None]) -> None:
     """Make models of another library known to `axil.Explainer`, `axil.supports`, pipelines and the command line.
 
     Parameters
@@ -46,7 +47,7 @@ def register(name: str, read: Callable[[Any], Model | None]) -> None:
 def _checked(name: str, read: Reader) -> Reader:
     """Return a registered reader that raises for adapters without the members of the contract."""
 
-    def checked(model: Any) -> Any:
+    def checked(model: ForeignModel) -> ForeignObject:
         adapter = read(model)
         if adapter is None:
             return None

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.arrays import BoolArray, FloatArray
+from axil.arrays import AnyArray, BoolArray, Cells, FloatArray, RealArray
 from axil.kernels import Backend, cpu
 from axil.kernels.choose import host_backend
 
@@ -74,8 +73,8 @@ class Routes:
 
     def assign(
         self,
-        table: NDArray[np.floating[Any]],
-        out: NDArray[np.unsignedinteger[Any]],
+        table: RealArray,
+        out: Cells,
         n_threads: int,
         backend: Backend | None = None,
     ) -> bool:
@@ -120,7 +119,7 @@ class Routes:
 class Ways:
     """Large trees, whose nodes rows follow one by one, in float32: left is up to a threshold."""
 
-    def __init__(self, trees: Iterable[tuple[NDArray[Any], ...]]):
+    def __init__(self, trees: Iterable[tuple[AnyArray, ...]]):
         """Place the nodes of trees.
 
         A tree is left and right children (-1: leaf), features, thresholds, and whether missing
@@ -137,8 +136,8 @@ class Ways:
 
     def assign(
         self,
-        table: NDArray[np.floating[Any]],
-        out: NDArray[np.unsignedinteger[Any]],
+        table: RealArray,
+        out: Cells,
         n_threads: int,
         backend: Backend | None = None,
     ) -> bool:

@@ -6,16 +6,15 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil.adapters.boosted_fit import RowGradients
-from axil.arrays import FloatArray, LeafArray
+from axil.arrays import AnyArray, FloatArray, LeafArray
 from axil.errors import InputError
 
 T = TypeVar("T")
 
 
-def compact(in_bag: FloatArray) -> NDArray[Any]:
+def compact(in_bag: FloatArray) -> AnyArray:
     """Return sample counts (N, T), in one byte each where they are whole numbers that fit."""
     with np.errstate(invalid="ignore"):
         small = in_bag.astype(np.uint8)
@@ -38,7 +37,7 @@ class RecordedCounts:
         self.in_bag = in_bag
         self.dtype = compact(in_bag).dtype.type  #: that holds the sampled rows
 
-    def draw(self, trees: range, leaves: LeafArray, gradients: RowGradients | None) -> NDArray[Any]:
+    def draw(self, trees: range, leaves: LeafArray, gradients: RowGradients | None) -> AnyArray:
         """Return how often each row was sampled for each of these trees, (len(trees), N)."""
         return self.in_bag[:, trees.start : trees.stop].T
 

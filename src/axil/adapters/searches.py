@@ -6,6 +6,7 @@ from inspect import getattr_static
 from typing import Any
 
 from axil.adapters.refusals import not_fitted
+from axil.aliases import ForeignModel
 from axil.errors import InputError
 
 __all__ = [
@@ -31,7 +32,7 @@ _AROUND_ONE = {
 }
 
 
-def unwrapped(model: Any) -> Any:
+def unwrapped(model: ForeignModel) -> ForeignModel:
     """Return the model inside others; the object itself if there is nothing around it.
 
     Around a model there may be fitted searches (GridSearchCV and all that follow its interface), a
@@ -42,7 +43,7 @@ def unwrapped(model: Any) -> Any:
     return model
 
 
-def inside_of(model: Any) -> tuple[str, Any] | None:
+def inside_of(model: ForeignModel) -> tuple[str, Any] | None:
     """Return the model that this one predicts with, and the attribute that has it.
 
     It is None if it has none inside.
@@ -70,7 +71,7 @@ def inside_of(model: Any) -> tuple[str, Any] | None:
     return name, inside
 
 
-def _refuse_search_without_model(search: Any) -> None:
+def _refuse_search_without_model(search: ForeignModel) -> None:
     """Raise for a fitted search that keeps no model."""
     if search.refit is False and {"cv_results_", "best_params_", "study_"} & vars(search).keys():
         raise InputError(

@@ -5,12 +5,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.arrays import FloatArray, LeafArray
+from axil.arrays import Cells, FloatArray, LeafArray
 from axil.baselines.base import Baseline
 from axil.baselines.classifier import ClassQueries, FittedClassifier
 from axil.kernels import Rows
@@ -143,7 +142,7 @@ class LeafKernel:
     is the weighted leaf path of Brophy et al.
     """
 
-    leaves: NDArray[np.unsignedinteger[Any]]  #: (T, N) of the training rows
+    leaves: Cells  #: (T, N) of the training rows
     rows: Rows  #: the training rows by these leaves, with their weights
     starts: NDArray[np.int64]  #: (T + 1,)
     totals: FloatArray  #: (L,) W
@@ -159,7 +158,7 @@ class LeafKernel:
     @classmethod
     def from_leaves(
         cls,
-        leaves: NDArray[np.unsignedinteger[Any]],
+        leaves: Cells,
         starts: NDArray[np.int64],
         row_weights: FloatArray | None,
         n_threads: int,

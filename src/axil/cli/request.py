@@ -12,11 +12,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil import adapters, retraining
 from axil.adapters import files
-from axil.arrays import FloatArray
+from axil.arrays import AnyArray, FloatArray
 from axil.cli.data import (
     FileRows,
     Note,
@@ -209,9 +208,9 @@ class Request:
         with_target = getattr(self.arguments, "actual", False)
         return self.subject.read_rows(self.arguments.query, with_target)
 
-    def training_column(self, name: str, option: str) -> NDArray[Any]:
+    def training_column(self, name: str, option: str) -> AnyArray:
         """Return a column of the training data."""
-        values: NDArray[Any] = self.subject.training.column(name, option).to_numpy()
+        values: AnyArray = self.subject.training.column(name, option).to_numpy()
         return values
 
     def parameters(self, method: Method, skipped: tuple[str, ...] = ()) -> dict[str, Any]:

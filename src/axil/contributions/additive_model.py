@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil.adapters.contract import Model, OffsetRule
-from axil.aliases import ArrayLike
-from axil.arrays import BoolArray, FloatArray, IntArray, LeafArray
+from axil.aliases import ArrayLike, FeatureTable
+from axil.arrays import AnyArray, BoolArray, FloatArray, IntArray, LeafArray
 from axil.attribution import CONTRIBUTIONS, Effects, Kind, Quantity, Source
 from axil.attribution.block_effects import BlockEffects, derived, mixed
 from axil.attribution.capabilities import SCORES_ALONE, Refusal
@@ -105,7 +104,7 @@ class AdditiveModel(Refittable):
         return frozen(self.labels_in_order(self.boosting.targets))
 
     @property
-    def class_names(self) -> NDArray[Any] | None:
+    def class_names(self) -> AnyArray | None:
         return self.in_order(self.boosting.class_names)
 
     def has_link_of(self, source: Source) -> bool:
@@ -119,7 +118,7 @@ class AdditiveModel(Refittable):
         replaced_initial = self.adapter.offset_rule is not OffsetRule.ADDED and were_given
         return FitOffsets(were_given, replaced_initial)
 
-    def queries(self, X: Any, init_score: Any = None) -> QueryBatch:
+    def queries(self, X: FeatureTable, init_score: Any = None) -> QueryBatch:
         return super().queries(as_rows(X), init_score)
 
     @property

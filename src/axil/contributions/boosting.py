@@ -9,13 +9,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters import class_weights
 from axil.adapters.boosted_fit import BoostedFit
 from axil.adapters.contract import Adapter, TrainingRows
-from axil.arrays import FloatArray, IntArray
+from axil.aliases import FeatureTable
+from axil.arrays import AnyArray, Cells, FloatArray, IntArray, LeafArray
 from axil.contributions.contributions import CHANGED, Contributions, check_added, check_sums
 from axil.contributions.forward import moved
 from axil.contributions.label_weights import LabelWeights
@@ -123,14 +123,14 @@ class Boosting:
     def __init__(
         self,
         adapter: Adapter,
-        X: Any,
+        X: FeatureTable,
         targets: FloatArray,
         weights: FloatArray | None,
         offsets: FloatArray | None,
         output: str,
         limits: Limits,
         verify: bool,
-        leaves: NDArray[np.unsignedinteger[Any]] | None = None,
+        leaves: Cells | None = None,
         in_bag: FloatArray | None = None,
         counts_classes: bool = True,
         groups: IntArray | None = None,
@@ -185,7 +185,7 @@ class Boosting:
         self._verify = verify
 
     @property
-    def outputs(self) -> NDArray[Any] | None:
+    def outputs(self) -> AnyArray | None:
         """The names of the classes or the numbers of the outputs, (K,); None for one output."""
         n_outputs = self.adapter.n_outputs
         if n_outputs == 1:
@@ -224,7 +224,7 @@ class Boosting:
             details=details,
         )
 
-    def check_rows(self, X: Any) -> tuple[float, float | None]:
+    def check_rows(self, X: FeatureTable) -> tuple[float, float | None]:
         """Compare the scores of training rows with the model's; return the errors of `check_scores`."""
         return check_scores(self.adapter, X, self.walked.fit, self.walked.leaves)
 
@@ -276,25 +276,27 @@ class Boosting:
             return 1.0
         return self.offsets.base
 
-    def _scores(self, X: Any) -> FloatArray:
+    def _scores(self, X: FeatureTable) -> FloatArray:
         """Return the scores that the library computes, (n, K), with the offsets of these rows."""
         if self.offsets is None:
             return self.adapter.scores(X)
         return self.offsets.predictions(self.adapter, X)
 
-    def predictions(self, X: Any) -> FloatArray:
+    def predictions(self, X: FeatureTable) -> FloatArray:
         """Return raw scores, or their means by the link, (n, K)."""
         scores = self._scores(X)
         if self._raw:
             return scores
         return self.loss.mean(scores)
 
-    def target_derivatives(self, X: Any) -> FloatArray:
+    def target_derivatives(self, X: FeatureTable) -> FloatArray:
         """Return the derivatives of predictions by the targets, (K, n, N)."""
         with self.backend.guard():
             return self._reverse(X).by_targets()
 
-    def crossed_derivatives(self, X: Any, output: int, columns: Sequence[int]) -> FloatArray:
+    def crossed_derivatives(
+        self, X: FeatureTable, output: int, columns: Sequence[int]
+    ) -> FloatArray:
         """Return the derivatives of an output's prediction by columns of the targets.
 
         They have the shape (columns, n, N).
@@ -302,7 +304,7 @@ class Boosting:
         with self.backend.guard():
             return self._reverse(X, outputs=[output]).by_columns(columns)
 
-    def weight_derivatives(self, X: Any) -> FloatArray:
+    def weight_derivatives(self, X: FeatureTable) -> FloatArray:
         """Return the derivatives of predictions by the row weights, (K, n, N)."""
         self._require_weight_derivatives()
         with self.backend.guard():
@@ -313,7 +315,7 @@ class Boosting:
         n_rows, n_outputs = self.targets.shape
         return 8 * int(n_rows) * int(n_outputs) * (int(n_outputs) + 3)
 
-    def located(self, X: Any) -> tuple[NDArray[np.integer[Any]], FloatArray]:
+    def located(self, X: FeatureTable) -> tuple[LeafArray, FloatArray]:
         """Return the leaves (n, T) and the scores (n, K) of rows, after verifying the scores.
 
         The sums of their leaf values must agree with the model.
@@ -325,7 +327,7 @@ class Boosting:
         return leaves, scores
 
     @property
-    def class_names(self) -> NDArray[Any] | None:
+    def class_names(self) -> AnyArray | None:
         """Names of the classes, two for one output; 0 and 1 if labels of 0 and 1 have a probability and no names."""
         if self.classes is not None:
             return self.classes
@@ -465,7 +467,7 @@ class Boosting:
             return fits
         return replace(fits, initial=np.zeros_like(fits.initial))
 
-    def deletions(self, X: Any) -> FloatArray:
+    def deletions(self, X: FeatureTable) -> FloatArray:
         """Return the effects of deleting rows on scores to first order, (K, n, N); see `Reverse.by_deletions`."""
         self._require_weight_derivatives()
         if self.label_weights.are_counted:
@@ -513,12 +515,12 @@ class Boosting:
         """Return (N, K, K): how the training rows' predictions, without offsets, move with their scores."""
         return self.loss.mean_slopes(self.contributions.scores(self.walked.leaves.T))
 
-    def loss_slopes(self, X: Any, y: FloatArray) -> FloatArray:
+    def loss_slopes(self, X: FeatureTable, y: FloatArray) -> FloatArray:
         """Return the derivatives of the loss of rows X with targets y by their scores, (n, K)."""
         self.require_derivatives()
         return self.loss.gradient(y, self.located(X)[1])  # softmax's are of the whole loss already
 
-    def pulled_back(self, leaves: NDArray[np.integer[Any]], slopes: FloatArray) -> FloatArray:
+    def pulled_back(self, leaves: LeafArray, slopes: FloatArray) -> FloatArray:
         """Return J'u of rows in these leaves, (N, K); see `Combined`."""
         self.require_derivatives()
         with self.backend.guard():
@@ -550,7 +552,7 @@ class Boosting:
                 "Use contributions: they add up to the score for every loss.",
             )
 
-    def _reverse(self, X: Any, raw: bool = False, outputs: Any = slice(None)) -> Reverse:
+    def _reverse(self, X: FeatureTable, raw: bool = False, outputs: Any = slice(None)) -> Reverse:
         """Return the backward pass for rows.
 
         With ``raw`` it differentiates scores, otherwise the numbers that the user wants.
@@ -589,7 +591,7 @@ class Boosting:
         """The largest |score| of a training row."""
         return float(np.abs(self.walked.score).max(initial=0.0))
 
-    def _check(self, leaves: NDArray[np.integer[Any]], scores: FloatArray) -> None:
+    def _check(self, leaves: LeafArray, scores: FloatArray) -> None:
         """Compare the sums of the leaf values behind the derivatives with the scores of the model.
 
         This runs on every use.

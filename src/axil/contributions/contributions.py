@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +27,7 @@ from axil.arrays import FloatArray, IntArray, LeafArray
 from axil.contributions.factors import Factors
 from axil.errors import ExactnessError
 from axil.kernels.cpu import CpuRows
-from axil.machine.arrays import host, like
+from axil.machine.arrays import AnyPlaceArray, host, like
 from axil.machine.blocks import spans
 from axil.machine.progress import track
 from axil.replay.compare import CHECKED_ROWS
@@ -98,7 +97,7 @@ class Contributions(Factors):
         budget = self.limits.budget
         return max(BLOCK_ENTRIES, min(budget.batch_bytes, budget.available // 4) // 8)
 
-    def blocks(self, queries: LeafArray) -> Iterator[tuple[int, list[Any]]]:
+    def blocks(self, queries: LeafArray) -> Iterator[tuple[int, list[AnyPlaceArray]]]:
         """Yield blocks of training rows with their contributions to rows in these leaves.
 
         A block has the number of its first row, and for each output contributions (rows, n) as an
@@ -108,7 +107,7 @@ class Contributions(Factors):
             tables = [self._table(queries, k) for k in range(self.n_outputs)]
         return self.read(tables)
 
-    def read(self, tables: Sequence[Any]) -> Iterator[tuple[int, list[Any]]]:
+    def read(self, tables: Sequence[AnyPlaceArray]) -> Iterator[tuple[int, list[AnyPlaceArray]]]:
         """Yield `blocks` for tables of leaves.
 
         For each output a table (C_k, n) says how often a leaf counts for each of n results.
@@ -125,7 +124,7 @@ class Contributions(Factors):
                     made.append(out)
                 yield rows.start, made
 
-    def mixed_tables(self, queries: LeafArray, u: Any) -> list[FloatArray]:
+    def mixed_tables(self, queries: LeafArray, u: AnyPlaceArray) -> list[FloatArray]:
         """Return for each output the leaves of rows (n, T) times factors (n, m), (C_k, m).
 
         The factors may be dense or sparse.
@@ -152,7 +151,7 @@ class Contributions(Factors):
         stages = zip(w.stage_tree.tolist(), w.stage_output.tolist(), w.steps)
         return {(t, k): step.mix.share for t, k, step in stages if step.mix is not None}
 
-    def _mixed(self, k: int, table: Any, transposed: bool) -> Any:
+    def _mixed(self, k: int, table: AnyPlaceArray, transposed: bool) -> AnyPlaceArray:
         """Return the table (C_k, m) of leaf values that follow from the rows' own leaves.
 
         With ``transposed`` it is the transpose of this map. The table is overwritten. It changes
@@ -170,7 +169,7 @@ class Contributions(Factors):
             return None
         return self.trees[k].astype(np.int64)
 
-    def _table(self, queries: LeafArray, k: int) -> Any:
+    def _table(self, queries: LeafArray, k: int) -> AnyPlaceArray:
         """Return a table (C_k, n) that selects the leaves of each row in the trees of output k.
 
         If leaf values depend on each other, it also has the shares of the other leaves.

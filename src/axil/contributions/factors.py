@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +19,7 @@ from axil.arrays import FloatArray, IntArray
 from axil.attribution.leaf_matches import tree_spreads
 from axil.kernels import Backend, Program, Rows
 from axil.kernels.choose import backend_of
+from axil.machine.arrays import AnyPlaceArray
 from axil.machine.memory import Limits
 from axil.replay.replayed_stages import ReplayedStages
 
@@ -173,7 +173,7 @@ class Factors:
             product=bool(a),
         )
 
-    def factors(self, rows: slice) -> list[Any]:
+    def factors(self, rows: slice) -> list[AnyPlaceArray]:
         """Return for each output what a row adds to the score of the rows in its leaf.
 
         The arrays (T_k, rows) have a line per tree and belong to the back end.
@@ -239,7 +239,7 @@ class Factors:
             return w.weights[rows]
         return w.weights[rows] * w.fit.weights.leaf_factors[rows]
 
-    def _given(self, rows: slice) -> tuple[Any, Any, Any]:
+    def _given(self, rows: slice) -> tuple[AnyPlaceArray, AnyPlaceArray, AnyPlaceArray]:
         """Return intercepts, slopes and first states of these rows for the kernel, (K, rows) each.
 
         The kernel may overwrite the states.
@@ -251,7 +251,7 @@ class Factors:
         return intercepts, slopes, states
 
     @cached_property
-    def _kept(self) -> list[Any]:
+    def _kept(self) -> list[AnyPlaceArray]:
         """Intercepts, slopes and first states of all rows, stored on a GPU."""
         return [
             self.backend.xp.asarray(part) for part in self._made(slice(0, len(self.walked.targets)))

@@ -15,11 +15,11 @@ The transpose is `reverse.Combined`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from axil.arrays import FloatArray
+from axil.machine.arrays import AnyPlaceArray
 from axil.replay.replayed_stages import ReplayedStages
 
 
@@ -92,7 +92,7 @@ def _joint_tangents(
     return {stage: solved[:, k] for k, stage in enumerate(stages)}
 
 
-def _column(slope: Any, k: int) -> Any:
+def _column(slope: AnyPlaceArray, k: int) -> AnyPlaceArray:
     if np.ndim(slope) == 0:
         return slope
     return slope[:, k]

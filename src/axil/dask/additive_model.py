@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters.boosted_fit import BoostedFit
-from axil.arrays import BoolArray, FloatArray, IntArray
+from axil.arrays import AnyArray, BoolArray, Cells, FloatArray, IntArray
 from axil.attribution import CONTRIBUTIONS, Attribution, Effects, Kind, Source
 from axil.attribution.block_effects import BlockEffects, NoEffects
 from axil.attribution.capabilities import Refusal
@@ -201,12 +201,12 @@ class PartitionedAdditiveTrees(FittedTrees):
 class AdditivePartition(PartitionRows, Attribution["LeafBatch"]):
     """The n training rows of one partition: their leaves, targets and labels."""
 
-    leaves: NDArray[np.unsignedinteger[Any]]  #: (T, n)
+    leaves: Cells  #: (T, n)
     rounded: FloatArray  #: (n, K) targets as the library keeps them
     weights: FloatArray  #: (n,)
     score: FloatArray  #: (n, K) or (K,) before the first tree
 
-    def leaves_of(self, rows: IntArray) -> list[NDArray[Any]]:
+    def leaves_of(self, rows: IntArray) -> list[AnyArray]:
         """Return the leaves of some rows, (T, rows)."""
         return [np.ascontiguousarray(self.leaves[:, rows])]
 
@@ -314,7 +314,7 @@ class GradientSums(RowTotals):
         starts = fit.table.starts
         gradients, hessians, sizes = (np.zeros_like(fit.table.leaf_values) for _ in range(3))
         counts = np.zeros(int(starts[-1]), dtype=np.int64)
-        score = (rows.score + np.zeros_like(rows.rounded)).astype(fit.score_precision)
+        score: AnyArray = (rows.score + np.zeros_like(rows.rounded)).astype(fit.score_precision)
         for trees in fit.schedule.trees_of_rounds:
             g, h = fit.loss.weighted_slopes(rows.rounded, score, rows.weights)
             for t in trees:

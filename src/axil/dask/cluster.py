@@ -18,7 +18,7 @@ import numpy as np
 from dask import delayed
 from numpy.typing import NDArray
 
-from axil.arrays import FloatArray
+from axil.arrays import AnyArray, FloatArray
 from axil.errors import InputError, shown
 from axil.inputs import as_choice
 from axil.kernels.choose import DEVICES
@@ -210,7 +210,7 @@ class PartitionRows(Transferable):
 
     start: int  #: the number of the first row, among all
     targets: FloatArray  #: (n, K) as the user passed them
-    index: NDArray[Any]  #: (n,) the labels
+    index: AnyArray  #: (n,) the labels
 
     @property
     def shown(self) -> FloatArray:

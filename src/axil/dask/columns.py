@@ -14,6 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from axil import inputs
+from axil.aliases import FeatureTable
 from axil.arrays import AnyArray, FloatArray, IntArray
 from axil.dask.cluster import (
     Collection,
@@ -369,7 +370,7 @@ def allowed_rows(
 class RecomputedRows:
     """Rows of a partition as its collection has them now, and the leaves of their replay."""
 
-    X: Any  #: (n, features)
+    X: FeatureTable  #: (n, features)
     labels: AnyArray  #: (n,) when they were replayed
     leaves: list[AnyArray]  #: (T, n) for each entry of the fitted trees
 

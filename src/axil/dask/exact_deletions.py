@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil import inputs
-from axil.arrays import BoolArray, FloatArray, IntArray
+from axil.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from axil.dask.cluster import Cluster, Delayed, task
 from axil.dask.columns import table_of
 from axil.dask.exact_rows import ExactPartition
@@ -145,7 +144,7 @@ class GatheredDeletions(ExactDeletions):
 class PartitionedGroups:
     """Groups of training rows, with codes of its own labels in each partition."""
 
-    names: NDArray[Any]  #: (G,)
+    names: AnyArray  #: (G,)
     counts: IntArray  #: (G,) the rows of each
     local_codes: list[dict[int, int]]  #: of each partition, by the code among all
 
@@ -169,13 +168,13 @@ class PartitionedGroups:
 # -- the work on one partition ---------------------------------------------------------------------
 
 
-def group_sizes(coded: tuple[IntArray, NDArray[Any]]) -> tuple[NDArray[Any], IntArray]:
+def group_sizes(coded: tuple[IntArray, AnyArray]) -> tuple[AnyArray, IntArray]:
     """Return the names of a partition's groups, and how many rows each has."""
     codes, names = coded
     return names, np.bincount(codes, minlength=len(names))
 
 
-def rows_of_group(coded: tuple[IntArray, NDArray[Any]], code: int) -> IntArray:
+def rows_of_group(coded: tuple[IntArray, AnyArray], code: int) -> IntArray:
     """Return the positions of the rows of one group by its code; -1 if the partition has none."""
     return np.flatnonzero(coded[0] == code)
 

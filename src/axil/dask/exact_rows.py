@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters.boosted_fit import BoostedFit
-from axil.arrays import FloatArray, IntArray
+from axil.arrays import AnyArray, FloatArray, IntArray
 from axil.attribution import Attribution, Effects, Quantity
 from axil.attribution.block_effects import NoEffects
 from axil.attribution.leaf_matches import SharedLeaves, leaf_rows
@@ -71,7 +71,7 @@ class ExactPartition(PartitionRows, Attribution["AdjointBatch | DeletionQueries"
         several = len(self.structures) > 1
         return np.ascontiguousarray(self.targets[:, entry : entry + 1] if several else self.targets)
 
-    def leaves_of(self, rows: IntArray) -> list[NDArray[Any]]:
+    def leaves_of(self, rows: IntArray) -> list[AnyArray]:
         """Return the leaves of some rows, (T, rows), for each entry of the fitted trees."""
         return [np.ascontiguousarray(s.leaves()[:, rows]) for s in self.structures]
 
@@ -146,7 +146,7 @@ class AdjointBatch(Transferable):
     beta: list[FloatArray]  #: (n,)
     intercepts: list[FloatArray]  #: (n, K) what no target makes, offsets apart
     totals: list[float]  #: the weight of all training rows
-    leaves: list[NDArray[Any]]  #: (n, T)
+    leaves: list[AnyArray]  #: (n, T)
     offsets: FloatArray  #: (n, K) of the explained rows
     first: int  #: the position of the first row in the whole request
     n_threads: int

@@ -8,13 +8,13 @@ last from sums over leaves. So workers compute them for their rows.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.contract import OffsetRule
-from axil.arrays import FloatArray
+from axil.arrays import AnyArray, FloatArray
 from axil.attribution import Capabilities, Kind, Location
 from axil.dask.columns import GatheredColumns
 from axil.kernels.choose import host_backend
@@ -51,7 +51,7 @@ class GatheredBoosting:
         return self.origin.walked.loss
 
     @property
-    def class_names(self) -> NDArray[Any] | None:
+    def class_names(self) -> AnyArray | None:
         """The names of the classes; None for numbers."""
         return self.origin.classes
 
@@ -102,7 +102,7 @@ class GatheredAdditiveModel:
         return GatheredBoosting(self.origin)
 
     @property
-    def classes(self) -> NDArray[Any] | None:
+    def classes(self) -> AnyArray | None:
         """The names of the classes."""
         return self.origin.classes
 
@@ -117,7 +117,7 @@ class GatheredAdditiveModel:
         return self.origin.training.gathered()[0]
 
     @property
-    def index(self) -> NDArray[Any]:
+    def index(self) -> AnyArray:
         """The labels of the training rows, (N,)."""
         return self.origin.training.gathered()[1]
 

@@ -7,12 +7,11 @@ from itertools import pairwise
 from typing import Any, NoReturn, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters.boosted_fit import BoostedFit
 from axil.adapters.contract import LeafTotals, Model, Totals, TrainingRows
-from axil.arrays import BoolArray, FloatArray
+from axil.arrays import AnyArray, BoolArray, FloatArray, RealType
 from axil.dask.cluster import (
     Cluster,
     Collection,
@@ -36,10 +35,10 @@ class TargetFormat:
     """The format in which a library reads targets: outputs or classes, with their types."""
 
     n_outputs: int
-    classes: NDArray[Any] | LabelClasses | None
+    classes: AnyArray | LabelClasses | None
     of_second_class: bool  #: whether two classes are one column: whether a row is of the second
-    targets: type[np.floating[Any]]
-    offsets: type[np.floating[Any]]
+    targets: RealType
+    offsets: RealType
 
 
 @dataclass(frozen=True)
@@ -186,7 +185,7 @@ class Place:
 
     def read(
         self, X: Features, observed: ObservedRows, adapter: Model
-    ) -> tuple[Features, NDArray[Any]]:
+    ) -> tuple[Features, AnyArray]:
         """Return the checked features of the partition's rows, and their labels.
 
         Rows without labels have their positions among all rows.
@@ -220,7 +219,7 @@ def places(
     return partition_places
 
 
-def _rows_of(values: NDArray[Any] | None, rows: slice) -> NDArray[Any] | None:
+def _rows_of(values: AnyArray | None, rows: slice) -> AnyArray | None:
     if values is None:
         return None
     return values[rows]

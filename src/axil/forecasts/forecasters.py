@@ -48,7 +48,7 @@ class Probe:
         self.predictions.append(predictions)
         return predictions
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> ForeignObject:
         if name.startswith("__") or name == "_model":
             raise AttributeError(name)
         return getattr(self._model, name)

@@ -15,7 +15,7 @@ from axil.adapters.searches import unwrapped
 from axil.adapters.sklearn.adapter import require_fitted
 from axil.adapters.sklearn.base import SklearnAdapter, numbers
 from axil.adapters.sklearn.refusals import LBFGS, refuse_learners
-from axil.aliases import FeatureTable, ForeignModel
+from axil.aliases import FeatureTable, ForeignModel, ForeignObject
 from axil.arrays import AnyArray, FloatArray
 from axil.errors import InputError, shown
 from axil.implicit import row_losses
@@ -24,12 +24,12 @@ from axil.implicit.optimum import Implicit, Learner, Predictor, Training, check_
 from axil.implicit.readers import FitInputs
 
 
-def as_they_are(rows: FeatureTable) -> Any:
+def as_they_are(rows: FeatureTable) -> FeatureTable:
     """Return the rows themselves."""
     return rows
 
 
-def with_ones(rows: FeatureTable) -> Any:
+def with_ones(rows: FeatureTable) -> FeatureTable:
     """Return the rows, dense or sparse, with a last column of ones."""
     ones = np.ones((rows.shape[0], 1))
     if issparse(rows):
@@ -43,7 +43,12 @@ class Linear:
     Products cost N * K * q operations, and for sparse features as many as they have numbers.
     """
 
-    def __init__(self, coefficients: FloatArray, features: Callable[[Any], Any], X: FeatureTable):
+    def __init__(
+        self,
+        coefficients: FloatArray,
+        features: Callable[[ForeignObject], ForeignObject],
+        X: FeatureTable,
+    ):
         self._coefficients = coefficients
         self._features = features
         self._training = features(X)
@@ -221,7 +226,7 @@ def _n_outputs(model: ForeignModel) -> int:
     return len(model.coef_)
 
 
-def _prepare(may_be_sparse: bool, X: FeatureTable) -> Any:
+def _prepare(may_be_sparse: bool, X: FeatureTable) -> FeatureTable:
     """Return the user's rows as numbers; those of linear models may stay sparse."""
     rows = numbers(X, np.float64)
     if issparse(rows) and not may_be_sparse:

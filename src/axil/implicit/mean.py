@@ -19,7 +19,7 @@ from scipy.sparse import csr_array
 from axil import adapters, inputs
 from axil.adapters.contract import Defaults, TrainingRows
 from axil.adapters.estimators import number_of_features
-from axil.adapters.members import Member
+from axil.adapters.members import Member, ModelsInside
 from axil.adapters.pipeline import PipelineAdapter, last_step
 from axil.adapters.searches import unwrapped
 from axil.aliases import FeatureTable, ForeignModel, ForeignObject
@@ -45,7 +45,7 @@ class MeanAdapter(Defaults):
     kind = Kind.DERIVATIVE
     takes_text = True  # members look at the rows themselves
 
-    def __init__(self, parts: Any, output: str):
+    def __init__(self, parts: ModelsInside, output: str):
         model = parts.whole
         #: whether the whole says itself what is explained: of members side by side it has the
         #: scores alone
@@ -80,7 +80,7 @@ class MeanAdapter(Defaults):
         """Return a column's name, which scikit-learn does not change."""
         return name
 
-    def rows_of(self, X: FeatureTable) -> list[Any]:
+    def rows_of(self, X: FeatureTable) -> list[ForeignObject]:
         """Return the rows of X as each of the members gets them."""
         if self._parts.read is not None:
             X = self._parts.read(X)
@@ -109,6 +109,7 @@ class MeanAdapter(Defaults):
             warnings.simplefilter("ignore")
             if self._parts.read is not None:
                 X = self._parts.read(X)
+            assert self._parts.predict is not None
             predictions = self._parts.predict(X)
         if predictions is None:
             return None
@@ -160,7 +161,7 @@ def read(fit_inputs: FitInputs, verify: Callable[[FitInputs], InMemory]) -> Mean
     _refuse_settings(fit_inputs, parts)
     # It has no weights, and so no coordinates
     mean_adapter = MeanAdapter(parts, fit_inputs.output)  # type: ignore[abstract]
-    adapter: Any = mean_adapter
+    adapter: ForeignObject = mean_adapter
     if last is not None:
         adapter = PipelineAdapter(whole, mean_adapter)
     X = inputs.as_features(as_rows(fit_inputs.X), adapter, "X_train")
@@ -194,14 +195,14 @@ def read(fit_inputs: FitInputs, verify: Callable[[FitInputs], InMemory]) -> Mean
     )
 
 
-def _parts_of(whole: ForeignModel, last: ForeignModel | None) -> Any:
+def _parts_of(whole: ForeignModel, last: ForeignModel | None) -> ModelsInside | None:
     """Return the parts of a model, or of the last step of a pipeline; None if it has none."""
     if last is None:
         return adapters.parts_of(whole)
     return adapters.parts_of(last)
 
 
-def _kind_of(mean_adapter: MeanAdapter, parts: Any) -> type[MeanModel]:
+def _kind_of(mean_adapter: MeanAdapter, parts: ModelsInside) -> type[MeanModel]:
     """Return the kind of model that verified members make."""
     kinds = {member_model.kind for _, member_model in mean_adapter.members}
     if kinds == {Kind.ADDITIVE} and parts.of_scores:
@@ -222,7 +223,7 @@ def _require_own_scale(member: Member, model: InMemory) -> None:
         )
 
 
-def _refuse_settings(fit_inputs: FitInputs, parts: Any) -> None:
+def _refuse_settings(fit_inputs: FitInputs, parts: ModelsInside) -> None:
     """Raise for arguments that are of one model alone."""
     for name in ("loss", "objective", "in_bag", "init_score", "inverse_func", "group"):
         if getattr(fit_inputs, name) is not None:
@@ -237,7 +238,7 @@ def _refuse_settings(fit_inputs: FitInputs, parts: Any) -> None:
 
 def _inputs_of(
     fit_inputs: FitInputs,
-    parts: Any,
+    parts: ModelsInside,
     member: Member,
     X: FeatureTable,
     targets: FloatArray,
@@ -258,7 +259,7 @@ def _inputs_of(
     names = getattr(member.model, "classes_", None)
     if names is None:
         if member_targets.shape[1] == 1:
-            labels: Any = member_targets[:, 0]
+            labels: ForeignObject = member_targets[:, 0]
         else:
             labels = member_targets
     else:
@@ -281,7 +282,7 @@ def _inputs_of(
 
 
 def _verified(
-    mean_adapter: MeanAdapter, adapter: Any, X: FeatureTable, verify: bool
+    mean_adapter: MeanAdapter, adapter: ForeignObject, X: FeatureTable, verify: bool
 ) -> Verification | None:
     """Return the verification after checking that the members sum to the whole's predictions."""
     if not verify:
@@ -308,7 +309,7 @@ class MeanModel(InMemory):
     _: KW_ONLY
     members: tuple[tuple[Member, InMemory], ...]
     targets: FloatArray  #: (N, K) numbers, or 0 and 1 of classes
-    parts: Any
+    parts: ModelsInside
 
     @property
     def outputs(self) -> AnyArray | None:

@@ -14,7 +14,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from axil.adapters.contract import Defaults, Kind
-from axil.aliases import FeatureTable
+from axil.aliases import FeatureTable, ForeignObject
 from axil.arrays import AnyArray, FloatArray
 from axil.errors import (
     ApproximationWarning,
@@ -92,7 +92,7 @@ class Predictor:
 
     library: str
     columns: ModelColumns
-    prepare: Callable[[Any], Any]  #: from the user's rows to the learner's
+    prepare: Callable[[ForeignObject], ForeignObject]  #: from the user's rows to the learner's
     predict: Callable[[Any], FloatArray]  #: (n, K) from the learner's rows, by the model itself
     link: Link
     outputs: AnyArray | None

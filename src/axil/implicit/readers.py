@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -43,7 +43,7 @@ class FitInputs:
     verify: bool = True  #: whether the model is proven on the data
 
 
-def as_rows(X: FeatureTable) -> Any:
+def as_rows(X: FeatureTable) -> FeatureTable:
     """Return X, as an array if it is one of another library, such as a tensor."""
     X = inputs.on_host(X, "X")
     if (
@@ -57,7 +57,7 @@ def as_rows(X: FeatureTable) -> Any:
     return X
 
 
-def copied(values: ForeignObject) -> Any:
+def copied(values: ForeignObject) -> ForeignObject:
     """Return a copy of targets, weights or offsets of any kind.
 
     An object that cannot be copied is no array, and is refused when it is read.

@@ -145,7 +145,7 @@ def _prepare(X: FeatureTable) -> FloatArray:
     return np.asarray(rows.toarray() if inputs.is_sparse(rows) else rows)
 
 
-def _array(values: ForeignObject) -> Any:
+def _array(values: ForeignObject) -> ForeignObject:
     """Return a tensor as an array, and other objects unchanged."""
     if hasattr(values, "detach"):
         return values.detach().cpu().numpy()
@@ -279,7 +279,7 @@ def _differentiated(
     import torch
     from torch.func import grad, jacrev, vmap
 
-    def row_loss(score: ForeignObject, target: ForeignObject) -> Any:
+    def row_loss(score: ForeignObject, target: ForeignObject) -> ForeignObject:
         return rows(score[None], target[None]).sum()
 
     s = torch.tensor(scores)

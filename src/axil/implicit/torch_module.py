@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -47,7 +46,7 @@ class TorchModule:
             len(X) * (self.n_outputs + _width(module)) + 2 * len(self.parameters)
         )
 
-    def _outputs(self, theta: ForeignObject, rows: FeatureTable) -> Any:
+    def _outputs(self, theta: ForeignObject, rows: FeatureTable) -> ForeignObject:
         """Return the outputs of rows with these parameters, (n, K)."""
         import torch
         from torch.func import functional_call
@@ -84,7 +83,7 @@ class TorchModule:
         """Return how the scores of the training rows move, (N, K, m), forwards along directions."""
         from torch.func import jvp
 
-        def along_direction(direction: ForeignObject) -> Any:
+        def along_direction(direction: ForeignObject) -> ForeignObject:
             return jvp(
                 lambda theta: self._outputs(theta, self._training), (self._theta,), (direction,)
             )[1]
@@ -113,17 +112,19 @@ class TorchModule:
         D = torch.as_tensor(curvature)
         start = torch.as_tensor(self.scores(self._training))
 
-        def loss(theta: ForeignObject) -> Any:
+        def loss(theta: ForeignObject) -> ForeignObject:
             outputs = self._outputs(theta, self._training)
             moved = outputs - start
             return (g * outputs).sum() + torch.einsum("nj,njk,nk->", moved, D, moved) / 2
 
-        def along_direction(direction: ForeignObject) -> Any:
+        def along_direction(direction: ForeignObject) -> ForeignObject:
             return jvp(grad(loss), (self._theta,), (direction,))[1]
 
         return np.asarray(self._map(along_direction, directions).T)
 
-    def _map(self, along_direction: Callable[[Any], Any], directions: FloatArray) -> FloatArray:
+    def _map(
+        self, along_direction: Callable[[ForeignObject], ForeignObject], directions: FloatArray
+    ) -> FloatArray:
         """Return the result for each direction, (m, ...), a few directions at a time."""
         import torch
         from torch.func import vmap

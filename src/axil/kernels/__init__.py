@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.aliases import ForeignObject
-from axil.arrays import FloatArray
+from axil.arrays import FloatArray, RealArray
 from axil.machine.arrays import AnyPlaceArray, host, like
 from axil.machine.threads import Cache
 from axil.structure import Structure
@@ -475,7 +475,7 @@ class Backend(ABC):
     @abstractmethod
     def assign(
         self,
-        values: NDArray[np.floating[Any]],
+        values: RealArray,
         columns: Numbers,
         thresholds: FloatArray,
         views: Numbers,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
 from axil import _core
-from axil.arrays import FloatArray
+from axil.arrays import AnyArray, FloatArray
 from axil.kernels import LINKS, Backend, Cells, Costs, Numbers, Program, Rows, Triangle
 from axil.kernels.bounds import SAMPLE, Bounded, places
 from axil.machine.blocks import spans
@@ -296,7 +296,7 @@ def bootstrapped(seed: int, n_rows: int, n_drawn: int) -> Numbers:
 
 
 def drawn_sums(
-    leaves: NDArray[Any], draws: FloatArray, values: FloatArray, n_leaves: int
+    leaves: AnyArray, draws: FloatArray, values: FloatArray, n_leaves: int
 ) -> tuple[FloatArray, Numbers]:
     """Return the sums of values over the rows of each leaf of a tree, times their sample counts.
 
@@ -313,9 +313,7 @@ def drawn_sums(
     return sums, counts
 
 
-def ranges(
-    leaves: NDArray[Any], values: FloatArray, n_leaves: int
-) -> tuple[FloatArray, FloatArray]:
+def ranges(leaves: AnyArray, values: FloatArray, n_leaves: int) -> tuple[FloatArray, FloatArray]:
     """Return the lowest and the highest value of the rows in each leaf of a tree, (L, S) each.
 
     ``values`` is (N, S). A leaf without rows, or with missing values only, has nan.

@@ -6,12 +6,11 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from axil import inputs
 from axil.aliases import ArrayLike, LabelsLike, TableLike
-from axil.arrays import FloatArray
+from axil.arrays import AnyArray, FloatArray
 from axil.errors import InputError, counted, shown
 from axil.explanation import Explanation
 from axil.machine.arrays import module_of
@@ -95,9 +94,7 @@ class Aggregate(Method):
         return Explanation(sums, module_of(X))
 
 
-def _by(
-    explained: ExplainedRows, by: LabelsLike | None, word: str
-) -> tuple[csr_array, NDArray[Any]]:
+def _by(explained: ExplainedRows, by: LabelsLike | None, word: str) -> tuple[csr_array, AnyArray]:
     """Return the coefficients of the mean or sum of the rows of each label, and the labels.
 
     Parameters
@@ -131,7 +128,7 @@ def _by(
     return csr_array((coefficients, (codes, np.arange(n))), shape=(len(names), n)), names
 
 
-def _checked_coefficients(coefficients: Any, n: int) -> tuple[csr_array, NDArray[Any]]:
+def _checked_coefficients(coefficients: Any, n: int) -> tuple[csr_array, AnyArray]:
     """Check the user's own coefficients, and return them, (m, n), with the names of the sums."""
     expected = f"a number for each of the {n} rows of X, ({n},) or (m, {n})"
     if inputs.is_sparse(coefficients):
@@ -154,7 +151,7 @@ def _checked_coefficients(coefficients: Any, n: int) -> tuple[csr_array, NDArray
     return csr_array(numbers), names
 
 
-def _meanings(scale: TargetScale, coefficients: csr_array) -> tuple[NDArray[Any], str]:
+def _meanings(scale: TargetScale, coefficients: csr_array) -> tuple[AnyArray, str]:
     """Return the meaning of each sum in the targets' own units, in words.
 
     Returns

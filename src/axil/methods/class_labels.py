@@ -20,10 +20,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil import inputs
-from axil.arrays import BoolArray, FloatArray, IntArray
+from axil.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from axil.errors import InputError
 
 
@@ -72,7 +71,7 @@ class ClassLabels:
         return cls(given, expected, quality, is_label_issue)
 
     def columns(
-        self, index: NDArray[Any], classes: Any, probabilities: FloatArray | None
+        self, index: AnyArray, classes: Any, probabilities: FloatArray | None
     ) -> dict[str, Any]:
         """Return the columns of the table, in the order of the rows."""
         names = np.asarray(classes)

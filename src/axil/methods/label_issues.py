@@ -24,12 +24,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import t as student
 
 from axil import inputs
 from axil.aliases import ArrayLike, DataFrame, OutOfFold, TableLike
-from axil.arrays import BoolArray, FloatArray, IntArray
+from axil.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from axil.attribution import Kind, Location
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.methods import leave_one_out
@@ -282,7 +281,7 @@ def _gains(
 
 def _classes(
     model: Any,
-    names: NDArray[Any],
+    names: AnyArray,
     out_of_fold: Any,
     validation_rows: tuple[QueryBatch, FloatArray] | None,
 ) -> Judged:

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from axil import inputs
 from axil.aliases import ArrayLike, DataFrame, LabelsLike, TableLike
-from axil.arrays import FloatArray, IntArray
+from axil.arrays import AnyArray, FloatArray, IntArray
 from axil.attribution import notes
 from axil.errors import InputError, shown
 from axil.methods.kinds import exact_model
@@ -27,7 +26,7 @@ from axil.output import tables
 from axil.output.predictions import WeightedSums
 from axil.replay.exact_model import ExactModel
 
-Groups = tuple[IntArray, NDArray[Any]]
+Groups = tuple[IntArray, AnyArray]
 
 _NO_PLAYERS = np.zeros(0, dtype=np.intp)
 WORK = 5  # arrays of one number per training row, for each query, besides its weights

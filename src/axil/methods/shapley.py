@@ -16,11 +16,10 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil import inputs
 from axil.aliases import ArrayLike, DataFrame, LabelsLike, TableLike
-from axil.arrays import FloatArray, IntArray
+from axil.arrays import AnyArray, FloatArray, IntArray
 from axil.attribution import notes
 from axil.errors import ApproximationWarning, InputError, shown, warn
 from axil.methods import leave_one_out
@@ -163,7 +162,7 @@ def baselines(proven: ExactModel, baseline: Any) -> FloatArray:
 
 
 def _group_columns(
-    proven: ExactModel, values: FloatArray, codes: IntArray, names: NDArray[Any]
+    proven: ExactModel, values: FloatArray, codes: IntArray, names: AnyArray
 ) -> dict[str, Any]:
     """Return the columns group, (output,) rows and value."""
     n_outputs = values.shape[1]

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil.aliases import ArrayLike, PathLike, TableLike
+from axil.arrays import AnyArray
 from axil.errors import InputError, shown
 from axil.inputs import as_file, as_path
 from axil.inputs.codes import keys
@@ -62,7 +62,7 @@ class Write(Method):
             writers[place.suffix](batches, queries, rows, n_outputs, temporary)
 
 
-def labels_as_written(labels: NDArray[Any]) -> NDArray[Any]:
+def labels_as_written(labels: AnyArray) -> AnyArray:
     """Return labels as both formats can keep them.
 
     Numbers, dates and text stay. Periods, tuples and mixed types become text.
@@ -88,8 +88,8 @@ def labels_as_written(labels: NDArray[Any]) -> NDArray[Any]:
 
 def _write_parquet(
     batches: Iterator[WeightedSums],
-    queries: NDArray[Any],
-    index: NDArray[Any],
+    queries: AnyArray,
+    index: AnyArray,
     n_outputs: int,
     path: Path,
 ) -> None:
@@ -148,8 +148,8 @@ def _format_options(zarr_version: str) -> dict[str, Any]:
 
 def _write_zarr(
     batches: Iterator[WeightedSums],
-    queries: NDArray[Any],
-    index: NDArray[Any],
+    queries: AnyArray,
+    index: AnyArray,
     n_outputs: int,
     path: Path,
 ) -> None:
@@ -171,7 +171,7 @@ def _write_zarr(
             store=f"{path}/{name}", mode="w", shape=shape, chunks=chunks, dtype=dtype, **version
         )
 
-    def label(name: str, labels: NDArray[Any]) -> None:
+    def label(name: str, labels: AnyArray) -> None:
         if labels.dtype == object:
             labels = labels.astype(str)
         make(name, labels.shape, (1 << 20,), labels.dtype)[...] = labels

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from axil.arrays import AnyArray
 from axil.errors import InputError
 from axil.inputs import as_file, as_path
 from axil.machine.atomic import atomic
@@ -42,8 +42,8 @@ class Archive:
 
     path: Path
     header: dict[str, Any]
-    index: NDArray[Any]
-    arrays: dict[str, NDArray[Any]]
+    index: AnyArray
+    arrays: dict[str, AnyArray]
 
     @property
     def kind(self) -> Any:
@@ -58,8 +58,8 @@ class Archive:
 def write(
     path: Any,
     header: dict[str, Any],
-    index: NDArray[Any],
-    arrays: dict[str, NDArray[Any]],
+    index: AnyArray,
+    arrays: dict[str, AnyArray],
     key: bytes | None = None,
 ) -> None:
     """Write the whole file, signed if there is a key.
@@ -146,17 +146,17 @@ def as_key(key: Any) -> bytes:
     return bytes(key)
 
 
-def digest(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
+def digest(header: dict[str, Any], arrays: dict[str, AnyArray]) -> str:
     """Return the SHA-256 of the header and of every array: its name, type, shape and bytes."""
     return _fed(hashlib.sha256(), header, arrays)
 
 
-def signature(header: dict[str, Any], arrays: dict[str, NDArray[Any]], key: bytes) -> str:
+def signature(header: dict[str, Any], arrays: dict[str, AnyArray], key: bytes) -> str:
     """Return the HMAC-SHA256 of all that `digest` is of."""
     return _fed(hmac.new(key, digestmod=hashlib.sha256), header, arrays)
 
 
-def _fed(state: Any, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
+def _fed(state: Any, header: dict[str, Any], arrays: dict[str, AnyArray]) -> str:
     """Return the hexadecimal digest of a hash or HMAC that has read the header and every array."""
     state.update(json.dumps(header, sort_keys=True).encode())
     for name in sorted(arrays):
@@ -169,7 +169,7 @@ def _fed(state: Any, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) ->
 def _check_signature(
     path: Path,
     header: dict[str, Any],
-    arrays: dict[str, NDArray[Any]],
+    arrays: dict[str, AnyArray],
     stated: Any,
     key: bytes | None,
 ) -> None:
@@ -205,7 +205,7 @@ def damaged(path: Path, error: Exception) -> InputError:
     )
 
 
-def _read(path: Path, budget: Budget) -> dict[str, NDArray[Any]]:
+def _read(path: Path, budget: Budget) -> dict[str, AnyArray]:
     """Return all arrays by name.
 
     First check that their names and sizes are such as `save` writes, and that they fit into the
@@ -230,7 +230,7 @@ def _read(path: Path, budget: Budget) -> dict[str, NDArray[Any]]:
         return {one.filename.removesuffix(".npy"): _array(stream, one) for one in members}
 
 
-def _array(stream: io.BufferedReader, member: zipfile.ZipInfo) -> NDArray[Any]:
+def _array(stream: io.BufferedReader, member: zipfile.ZipInfo) -> AnyArray:
     """Return one array after checking that its shape fits the size of its member."""
     stream.seek(member.header_offset)
     local = stream.read(30)
@@ -261,7 +261,7 @@ def _array(stream: io.BufferedReader, member: zipfile.ZipInfo) -> NDArray[Any]:
     return flat.view(dtype).reshape(shape, order="F" if fortran else "C")
 
 
-def _label_arrays(index: NDArray[Any]) -> dict[str, NDArray[Any]]:
+def _label_arrays(index: AnyArray) -> dict[str, AnyArray]:
     """Return labels as arrays that need no pickle.
 
     Text becomes UTF-8 with the end of each label; other types stay as they are.
@@ -273,7 +273,7 @@ def _label_arrays(index: NDArray[Any]) -> dict[str, NDArray[Any]]:
     return {"index": np.frombuffer(b"".join(texts), dtype=np.uint8), "index.ends": ends}
 
 
-def _labels(arrays: dict[str, NDArray[Any]]) -> NDArray[Any]:
+def _labels(arrays: dict[str, AnyArray]) -> AnyArray:
     """Remove the arrays of `_label_arrays` from all arrays, and return the labels."""
     index = arrays.pop("index")
     ends = arrays.pop("index.ends", None)
@@ -297,7 +297,7 @@ def _labels(arrays: dict[str, NDArray[Any]]) -> NDArray[Any]:
     return found
 
 
-def plain_labels(index: NDArray[Any]) -> NDArray[Any]:
+def plain_labels(index: AnyArray) -> AnyArray:
     """Return labels as an array that needs no pickle: numbers, dates and text as they are."""
     if index.dtype != object:
         return index

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from axil.aliases import FeatureTable
 from axil.arrays import AnyArray, FloatArray
 from axil.inputs import column_names, feature_columns, take_rows
 from axil.machine.threads import Cache
@@ -17,7 +18,7 @@ from axil.machine.threads import Cache
 class Context:
     """The explained rows, the training rows, and what the model itself predicts."""
 
-    X: Any  #: (n, features); None for sums of predictions, which have no features
+    X: FeatureTable  #: (n, features); None for sums of predictions, which have no features
     X_train: Any  #: (n_train, features); None where they are not kept
     feature_names: list[str] | None  #: as the model has them
     #: (n, K) the model's own, offsets included; None where the model was not asked
@@ -68,7 +69,7 @@ class Account:
     offsets: Any = None  #: of the rows, which can be taken by position; None for none
     kept: Cache = field(default_factory=Cache, repr=False)
 
-    def derived(self, X: Any) -> Any:
+    def derived(self, X: FeatureTable) -> Any:
         """Return the derivatives of these predictions, whose rows are X; they are computed once."""
         return self.kept.get("derived", lambda: self.derive(X, self.offsets))
 

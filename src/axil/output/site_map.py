@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from axil.arrays import FloatArray, IntArray
+from axil.arrays import FloatArray, IntArray, LeafArray
 from axil.errors import InputError, shown
 from axil.inputs.coordinates import (
     EARTH_RADIUS,
@@ -129,9 +128,7 @@ def as_places(columns: Any, known: Columns) -> Places | None:
     )
 
 
-def sheets(
-    places: Places, queries: IntArray, rows: NDArray[np.integer[Any]], weights: FloatArray
-) -> Sheets:
+def sheets(places: Places, queries: IntArray, rows: LeafArray, weights: FloatArray) -> Sheets:
     """Draw explained rows and their comparables.
 
     Parameters
@@ -173,9 +170,7 @@ def sheets(
     )
 
 
-def _distances(
-    places: Places, queries: IntArray, rows: NDArray[np.integer[Any]]
-) -> tuple[FloatArray, FloatArray]:
+def _distances(places: Places, queries: IntArray, rows: LeafArray) -> tuple[FloatArray, FloatArray]:
     """Return how far north and east each row is from the explained row, in the unit of distances.
 
     Returns
@@ -197,9 +192,7 @@ def _distances(
     return degrees * (KM_PER_DEGREE / KM_PER_UNIT[places.unit]), narrowing
 
 
-def _along_the_earth(
-    places: Places, queries: IntArray, rows: NDArray[np.integer[Any]]
-) -> FloatArray:
+def _along_the_earth(places: Places, queries: IntArray, rows: LeafArray) -> FloatArray:
     """Return the distance of each row from the explained row, (m, k); nan if there is none."""
     origins = unit_vectors(*places.queries[queries].T)[:, None]
     others = np.where((rows >= 0)[:, :, None], places.training[rows], np.nan)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from axil.aliases import FeatureTable
 from axil.arrays import FloatArray
 from axil.errors import InputError, counted, shown
 from axil.explanation import Explanation
@@ -65,7 +66,7 @@ def removal(
     curves: Any,
     explainer: Any = None,
     *,
-    X: Any = None,
+    X: FeatureTable = None,
     query: Any = 0,
     output: Any = None,
     cumulative: bool = False,
@@ -161,7 +162,7 @@ def _totals_of_array(curve: object, cumulative: bool) -> FloatArray:
 
 
 def _changes_without(
-    curve: Any, explainer: Any, X: Any, query: object, output: object
+    curve: Any, explainer: Any, X: FeatureTable, query: object, output: object
 ) -> tuple[FloatArray, str]:
     """Return the changes (m,) of a prediction without the first rows of a frame of `removal`, and its name."""
     if not hasattr(explainer, "without") or X is None:

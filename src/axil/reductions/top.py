@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from axil.arrays import AnyArray, BoolArray, FloatArray, IntArray
@@ -223,6 +222,6 @@ def _add_clipped(collector: Largest, block: Any, clipped: FloatArray, first: int
         collector.add(clipped, first)
 
 
-def _without_nan(numbers: NDArray[Any], instead: float) -> NDArray[Any]:
+def _without_nan(numbers: AnyArray, instead: float) -> AnyArray:
     """Return the numbers with ``instead`` in the place of nan."""
     return np.where(np.isnan(numbers), instead, numbers)

@@ -19,14 +19,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil.adapters.boosted_fit import BoostedFit
 from axil.adapters.contract import Adapter, Model
 from axil.adapters.sample_counts import RecordedCounts
+from axil.aliases import FeatureTable
 from axil.arrays import AnyArray, BoolArray, FloatArray, IntArray, LeafArray
 from axil.errors import ExactnessError
 from axil.inputs import take_rows
@@ -547,7 +547,7 @@ def checked_rows(n_rows: int) -> IntArray:
 
 def with_predictions(
     model: Model,
-    X: Any,
+    X: FeatureTable,
     rows: IntArray,
     offsets: FloatArray | None,
     score: FloatArray,
@@ -598,7 +598,7 @@ def _refuse_prediction(model: Model, miss: Miss, quantity: str) -> NoReturn:
 
 
 def check_scores(
-    adapter: Adapter, X: Any, fit: BoostedFit, leaves: LeafArray
+    adapter: Adapter, X: FeatureTable, fit: BoostedFit, leaves: LeafArray
 ) -> tuple[float, float | None]:
     """Compare sums of leaf values of training rows with the scores that the library gives.
 
@@ -645,7 +645,7 @@ def check_score(adapter: Adapter, miss: Miss, scale: float) -> float:
 def check_answer(
     verification: Verification | None,
     predictions: FloatArray,
-    labels: NDArray[Any],
+    labels: AnyArray,
     model_predictions: Callable[[], FloatArray],
     sizes: FloatArray | float = 1.0,
 ) -> FloatArray | None:

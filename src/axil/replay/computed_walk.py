@@ -17,13 +17,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.boosted_fit import BoostedFit
-from axil.arrays import BoolArray, FloatArray, LeafArray
+from axil.arrays import AnyArray, BoolArray, FloatArray, LeafArray
 from axil.errors import UnsupportedQuestionError
 from axil.kernels import Cells
 from axil.kernels.choose import host_backend
@@ -79,7 +78,7 @@ class FitRows:
 
     targets: FloatArray  #: (N, K)
     leaves: Cells  #: (T, N)
-    sample_counts: NDArray[Any] | None  #: (T, N) how often each row was drawn for each tree
+    sample_counts: AnyArray | None  #: (T, N) how often each row was drawn for each tree
     offsets: FloatArray | None  #: (N, K)
     row_weights: RowWeights
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from axil.adapters.contract import Model, TrainingRows
 from axil.adapters.members import Member, ResidualModel, SumModel
+from axil.aliases import FeatureTable
 from axil.arrays import FloatArray
 from axil.errors import ExactnessError
 from axil.inputs import take_rows
@@ -114,14 +115,14 @@ def verify_residual(
     return [residual], _compare(model, [residual], verifications, rows, allowed)
 
 
-def _training_coordinates(member: Member, X: Any, n_threads: int) -> Any:
+def _training_coordinates(member: Member, X: FeatureTable, n_threads: int) -> Any:
     """Return coordinates of all rows if those of the member's own fit differ, otherwise None."""
     if member.rows is not None or member.model.encodings:
         return member.model.coordinates(X, n_threads)
     return None
 
 
-def rows_of_member(member: Member, X: Any, rows: TrainingRows) -> TrainingRows:
+def rows_of_member(member: Member, X: FeatureTable, rows: TrainingRows) -> TrainingRows:
     """Return the rows, targets and weights of a member's own fit."""
     targets = rows.targets
     weights = member.weights(rows.weights)

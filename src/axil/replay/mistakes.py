@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from axil.adapters.contract import Model, TrainingRows
+from axil.aliases import FeatureTable
 from axil.arrays import FloatArray
 from axil.errors import AxilError, ExactnessError, InputError
 from axil.inputs import as_frame, is_sparse, other_order, take_rows
@@ -115,7 +116,7 @@ def _changes(
             )
 
 
-def refuse_other_order(X: Any, y: Any) -> None:
+def refuse_other_order(X: FeatureTable, y: Any) -> None:
     """Raise if the labels of X and y are in different orders, which verification could not name."""
     if other_order(X, y) is not None:
         raise InputError(
@@ -152,7 +153,7 @@ def _distance(targets: FloatArray, predicted: FloatArray) -> float:
     return float(np.nan_to_num(found, nan=np.inf))
 
 
-def _scaled(X: Any) -> Iterator[tuple[str, Any]]:
+def _scaled(X: FeatureTable) -> Iterator[tuple[str, Any]]:
     """Yield scalings that users commonly apply to columns, and X scaled so.
 
     Yield nothing if X does not have numbers only.
@@ -186,7 +187,7 @@ def _scaled(X: Any) -> Iterator[tuple[str, Any]]:
         )
 
 
-def names_target(error: InputError, X: Any, y: Any) -> InputError:
+def names_target(error: InputError, X: FeatureTable, y: Any) -> InputError:
     """Return the error about the columns of X, naming columns that contain the targets."""
     name = getattr(y, "name", None)
     if isinstance(name, str) and f"missing [{name!r}]" in str(error):

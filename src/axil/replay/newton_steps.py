@@ -28,12 +28,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from axil.arrays import FloatArray
+from axil.arrays import AnyArray, FloatArray
 from axil.structure import NewtonRule
 from axil.trees.losses import Loss
 
@@ -76,7 +74,7 @@ class Step:
     #: 1 unless trees are centred, multiplies the rows before it
     mix: LeafMix | None = None
 
-    def moved(self, G: NDArray[Any], H: NDArray[Any]) -> FloatArray:
+    def moved(self, G: AnyArray, H: AnyArray) -> FloatArray:
         """Return the changes of the values (L_t,) if the sums of the leaves change by G and H."""
         return np.asarray(
             self.by_g * G + self.by_h * H
@@ -156,7 +154,7 @@ def centred_step(plain: Step, leaf_weights: FloatArray) -> Step:
 
 
 def joint_steps(
-    g: FloatArray, p: FloatArray, w: FloatArray, leaf: NDArray[Any], l2: FloatArray
+    g: FloatArray, p: FloatArray, w: FloatArray, leaf: AnyArray, l2: FloatArray
 ) -> list[Step]:
     """Return ``v = -(H + l2)^-1 G`` for all outputs together, with H the sum of w (diag(p) - p p').
 

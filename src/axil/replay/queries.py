@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from axil import inputs
 from axil.adapters.contract import Adapter, Kind, Model, OffsetRule
-from axil.arrays import FloatArray
+from axil.aliases import FeatureTable
+from axil.arrays import AnyArray, FloatArray
 from axil.errors import UnsupportedQuestionError
 from axil.machine.blocks import spans
 from axil.machine.threads import Cache
@@ -53,7 +53,7 @@ class Offsets:
     def __getitem__(self, rows: Any) -> Offsets:
         return replace(self, values=self.values[rows])
 
-    def predictions(self, adapter: Model, X: Any) -> FloatArray:
+    def predictions(self, adapter: Model, X: FeatureTable) -> FloatArray:
         """Return the model's predictions (n, K), or raw scores of a gradient fit, with their offsets."""
         predict: Callable[..., FloatArray] = adapter.predictions
         if adapter.kind is Kind.ADDITIVE:
@@ -84,7 +84,7 @@ class QueryBatch:
     adapter: Model
     rows: Any  #: (n, features)
     offsets: Offsets
-    labels: NDArray[Any]  #: (n,) the user's
+    labels: AnyArray  #: (n,) the user's
     n_threads: int
     kept: Cache = field(default_factory=Cache, repr=False)
     start: int = 0  #: the position of the first row in the whole request
@@ -148,7 +148,7 @@ class Combination:
 
     queries: QueryBatch  #: the n rows
     coefficients: csr_array  #: (m, n)
-    labels: NDArray[Any]  #: (m,) the names of the sums
+    labels: AnyArray  #: (m,) the names of the sums
     start: int = 0
     rows: ClassVar[None] = None  #: a sum has no features
 

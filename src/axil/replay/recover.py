@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from axil.adapters.boosted_fit import BoostedFit
 from axil.adapters.contract import Adapter, Placement, TrainingRows
-from axil.arrays import FloatArray
+from axil.aliases import FeatureTable
+from axil.arrays import Cells, FloatArray
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 from axil.inputs import take_rows
 from axil.kernels.choose import backend_of
@@ -40,7 +41,7 @@ from axil.weights.inherited import inherited_values, inheriting
 from axil.weights.percentile_rule import PercentileRule
 from axil.weights.sum_rule import SumRule
 
-Leaves = NDArray[np.unsignedinteger[Any]]
+Leaves = Cells
 
 SMALLER_TREES = "Fit trees of fewer leaves, raise memory_limit, or fit without monotone constraints and smoothing."
 
@@ -74,7 +75,7 @@ class Replay:
 
 def assign_leaves(
     adapter: Adapter,
-    X: Any,
+    X: FeatureTable,
     n_rows: int,
     n_leaves: NDArray[np.int64],
     limits: Limits,

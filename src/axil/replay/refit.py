@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +29,7 @@ from axil.adapters.boosted_fit import (
 )
 from axil.adapters.contract import Adapter, TrainingRows
 from axil.adapters.sample_counts import RecordedCounts
+from axil.aliases import FeatureTable
 from axil.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.machine.memory import Budget, Limits
@@ -57,8 +57,8 @@ class RefitInputs:
     """The rows of a refit as the user passes them: some of the old ones, then new ones."""
 
     old_rows: IntArray  #: positions among the training rows
-    new_X: Any  #: the features of the new rows; None: there is none
-    X: Any  #: of all
+    new_X: FeatureTable  #: the features of the new rows; None: there is none
+    X: FeatureTable  #: of all
     y: AnyArray
     targets: FloatArray  #: (N, K) on the scale of the fit
     weights: FloatArray | None  #: (N,) sample weights

@@ -9,11 +9,11 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters.contract import Model
-from axil.arrays import BoolArray, FloatArray
+from axil.aliases import FeatureTable
+from axil.arrays import AnyArray, BoolArray, FloatArray
 from axil.attribution import (
     Attribution,
     Capabilities,
@@ -116,11 +116,11 @@ class VerifiedModel(ABC):
         return self.limits.budget
 
     @property
-    def classes(self) -> NDArray[Any] | None:
+    def classes(self) -> AnyArray | None:
         """The names of the classes, (C,); None for numeric targets."""
         return self.in_order(self.adapter.classes)
 
-    def in_order(self, classes: NDArray[Any] | None) -> NDArray[Any] | None:
+    def in_order(self, classes: AnyArray | None) -> AnyArray | None:
         """Return the names of classes so that a single score is of the second of two."""
         return classes
 
@@ -133,7 +133,7 @@ class VerifiedModel(ABC):
         return names[1]
 
     @property
-    def class_names(self) -> NDArray[Any] | None:
+    def class_names(self) -> AnyArray | None:
         """The names of the predicted classes, (C,); None for numbers."""
         return self.classes
 
@@ -142,7 +142,7 @@ class VerifiedModel(ABC):
         return False
 
     @property
-    def shown_outputs(self) -> NDArray[Any] | None:
+    def shown_outputs(self) -> AnyArray | None:
         """The column ``output`` of tables, (K,); for two classes with one score the scored class."""
         if self.outputs is None and self.scored is not None:
             return np.asarray(self.class_names)[1:]
@@ -154,7 +154,7 @@ class VerifiedModel(ABC):
         return None
 
     @property
-    def outputs(self) -> NDArray[Any] | None:
+    def outputs(self) -> AnyArray | None:
         """The names of the classes or the numbers of the outputs, (K,); None for one output."""
         n_outputs = self.shape[1]
         if n_outputs == 1:
@@ -218,7 +218,7 @@ class VerifiedModel(ABC):
     # -- queries -----------------------------------------------------------------------------------
 
     @abstractmethod
-    def queries(self, X: Any, init_score: Any = None) -> QueryBatch:
+    def queries(self, X: FeatureTable, init_score: Any = None) -> QueryBatch:
         """Return the rows of X and their offsets after checks."""
 
     def batches(
@@ -301,7 +301,7 @@ class InMemory(VerifiedModel, Attribution[QueryBatch | Combination]):
     location = Location.MEMORY
 
     adapter: Model
-    index: NDArray[Any]
+    index: AnyArray
     features: Any
     backend: str
     limits: Limits
@@ -346,7 +346,7 @@ class InMemory(VerifiedModel, Attribution[QueryBatch | Combination]):
             return 0.0
         return 1.0
 
-    def in_order(self, classes: NDArray[Any] | None) -> NDArray[Any] | None:
+    def in_order(self, classes: AnyArray | None) -> AnyArray | None:
         if self.is_reflected and classes is not None:
             return classes[::-1]
         return classes
@@ -381,7 +381,7 @@ class InMemory(VerifiedModel, Attribution[QueryBatch | Combination]):
     def training(self) -> TrainingColumns:
         return ColumnsInMemory(self)
 
-    def queries(self, X: Any, init_score: Any = None) -> QueryBatch:
+    def queries(self, X: FeatureTable, init_score: Any = None) -> QueryBatch:
         inputs.refuse_other_order(X, init_score, "init_score", "X")
         rows = inputs.as_features(X, self.adapter, "X", self.features)
         self.training.warn_of_unseen(rows)

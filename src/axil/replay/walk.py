@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from axil.adapters.boosted_fit import BoostedFit, RowGradients
 from axil.adapters.contract import Adapter
-from axil.arrays import AnyArray, FloatArray
+from axil.arrays import AnyArray, Cells, FloatArray, RealType
 from axil.errors import InputError
 from axil.kernels.choose import backend_of, host_backend
 from axil.kernels.cpu import drawn_sums
@@ -30,7 +30,7 @@ from axil.machine.memory import Budget, Limits
 from axil.machine.progress import track
 from axil.structure import Coefficients, CutRows, RankedFit, Ranks, cell_dtype
 
-Leaves = NDArray[np.unsignedinteger[Any]]
+Leaves = Cells
 
 ELSEWHERE = "Raise memory_limit, or keep them on disk with scratch=directory."
 MOST_LEVELS = np.iinfo(np.uint16).max  # different sample counts that are told apart
@@ -83,7 +83,7 @@ def walk(
     return TreeWalk(adapter, fit, leaves, targets, offsets, limits.budget).run()
 
 
-def round_to(precision: type[np.floating[Any]], values: FloatArray) -> FloatArray:
+def round_to(precision: RealType, values: FloatArray) -> FloatArray:
     """Return the values as the library keeps them, in float64; nan stays nan."""
     with np.errstate(over="ignore"):
         rounded = values.astype(precision).astype(np.float64, copy=False)
@@ -601,7 +601,7 @@ class TreeWalk:
         return cells
 
 
-def _rounded(values: FloatArray, precision: type[np.floating[Any]]) -> FloatArray:
+def _rounded(values: FloatArray, precision: RealType) -> FloatArray:
     """Return values as a library rounds them, in float64."""
     if precision is np.float64:
         return values

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from axil import inputs
+from axil.aliases import FeatureTable
 from axil.arrays import AnyArray, BoolArray, FloatArray
 from axil.errors import InputError, UnsupportedQuestionError, shown, suggestion
 from axil.methods.intervals.predictive import Predictive
@@ -181,7 +182,7 @@ def check_names(words: Words, known: Columns) -> None:
             )
 
 
-def page_labels(X: Any) -> list[str]:
+def page_labels(X: FeatureTable) -> list[str]:
     """Return the labels of the rows as text, and raise if two are the same."""
     labels = []
     for label in inputs.as_list(inputs.row_labels(X)):

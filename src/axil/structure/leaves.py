@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.arrays import FloatArray
+from axil.arrays import FloatArray, LeafArray
 from axil.structure.newton import NewtonRule
 from axil.structure.node_rule import NodeRule
 
@@ -72,9 +71,7 @@ class LeafFit:
         """What each leaf adds to a prediction, (L, K)."""
         return np.repeat(self.rates, self.n_leaves)[:, None] * self.raw
 
-    def nodes(
-        self, t: int, children: NDArray[np.integer[Any]], leaves: NDArray[np.integer[Any]]
-    ) -> NodeFit:
+    def nodes(self, t: int, children: LeafArray, leaves: LeafArray) -> NodeFit:
         """Return all M nodes of tree t.
 
         A node has a larger number than its parent, and nodes of the rule are numbered likewise.

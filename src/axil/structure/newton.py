@@ -20,14 +20,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from axil.arrays import BoolArray, FloatArray
-from axil.machine.arrays import where
+from axil.machine.arrays import AnyPlaceArray, where
 from axil.structure.records import Transferable, expect
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class NewtonRule(Transferable):
         expect("l2", self.l2, np.float64, shape)
         expect("steps", self.steps, np.float64, shape)
 
-    def scale(self, leaf_weights: Any) -> Any:
+    def scale(self, leaf_weights: AnyPlaceArray) -> AnyPlaceArray:
         """Return the factor of each leaf's sum, (L,), if L1 and the largest step do not act.
 
         The arrays may all be on a device.

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.arrays import BoolArray, FloatArray, IntArray
+from axil.arrays import AnyArray, BoolArray, FloatArray, IntArray, LeafArray
 from axil.structure.records import Transferable
 
 Positions = NDArray[np.int64]
@@ -105,9 +105,9 @@ class Ranks(Transferable, ABC):
 
     def picks(
         self,
-        leaf: NDArray[np.integer[Any]],
+        leaf: LeafArray,
         residuals: FloatArray,
-        draw: NDArray[Any],
+        draw: AnyArray,
         is_base: bool = False,
     ) -> Picks:
         """Return the rows picked for the leaves of one tree, or for the initial prediction.
@@ -165,9 +165,9 @@ class Ranks(Transferable, ABC):
 
     def values(
         self,
-        leaf: NDArray[np.integer[Any]],
+        leaf: LeafArray,
         residuals: FloatArray,
-        draw: NDArray[Any],
+        draw: AnyArray,
         n_leaves: int,
     ) -> FloatArray:
         """Return the percentiles, (n_leaves,); 0 for a leaf without rows."""
@@ -205,7 +205,7 @@ class RankedFit(Transferable):
         left[rows] = False
         return replace(self, rows=np.flatnonzero(left))
 
-    def picks(self, t: int, leaf: NDArray[np.integer[Any]], residuals: FloatArray) -> Picks:
+    def picks(self, t: int, leaf: LeafArray, residuals: FloatArray) -> Picks:
         """Return the rows whose residuals are the values of the leaves of tree t.
 
         Parameters
@@ -231,7 +231,7 @@ class RankedFit(Transferable):
             picks = replace(picks, rows=own[picks.rows], free=free)
         return picks.with_rounding(ranked_residuals, residuals)
 
-    def last(self, leaves: NDArray[np.integer[Any]]) -> BoolArray:
+    def last(self, leaves: LeafArray) -> BoolArray:
         """Return whether a row is the only one that counts in its leaf, (T, N)."""
         found = np.zeros(leaves.shape, dtype=np.bool_)
         for t, leaf in enumerate(leaves):
@@ -246,6 +246,6 @@ class RankedFit(Transferable):
             return np.flatnonzero(drawn)
         return self.rows[drawn[self.rows]]
 
-    def _draw(self, t: int, n_rows: int) -> NDArray[Any]:
+    def _draw(self, t: int, n_rows: int) -> AnyArray:
         """Return how often each row was sampled for tree t, (N,)."""
         return np.ones(n_rows, dtype=np.uint8) if self.drawn is None else self.drawn[t]

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from axil.arrays import BoolArray, FloatArray, IntArray
-from axil.machine.arrays import host, like
+from axil.arrays import AnyArray, BoolArray, Cells, FloatArray, IntArray
+from axil.machine.arrays import AnyPlaceArray, host, like
 from axil.structure.newton import LinearLeaves, NewtonRule
 from axil.structure.records import Transferable, expect
 from axil.structure.rule_state import RuleState
@@ -75,7 +75,7 @@ class Structure(Transferable):
     has a constant, which does not depend on targets.
     """
 
-    cells: NDArray[np.unsignedinteger[Any]]  #: (T, N) cell of each training row, packed
+    cells: Cells  #: (T, N) cell of each training row, packed
     n_leaves: NDArray[np.int64]  #: (T,)
     leaf_weights: FloatArray  #: (L,) sum of row weight * draw in each leaf
     linear_leaves: LinearLeaves  #: how leaf values follow from leaf sums
@@ -287,7 +287,7 @@ class Structure(Transferable):
             return bool(np.isclose(self.final[first:].sum(), 1.0, rtol=1e-6))
         return bool(c.beta[0] == c.beta[-1] and self.final[-1] == 1.0)
 
-    def leaves(self, rows: slice = slice(None)) -> NDArray[np.unsignedinteger[Any]]:
+    def leaves(self, rows: slice = slice(None)) -> Cells:
         """Return the leaf of each training row in each tree, (T, rows)."""
         cells = self.cells[:, rows]
         if len(self.sample_counts) == 1:
@@ -322,7 +322,7 @@ class Structure(Transferable):
         levels = self.cells[:, rows] // self.n_leaves[:, None].astype(self.cells.dtype)
         return np.asarray(self.levels_sampled[levels.astype(np.intp)])
 
-    def entries(self, t: int, leaves: NDArray[Any]) -> IntArray:
+    def entries(self, t: int, leaves: AnyArray) -> IntArray:
         """Return the positions among all L leaves of leaves that are counted within tree t.
 
         Leaves are kept in the smallest type that holds them, which may not hold these positions:
@@ -346,7 +346,7 @@ class Structure(Transferable):
             return self.sample_counts[:, self.starts[t] : self.starts[t + 1]]
         return self.sample_counts[:, None]
 
-    def to_cells(self, t: int, of_leaves: Any, drawn: bool) -> Any:
+    def to_cells(self, t: int, of_leaves: AnyPlaceArray, drawn: bool) -> AnyPlaceArray:
         """Return tree t's table by leaves, (L_t, S), by cells; times sample counts if ``drawn``."""
         levels = len(self.sample_counts)
         if levels == 1:
@@ -356,7 +356,7 @@ class Structure(Transferable):
             levels * len(of_leaves), of_leaves.shape[1]
         )
 
-    def by_cells(self, of_leaves: Any, drawn: bool) -> Any:
+    def by_cells(self, of_leaves: AnyPlaceArray, drawn: bool) -> AnyPlaceArray:
         """Return a table of all trees by leaves, (L, S), by cells; see `to_cells`."""
         if len(self.sample_counts) == 1:
             return of_leaves
@@ -367,7 +367,7 @@ class Structure(Transferable):
             ]
         )
 
-    def to_leaves(self, t: int, of_cells: Any, drawn: bool) -> Any:
+    def to_leaves(self, t: int, of_cells: AnyPlaceArray, drawn: bool) -> AnyPlaceArray:
         """Return sums over the cells of each leaf of tree t: the transpose of `to_cells`."""
         if len(self.sample_counts) == 1:
             return of_cells
@@ -380,7 +380,7 @@ class Structure(Transferable):
             return (like(self.tree_counts(t), by_draw)[:, :, None] * by_draw).sum(axis=0)
         return np.tensordot(like(self.sample_counts, by_draw), by_draw, 1)
 
-    def by_leaves(self, of_cells: Any, drawn: bool) -> Any:
+    def by_leaves(self, of_cells: AnyPlaceArray, drawn: bool) -> AnyPlaceArray:
         """Return sums over the cells of each leaf of all trees: the transpose of `by_cells`."""
         if len(self.sample_counts) == 1:
             return of_cells
@@ -391,7 +391,7 @@ class Structure(Transferable):
             ]
         )
 
-    def leaf_values(self, t: int, sums: Any) -> Any:
+    def leaf_values(self, t: int, sums: AnyPlaceArray) -> AnyPlaceArray:
         """Return the leaf values of tree t before learning rate and shift, (L_t, S).
 
         ``sums`` (L_t, S) has the weighted sums of the residuals in its leaves.
@@ -401,7 +401,7 @@ class Structure(Transferable):
             return like(np.asarray(matrix @ host(sums)), sums)
         return like(self.linear_leaves.scale[self.leaves_of(t), None], sums) * sums
 
-    def shifted_values(self, t: int, sums: Any) -> Any:
+    def shifted_values(self, t: int, sums: AnyPlaceArray) -> AnyPlaceArray:
         """Return `leaf_values` with their shifts."""
         values = self.leaf_values(t, sums)
         shift = self.linear_leaves.shift
@@ -409,7 +409,7 @@ class Structure(Transferable):
             return values
         return values + like(shift[self.leaves_of(t), None], sums)
 
-    def leaf_values_transpose(self, t: int, adjoints: Any) -> Any:
+    def leaf_values_transpose(self, t: int, adjoints: AnyPlaceArray) -> AnyPlaceArray:
         """Return adjoints of the sums of tree t's leaves from adjoints of their values, (L_t, S)."""
         matrix = self._mixing_of(t)
         if matrix is not None:

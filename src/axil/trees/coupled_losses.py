@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from axil.arrays import BoolArray, FloatArray, IntArray
+from axil.arrays import BoolArray, FloatArray, IntArray, RealType
 from axil.errors import InputError
 from axil.trees.losses import RoundRows, Slopes, Squared
 
@@ -139,7 +139,7 @@ class PairSums:
     """Gradients and hessians of rows as sums over pairs, in the order in which the libraries add them."""
 
     n_rows: int
-    precision: type[np.floating[Any]]
+    precision: RealType
     g: FloatArray = field(init=False)  #: (N,)
     h: FloatArray = field(init=False)  #: (N,)
 

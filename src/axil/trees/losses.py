@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import expit
 
-from axil.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from axil.arrays import AnyArray, BoolArray, FloatArray, IntArray, RealType
 from axil.errors import InputError, UnsupportedQuestionError
 
 __all__ = [
@@ -67,7 +67,7 @@ class RoundRows:
     is_rounded: bool = True  #: whether gradients are rounded as the library rounds them
 
     @property
-    def precision(self) -> type[np.floating[Any]]:
+    def precision(self) -> RealType:
         """The precision of gradients in a library that keeps them in float32."""
         if self.is_rounded:
             return np.float32
@@ -128,7 +128,7 @@ class Loss(ABC):
     #: whether rows draw random numbers in the order of the fit, so that other rows draw others
     draws_numbers = False
     #: the type in which recorded gradients are kept
-    gradient_type: ClassVar[type[np.floating[Any]]] = np.float32
+    gradient_type: ClassVar[RealType] = np.float32
     #: whether the gradients of a round depend on all rows together; `of_round` gives the loss of
     #: the round
     pooled = False

@@ -28,14 +28,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from copy import copy
-from typing import Any
 
 import numpy as np
 
 from axil.arrays import FloatArray, IntArray, LeafArray
 from axil.kernels import Backend, Numbers, Rows
 from axil.kernels.products import weighted
-from axil.machine.arrays import have_same_values, host, like
+from axil.machine.arrays import AnyPlaceArray, have_same_values, host, like
 from axil.machine.blocks import spans
 from axil.machine.threads import Cache, one_blas_thread
 from axil.structure import Structure
@@ -92,7 +91,7 @@ class BoostedTrees(TreeEngine):
         self.leaf_matrix: LeafMatrix | None = None  # None: weights come by passes
         self._passes = Passes(structure, self.rows, once)
         # arrays with their leaf sums, the latest last
-        self._target_sums: list[tuple[FloatArray, Any]] = []
+        self._target_sums: list[tuple[FloatArray, AnyPlaceArray]] = []
         self._last_fit: FittedValues | None = None
         self._last_deletions: tuple[FloatArray, Deletion] | None = None  # with the fit's targets
         self._cache = Cache()  # these trees in the leaf matrix
@@ -169,7 +168,9 @@ class BoostedTrees(TreeEngine):
         adjoints = Adjoints(phi, beta)
         return adjoints, self.intercepts(adjoints, u.T @ self.constants(leaves))
 
-    def _mixed_sources(self, leaves: LeafArray, u: FloatArray, base: float) -> tuple[Any, Any]:
+    def _mixed_sources(
+        self, leaves: LeafArray, u: FloatArray, base: float
+    ) -> tuple[AnyPlaceArray, AnyPlaceArray]:
         """Return the derivatives of sums of predictions by leaf values, (L, S), and base counts.
 
         The base counts, (S,), say how often the initial prediction is in each sum.
@@ -458,7 +459,7 @@ class BoostedTrees(TreeEngine):
 
     # -- rows of K ---------------------------------------------------------------------------------
 
-    def _backward(self, queries: LeafArray, base: float) -> tuple[Any, Adjoints]:
+    def _backward(self, queries: LeafArray, base: float) -> tuple[AnyPlaceArray, Adjoints]:
         """Return the weights, (N, n), by backward passes for `Rows.swept` rows at a time."""
         s = self.structure
         n = len(queries)
@@ -490,7 +491,7 @@ class BoostedTrees(TreeEngine):
         phi = self.leaf_matrix.adjoints(queries)
         return Adjoints(phi, base * float(self.structure.beta[-1]) - self._on_base(phi))
 
-    def _on_base(self, phi: Any) -> Any:
+    def _on_base(self, phi: AnyPlaceArray) -> AnyPlaceArray:
         """Return the adjoints of the initial prediction that follow from those of the leaf sums, (S,)."""
         return self.rows.product(like(self.structure.initial_in_sums, phi)[None], phi)[0]
 
@@ -534,7 +535,7 @@ class BoostedTrees(TreeEngine):
             return product
         return product + np.outer(host(adjoints.beta), self.mean(targets))
 
-    def _leaf_sums_of(self, targets: FloatArray) -> Any:
+    def _leaf_sums_of(self, targets: FloatArray) -> AnyPlaceArray:
         """Return the leaf sums of targets, (L, K), on the back end."""
         for cached_targets, sums in self._target_sums:
             if have_same_values(cached_targets, targets):
@@ -543,7 +544,7 @@ class BoostedTrees(TreeEngine):
         self._target_sums = [*self._target_sums[1 - CACHED_SUMS :], (targets, sums)]
         return sums
 
-    def _weight_table(self, adjoints: Adjoints) -> tuple[Any, Any]:
+    def _weight_table(self, adjoints: Adjoints) -> tuple[AnyPlaceArray, AnyPlaceArray]:
         """Return the table by cells and the constant that weights are read out of.
 
         Weights are ``w_j (constant + sum_t count_tj phi_t[leaf_t(j)])``. The constant comes from

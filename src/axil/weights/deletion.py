@@ -35,12 +35,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from axil.arrays import BoolArray, FloatArray, IntArray, LeafArray
-from axil.machine.arrays import host, like
+from axil.machine.arrays import AnyPlaceArray, host, like
 from axil.machine.progress import track
 from axil.machine.threads import Cache
 from axil.weights.answers import RowEffects
@@ -69,7 +69,7 @@ class Deletion(Protocol):
     def blocks(self) -> list[slice]:
         """Return the training rows in the blocks to walk."""
 
-    def alone(self, rows: slice) -> Any:
+    def alone(self, rows: slice) -> AnyPlaceArray:
         """Return the residuals of each of these rows in the refit without it, (K, T + 1, rows).
 
         They are those that each tree sees, and those that the last one leaves over, on the back
@@ -118,7 +118,7 @@ class InLeafMatrix:
         self._caches_additions = needed <= min(CACHED_BYTES, available // 4)
         self._cache = Cache()
         # of each level, the block of rows that was walked last
-        self._last_block: dict[int, tuple[slice, Any]] = {}
+        self._last_block: dict[int, tuple[slice, AnyPlaceArray]] = {}
         self._dominant = RowTest(s, Parts.dominant)
         self._responses = responses
         self._is_replayed = is_replayed
@@ -132,7 +132,7 @@ class InLeafMatrix:
         """Return the training rows in the blocks to walk."""
         return walked_blocks(self.fitted.structure, self.fitted.targets.shape[1], self.times)
 
-    def added(self, i: int, rows: slice) -> Any:
+    def added(self, i: int, rows: slice) -> AnyPlaceArray:
         """Return the additions to sums at level i, (K, T, rows), on the back end."""
         if self._caches_additions:
             return self._cache.get(i, lambda: self._all_added(i))[:, :, rows]
@@ -142,7 +142,7 @@ class InLeafMatrix:
             self._last_block[i] = last
         return last[1]
 
-    def _added(self, i: int, rows: slice) -> Any:
+    def _added(self, i: int, rows: slice) -> AnyPlaceArray:
         """Compute `added` for these rows alone."""
         n_outputs = self.fitted.targets.shape[1]
         shape = (n_outputs, self.fitted.structure.n_trees, rows.stop - rows.start)
@@ -150,7 +150,7 @@ class InLeafMatrix:
         self.levels[i].walk(rows, base_without(self.fitted, rows), added=additions)
         return additions
 
-    def _all_added(self, i: int) -> Any:
+    def _all_added(self, i: int) -> AnyPlaceArray:
         """Compute `added` for all rows."""
         s = self.fitted.structure
         additions = self._rows.xp.empty((self.fitted.targets.shape[1], s.n_trees, s.n_rows))
@@ -158,7 +158,7 @@ class InLeafMatrix:
             additions[:, :, rows] = self._added(i, rows)
         return additions
 
-    def alone(self, rows: slice) -> Any:
+    def alone(self, rows: slice) -> AnyPlaceArray:
         """Return the residuals of each of these rows in the refit without it; see `Deletion`."""
         s = self.fitted.structure
         base = base_without(self.fitted, rows)
@@ -276,7 +276,13 @@ class LeafMatrixEffects(RowEffects):
                 changes[j - rows.start] = deletion.replayed.changes(int(j), self.queries)[:, k]
             yield rows.start, changes
 
-    def _read_out(self, rows: slice, tables: list[Any], base_changes: Any, by_l2: list[Any]) -> Any:
+    def _read_out(
+        self,
+        rows: slice,
+        tables: list[AnyPlaceArray],
+        base_changes: AnyPlaceArray,
+        by_l2: list[AnyPlaceArray],
+    ) -> AnyPlaceArray:
         """Return the changes by the formula, (rows, n), on the back end."""
         deletion = self.deletion
         xp = deletion.levels[0].rows.xp

@@ -15,13 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from axil.arrays import FloatArray, LeafArray
 from axil.kernels import Rows
-from axil.machine.arrays import host, like
+from axil.machine.arrays import AnyPlaceArray, host, like
 from axil.machine.blocks import spans
 from axil.machine.progress import track
 from axil.machine.threads import one_blas_thread
@@ -152,7 +151,7 @@ def gram(s: Structure, rows: Rows, weights: FloatArray | None, counted: bool) ->
     return np.asarray(cells + cells.T)
 
 
-def _responses(space: LeafMatrix) -> Any:
+def _responses(space: LeafMatrix) -> AnyPlaceArray:
     """Return Q, (L, L), on the back end.
 
     Column l has the adjoints of the leaf sums for a prediction that meets leaf l alone.

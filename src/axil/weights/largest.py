@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from scipy.sparse import csr_array, issparse
 from axil.arrays import FloatArray
 from axil.kernels import Backend
 from axil.kernels.choose import host_backend
-from axil.machine.arrays import is_host
+from axil.machine.arrays import AnyPlaceArray, is_host
 
 MaybeSparse: TypeAlias = FloatArray | csr_array  #: dense or sparse
 
@@ -71,7 +71,7 @@ class Largest:
         else:
             self.add(numbers.T, 0)
 
-    def add(self, block: Any, first: int) -> None:
+    def add(self, block: AnyPlaceArray, first: int) -> None:
         """Add the numbers of the training rows from ``first`` on, (rows, n), host or device."""
         if is_host(block):
             block = np.ascontiguousarray(block)

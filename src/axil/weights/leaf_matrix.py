@@ -14,7 +14,6 @@ T rows of that inverse. A leaf matrix never changes.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +21,7 @@ from scipy.sparse import csr_array
 
 from axil.arrays import FloatArray, LeafArray
 from axil.kernels import Backend, Rows, Triangle
-from axil.machine.arrays import host, like
+from axil.machine.arrays import AnyPlaceArray, host, like
 from axil.machine.threads import one_blas_thread
 from axil.structure import Structure
 from axil.weights.answers import dense
@@ -58,10 +57,10 @@ class LeafMatrix:
     def __init__(
         self,
         structure: Structure,
-        factor: Any,
+        factor: AnyPlaceArray,
         backend: Backend,
         earlier_shifts: FloatArray | None = None,
-        responses: Any = None,
+        responses: AnyPlaceArray = None,
         inverts: bool | None = None,
     ):
         self.structure = structure
@@ -88,7 +87,11 @@ class LeafMatrix:
 
     @classmethod
     def of(
-        cls, structure: Structure, together: Any, backend: Backend, inverts: bool | None = None
+        cls,
+        structure: Structure,
+        together: AnyPlaceArray,
+        backend: Backend,
+        inverts: bool | None = None,
     ) -> LeafMatrix:
         """Return the leaf matrix from co-occurrences over all rows, (L, L), which are overwritten.
 
@@ -138,7 +141,7 @@ class LeafMatrix:
         return 8 * structure.total_leaves**2 * n_copies
 
     @one_blas_thread()
-    def adjoints(self, queries: LeafArray) -> Any:
+    def adjoints(self, queries: LeafArray) -> AnyPlaceArray:
         """Return the adjoints of the leaf sums for predictions in these leaves (n, T), (L, n).
 
         They are sums of T rows of `responses`; or a solve of L^2 / 2 multiplications per row if
@@ -149,7 +152,7 @@ class LeafMatrix:
         return self._solve(value_adjoints(self.structure, queries, self.backend.xp))
 
     @one_blas_thread()
-    def adjoints_of(self, alpha: FloatArray) -> Any:
+    def adjoints_of(self, alpha: FloatArray) -> AnyPlaceArray:
         """Return the adjoints of the leaf sums for any adjoints of the leaf values, (L, n).
 
         Cost L^2 multiplications for each column.
@@ -189,7 +192,7 @@ class LeafMatrix:
         return values + s.linear_leaves.shift[:, None]
 
     @property
-    def responses(self) -> Any:
+    def responses(self) -> AnyPlaceArray:
         """The adjoints of the leaf sums for leaf value l in row l, (L, L), on the back end.
 
         They are computed on each use, unless the inverse has replaced the factor.
@@ -202,7 +205,7 @@ class LeafMatrix:
             inverse = self._triangle.inverse(overwrite=False)
         return _responses(self.structure, inverse)
 
-    def _solve(self, alpha: Any) -> Any:
+    def _solve(self, alpha: AnyPlaceArray) -> AnyPlaceArray:
         """Return `adjoints_of` by the factor."""
         s = self.structure
         phi = np.empty_like(alpha)
@@ -213,7 +216,7 @@ class LeafMatrix:
             self._triangle.solve(phi, transposed=False)
         return phi
 
-    def _look_up(self, queries: LeafArray) -> Any:
+    def _look_up(self, queries: LeafArray) -> AnyPlaceArray:
         """Return `adjoints` by the inverse."""
         s = self.structure
         table = self._table
@@ -237,7 +240,7 @@ class LeafMatrix:
                 block[:end] += float(s.final[t] - rate) * table[met, :end].T
         return phi
 
-    def _sum_rows(self, table: Any, leaves: NDArray[np.uint32]) -> Any:
+    def _sum_rows(self, table: AnyPlaceArray, leaves: NDArray[np.uint32]) -> AnyPlaceArray:
         """Return the sums of the rows of a table (L, L) at these leaves (T, n), (n, L)."""
         s = self.structure
         sums = self.backend.xp.empty((leaves.shape[1], s.total_leaves))
@@ -250,7 +253,9 @@ class LeafMatrix:
         return sums
 
 
-def value_adjoints(structure: Structure, queries: LeafArray, xp: Any = np) -> Any:
+def value_adjoints(
+    structure: Structure, queries: LeafArray, xp: AnyPlaceArray = np
+) -> AnyPlaceArray:
     """Return the derivatives of the predictions in these leaves (n, T) by the leaf values, (L, n).
 
     ``xp`` is the array module of the result.
@@ -290,7 +295,7 @@ def sums_at(
 
 
 @one_blas_thread()
-def _responses(s: Structure, inverse: Any) -> Any:
+def _responses(s: Structure, inverse: AnyPlaceArray) -> AnyPlaceArray:
     """Return `LeafMatrix.responses` from the inverse of M', (L, L), in its place."""
     for t in range(s.n_trees):
         leaves = s.leaves_of(t)
@@ -298,7 +303,7 @@ def _responses(s: Structure, inverse: Any) -> Any:
     return inverse
 
 
-def cooccurrence(structure: Structure, rows: Rows, first: int, last: int) -> Any:
+def cooccurrence(structure: Structure, rows: Rows, first: int, last: int) -> AnyPlaceArray:
     """Return C among trees first..last-1, (L', L').
 
     That is the weight of the rows in a leaf of one tree and, by their sample counts, in a leaf of a

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from axil.arrays import FloatArray, LeafArray
 from axil.kernels import Rows
-from axil.machine.arrays import is_host, like
+from axil.machine.arrays import AnyPlaceArray, is_host, like
 from axil.structure import Structure
 from axil.weights.fit_rules import rule_of
 from axil.weights.leaf_matrix import LeafMatrix
@@ -32,12 +31,12 @@ class Level:
     rows: Rows
     fitted: FittedValues
     space: LeafMatrix
-    responses: Any  #: (L, L) of leaf values to leaf sums; its rows may lie apart
-    values: Any  #: (L, K) of the leaves
-    of_base: Any  #: (L,) of leaf values to the initial prediction
-    rules: Any  #: (L, 5) how scales follow from weights; see `Rows.deletions`
-    steps: Any  #: (T, T) of the residuals by leaf values, from one tree to the next
-    drifts: Any  #: (T,) likewise by the initial prediction
+    responses: AnyPlaceArray  #: (L, L) of leaf values to leaf sums; its rows may lie apart
+    values: AnyPlaceArray  #: (L, K) of the leaves
+    of_base: AnyPlaceArray  #: (L,) of leaf values to the initial prediction
+    rules: AnyPlaceArray  #: (L, 5) how scales follow from weights; see `Rows.deletions`
+    steps: AnyPlaceArray  #: (T, T) of the residuals by leaf values, from one tree to the next
+    drifts: AnyPlaceArray  #: (T,) likewise by the initial prediction
 
     @classmethod
     def of(cls, share: float, rows: Rows, fitted: FittedValues, space: LeafMatrix) -> Level:
@@ -67,7 +66,13 @@ class Level:
         phi = self.space.adjoints(queries)
         return Adjoints(phi, float(s.beta[-1]) - like(s.initial_in_sums, phi) @ phi)
 
-    def walk(self, rows: slice, base: FloatArray, residuals: Any = None, added: Any = None) -> None:
+    def walk(
+        self,
+        rows: slice,
+        base: FloatArray,
+        residuals: AnyPlaceArray = None,
+        added: AnyPlaceArray = None,
+    ) -> None:
         """Fill the leave-one-out residuals of rows, or the addends of deletions to leaf sums.
 
         Parameters
@@ -103,7 +108,7 @@ class Level:
         )
 
 
-def _apart(table: Any) -> Any:
+def _apart(table: AnyPlaceArray) -> AnyPlaceArray:
     """Return a square table whose rows do not all begin at the same places of a CPU's cache."""
     n = len(table)
     if n % CONFLICT or not is_host(table):

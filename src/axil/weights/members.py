@@ -19,6 +19,7 @@ from axil.weights.answers import Answer, KnownAnswer, KnownEffects, RowEffects, 
 from axil.weights.engine import (
     Deletable,
     Engine,
+    ExplainedRows,
     Memory,
     Seconds,
     diagonal,
@@ -111,7 +112,7 @@ class Sum(Deletable):
         """The structures of all trees."""
         return [s for term in self.terms for s in term.engine.structures]
 
-    def weight_rows(self, queries: Any, base: float = 1.0) -> Answer:
+    def weight_rows(self, queries: ExplainedRows, base: float = 1.0) -> Answer:
         """Return the weights of explained rows and the constants of their predictions."""
         answers = [term.engine.weight_rows(term.own(queries), base) for term in self.terms]
         intercepts = self._intercepts(answers, 1.0)
@@ -122,19 +123,19 @@ class Sum(Deletable):
             )
         return self._added(answers, intercepts)
 
-    def matvec(self, queries: Any, v: FloatArray, base: float = 1.0) -> FloatArray:
+    def matvec(self, queries: ExplainedRows, v: FloatArray, base: float = 1.0) -> FloatArray:
         """Return ``sum_j k_j(x) v_j``, (n, S), for vectors (N, S)."""
         return _total(
             t.coefficient * t.engine.matvec(t.own(queries), t.taken(v), base) for t in self.terms
         )
 
-    def rmatvec(self, queries: Any, u: FloatArray, base: float = 1.0) -> FloatArray:
+    def rmatvec(self, queries: ExplainedRows, u: FloatArray, base: float = 1.0) -> FloatArray:
         """Return ``sum_x k_j(x) u_x``, (N, S), for vectors (n, S)."""
         return _total(
             t.spread(t.engine.rmatvec(t.own(queries), u, base).T, self.n_rows).T for t in self.terms
         )
 
-    def row_sum(self, queries: Any, u: Any, base: float = 1.0) -> Answer:
+    def row_sum(self, queries: ExplainedRows, u: Any, base: float = 1.0) -> Answer:
         """Return the weights of sums of predictions; see `Engine.row_sum`."""
         answers = [term.engine.row_sum(term.own(queries), u, base) for term in self.terms]
         return self._added(
@@ -152,7 +153,7 @@ class Sum(Deletable):
         own = np.sum([t.coefficient * a.intercepts for t, a in zip(self.terms, answers)], axis=0)
         return np.asarray(own + self.constant * counted)
 
-    def predicted(self, queries: Any, targets: FloatArray) -> FloatArray:
+    def predicted(self, queries: ExplainedRows, targets: FloatArray) -> FloatArray:
         """Return the predictions of the fit to targets (N, K), (n, K)."""
         each = (
             (t.coefficient, t.engine.predicted(t.own(queries), t.taken(targets)))
@@ -238,7 +239,7 @@ class Sum(Deletable):
         """Whether every model was fitted to all N rows, each once."""
         return all(term.rows is None for term in self.terms)
 
-    def removal(self, queries: Any, targets: FloatArray) -> Sequence[RowEffects]:
+    def removal(self, queries: ExplainedRows, targets: FloatArray) -> Sequence[RowEffects]:
         """Return the first-order effects of deleting training rows; see `Deletable.removal`."""
         if self.thinned:
             terms = self._saying(queries, targets)
@@ -251,7 +252,7 @@ class Sum(Deletable):
             ),
         )
 
-    def _saying(self, queries: Any, targets: FloatArray) -> Sequence[Term]:
+    def _saying(self, queries: ExplainedRows, targets: FloatArray) -> Sequence[Term]:
         """Return the terms of the models that still predict all of these rows."""
         made = [
             term.engine.predicted(term.own(queries), term.taken(targets)) for term in self.terms
@@ -270,7 +271,9 @@ class Sum(Deletable):
             thinned=True,
         )
 
-    def deletion(self, queries: Any, targets: FloatArray, available: int) -> Sequence[RowEffects]:
+    def deletion(
+        self, queries: ExplainedRows, targets: FloatArray, available: int
+    ) -> Sequence[RowEffects]:
         """Return the exact changes without each row.
 
         A row is deleted from every model by itself, so that changes add up. Those of copies of a
@@ -290,7 +293,7 @@ class Sum(Deletable):
         return [KnownEffects(own) for own in changes]
 
     def _deletion(
-        self, queries: Any, targets: FloatArray, before: FloatArray, available: int
+        self, queries: ExplainedRows, targets: FloatArray, before: FloatArray, available: int
     ) -> Sequence[RowEffects]:
         """Return the sum of the changes of models fitted to all rows."""
         asked = [
@@ -352,7 +355,7 @@ class Sum(Deletable):
         rest = self.constant + self._mean((c, one.without) for c, one in each)
         return LeftOut(made, rest, emptied=emptied)
 
-    def pushes(self, queries: Any, targets: FloatArray) -> Sequence[RowEffects]:
+    def pushes(self, queries: ExplainedRows, targets: FloatArray) -> Sequence[RowEffects]:
         """Return the contributions of training rows; see `Deletable.pushes`."""
         return self._effects(
             self.terms,
@@ -375,7 +378,7 @@ class Sum(Deletable):
             found.append(KnownEffects(total))
         return found
 
-    def around(self, queries: Any, values: FloatArray) -> FloatArray:
+    def around(self, queries: ExplainedRows, values: FloatArray) -> FloatArray:
         """Return the means of the models' answers under |coefficient|.
 
         Models of copied rows have one mean for all, because the copies of a row would be around it.
@@ -461,12 +464,12 @@ class Residual(Engine):
             return (None, None)
         return (queries, queries.parts[1])
 
-    def weight_rows(self, queries: Any, base: float = 1.0) -> Answer:
+    def weight_rows(self, queries: ExplainedRows, base: float = 1.0) -> Answer:
         """Return the weights of explained rows and the constants of their predictions."""
         first, then = self._parts(queries)
         return self._both(self.first.weight_rows(first, base), self.then.weight_rows(then, base))
 
-    def row_sum(self, queries: Any, u: Any, base: float = 1.0) -> Answer:
+    def row_sum(self, queries: ExplainedRows, u: Any, base: float = 1.0) -> Answer:
         """Return the weights of sums of predictions; see `Engine.row_sum`."""
         first, then = self._parts(queries)
         return self._both(self.first.row_sum(first, u, base), self.then.row_sum(then, u, base))
@@ -480,20 +483,20 @@ class Residual(Engine):
         left = weighted(weights, self.first.predicted(None, np.zeros((self.n_rows, n_outputs))))
         return KnownAnswer(total, before.intercepts + after.intercepts - left)
 
-    def matvec(self, queries: Any, v: FloatArray, base: float = 1.0) -> FloatArray:
+    def matvec(self, queries: ExplainedRows, v: FloatArray, base: float = 1.0) -> FloatArray:
         """Return ``sum_j k_j(x) v_j``, (n, S), for vectors (N, S)."""
         first, then = self._parts(queries)
         return self.first.matvec(first, v, base) + self.then.matvec(
             then, v - self.first.matvec(None, v), base
         )
 
-    def rmatvec(self, queries: Any, u: FloatArray, base: float = 1.0) -> FloatArray:
+    def rmatvec(self, queries: ExplainedRows, u: FloatArray, base: float = 1.0) -> FloatArray:
         """Return ``sum_x k_j(x) u_x``, (N, S), for vectors (n, S)."""
         first, then = self._parts(queries)
         after = self.then.rmatvec(then, u, base)
         return self.first.rmatvec(first, u, base) + after - self.first.rmatvec(None, after)
 
-    def predicted(self, queries: Any, targets: FloatArray) -> FloatArray:
+    def predicted(self, queries: ExplainedRows, targets: FloatArray) -> FloatArray:
         """Return the predictions of the fit to targets (N, K), (n, K)."""
         first, then = self._parts(queries)
         left = targets - self.first.predicted(None, targets)
@@ -528,7 +531,7 @@ class Residual(Engine):
             "does.",
         )
 
-    def around(self, queries: Any, values: FloatArray) -> FloatArray:
+    def around(self, queries: ExplainedRows, values: FloatArray) -> FloatArray:
         """Return the answer of the second model, which was fitted to the residuals of the first."""
         return self.then.around(self._parts(queries)[1], values)
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
 from axil.arrays import BoolArray, FloatArray
-from axil.machine.arrays import like, where
+from axil.machine.arrays import AnyPlaceArray, like, where
 from axil.structure import NewtonRule, Structure
 
 # times the rest of its leaf: the fit without so heavy a row is replayed, as differences would lose
@@ -19,7 +18,7 @@ DOMINANT = 1e4
 ROUNDING = 4 * float(np.finfo(float).eps)  # of a sum of weights: what is less is none
 
 
-def remaining_weight(total: Any, part: Any) -> Any:
+def remaining_weight(total: AnyPlaceArray, part: AnyPlaceArray) -> AnyPlaceArray:
     """Return weights less parts of them; exactly zero where rounding alone remains."""
     remaining = total - part
     return where(remaining > ROUNDING * total, remaining, 0.0)
@@ -32,8 +31,8 @@ class Parts:
     The arrays may be on a device.
     """
 
-    leaf: Any  #: (...) numbered among all L leaves
-    weight: Any  #: (...) of the row in the tree: row weight * sample count
+    leaf: AnyPlaceArray  #: (...) numbered among all L leaves
+    weight: AnyPlaceArray  #: (...) of the row in the tree: row weight * sample count
 
     @classmethod
     def of_cells(cls, s: Structure) -> Parts:
@@ -69,15 +68,15 @@ class Parts:
         is_dominant: BoolArray = self.left_scale(s) > DOMINANT * self.of(s.linear_leaves.scale)
         return is_dominant
 
-    def of(self, table: FloatArray) -> Any:
+    def of(self, table: FloatArray) -> AnyPlaceArray:
         """Return the entries of a table by leaves, (L,), for each part."""
         return like(table, self.leaf)[self.leaf]
 
-    def left(self, s: Structure) -> Any:
+    def left(self, s: Structure) -> AnyPlaceArray:
         """Return the weight of each leaf without the row."""
         return remaining_weight(self.of(s.leaf_weights), self.weight)
 
-    def left_scale(self, s: Structure) -> Any:
+    def left_scale(self, s: Structure) -> AnyPlaceArray:
         """Return the scale of each leaf without the row."""
         rule = NewtonRule(self._of_rule(s.newton_rule.l2), self._of_rule(s.newton_rule.steps))
         left = self.left(s)
@@ -86,7 +85,7 @@ class Parts:
             is_free = is_free & (left > 0)  # a shift would be all that is left of the value
         return where(is_free, rule.scale(left), 0.0)
 
-    def _of_rule(self, table: FloatArray) -> Any:
+    def _of_rule(self, table: FloatArray) -> AnyPlaceArray:
         """Return the entry of a table (L,) for each part, without a look-up if all are equal."""
         if not len(table) or (table != table[0]).any():
             return self.of(table)

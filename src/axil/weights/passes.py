@@ -18,6 +18,7 @@ import numpy as np
 
 from axil.arrays import FloatArray
 from axil.kernels import Rows
+from axil.machine.arrays import AnyPlaceArray
 from axil.machine.progress import track
 from axil.machine.threads import Cache, one_blas_thread
 from axil.structure import Structure
@@ -51,8 +52,8 @@ class TreeGroup:
 class Adjoints:
     """The derivatives of S predictions by the leaf sums and by the initial prediction."""
 
-    phi: Any  #: (L, S), an array of the back end
-    beta: Any  #: (S,)
+    phi: AnyPlaceArray  #: (L, S), an array of the back end
+    beta: AnyPlaceArray  #: (S,)
 
 
 class Passes:
@@ -82,7 +83,10 @@ class Passes:
 
     @one_blas_thread()
     def forward(
-        self, v: FloatArray, base: FloatArray, leaf_values: Callable[[int, Any], Any] | None = None
+        self,
+        v: FloatArray,
+        base: FloatArray,
+        leaf_values: Callable[[int, AnyPlaceArray], AnyPlaceArray] | None = None,
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Run boosting on v (N, S) from base (S,). Cost O(T N S).
 
@@ -132,7 +136,9 @@ class Passes:
         self._pass(residual, changed, table, None, [], cell_sums, None)
         return residual, values, sums
 
-    def _less_earlier(self, group: TreeGroup, t: int, tree_sums: Any, values: Any) -> Any:
+    def _less_earlier(
+        self, group: TreeGroup, t: int, tree_sums: AnyPlaceArray, values: AnyPlaceArray
+    ) -> AnyPlaceArray:
         """Return the leaf sums of tree t, (L_t, S), less those of earlier trees in its group."""
         s = self.structure
         leaves = s.leaves_of(t)
@@ -194,7 +200,7 @@ class Passes:
         first[...] = adjoints_of_first
         return Adjoints(phi, beta)
 
-    def _subtract_state(self, group: TreeGroup, alpha: Any, sums: Any) -> None:
+    def _subtract_state(self, group: TreeGroup, alpha: AnyPlaceArray, sums: AnyPlaceArray) -> None:
         """Subtract the gathered state of the rows from the adjoints of a group's leaf values."""
         s = self.structure
         if self._cells_are_leaves and group.in_turn:
@@ -208,7 +214,12 @@ class Passes:
             of_tree -= coefficient * gathered
 
     def _fill_adjoints(
-        self, group: TreeGroup, t: int, alpha: Any, phi: Any, seeds: FloatArray | None
+        self,
+        group: TreeGroup,
+        t: int,
+        alpha: AnyPlaceArray,
+        phi: AnyPlaceArray,
+        seeds: FloatArray | None,
     ) -> None:
         """Fill the adjoints of the leaf sums of tree t."""
         s = self.structure
@@ -228,7 +239,7 @@ class Passes:
         if seeds is not None:
             of_sums += seeds[leaves]
 
-    def _cells_of(self, table: Any, t: int) -> Any:
+    def _cells_of(self, table: AnyPlaceArray, t: int) -> AnyPlaceArray:
         """Return the part of a table by cells that tree t has."""
         starts = self.structure.cell_starts
         return table[int(starts[t]) : int(starts[t + 1])]

@@ -26,14 +26,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from axil.arrays import FloatArray, LeafArray
 from axil.errors import UnsupportedQuestionError
 from axil.kernels import Rows
-from axil.machine.arrays import host, like
+from axil.machine.arrays import AnyPlaceArray, host, like
 from axil.machine.blocks import spans
 from axil.structure import Structure
 from axil.weights.answers import RowEffects
@@ -55,7 +54,7 @@ class RemovalFit:
     level: FloatArray  #: (L,)
     drift: FloatArray  #: (L,)
 
-    def factors(self, rows: slice) -> Any:
+    def factors(self, rows: slice) -> AnyPlaceArray:
         """Return b_tj (r_tj - level_t[l]), (T, rows), on the back end."""
         s = self.fitted.structure
         k = self.output

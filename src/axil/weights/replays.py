@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from axil.arrays import BoolArray, FloatArray, LeafArray
 from axil.kernels import Backend
-from axil.machine.arrays import host
+from axil.machine.arrays import AnyPlaceArray, host
 from axil.machine.progress import track
 from axil.structure import LinearLeaves, NewtonRule, Structure
 from axil.weights.answers import RowEffects
@@ -98,7 +97,7 @@ class ReplayedEffects(RowEffects):
             yield j, self.deletion.changes(j, self.queries)[None, :, self.output]
 
 
-def sum_responses(s: Structure, together: Any, backend: Backend) -> FloatArray:
+def sum_responses(s: Structure, together: AnyPlaceArray, backend: Backend) -> FloatArray:
     """Return the responses of leaf sums to leaf sums, (L, L).
 
     ``together`` (L, L): the co-occurrences of leaves over all rows, which are overwritten.
@@ -112,7 +111,7 @@ def sum_responses(s: Structure, together: Any, backend: Backend) -> FloatArray:
 
 
 def changing_rows(
-    fitted: FittedValues, added: Any, rows: slice, responses: FloatArray
+    fitted: FittedValues, added: AnyPlaceArray, rows: slice, responses: FloatArray
 ) -> BoolArray:
     """Return whether the deletion of each row changes the active set of a leaf, (rows,).
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, ParamSpec, Protocol, TypeVar, cast
+from typing import ParamSpec, Protocol, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from axil.arrays import FloatArray
 from axil.kernels import MEASURES, Backend, Rows
-from axil.machine.arrays import host, is_host
+from axil.machine.arrays import AnyPlaceArray, host, is_host
 from axil.machine.blocks import spans
 from axil.machine.threads import one_blas_thread
 from axil.structure import Structure
@@ -64,7 +64,7 @@ class StateAnswer(Answer):
     """Weights that a backward pass computed on the back end of the rows."""
 
     backend: Backend
-    state: Any  #: (N, n), an array of the back end
+    state: AnyPlaceArray  #: (N, n), an array of the back end
     intercepts: FloatArray
 
     @guarded

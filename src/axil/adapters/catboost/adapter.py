@@ -9,8 +9,6 @@ shrink() cut, missing targets, and leaf values that are percentiles.
 
 from __future__ import annotations
 
-from typing import Any
-
 from axil.adapters.catboost.additive import AdditiveCatBoost
 from axil.adapters.catboost.base import CatBoostAdapter
 from axil.adapters.catboost.blob import parse
@@ -19,9 +17,12 @@ from axil.adapters.catboost.loss import GRADIENT_REFUSALS
 from axil.adapters.catboost.refusals import REFUSALS, CatBoostReading
 from axil.adapters.contract import Kind, Model
 from axil.adapters.refusals import kind_of, not_fitted
+from axil.aliases import ForeignModel
 
 
-def read(model: Any, by_gradients: bool = False, leaves_only: bool = False) -> Model | None:
+def read(
+    model: ForeignModel, by_gradients: bool = False, leaves_only: bool = False
+) -> Model | None:
     """Return the adapter of a CatBoost model; None for any other object.
 
     Parameters
@@ -47,7 +48,7 @@ def read(model: Any, by_gradients: bool = False, leaves_only: bool = False) -> M
     return adapter
 
 
-def is_fitted(model: Any) -> bool:
+def is_fitted(model: ForeignModel) -> bool:
     """Return whether an object is a model of CatBoost; raise for one that has not been fitted."""
     import catboost
 
@@ -58,7 +59,7 @@ def is_fitted(model: Any) -> bool:
     return True
 
 
-def _copy_of(model: Any) -> Any:
+def _copy_of(model: ForeignModel) -> ForeignModel:
     """Return a copy of a model that users can change in place (shrink, set_leaf_values).
 
     CatBoost cannot copy every model: it writes a bias of 1e17 as a whole number into its JSON and

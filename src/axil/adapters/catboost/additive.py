@@ -7,7 +7,6 @@ leaf_estimation_iterations steps, each from where the last one ended.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from axil.adapters.catboost.shrinkage import KEPT_AS_EXPONENTIALS, ExponentialSh
 from axil.adapters.class_weights import with_class_weight_advice
 from axil.adapters.contract import Kind, TrainingRows
 from axil.adapters.refusals import OTHER_GROUPS
+from axil.aliases import FeatureTable, ForeignModel
 from axil.arrays import FloatArray
 from axil.errors import InputError
 from axil.trees.losses import Loss
@@ -38,7 +38,7 @@ class AdditiveCatBoost(CatBoostAdapter):
     kind = Kind.ADDITIVE
     gradient_tolerance = 1e-6  # of a mean that is kept in float32
 
-    def __init__(self, model: Any, reading: CatBoostReading):
+    def __init__(self, model: ForeignModel, reading: CatBoostReading):
         super().__init__(model, reading)
         names = np.asarray(model.classes_)
         # Other classes that the model names have no output.
@@ -73,7 +73,7 @@ class AdditiveCatBoost(CatBoostAdapter):
             return "model_shrink_rate"
         return ""
 
-    def scores(self, X: Any) -> FloatArray:
+    def scores(self, X: FeatureTable) -> FloatArray:
         """Return the raw scores of the classes that were in the data, (n, K).
 
         CatBoost gives others a score of minus infinity.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,8 +27,8 @@ from axil.adapters.refusals import (
     OTHER_TARGETS,
 )
 from axil.adapters.routes import Routes
-from axil.aliases import TableLike
-from axil.arrays import BoolArray, FloatArray, LeafArray
+from axil.aliases import FeatureTable, ForeignModel, ForeignObject, TableLike
+from axil.arrays import BoolArray, FloatArray, LeafArray, RealArray
 from axil.errors import InputError, UnsupportedModelError
 from axil.structure import Chains
 
@@ -59,7 +58,7 @@ class CatBoostAdapter(TreeModel):
     takes_text = True  # as categories
     tells_kinds_apart = True  # categories are whole numbers or text, and no real numbers
 
-    def __init__(self, model: Any, reading: CatBoostReading):
+    def __init__(self, model: ForeignModel, reading: CatBoostReading):
         self._model = model
         self._reading = reading
         self._blob = reading.blob
@@ -224,7 +223,7 @@ class CatBoostAdapter(TreeModel):
         weights = np.bincount(self.leaves_of(rows)[:, 0], rows.weights, len(first))
         return len(weights) == len(first) and np.allclose(weights, first, rtol=1e-6)
 
-    def leaves(self, X: Any) -> LeafArray:
+    def leaves(self, X: FeatureTable) -> LeafArray:
         """Return the leaf of each row in each tree, (n, T)."""
         if X.shape[0] == 0:
             return np.zeros((0, len(self._n_leaves)), dtype=np.int32)
@@ -235,14 +234,14 @@ class CatBoostAdapter(TreeModel):
         """Return the routes through all trees, if all splits are on numbers."""
         return routes(self._blob, self._n_leaves)
 
-    def table(self, X: Any) -> NDArray[np.floating[Any]] | None:
+    def table(self, X: FeatureTable) -> RealArray | None:
         """Return the numbers that CatBoost casts to float32; zeros of sparse rows are numbers."""
         if bool(sparse.issparse(X)):
-            dense: NDArray[np.floating[Any]] = X.toarray()
+            dense: RealArray = X.toarray()
             return dense
         return single_table(X)
 
-    def predictions(self, X: Any) -> FloatArray:
+    def predictions(self, X: FeatureTable) -> FloatArray:
         """Return the predictions of ``predict``, (n, K)."""
         raw = self._model.predict(self._pool(X), prediction_type="RawFormulaVal")
         return np.asarray(raw, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
@@ -259,7 +258,7 @@ class CatBoostAdapter(TreeModel):
             return super().tested_values(X)
         return outcomes(self._blob, self.leaves(X))
 
-    def _pool(self, X: TableLike) -> Any:
+    def _pool(self, X: TableLike) -> ForeignObject:
         return pool(X, self.feature_names, self._cat_features)
 
     def causes(self, mismatch: str) -> str:

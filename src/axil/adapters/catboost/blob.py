@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.arrays import FloatArray
+from axil.arrays import AnyArray, FloatArray
 from axil.errors import InputError
 
 HEAD = 8  # bytes before the FlatBuffer
@@ -70,7 +70,7 @@ class Table:
         """Return the length of a vector."""
         return self.vector(field)[1]
 
-    def numbers(self, field: int, dtype: str | np.dtype[Any]) -> NDArray[Any]:
+    def numbers(self, field: int, dtype: str | np.dtype[Any]) -> AnyArray:
         """Return a vector of scalars, or of structs of them."""
         start, n = self.vector(field)
         return np.frombuffer(self._data, dtype, n, start)

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.aliases import ForeignObject
+from axil.arrays import AnyArray, LeafArray
 from axil.errors import InputError
 from axil.kernels.cpu import number_keys
 
@@ -31,7 +33,7 @@ class Categories:
     hashes: NDArray[np.uint32]  #: the different hashes
 
     @classmethod
-    def of(cls, values: NDArray[Any]) -> Categories:
+    def of(cls, values: AnyArray) -> Categories:
         """Return the column with these values: texts unchanged, other values as whole numbers."""
         if values.dtype.kind in "biu":
             value_codes, labels = _numbered_integers(values)
@@ -47,7 +49,7 @@ class Categories:
         return np.asarray(signed[self.codes[rows]])
 
 
-def _numbered_integers(values: NDArray[Any]) -> tuple[NDArray[np.integer[Any]], list[Any]]:
+def _numbered_integers(values: AnyArray) -> tuple[LeafArray, list[ForeignObject]]:
     """Return the code of each value, and the value that each code stands for."""
     codes, n_labels = number_keys(values.astype(np.uint64))
     labels = np.empty(n_labels, dtype=values.dtype)
@@ -55,7 +57,7 @@ def _numbered_integers(values: NDArray[Any]) -> tuple[NDArray[np.integer[Any]], 
     return codes, labels.tolist()
 
 
-def _numbered_objects(values: NDArray[Any]) -> tuple[NDArray[np.integer[Any]], list[Any]]:
+def _numbered_objects(values: AnyArray) -> tuple[LeafArray, list[ForeignObject]]:
     """Return the code of each value, and the value that each code stands for."""
     code_of: dict[Any, int] = {}
     numbered = (code_of.setdefault(label, len(code_of)) for label in values.tolist())
@@ -69,7 +71,7 @@ def _numbered_objects(values: NDArray[Any]) -> tuple[NDArray[np.integer[Any]], l
     return codes, labels
 
 
-def _text(label: Any) -> bytes:
+def _text(label: ForeignObject) -> bytes:
     if isinstance(label, bytes):
         return label
     if isinstance(label, str):

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from axil.arrays import FloatArray, IntArray
+from axil.aliases import ForeignObject
+from axil.arrays import FloatArray, IntArray, RealType
 from axil.errors import UnsupportedModelError
 from axil.trees.coupled_losses import CoupledLoss, RankedRows
 from axil.trees.losses import RoundRows, Slopes
@@ -34,9 +35,9 @@ class QueryRMSE(CoupledLoss):
 
     name = "QueryRMSE"
     smooth = True
-    gradient_type: ClassVar[type[np.floating[Any]]] = np.float64
+    gradient_type: ClassVar[RealType] = np.float64
 
-    def fit_gradients(self, rows: RoundRows) -> tuple[Any, Any]:
+    def fit_gradients(self, rows: RoundRows) -> tuple[ForeignObject, ForeignObject]:
         """Return g and h (N, 1), with the row weights in them."""
         weights = self._present_weights(rows)
         residuals = self.couple(rows.scores - rows.targets, weights)
@@ -86,9 +87,9 @@ class PairLogit(CoupledLoss):
     takes_gradient_steps: bool
 
     name = "PairLogit"
-    gradient_type: ClassVar[type[np.floating[Any]]] = np.float64
+    gradient_type: ClassVar[RealType] = np.float64
 
-    def fit_gradients(self, rows: RoundRows) -> tuple[Any, Any]:
+    def fit_gradients(self, rows: RoundRows) -> tuple[ForeignObject, ForeignObject]:
         """Return g and h (N, 1), with the weights of the groups in them."""
         n_rows = len(rows.targets)
         g = np.zeros(n_rows)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from axil.adapters.catboost.blob import ModelBlob, Table
 from axil.adapters.catboost.categories import Categories, Words, combined
-from axil.arrays import BoolArray, FloatArray, IntArray
+from axil.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from axil.errors import ExactnessError, UnsupportedModelError
 from axil.kernels.cpu import encodings_before, number_keys
 
@@ -159,7 +159,7 @@ class Fold:
     keeps_all_simple: bool  #: whether categories by themselves are always told apart
     classifications: list[Classification]  #: of the targets, from number 1 on
 
-    def components(self, statistic: Statistic) -> list[tuple[NDArray[Any], int]]:
+    def components(self, statistic: Statistic) -> list[tuple[AnyArray, int]]:
         """Return codes (N,) of each category combined with tests, and their largest number."""
         columns = [self.categories[i] for i in statistic.categories]
         coded = [(column.codes, len(column.hashes)) for column in columns]
@@ -209,9 +209,7 @@ class RowsByCategory:
     size: int  #: numbers are below it
 
     @classmethod
-    def of(
-        cls, combination: Combination, components: list[tuple[NDArray[Any], int]]
-    ) -> RowsByCategory:
+    def of(cls, combination: Combination, components: list[tuple[AnyArray, int]]) -> RowsByCategory:
         """Return the numbers of combinations of codes; numbers that few rows have are assigned again."""
         first_codes, size = components[0]
         numbers = first_codes.astype(np.uint32)
@@ -271,7 +269,7 @@ class Encoder:
         target_border = self.encodings[sharing[0]].target_border
         groups = self._groups(statistic)
         classes = self._target_classes(statistic)
-        values: NDArray[Any]
+        values: AnyArray
         if statistic.kind == MEAN:
             n_borders = np.float32(self._fold.classification(statistic).n_borders)
             values = classes.astype(np.float32) / n_borders

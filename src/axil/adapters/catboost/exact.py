@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -31,14 +30,15 @@ from axil.adapters.catboost.settings import (
 )
 from axil.adapters.contract import TrainingRows
 from axil.adapters.percentiles import require_rows, with_initial_tree
-from axil.arrays import FloatArray, LeafArray
+from axil.aliases import ForeignModel
+from axil.arrays import FloatArray, LeafArray, RealType
 from axil.errors import InputError, UnsupportedModelError
 
 
 class ExactCatBoost(CatBoostAdapter):
     """A CatBoost model whose predictions are weighted sums of the targets."""
 
-    def __init__(self, model: Any, reading: CatBoostReading):
+    def __init__(self, model: ForeignModel, reading: CatBoostReading):
         super().__init__(model, reading)
         self.has_initial_tree = reading.has_percentile_leaves
         self.repeats_targets = self.has_initial_tree
@@ -48,7 +48,7 @@ class ExactCatBoost(CatBoostAdapter):
             self.leaf_tolerance = 4 * ROUNDING
 
     @property
-    def _score_precision(self) -> type[np.floating[Any]]:
+    def _score_precision(self) -> RealType:
         """The precision of the scores of training rows: a GPU keeps them in float32."""
         if self._reading.on_gpu:
             return np.float32

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +19,7 @@ from axil.adapters.catboost.permutations import AveragingFold
 from axil.adapters.catboost.pool import category_column, number_column
 from axil.adapters.contract import TrainingRows
 from axil.adapters.routes import Routes, SplitKind, Splits, make_routes
-from axil.arrays import BoolArray, FloatArray
+from axil.arrays import AnyArray, BoolArray, Cells, FloatArray
 from axil.errors import UnsupportedModelError
 from axil.kernels import Backend
 
@@ -30,7 +29,7 @@ MOST_ENCODINGS = 64  # of those kept at a time, each a byte per row
 BLOCK = 1 << 14  # rows whose columns are put side by side
 
 Ids = NDArray[np.int64]
-LeafNumbers = NDArray[np.unsignedinteger[Any]]
+LeafNumbers = Cells
 
 
 def routes(blob: ModelBlob, n_leaves: Ids) -> Routes | None:
@@ -230,7 +229,7 @@ class SplitTests:
         """Return the row at each position of the fold, (N,)."""
         return self._fold.order
 
-    def columns(self, splits: Ids) -> tuple[Ids, list[NDArray[Any]]]:
+    def columns(self, splits: Ids) -> tuple[Ids, list[AnyArray]]:
         """Return the column of each of these splits, and the values (N,) of these columns."""
         used, places = np.unique(self._column[splits], return_inverse=True)
         return places.reshape(-1).astype(np.int64), [self._values(int(i)) for i in used]
@@ -243,7 +242,7 @@ class SplitTests:
             return above(values, border, bool(self.missing_right[split]))
         return np.asarray(values > int(border))  # borders are whole, or 0.5 of two values
 
-    def _values(self, column: int) -> NDArray[Any]:
+    def _values(self, column: int) -> AnyArray:
         if column < len(self._numbers):
             return self._fold.numbers[self._numbers[column]]
         column -= len(self._numbers)

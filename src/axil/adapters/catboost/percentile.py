@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.arrays import BoolArray, FloatArray
+from axil.arrays import AnyArray, BoolArray, FloatArray, LeafArray
 from axil.structure import Ranks
 from axil.structure.ranks import Picks
 
@@ -54,9 +54,9 @@ class CatBoostPercentile(Ranks):
 
     def picks(
         self,
-        leaf: NDArray[np.integer[Any]],
+        leaf: LeafArray,
         residuals: FloatArray,
-        draw: NDArray[Any],
+        draw: AnyArray,
         is_base: bool = False,
     ) -> Picks:
         """Return the picked rows, and the sides of them on which delta puts the value."""
@@ -103,9 +103,7 @@ class CatBoostPercentile(Ranks):
         return replace(picked, shifts=rounded_values - percentiles)
 
     @staticmethod
-    def _searched(
-        leaf: NDArray[np.integer[Any]], residuals: FloatArray, value: FloatArray, n: int
-    ) -> BoolArray:
+    def _searched(leaf: LeafArray, residuals: FloatArray, value: FloatArray, n: int) -> BoolArray:
         """Return for which leaves, (n,), CatBoost's search for the value ends above it.
 
         A leaf of many rows is searched by bisection. It meets every value but some that are zero,

@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from axil.adapters.frames import as_frame, as_pandas, compressed
+from axil.aliases import FeatureTable, ForeignObject
+from axil.arrays import AnyArray
 from axil.errors import InputError
 from axil.inputs.codes import numbered
 
 
-def pool(X: Any, names: list[str] | None, cat_features: list[int]) -> Any:
+def pool(X: FeatureTable, names: list[str] | None, cat_features: list[int]) -> ForeignObject:
     """Return a catboost.Pool of X, or raise an error with the reason why CatBoost cannot make one."""
     import catboost
 
@@ -34,12 +36,12 @@ def pool(X: Any, names: list[str] | None, cat_features: list[int]) -> Any:
         raise InputError(f"CatBoost does not take these rows: {reason}.{advice}") from error
 
 
-def _pool(X: Any, names: list[str] | None, cat_features: list[int]) -> Any:
+def _pool(X: FeatureTable, names: list[str] | None, cat_features: list[int]) -> ForeignObject:
     """Return the Pool. CatBoost finds columns by name if both have names, otherwise by position."""
     import catboost
 
     if bool(sparse.issparse(X)):
-        rows: Any = compressed(X)
+        rows: FeatureTable = compressed(X)
         # Beside categories CatBoost takes whole numbers alone.
         if cat_features and np.all(rows.data == np.rint(rows.data)):
             rows = rows.astype(np.int64)
@@ -59,7 +61,7 @@ def _pool(X: Any, names: list[str] | None, cat_features: list[int]) -> Any:
     return catboost.Pool(rows, cat_features=cat_features or None)
 
 
-def _as_pandas_table(frame: nw.DataFrame[Any], categorical: list[str]) -> Any:
+def _as_pandas_table(frame: nw.DataFrame[Any], categorical: list[str]) -> ForeignObject:
     """Return a table of another library as pandas; raise for missing categories."""
     for name in categorical:
         if frame[name].null_count():
@@ -70,7 +72,7 @@ def _as_pandas_table(frame: nw.DataFrame[Any], categorical: list[str]) -> Any:
     return as_pandas(frame, categorical, "A table of another library for CatBoost")
 
 
-def category_column(X: Any, i: int) -> NDArray[Any]:
+def category_column(X: FeatureTable, i: int) -> AnyArray:
     """Return a column of categories, (N,), of any container."""
     if bool(sparse.issparse(X)):
         return _sparse_column(X, i).astype(np.int64)
@@ -83,7 +85,7 @@ def category_column(X: Any, i: int) -> NDArray[Any]:
     return np.array(values.to_list(), dtype=object)
 
 
-def number_column(X: Any, i: int) -> NDArray[np.float32]:
+def number_column(X: FeatureTable, i: int) -> NDArray[np.float32]:
     """Return a column of numbers in CatBoost's precision, (N,), of any container."""
     if sparse.issparse(X):
         values = _sparse_column(X, i)
@@ -96,11 +98,11 @@ def number_column(X: Any, i: int) -> NDArray[np.float32]:
         return np.ascontiguousarray(values, dtype=np.float32)
 
 
-def _sparse_column(X: Any, i: int) -> NDArray[Any]:
+def _sparse_column(X: FeatureTable, i: int) -> AnyArray:
     return np.asarray(sparse.csc_matrix(X)[:, [i]].toarray()[:, 0])
 
 
-def _dense_column(X: Any, i: int) -> NDArray[Any]:
+def _dense_column(X: FeatureTable, i: int) -> AnyArray:
     frame = nw.from_native(X, eager_only=True, pass_through=True)
     if not isinstance(frame, nw.DataFrame):
         return np.asarray(np.asarray(X)[:, i])
@@ -109,7 +111,7 @@ def _dense_column(X: Any, i: int) -> NDArray[Any]:
     return np.asarray(frame.get_column(frame.columns[i]).cast(nw.Float64).to_numpy())
 
 
-def zeros_above_negatives(X: Any) -> int | None:
+def zeros_above_negatives(X: FeatureTable) -> int | None:
     """Return the first sparse column with both zeros and negative numbers; None for dense rows."""
     if not sparse.issparse(X):
         return None
@@ -121,7 +123,7 @@ def zeros_above_negatives(X: Any) -> int | None:
     return None
 
 
-def most_categories(X: Any, cat_features: list[int]) -> int:
+def most_categories(X: FeatureTable, cat_features: list[int]) -> int:
     """Return the largest number of different values in any column of categories."""
     frame = as_frame(X)
     if frame is not None:

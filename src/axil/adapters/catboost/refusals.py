@@ -29,6 +29,7 @@ from axil.adapters.refusals import (
     first_of,
     refusal,
 )
+from axil.aliases import ForeignObject
 from axil.arrays import BoolArray
 from axil.errors import UnsupportedModelError
 from axil.structure import Cut
@@ -47,7 +48,7 @@ class CatBoostReading:
             return self.blob.settings[-1]
         return {}
 
-    def values(self, group: str, name: str) -> list[Any]:
+    def values(self, group: str, name: str) -> list[ForeignObject]:
         """Return a setting of each fit that made the model, None if it is not stated."""
         return [settings.get(group, {}).get(name) for settings in self.blob.settings]
 
@@ -101,7 +102,7 @@ class CatBoostReading:
         return any(self.values("tree_learner_options", "sparse_features_conflict_fraction"))
 
     @property
-    def methods(self) -> list[Any]:
+    def methods(self) -> list[ForeignObject]:
         """Return the leaf_estimation_method of each fit."""
         return self.values("tree_learner_options", "leaf_estimation_method")
 
@@ -112,7 +113,7 @@ class CatBoostReading:
         return next((int(n) for n in stated if n and int(n) > 1), 1)
 
     @property
-    def shrink_rates(self) -> list[Any]:
+    def shrink_rates(self) -> list[ForeignObject]:
         """Return the model_shrink_rate of each fit."""
         return self.values("boosting_options", "model_shrink_rate")
 

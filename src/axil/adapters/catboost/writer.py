@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import numpy as np
 
 from axil.adapters.catboost.blob import HEAD, LEAF_VALUES, LEAF_WEIGHTS, parse
+from axil.aliases import ForeignModel, ForeignObject
 from axil.arrays import FloatArray
 from axil.errors import UnsupportedQuestionError, shown
 from axil.structure.leaves import LeafFit
 
 
-def write(model: Any, fits: list[LeafFit]) -> Any:
+def write(model: ForeignModel, fits: list[LeafFit]) -> ForeignModel:
     """Return a model of the same class with these leaves; the model itself is not touched."""
     import catboost
 
@@ -25,7 +25,7 @@ def write(model: Any, fits: list[LeafFit]) -> Any:
         start, length = blob.trees.vector(field)
         if length:  # some exports lose the weights
             _put(data, HEAD + start, numbers)
-    written: Any = object.__new__(type(model))
+    written: ForeignObject = object.__new__(type(model))
     try:
         written.__setstate__(state | {"__model": bytes(data)})
     except catboost.CatBoostError as error:  # of targets around 1e18
@@ -44,7 +44,7 @@ def write(model: Any, fits: list[LeafFit]) -> Any:
     return written
 
 
-def _put_class_weights(model: Any, weights: FloatArray, present: list[int]) -> None:
+def _put_class_weights(model: ForeignModel, weights: FloatArray, present: list[int]) -> None:
     """Write the weights of the classes in the data into the settings that the model keeps."""
     metadata = model.get_metadata()
     settings = json.loads(metadata["params"])

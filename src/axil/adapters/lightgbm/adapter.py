@@ -9,8 +9,6 @@ different evidence for both: the exact fit must find them from the leaf values t
 
 from __future__ import annotations
 
-from typing import Any
-
 from axil.adapters.contract import Kind, Model
 from axil.adapters.lightgbm.additive import AdditiveLightGBM, settings_of
 from axil.adapters.lightgbm.base import LightGBMAdapter, booster_of, opened
@@ -19,10 +17,14 @@ from axil.adapters.lightgbm.linear import LinearLightGBM
 from axil.adapters.lightgbm.loss import GRADIENT_REFUSALS
 from axil.adapters.lightgbm.refusals import REFUSALS
 from axil.adapters.refusals import kind_of
+from axil.aliases import ForeignModel, ForeignObject
 
 
 def read(
-    model: Any, objective: Any = None, by_gradients: bool = False, leaves_only: bool = False
+    model: ForeignModel,
+    objective: ForeignObject = None,
+    by_gradients: bool = False,
+    leaves_only: bool = False,
 ) -> Model | None:
     """Return the adapter of a LightGBM model; None for any other object.
 

@@ -6,7 +6,6 @@ Gradients and second derivatives are float32; a replay in float64 meets leaves t
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +28,8 @@ from axil.adapters.lightgbm.rates import stated_rates
 from axil.adapters.lightgbm.reading import LightGBMReading
 from axil.adapters.objective import Objective, as_objective
 from axil.adapters.refusals import OTHER_GROUPS, first_of
-from axil.arrays import FloatArray
+from axil.aliases import FeatureTable, ForeignModel, ForeignObject
+from axil.arrays import AnyArray, FloatArray
 from axil.errors import InputError, UnsupportedModelError
 from axil.trees.coupled_losses import RANKS_TURN
 from axil.trees.losses import Loss
@@ -39,13 +39,15 @@ from axil.trees.losses import Loss
 class EstimatorSettings:
     """The settings of an estimator that its booster lacks; empty for a booster alone."""
 
-    classes: NDArray[Any] | None
-    class_weight: Any
+    classes: AnyArray | None
+    class_weight: ForeignObject
     objective: Objective | None  #: the user's own; None: it is LightGBM's
     stops_early: str  #: pred_early_stop; empty: its predict takes all trees
 
 
-def settings_of(model: Any, booster: Any, objective: Any) -> EstimatorSettings:
+def settings_of(
+    model: ForeignModel, booster: ForeignModel, objective: ForeignObject
+) -> EstimatorSettings:
     """Return what a model states about its fit.
 
     ``booster`` is its booster, and ``objective`` the function that the user passes.
@@ -72,7 +74,9 @@ class AdditiveLightGBM(LightGBMAdapter):
     kind = Kind.ADDITIVE
     gradient_tolerance = 2e-6
 
-    def __init__(self, booster: Any, reading: LightGBMReading, estimator: EstimatorSettings):
+    def __init__(
+        self, booster: ForeignModel, reading: LightGBMReading, estimator: EstimatorSettings
+    ):
         super().__init__(booster, reading)
         self._custom = estimator.objective
         if self._custom is not None and name_of(reading):
@@ -90,7 +94,7 @@ class AdditiveLightGBM(LightGBMAdapter):
             self.class_weight = {k: estimator.class_weight.get(name, 1.0) for k, name in names}
         self._read_classes(estimator.classes)
 
-    def _read_classes(self, names: NDArray[Any] | None) -> None:
+    def _read_classes(self, names: AnyArray | None) -> None:
         """Read the classes; a booster alone keeps their number, and no names."""
         objective = self._objective.name
         if names is None and objective == "binary":
@@ -103,7 +107,7 @@ class AdditiveLightGBM(LightGBMAdapter):
         elif objective in OF_CLASSES or (objective == "custom" and self.n_outputs > 1):
             self.classes = np.arange(self.n_outputs)
 
-    def scores(self, X: Any) -> FloatArray:
+    def scores(self, X: FeatureTable) -> FloatArray:
         """Return the raw scores, (n, K)."""
         raw_scores = self._booster.predict(self._rows(X), raw_score=True)
         scores = np.asarray(raw_scores, dtype=np.float64).reshape(X.shape[0], self.n_outputs)

@@ -8,7 +8,6 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from axil.adapters.contract import Coefficients, Nodes, Rounding, TrainingRows, TreeModel
@@ -23,7 +22,8 @@ from axil.adapters.lightgbm.samplers import IterationGradients, SamplerState
 from axil.adapters.lightgbm.text import LightGBMSettings, parse
 from axil.adapters.refusals import not_fitted
 from axil.adapters.routes import Routes
-from axil.arrays import BoolArray, FloatArray, LeafArray
+from axil.aliases import FeatureTable, ForeignModel, ForeignObject
+from axil.arrays import BoolArray, FloatArray, LeafArray, RealArray
 from axil.errors import InputError, UnsupportedModelError
 from axil.scale import IDENTITY, TargetScale
 from axil.structure import NewtonRule, with_nodes
@@ -32,7 +32,7 @@ from axil.structure import NewtonRule, with_nodes
 MOST_ORDERS = 100
 
 
-def booster_of(model: Any) -> Any:
+def booster_of(model: ForeignModel) -> ForeignModel:
     """Return the Booster of a LightGBM model, wrapped or not; None for any other object."""
     import lightgbm
 
@@ -46,7 +46,7 @@ def booster_of(model: Any) -> Any:
 
 
 def opened(
-    booster: Any, stops_early: str = "", own_objective: bool = False
+    booster: ForeignModel, stops_early: str = "", own_objective: bool = False
 ) -> tuple[Any, LightGBMReading]:
     """Return a copy of a booster up to its best iteration, and its text and settings."""
     # best_iteration is 0 or -1 where there was no early stopping: all iterations.
@@ -100,7 +100,7 @@ class LightGBMAdapter(TreeModel):
     # fit takes feature_name= for the columns of a frame, which predict then takes by their places
     renames = True
 
-    def __init__(self, booster: Any, reading: LightGBMReading):
+    def __init__(self, booster: ForeignModel, reading: LightGBMReading):
         self._booster = booster
         self._reading = reading
         self._settings = reading.settings
@@ -129,7 +129,7 @@ class LightGBMAdapter(TreeModel):
         return name.replace(" ", "_")
 
     @property
-    def categories(self) -> dict[str, list[Any]]:  # type: ignore[override]
+    def categories(self) -> dict[str, list[ForeignObject]]:  # type: ignore[override]
         """The categories of columns that the fit had as pandas categories, by name.
 
         It is empty if the model does not say which.
@@ -141,11 +141,11 @@ class LightGBMAdapter(TreeModel):
             return {}
         return {str(names[i]): list(values) for i, values in zip(features, categories)}
 
-    def _rows(self, X: Any) -> Any:
+    def _rows(self, X: FeatureTable) -> FeatureTable:
         """Return X as LightGBM takes it."""
         return as_lightgbm(X, self._booster.pandas_categorical or [])
 
-    def leaves(self, X: Any) -> LeafArray:
+    def leaves(self, X: FeatureTable) -> LeafArray:
         """Return the leaf of each row in each tree, (n, T)."""
         if X.shape[0] == 0:
             return np.zeros((0, len(self._trees)), dtype=np.int32)
@@ -157,7 +157,7 @@ class LightGBMAdapter(TreeModel):
         """The tests of all trees."""
         return routes_of(self._trees)
 
-    def table(self, X: Any) -> NDArray[np.floating[Any]] | None:
+    def table(self, X: FeatureTable) -> RealArray | None:
         """Return the numbers that LightGBM compares.
 
         Floats are unchanged, other arrays become float32, and frames float64.
@@ -169,7 +169,7 @@ class LightGBMAdapter(TreeModel):
             return from_pandas(rows, self._booster.pandas_categorical or [])
         return array_of_floats(rows)
 
-    def predictions(self, X: Any) -> FloatArray:
+    def predictions(self, X: FeatureTable) -> FloatArray:
         """Return the predictions of ``predict``, (n, 1); with reg_sqrt those before squaring."""
         # Raw scores would do, but of boosting=rf they are sums, not means.
         predictions = np.asarray(self._booster.predict(self._rows(X)), dtype=np.float64).reshape(
@@ -341,14 +341,14 @@ class LightGBMAdapter(TreeModel):
         return DrawReplay(name, states, evidence, n_failures, forest, gradients_at)
 
 
-def _copied(booster: Any, saved: str) -> Any:
+def _copied(booster: ForeignModel, saved: str) -> ForeignModel:
     """Return a copy of the booster from its text, which later training does not change."""
     copied = type(booster)(model_str=saved)
     copied.pandas_categorical = booster.pandas_categorical
     return copied
 
 
-def _refit_decay_rate(booster: Any, file_parameters: dict[str, str]) -> str:
+def _refit_decay_rate(booster: ForeignModel, file_parameters: dict[str, str]) -> str:
     """Return the setting that Booster.refit leaves behind; empty if it was never called.
 
     The parameters of a file list the setting always, as 0.9 if it was never set. LightGBM puts them

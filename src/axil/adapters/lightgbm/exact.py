@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from axil.adapters.lightgbm.rates import FIRST, hidden_rate, refitted_trees, sta
 from axil.adapters.lightgbm.reading import LightGBMReading
 from axil.adapters.percentiles import require_rows, with_initial_tree
 from axil.adapters.refusals import refusal
+from axil.aliases import ForeignModel
 from axil.arrays import BoolArray, FloatArray
 from axil.errors import UnsupportedModelError
 from axil.structure import Cut
@@ -41,7 +41,7 @@ class Base:
 class ExactLightGBM(LightGBMAdapter):
     """A LightGBM booster whose predictions are weighted sums of the targets."""
 
-    def __init__(self, booster: Any, reading: LightGBMReading):
+    def __init__(self, booster: ForeignModel, reading: LightGBMReading):
         super().__init__(booster, reading)
         self.has_initial_tree = reading.ranked
         if self.has_initial_tree:

@@ -26,7 +26,8 @@ from axil.adapters.lightgbm.rates import stated_rates
 from axil.adapters.lightgbm.reading import LightGBMReading
 from axil.adapters.lightgbm.text import CATEGORICAL, TreeText
 from axil.adapters.linear_steps import LinearSteps, LinearTree
-from axil.arrays import FloatArray, LeafArray
+from axil.aliases import FeatureTable, ForeignModel, ForeignObject
+from axil.arrays import AnyArray, FloatArray, LeafArray
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 from axil.machine.threads import one_blas_thread
 
@@ -113,7 +114,7 @@ class LinearLightGBM(SmootherModel, ExactLightGBM):
     Its features are those of a row in its leaf of each tree.
     """
 
-    def __init__(self, booster: Any, reading: LightGBMReading):
+    def __init__(self, booster: ForeignModel, reading: LightGBMReading):
         super().__init__(booster, reading)
         self._leaves = [leaves_of(tree, self.n_features) for tree in self._trees]
         self._rates = stated_rates(self._trees, self._settings)
@@ -131,7 +132,7 @@ class LinearLightGBM(SmootherModel, ExactLightGBM):
                 "Fit with one learning rate, and pass the model in memory or pickled.",
             )
 
-    def _table(self, X: Any) -> FloatArray:
+    def _table(self, X: FeatureTable) -> FloatArray:
         """Return the numbers, and ones: (n, features + 1)."""
         table = self.table(X)
         if table is None:
@@ -141,7 +142,7 @@ class LinearLightGBM(SmootherModel, ExactLightGBM):
             )
         return np.column_stack([table, np.ones(len(table))]).astype(np.float64, copy=False)
 
-    def coordinates(self, X: Any, n_threads: int = 1) -> Any:
+    def coordinates(self, X: FeatureTable, n_threads: int = 1) -> ForeignObject:
         """Return the factors of the coefficients in predictions, sparse (n, P)."""
         leaf_numbers = TreeModel.coordinates(self, X, n_threads).T
         table = self._table(X)
@@ -149,7 +150,7 @@ class LinearLightGBM(SmootherModel, ExactLightGBM):
         features = [_features(*tree, table) for tree in zip(self._leaves, leaf_numbers)]
         return sparse.hstack([ones, *features], format="csr")
 
-    def smoother(self, X: Any, weights: FloatArray | None) -> FittedSmoother:
+    def smoother(self, X: FeatureTable, weights: FloatArray | None) -> FittedSmoother:
         """Return the map from targets to coefficients, tree after tree."""
         compared = self._compared
         self._compared = None
@@ -157,12 +158,14 @@ class LinearLightGBM(SmootherModel, ExactLightGBM):
             return FittedSmoother(self.coordinates(X), compared[2])
         return FittedSmoother(self.coordinates(X), self._steps(X, weights, None))
 
-    def check_kept(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> None:
+    def check_kept(self, X: FeatureTable, targets: FloatArray, weights: FloatArray | None) -> None:
         """Compare every leaf with the model: its rows, their weight, its value and its coefficients."""
         self._compared = X, weights, self._steps(X, weights, targets)
 
     @one_blas_thread()
-    def _steps(self, X: Any, weights: FloatArray | None, targets: FloatArray | None) -> LinearSteps:
+    def _steps(
+        self, X: FeatureTable, weights: FloatArray | None, targets: FloatArray | None
+    ) -> LinearSteps:
         """Return the map, from a walk through the fit.
 
         With targets, every leaf is compared with the model.
@@ -181,7 +184,7 @@ class LinearLightGBM(SmootherModel, ExactLightGBM):
         trees = []
         for t, leaf in enumerate(leaf_numbers):
             residuals = (walked_targets - scores).astype(np.float32).astype(np.float64)
-            draws: NDArray[Any] = np.ones(n_rows)
+            draws: AnyArray = np.ones(n_rows)
             if sampler is not None:
                 (draws,) = sampler.draw(range(t, t + 1), leaf[None], RowGradients(residuals))
             counts = np.bincount(leaf, draws, self._n_leaves[t])
@@ -298,7 +301,7 @@ class LinearLightGBM(SmootherModel, ExactLightGBM):
         )
 
     def _compare(
-        self, quantity: str, numbers: NDArray[Any], stated: NDArray[Any], slack: float, tree: int
+        self, quantity: str, numbers: AnyArray, stated: AnyArray, slack: float, tree: int
     ) -> None:
         """Raise for the first leaf whose number is further than ``slack`` from the model's.
 
@@ -342,7 +345,7 @@ def _inverse(matrix: FloatArray) -> tuple[FloatArray, float]:
     return scale[:, None] * ((vectors / values) @ vectors.T) * scale, float(values[0] / values[-1])
 
 
-def _features(leaves: list[LinearLeaf], leaf: LeafArray, table: FloatArray) -> Any:
+def _features(leaves: list[LinearLeaf], leaf: LeafArray, table: FloatArray) -> ForeignObject:
     """Return the features of rows in these leaves (n,) for a tree's coefficients, sparse (n, P).
 
     A row has the numbers of its leaf's columns, or a one for the leaf's value where one of these is

@@ -22,12 +22,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.lightgbm.text import LightGBMSettings
+from axil.aliases import ForeignObject
 from axil.arrays import FloatArray, IntArray
 from axil.errors import InputError
 from axil.trees.coupled_losses import (
@@ -84,7 +84,7 @@ class LambdaRank(CoupledLoss):
         places[differences >= -self._lowest] = TABLE_STEPS - 1
         return self._table[places]
 
-    def fit_gradients(self, rows: RoundRows) -> tuple[Any, Any]:
+    def fit_gradients(self, rows: RoundRows) -> tuple[ForeignObject, ForeignObject]:
         """Return g and h (N, 1), with the row weights in them."""
         scores = rows.scores[:, 0].astype(np.float64)
         ranked = RankedRows.of(self.groups, scores, rows.present)
@@ -166,7 +166,7 @@ class XeNdcg(CoupledLoss):
         words = (self.seed + self.groups).astype(np.uint32)
         return _uniforms_after(words, (number * sizes + self._numbers).astype(np.uint32))
 
-    def fit_gradients(self, rows: RoundRows) -> tuple[Any, Any]:
+    def fit_gradients(self, rows: RoundRows) -> tuple[ForeignObject, ForeignObject]:
         """Return g and h (N, 1), with the row weights in them."""
         present = rows.present
         group = self.groups[present]

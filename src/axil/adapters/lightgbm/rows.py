@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +11,12 @@ from scipy import sparse
 from axil.adapters.frames import as_frame, compressed, floats, word_columns
 from axil.adapters.lightgbm.text import CATEGORICAL, DEFAULT_LEFT, MISSING_SHIFT, TreeText
 from axil.adapters.routes import Routes, SplitKind, Splits, make_routes
+from axil.aliases import FeatureTable, ForeignObject
 from axil.arrays import FloatArray
 from axil.errors import InputError
 
 
-def as_lightgbm(X: Any, categories: list[Any]) -> Any:
+def as_lightgbm(X: FeatureTable, categories: list[ForeignObject]) -> FeatureTable:
     """Return X in a type that every version of LightGBM accepts without a warning.
 
     That is numpy, pandas, or a csr or csc matrix (not array). ``categories`` are those of each
@@ -41,7 +41,7 @@ def as_lightgbm(X: Any, categories: list[Any]) -> Any:
     return floats(frame, categories=dict(zip(categorical, categories)))
 
 
-def from_pandas(frame: Any, categories: list[Any]) -> FloatArray | None:
+def from_pandas(frame: ForeignObject, categories: list[ForeignObject]) -> FloatArray | None:
     """Return a pandas frame in float64, categories numbered as at the fit.
 
     It is None if it has columns of other kinds.

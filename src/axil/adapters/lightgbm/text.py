@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.lightgbm.samplers import Bagging, Goss, LightGBMDart, goss, streams
+from axil.aliases import ForeignObject
 from axil.arrays import BoolArray, FloatArray
 from axil.errors import InputError
 from axil.structure.leaves import NEGLIGIBLE
@@ -315,7 +316,7 @@ class LightGBMSettings:
     printed: Mapping[str, str]
     remembered: Mapping[str, Any] = field(default_factory=dict)
 
-    def given(self, name: str) -> list[Any]:
+    def given(self, name: str) -> list[ForeignObject]:
         """Return the values that were passed for a setting, under any of its names."""
         values = [self.remembered.get(alias) for alias in (name, *_ALIASES.get(name, ()))]
         return [value for value in values if value is not None]

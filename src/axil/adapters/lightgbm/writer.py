@@ -5,17 +5,17 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
 from axil.adapters.lightgbm.text import TreeText, parse
+from axil.aliases import ForeignModel
 from axil.structure.leaves import LeafFit
 
 
-def write(model: Any, fits: list[LeafFit]) -> Any:
+def write(model: ForeignModel, fits: list[LeafFit]) -> ForeignModel:
     """Return a model of the same class with these leaves; the model itself is not touched."""
-    booster = getattr(model, "booster_", model)
+    booster: ForeignModel = getattr(model, "booster_", model)
     refitted = type(booster)(model_str=_text(booster, fits))
     refitted.params = copy.deepcopy(booster.params)
     refitted.best_iteration = booster.best_iteration
@@ -30,7 +30,7 @@ def write(model: Any, fits: list[LeafFit]) -> Any:
     return refitted
 
 
-def _text(booster: Any, fits: list[LeafFit]) -> str:
+def _text(booster: ForeignModel, fits: list[LeafFit]) -> str:
     """Return the text of the model with these leaves."""
     text: str = booster.model_to_string(num_iteration=max(int(booster.best_iteration), 0) or -1)
     forest, _, rest = text.partition("\nend of trees")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from axil.adapters.contract import Model
 from axil.adapters.refusals import not_fitted
@@ -26,10 +26,11 @@ from axil.adapters.sklearn.smoothers import (
 )
 from axil.adapters.sklearn.transforms import TransformedAdapter
 from axil.adapters.sklearn.trees import ForestAdapter
+from axil.aliases import ForeignModel
 
 Reader = TypeVar("Reader")
 
-ADAPTERS: dict[str, Callable[[Any], Model]] = {
+ADAPTERS: dict[str, Callable[[ForeignModel], Model]] = {
     **dict.fromkeys(
         (
             "DecisionTreeRegressor",
@@ -75,7 +76,9 @@ BOOSTED: dict[str, type[GradientBoostingAdapter] | type[HistGradientBoostingAdap
 }
 
 
-def read(model: Any, by_gradients: bool = False, leaves_only: bool = False) -> Model | None:
+def read(
+    model: ForeignModel, by_gradients: bool = False, leaves_only: bool = False
+) -> Model | None:
     """Return the adapter of a model of scikit-learn; None for any other object.
 
     Parameters
@@ -104,7 +107,7 @@ def read(model: Any, by_gradients: bool = False, leaves_only: bool = False) -> M
     return reader(model)
 
 
-def _read_boosted(model: Any, kind: str, by_gradients: bool) -> Model | None:
+def _read_boosted(model: ForeignModel, kind: str, by_gradients: bool) -> Model | None:
     """Return the adapter of gradient boosting of this class.
 
     None stands for boosting that starts from the predictions of another model.
@@ -116,7 +119,7 @@ def _read_boosted(model: Any, kind: str, by_gradients: bool) -> Model | None:
     return BOOSTED[kind](model, by_gradients)
 
 
-def reader_of(model: Any, readers: Mapping[str, Reader]) -> Reader | None:
+def reader_of(model: ForeignModel, readers: Mapping[str, Reader]) -> Reader | None:
     """Return the reader of a model by the names of its classes; None for other objects.
 
     Raise for a model that is not fitted.
@@ -127,14 +130,14 @@ def reader_of(model: Any, readers: Mapping[str, Reader]) -> Reader | None:
     return reader
 
 
-def _has_models_of_any_library(model: Any) -> bool:
+def _has_models_of_any_library(model: ForeignModel) -> bool:
     """Return whether a model consists of others, which may be of any library."""
     if hasattr(model, "estimators_features_"):
         return not samples_trees(model)
     return hasattr(model, "init_") and hasattr(model, "n_estimators_") and fits_init(model)
 
 
-def require_fitted(model: Any) -> None:
+def require_fitted(model: ForeignModel) -> None:
     """Raise for a model that has not been fitted."""
     from sklearn.exceptions import NotFittedError
     from sklearn.utils.validation import check_is_fitted

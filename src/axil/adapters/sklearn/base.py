@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -14,11 +13,12 @@ from axil.adapters.contract import Defaults, TrainingRows
 from axil.adapters.estimators import number_of_features
 from axil.adapters.frames import as_frame, floats
 from axil.adapters.refusals import OTHER_COLUMNS, OTHER_ROWS, OTHER_TARGETS, OTHER_WEIGHTS
+from axil.aliases import FeatureTable, ForeignModel, ForeignObject
 from axil.arrays import FloatArray
 from axil.errors import InputError, shown
 
 
-def numbers(X: Any, dtype: DTypeLike) -> Any:
+def numbers(X: FeatureTable, dtype: DTypeLike) -> FeatureTable:
     """Return rows of any container as an array or csr matrix of this type, nulls as nan."""
     if bool(sparse.issparse(X)):
         return _sparse_numbers(X, dtype)
@@ -38,7 +38,7 @@ def numbers(X: Any, dtype: DTypeLike) -> Any:
         ) from error
 
 
-def _sparse_numbers(X: Any, dtype: DTypeLike) -> Any:
+def _sparse_numbers(X: FeatureTable, dtype: DTypeLike) -> FeatureTable:
     """Return sparse rows as a csr matrix with C integers as positions, which trees need."""
     rows = sparse.csr_matrix(X, dtype=dtype)
     if rows.indices.dtype == np.intc or rows.nnz > np.iinfo(np.intc).max:
@@ -48,7 +48,7 @@ def _sparse_numbers(X: Any, dtype: DTypeLike) -> Any:
     return sparse.csr_matrix((rows.data, indices, indptr), shape=rows.shape)
 
 
-def bagged_numbers(X: Any) -> Any:
+def bagged_numbers(X: FeatureTable) -> FeatureTable:
     """Return rows as bagging passes them on: float32 stays, other types become float64."""
     frame = as_frame(X)
     if frame is None:
@@ -60,7 +60,7 @@ def bagged_numbers(X: Any) -> Any:
     return numbers(X, np.float64)
 
 
-def protected_copy(model: Any) -> Any:
+def protected_copy(model: ForeignModel) -> ForeignModel:
     """Return a copy of the model that later fits of it, such as warm_start, do not change.
 
     What a model has learnt is copied, as it may be kept in the user's own arrays (neighbours). Only
@@ -80,10 +80,10 @@ def protected_copy(model: Any) -> Any:
     return protected
 
 
-def protected_for_arrays(model: Any) -> Any:
+def protected_for_arrays(model: ForeignModel) -> ForeignModel:
     """Return a protected copy that takes rows as arrays: it would warn of missing names."""
-    protected = protected_copy(model)
-    vars(protected).pop("feature_names_in_", None)
+    protected: ForeignModel = protected_copy(model)
+    protected.__dict__.pop("feature_names_in_", None)
     return protected
 
 
@@ -108,7 +108,7 @@ class SklearnAdapter(Defaults):
     leaf_tolerance = 1e-12
     fingerprint: str
 
-    def __init__(self, model: Any):
+    def __init__(self, model: ForeignModel):
         self.n_features = number_of_features(model)
         self.feature_names: list[str] | None = None
         if getattr(model, "feature_names_in_", None) is not None:
@@ -116,15 +116,15 @@ class SklearnAdapter(Defaults):
         self._model = protected_for_arrays(model)
 
     @property
-    def model(self) -> Any:
+    def model(self) -> ForeignObject:
         """Return the adapter's own copy of the model, which takes rows as arrays, without names."""
         return self._model
 
-    def predictions(self, X: Any) -> FloatArray:
+    def predictions(self, X: FeatureTable) -> FloatArray:
         """Return the predictions of ``predict``, or of ``predict_proba`` for classes, (n, K)."""
         return self._predicted(self._model, self._rows(X))
 
-    def _predicted(self, model: Any, rows: Any) -> FloatArray:
+    def _predicted(self, model: ForeignModel, rows: FeatureTable) -> FloatArray:
         """Return the predictions of a model for checked rows, (n, K)."""
         if self.label_classes is not None:
             return np.concatenate(model.predict_proba(rows), axis=1)
@@ -135,7 +135,7 @@ class SklearnAdapter(Defaults):
         predicted = np.asarray(predict(rows), dtype=np.float64)
         return predicted.reshape(rows.shape[0], self.n_outputs)
 
-    def _rows(self, X: Any) -> Any:
+    def _rows(self, X: FeatureTable) -> FeatureTable:
         return numbers(X, np.float32)
 
     def causes(self, mismatch: str) -> str:

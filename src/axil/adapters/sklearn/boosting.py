@@ -6,7 +6,6 @@ import copy
 import hashlib
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +51,8 @@ from axil.adapters.sklearn.percentile import (
 )
 from axil.adapters.sklearn.refusals import CLASSES, DRAWS, LOSSES, STAGES, fits_init
 from axil.adapters.sklearn.trees import StackAdapter, nodes_of_trees
-from axil.arrays import BoolArray, FloatArray, LeafArray
+from axil.aliases import FeatureTable, ForeignModel
+from axil.arrays import AnyArray, BoolArray, FloatArray, LeafArray, RealArray
 from axil.errors import InputError, UnsupportedModelError
 from axil.inputs.libraries import needed_pandas
 
@@ -62,9 +62,9 @@ SMALLEST_L2 = 1e-15
 
 
 def _kind_of(
-    model: Any,
-    for_weights: tuple[Refusal[Any], ...],
-    for_gradients: tuple[Refusal[Any], ...],
+    model: ForeignModel,
+    for_weights: tuple[Refusal[ForeignModel], ...],
+    for_gradients: tuple[Refusal[ForeignModel], ...],
     by_gradients: bool,
 ) -> tuple[Kind, UnsupportedModelError | None]:
     """Return the kind of a boosted model, and why it has no exact weights: a classifier has none."""
@@ -84,7 +84,7 @@ class GradientBoostingAdapter(StackAdapter):
 
     gradient_tolerance = 1e-7  # of leaves whose second derivatives nearly vanish
 
-    def __init__(self, model: Any, by_gradients: bool = False):
+    def __init__(self, model: ForeignModel, by_gradients: bool = False):
         kind, not_exact = _kind_of(model, STAGES, GRADIENT_STAGES, by_gradients)
         super().__init__(model, [*model.estimators_.ravel()])
         self.kind = kind
@@ -105,7 +105,7 @@ class GradientBoostingAdapter(StackAdapter):
             return EARLY_STOPPING
         return ""
 
-    def scores(self, X: Any) -> FloatArray:
+    def scores(self, X: FeatureTable) -> FloatArray:
         """Return the raw scores, (n, K)."""
         rows = self._rows(X)
         if self.classes is None:
@@ -216,7 +216,7 @@ class GradientBoostingAdapter(StackAdapter):
 class StagesAfterInit(GradientBoostingAdapter):
     """The trees of gradient boosting whose offsets are the predictions of another model, init."""
 
-    def __init__(self, model: Any):
+    def __init__(self, model: ForeignModel):
         super().__init__(model)
         # It is the user's own: scikit-learn fits it without a copy.
         self._model.init_ = copy.deepcopy(model.init_)
@@ -225,13 +225,13 @@ class StagesAfterInit(GradientBoostingAdapter):
         """Return the trees, which add to the predictions of init."""
         return [self._stages(rows)]
 
-    def predictions(self, X: Any) -> FloatArray:
+    def predictions(self, X: FeatureTable) -> FloatArray:
         """Return the sum of the trees, which adds to the predictions of init, (n, 1)."""
         predicted = self._model.init_.predict(self._rows(X))
         initial = np.asarray(predicted, dtype=np.float64).reshape(-1, 1)
         return np.asarray(super().predictions(X) - initial)
 
-    def whole(self, X: Any) -> FloatArray:
+    def whole(self, X: FeatureTable) -> FloatArray:
         """Return the predictions of ``predict``, (n, 1)."""
         return super().predictions(X)
 
@@ -252,7 +252,7 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
     gradient_tolerance = 2e-6
     unseen = "scikit-learn takes such a value for a missing one."
 
-    def __init__(self, model: Any, by_gradients: bool = False, leaves_only: bool = False):
+    def __init__(self, model: ForeignModel, by_gradients: bool = False, leaves_only: bool = False):
         if not leaves_only:
             self.kind, self.not_exact = _kind_of(model, LOSSES, GRADIENT_LOSSES, by_gradients)
         super().__init__(model)
@@ -292,7 +292,7 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
             }
         )
 
-    def scores(self, X: Any) -> FloatArray:
+    def scores(self, X: FeatureTable) -> FloatArray:
         """Return the raw scores, (n, K)."""
         scores = self._model._raw_predict(self._rows(X))
         return np.asarray(scores, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
@@ -399,7 +399,7 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
             return signs
         return np.concatenate([signs[is_categorical], signs[~is_categorical]])
 
-    def _gather(self, name: str) -> NDArray[Any]:
+    def _gather(self, name: str) -> AnyArray:
         """Return a field of the leaves, tree after tree, (L,)."""
         fields = [tree.nodes[name][i] for tree, i in zip(self._predictors, self._leaf_nodes)]
         return np.concatenate(fields)
@@ -415,7 +415,7 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
             return None
         return training_rows(n_rows, model.validation_fraction, int(model._random_seed), labels)
 
-    def leaves(self, X: Any) -> LeafArray:
+    def leaves(self, X: FeatureTable) -> LeafArray:
         """Return the leaf of each row in each tree, (n, T).
 
         They are the predictions of trees that have leaf numbers for values.
@@ -474,7 +474,7 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
         )
         return make_routes(nodes, single=False, strict=False, zero=-1.0, infinite=True)
 
-    def _outcomes(self, splits: NDArray[Any], tree: Indices) -> dict[int, NDArray[np.uint8]]:
+    def _outcomes(self, splits: AnyArray, tree: Indices) -> dict[int, NDArray[np.uint8]]:
         """Return the outcomes of the splits that test for categories.
 
         Each is 0 (left) or 1 for every category, for other categories and for missing values.
@@ -504,11 +504,11 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
         features = [*np.flatnonzero(is_categorical), *np.flatnonzero(~is_categorical)]
         return FeatureTests([self.routes], [(int(feature),) for feature in features])
 
-    def table(self, X: Any) -> NDArray[np.floating[Any]] | None:
+    def table(self, X: FeatureTable) -> RealArray | None:
         """Return the numbers in float64, with the numbers of categories."""
         return np.asarray(self._model._preprocess_X(self._rows(X), reset=False), dtype=np.float64)
 
-    def _rows(self, X: Any) -> Any:
+    def _rows(self, X: FeatureTable) -> FeatureTable:
         """Return numbers, or a frame with the names of the fit if there are categories.
 
         It is an array of objects where the fit had no names.
@@ -546,7 +546,7 @@ def all_but(rows: Indices | None, n_rows: int) -> BoolArray | None:
     return held_out
 
 
-def leaves_of(model: Any) -> StackAdapter | HistGradientBoostingAdapter | None:
+def leaves_of(model: ForeignModel) -> StackAdapter | HistGradientBoostingAdapter | None:
     """Return the reader of a fitted model's leaves, for any purpose of the trees.
 
     None stands for an object that is no model of trees.

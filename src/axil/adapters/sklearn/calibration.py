@@ -22,6 +22,7 @@ from sklearn.model_selection import check_cv
 from axil.adapters.contract import TrainingRows
 from axil.adapters.members import Member, SumModel
 from axil.adapters.sklearn.base import protected_copy
+from axil.aliases import FeatureTable, ForeignModel, ForeignObject
 from axil.arrays import FloatArray, IntArray
 from axil.errors import InputError, UnsupportedModelError
 from axil.inputs.copies import owned
@@ -30,10 +31,10 @@ from axil.inputs.copies import owned
 class Scored(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A stand-in for a classifier whose rows are its scores, (n,) or (n, K)."""
 
-    def __init__(self, classes: Any = None):
+    def __init__(self, classes: ForeignObject = None):
         self.classes = self.classes_ = classes
 
-    def decision_function(self, X: Any) -> Any:
+    def decision_function(self, X: FeatureTable) -> ForeignObject:
         """Return the scores."""
         return X
 
@@ -41,10 +42,10 @@ class Scored(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 class Likely(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A stand-in for a classifier whose rows are its probabilities, (n, C)."""
 
-    def __init__(self, classes: Any = None):
+    def __init__(self, classes: ForeignObject = None):
         self.classes = self.classes_ = classes
 
-    def predict_proba(self, X: Any) -> Any:
+    def predict_proba(self, X: FeatureTable) -> ForeignObject:
         """Return the probabilities."""
         return X
 
@@ -60,7 +61,7 @@ class Calibration:
     }
 
     #: scikit-learn's classifier and curves, with a `Scored` or `Likely` in place of the classifier
-    curves: Any
+    curves: ForeignObject
     columns: IntArray  #: the classes of the classifier inside among all
     before: Any  #: the `Calibration` of the classifier inside, which has the same scores
     #: from predictions to what the curves were fitted to, where these are no scores or
@@ -85,7 +86,7 @@ class Calibration:
         return probabilities
 
 
-def calibrate(adapter: Any, calibrated: Any) -> None:
+def calibrate(adapter: Any, calibrated: ForeignModel) -> None:
     """Set the curves around a classifier as the calibration of its adapter."""
     inside = calibrated.estimator
     inner_names = np.asarray(inside.classes_)
@@ -130,7 +131,7 @@ class MeanOfCurves:
         return None
 
 
-def folds_of(model: Any, X: Any, codes: IntArray) -> list[IntArray]:
+def folds_of(model: ForeignModel, X: FeatureTable, codes: IntArray) -> list[IntArray]:
     """Return the rows that each classifier of a calibrated ensemble was fitted on.
 
     The ``cv`` of the model splits them again.
@@ -161,7 +162,7 @@ def folds_of(model: Any, X: Any, codes: IntArray) -> list[IntArray]:
     return folds
 
 
-def ensemble_members(model: Any) -> list[Member]:
+def ensemble_members(model: ForeignModel) -> list[Member]:
     """Return the classifiers of a calibrated ensemble with their shares in the mean."""
     share = 1 / len(model.calibrated_classifiers_)
     members = []
@@ -173,7 +174,9 @@ def ensemble_members(model: Any) -> list[Member]:
     return members
 
 
-def members_on_folds(model: Any, members: list[Member], rows: TrainingRows) -> list[Member]:
+def members_on_folds(
+    model: ForeignModel, members: list[Member], rows: TrainingRows
+) -> list[Member]:
     """Return the classifiers of a calibrated ensemble with the rows of their own fits."""
     folds = folds_of(model, rows.X, rows.targets.argmax(axis=1))
     return [replace(member, rows=fold) for member, fold in zip(members, folds)]
@@ -182,7 +185,7 @@ def members_on_folds(model: Any, members: list[Member], rows: TrainingRows) -> l
 class CalibratedEnsemble(SumModel):
     """The adapter of a calibrated ensemble: the mean of probabilities before calibration."""
 
-    def __init__(self, model: Any, members: list[Member], columns: Any):
+    def __init__(self, model: ForeignModel, members: list[Member], columns: Any):
         names = owned(np.asarray(model.classes_))
         super().__init__(self._mean_before, members, columns, names)
         self._splitting = model
@@ -193,11 +196,11 @@ class CalibratedEnsemble(SumModel):
         """Return the classifiers with the rows that each of them was fitted on."""
         return members_on_folds(self._splitting, self.members, rows)
 
-    def _mean_before(self, X: Any) -> FloatArray:
+    def _mean_before(self, X: FeatureTable) -> FloatArray:
         """Return the mean of the classifiers' probabilities before calibration, (n, K)."""
         return np.asarray(np.mean([member.model.predictions(X) for member in self.members], axis=0))
 
-    def mean_probabilities(self, X: Any) -> FloatArray:
+    def mean_probabilities(self, X: FeatureTable) -> FloatArray:
         """Return the calibrated probabilities that the model predicts, (n, K)."""
         # It warns of names that rows have and the fit had not, or the other way round.
         with warnings.catch_warnings():
@@ -205,7 +208,7 @@ class CalibratedEnsemble(SumModel):
             return np.asarray(self._whole.predict_proba(X), dtype=np.float64)
 
 
-def require_all_classes(model: Any, calibrated: Any) -> None:
+def require_all_classes(model: ForeignModel, calibrated: ForeignModel) -> None:
     """Raise if the fold of a classifier lacked some class."""
     if len(calibrated.estimator.classes_) != len(model.classes_):
         raise UnsupportedModelError(
@@ -217,7 +220,7 @@ def require_all_classes(model: Any, calibrated: Any) -> None:
         )
 
 
-def takes_weights(estimator: Any) -> bool:
+def takes_weights(estimator: ForeignModel) -> bool:
     """Return whether calibration handed sample weights on to a classifier.
 
     It hands them to those alone whose fit names them.

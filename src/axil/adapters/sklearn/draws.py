@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.boosted_fit import RowGradients
 from axil.adapters.sample_counts import DrawnAgain
-from axil.arrays import BoolArray, FloatArray
+from axil.aliases import ForeignModel, ForeignObject
+from axil.arrays import AnyArray, BoolArray, FloatArray, LeafArray
 from axil.errors import InputError, UnsupportedModelError
 from axil.kernels.cpu import bootstrapped
 
-Indices = NDArray[np.integer[Any]]
+Indices = LeafArray
 
 #: RAND_R_MAX, the bound of the number that each tree's splitter samples (sklearn/tree/_utils.pyx).
 LARGEST_TREE_SEED = 2**31 - 1
@@ -83,9 +83,7 @@ class StageSampler:
         self._trees_per_stage = trees_per_stage
         self._masks = DrawnAgain(self._stages)
 
-    def draw(
-        self, trees: range, leaves: NDArray[Any], gradients: RowGradients | None
-    ) -> NDArray[Any]:
+    def draw(self, trees: range, leaves: AnyArray, gradients: RowGradients | None) -> AnyArray:
         """Return 1 for the rows of the stage of each of these trees, (len(trees), N)."""
         return np.stack([self.bag(tree) for tree in trees])
 
@@ -151,13 +149,11 @@ class BootstrapSampler:
             else:
                 self._seeds = None
 
-    def draw(
-        self, trees: range, leaves: NDArray[Any], gradients: RowGradients | None
-    ) -> NDArray[Any]:
+    def draw(self, trees: range, leaves: AnyArray, gradients: RowGradients | None) -> AnyArray:
         """Return how often each row is in the sample of each of these trees, (len(trees), N)."""
         return np.stack([self.bag(tree) for tree in trees])
 
-    def bag(self, tree: int) -> NDArray[Any]:
+    def bag(self, tree: int) -> AnyArray:
         """Return how often each row is in a tree's sample, (N,)."""
         if self._seeds is not None:
             return bootstrapped(self._seeds[tree], self._n_rows, self._n_drawn)
@@ -168,7 +164,7 @@ class BootstrapSampler:
         return counts * self._factor(rows)
 
 
-def sampled_rows(model: Any) -> Iterator[Indices]:
+def sampled_rows(model: ForeignModel) -> Iterator[Indices]:
     """Yield the rows of each tree; ``estimators_samples_`` would hold all of them at once."""
     for drawn in model._get_estimators_indices():
         if isinstance(drawn, tuple):
@@ -177,7 +173,7 @@ def sampled_rows(model: Any) -> Iterator[Indices]:
             yield drawn
 
 
-def with_sampled_rows(model: Any, members: list[Any]) -> Any:
+def with_sampled_rows(model: ForeignModel, members: list[ForeignObject]) -> ForeignModel:
     """Return the model in a state from which its samples can be sampled again."""
     if not hasattr(model, "_sample_weight"):  # pickled before the version that keeps it
         model = copy.copy(model)
@@ -199,7 +195,7 @@ def with_sampled_rows(model: Any, members: list[Any]) -> Any:
     return model
 
 
-def samples_trees(model: Any) -> bool:
+def samples_trees(model: ForeignModel) -> bool:
     """Return whether the members of a fitted bagging model are trees.
 
     A user's subclass of trees may fit something else.
@@ -209,6 +205,6 @@ def samples_trees(model: Any) -> bool:
     return has_trees and bool(kinds & {"DecisionTreeRegressor", "DecisionTreeClassifier"})
 
 
-def is_seed(state: Any) -> bool:
+def is_seed(state: ForeignObject) -> bool:
     """Return whether a random state is a number that starts NumPy's generator."""
     return isinstance(state, int) and 0 <= state < 1 << 32

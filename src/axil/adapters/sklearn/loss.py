@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 from scipy.special import expit
@@ -17,6 +16,7 @@ from scipy.special import expit
 from axil.adapters.refusals import Refusal
 from axil.adapters.sklearn.percentile import PERCENTILES
 from axil.adapters.sklearn.refusals import UNKNOWN_SPLIT, fits_init, unknown_init
+from axil.aliases import FeatureTable, ForeignModel, ForeignObject
 from axil.arrays import FloatArray
 from axil.trees.losses import Logistic, Loss, Softmax, Squared, gamma, poisson
 from axil.trees.residual_losses import Exponential
@@ -34,7 +34,7 @@ class StageLoss(Loss):
 
     cancels = True
 
-    def leaf_slopes(self, y: FloatArray, F: FloatArray) -> tuple[Any, Any]:
+    def leaf_slopes(self, y: FloatArray, F: FloatArray) -> tuple[ForeignObject, ForeignObject]:
         """Return g, and p (1 - p) with the probability p that scikit-learn computes from g."""
         g = self.gradient(y, F)
         p = y + g
@@ -84,7 +84,7 @@ def _near_in_stages() -> float:
     class NoShare:
         """A model that gives the second class no share."""
 
-        def predict_proba(self, X: Any) -> FloatArray:
+        def predict_proba(self, X: FeatureTable) -> FloatArray:
             return np.array([[1.0, 0.0]])
 
     score = _gb._init_raw_predictions(None, NoShare(), HalfBinomialLoss(), True)
@@ -102,14 +102,14 @@ _LOSSES: dict[str, Loss] = {
 EARLY_STOPPING = "early stopping, which holds out rows of its own for each output"
 
 
-def _other_loss(model: Any) -> str:
+def _other_loss(model: ForeignModel) -> str:
     is_known = isinstance(model.loss, str) and (model.loss in _LOSSES or model.loss in PERCENTILES)
     if is_known:
         return ""
     return str(model.loss)
 
 
-def _init(model: Any) -> str:
+def _init(model: ForeignModel) -> str:
     init = model.init_
     prior = type(init).__name__ == "DummyClassifier" and init.strategy == "prior"
     if prior or isinstance(init, str):
@@ -120,7 +120,7 @@ def _init(model: Any) -> str:
 
 
 _FIT = 'Fit with loss "log_loss", "exponential", "poisson", "gamma" or "squared_error".'
-GRADIENT_LOSSES: tuple[Refusal[Any], ...] = (
+GRADIENT_LOSSES: tuple[Refusal[ForeignModel], ...] = (
     Refusal(
         "loss",
         lambda model: model.loss in PERCENTILES and model.loss,
@@ -129,7 +129,7 @@ GRADIENT_LOSSES: tuple[Refusal[Any], ...] = (
     ),
     Refusal("loss", _other_loss, "axil does not know its gradient", _FIT),
 )
-GRADIENT_STAGES: tuple[Refusal[Any], ...] = (
+GRADIENT_STAGES: tuple[Refusal[ForeignModel], ...] = (
     *GRADIENT_LOSSES,
     Refusal(
         "init",
@@ -141,7 +141,7 @@ GRADIENT_STAGES: tuple[Refusal[Any], ...] = (
 )
 
 
-def stage_loss(model: Any, n_outputs: int) -> Loss:
+def stage_loss(model: ForeignModel, n_outputs: int) -> Loss:
     """Return the loss of a fit by stages.
 
     For percentiles, whose leaves have a rule of their own, it is squared error.
@@ -155,7 +155,7 @@ def stage_loss(model: Any, n_outputs: int) -> Loss:
     return _LOSSES.get(model.loss, Squared())
 
 
-def histogram_loss(model: Any, n_outputs: int) -> Loss:
+def histogram_loss(model: ForeignModel, n_outputs: int) -> Loss:
     """Return the loss of histogram boosting.
 
     For percentiles, whose leaves have a rule of their own, it is squared error.

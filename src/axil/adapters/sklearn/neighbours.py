@@ -10,6 +10,7 @@ from scipy.sparse import csr_array
 from axil.adapters.contract import FittedSmoother
 from axil.adapters.kept_rows import check_rows, check_targets
 from axil.adapters.sklearn.smoothers import SmootherAdapter, dense, rounding_of_mean
+from axil.aliases import FeatureTable, ForeignModel, ForeignObject
 from axil.arrays import FloatArray
 from axil.errors import InputError, shown
 from axil.inputs.copies import owned
@@ -22,7 +23,7 @@ class NeighboursAdapter(SmootherAdapter):
     Predictions are means of their targets, or of their one-hot classes.
     """
 
-    def __init__(self, model: Any):
+    def __init__(self, model: ForeignModel):
         classes = getattr(model, "classes_", None)
         if isinstance(classes, list):
             self.label_classes = LabelClasses([owned(np.asarray(names)) for names in classes])
@@ -39,7 +40,7 @@ class NeighboursAdapter(SmootherAdapter):
                 f"{self.fitted_rows}."
             )
 
-    def _count_outputs(self, model: Any) -> int:
+    def _count_outputs(self, model: ForeignModel) -> int:
         if self.label_classes is not None:
             return len(self.label_classes.names)
         if self.classes is not None:
@@ -48,7 +49,7 @@ class NeighboursAdapter(SmootherAdapter):
             return 1
         return int(model._y.shape[1])
 
-    def _state(self) -> Any:
+    def _state(self) -> ForeignObject:
         return np.asarray(dense(self._model._fit_X)), np.asarray(self._model._y)
 
     def _in_single_precision(self) -> bool:
@@ -59,18 +60,20 @@ class NeighboursAdapter(SmootherAdapter):
         n_neighbours = getattr(self._model, "n_neighbors", None)
         return rounding_of_mean(self._model._y, n_neighbours or int(self._model.n_samples_fit_))
 
-    def _rows(self, X: Any) -> Any:
+    def _rows(self, X: FeatureTable) -> FeatureTable:
         """Return the rows unchanged.
 
         Distances between sparse rows, or rows in float32, are rounded otherwise.
         """
         return self._as_given(X)
 
-    def again(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> FloatArray | None:
+    def again(
+        self, X: FeatureTable, targets: FloatArray, weights: FloatArray | None
+    ) -> FloatArray | None:
         """Return None: neighbours are found, not solved for."""
         return None
 
-    def check_kept(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> None:
+    def check_kept(self, X: FeatureTable, targets: FloatArray, weights: FloatArray | None) -> None:
         """Raise unless rows and targets are those of the fit.
 
         Any rows have neighbours, so predictions would agree for any X.
@@ -78,7 +81,7 @@ class NeighboursAdapter(SmootherAdapter):
         check_rows(self._model._fit_X, self._rows(X))
         check_targets(self._targets_of_fit().astype(np.float64).reshape(targets.shape), targets)
 
-    def _targets_of_fit(self) -> Any:
+    def _targets_of_fit(self) -> ForeignObject:
         """Return the targets that the model keeps, classes as one-hot columns."""
         targets = np.asarray(self._model._y)
         if self.label_classes is not None:  # kept as their numbers
@@ -89,13 +92,13 @@ class NeighboursAdapter(SmootherAdapter):
             return targets.reshape(-1, 1) == np.arange(len(self.classes))
         return targets
 
-    def smoother(self, X: Any, weights: FloatArray | None) -> FittedSmoother:
+    def smoother(self, X: FeatureTable, weights: FloatArray | None) -> FittedSmoother:
         """Return the neighbours of the training rows, themselves among them."""
         if weights is not None:
             raise InputError("Neighbours take no sample_weight: leave it out.")
         return FittedSmoother(self.coordinates(X), None)
 
-    def coordinates(self, X: Any, n_threads: int = 1) -> csr_array:
+    def coordinates(self, X: FeatureTable, n_threads: int = 1) -> csr_array:
         """Return the weights of the training rows, (n, N)."""
         n_rows = int(self._model.n_samples_fit_)
         rows = self._rows(X)
@@ -110,7 +113,7 @@ class NeighboursAdapter(SmootherAdapter):
         self._require_finite(shares, distances)
         return shares
 
-    def _neighbours(self, rows: FloatArray) -> tuple[Any, Any]:
+    def _neighbours(self, rows: FloatArray) -> tuple[ForeignObject, ForeignObject]:
         """Return distances and numbers of the neighbours of each row."""
         if self._is_radius:
             find = self._model.radius_neighbors

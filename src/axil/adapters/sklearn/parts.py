@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil.adapters.contract import TrainingRows
 from axil.adapters.members import Member
@@ -21,7 +19,8 @@ from axil.adapters.sklearn.calibration import MeanOfCurves, ensemble_members, me
 from axil.adapters.sklearn.draws import sampled_rows, samples_trees, with_sampled_rows
 from axil.adapters.sklearn.refusals import CALIBRATION, CLASSES, SMOOTH_REASONS
 from axil.adapters.sklearn.side_by_side import Classifiers, classifiers_of
-from axil.arrays import FloatArray
+from axil.aliases import FeatureTable, ForeignModel, ForeignObject
+from axil.arrays import AnyArray, FloatArray
 from axil.errors import UnsupportedModelError
 from axil.inputs.copies import owned
 
@@ -33,17 +32,17 @@ SMOOTH_LEARNERS = {name for name, row in CLASSES.items() if row.reason in SMOOTH
 class ModelsInside:
     """The models inside another, with their shares in the sum or their outputs."""
 
-    whole: Any
+    whole: ForeignModel
     members: list[Member]  #: ``model`` is a fitted model here, not its adapter
-    classes: NDArray[Any] | None  #: of the whole
+    classes: AnyArray | None  #: of the whole
     n_outputs: int  #: columns of targets: classes, labels or numbers
     about: str  #: what is explained, for the note of tables
     #: whether the members' scores are explained, before what the whole makes of them
     of_scores: bool = False
     #: returns what is explained, by the whole's own account; None: it has none
-    predict: Callable[[Any], Any] | None = None
+    predict: Callable[[ForeignObject], ForeignObject] | None = None
     #: returns what the whole makes of rows before it hands them on
-    read: Callable[[Any], Any] | None = None
+    read: Callable[[ForeignObject], ForeignObject] | None = None
     #: notes on the probability beside the score
     calibration: MeanOfCurves | None = None
 
@@ -54,7 +53,7 @@ class ModelsInside:
         return members_on_folds(self.whole, self.members, rows)
 
 
-def parts_of(model: Any) -> ModelsInside | None:
+def parts_of(model: ForeignModel) -> ModelsInside | None:
     """Return the models inside a fitted one whose sum has derivatives or score contributions.
 
     None stands for other models. Boosted models side by side are read as one model: see
@@ -67,7 +66,7 @@ def parts_of(model: Any) -> ModelsInside | None:
     return reader(model)
 
 
-def voting_members(model: Any) -> list[Member]:
+def voting_members(model: ForeignModel) -> list[Member]:
     """Return the members of a voting model with their shares in the mean."""
     weights = [1.0] * len(model.estimators)
     if model.weights is not None:
@@ -84,12 +83,12 @@ def voting_members(model: Any) -> list[Member]:
     ]
 
 
-def is_dropped(estimator: Any) -> bool:
+def is_dropped(estimator: ForeignModel) -> bool:
     """Return whether a member was left out by its setting."""
     return isinstance(estimator, str) and estimator == "drop"
 
 
-def bagging_members(model: Any) -> list[Member]:
+def bagging_members(model: ForeignModel) -> list[Member]:
     """Return the members of a bagging model with the rows and columns that were sampled for them."""
     counts_as_weights = _takes_weights(model.estimators_[0])
     # From 1.8 on weights decide which rows are sampled, and nothing else.
@@ -118,7 +117,7 @@ def bagging_members(model: Any) -> list[Member]:
     return members
 
 
-def _takes_weights(estimator: Any) -> bool:
+def _takes_weights(estimator: ForeignModel) -> bool:
     """Return whether bagging hands a model the sample counts as weights.
 
     It does not where metadata is routed and none were requested.
@@ -132,7 +131,7 @@ def _takes_weights(estimator: Any) -> bool:
     return bool(has_fit_parameter(estimator, "sample_weight"))
 
 
-def require_soft_voting(model: Any) -> None:
+def require_soft_voting(model: ForeignModel) -> None:
     """Raise for a voting classifier that counts votes."""
     if getattr(model, "voting", "soft") != "soft":
         raise UnsupportedModelError(
@@ -145,19 +144,19 @@ def require_soft_voting(model: Any) -> None:
         )
 
 
-def _voting(model: Any) -> ModelsInside:
+def _voting(model: ForeignModel) -> ModelsInside:
     require_soft_voting(model)
     return _mean(model, voting_members(model), protected_copy(model))
 
 
-def _bagging(model: Any) -> ModelsInside | None:
+def _bagging(model: ForeignModel) -> ModelsInside | None:
     if samples_trees(model):
         return None
     mean = _mean(model, bagging_members(model), protected_for_arrays(model))
     return replace(mean, read=bagged_numbers)
 
 
-def _mean(model: Any, members: list[Member], protected: Any) -> ModelsInside:
+def _mean(model: ForeignModel, members: list[Member], protected: ForeignObject) -> ModelsInside:
     """Return the models of a mean of predictions, of classifiers of probabilities."""
     classes = getattr(model, "classes_", None)
     if classes is None:
@@ -182,7 +181,7 @@ def _mean(model: Any, members: list[Member], protected: Any) -> ModelsInside:
     )
 
 
-def _predictor(model: Any) -> Any:
+def _predictor(model: ForeignModel) -> ForeignObject:
     """Return the model that predicts inside searches and pipelines."""
     model = unwrapped(model)
     last = last_step(model)
@@ -196,7 +195,7 @@ def _require_probabilities(member: Member, n_classes: int) -> None:
 
     Raise also for one that lacks some class.
     """
-    model: Any = member.model
+    model: ForeignModel = member.model
     divides_by_sum = "OneVsRestClassifier" in kinds_of(_predictor(model)) and n_classes > 2
     if calibrates(model) or divides_by_sum:
         raise UnsupportedModelError(
@@ -216,7 +215,7 @@ def _require_probabilities(member: Member, n_classes: int) -> None:
         )
 
 
-def _n_outputs(model: Any) -> int:
+def _n_outputs(model: ForeignModel) -> int:
     predictor = _predictor(model)
     n_outputs = getattr(predictor, "n_outputs_", None)
     if n_outputs is None and hasattr(predictor, "coef_") and not hasattr(predictor, "coefs_"):
@@ -227,7 +226,7 @@ def _n_outputs(model: Any) -> int:
     return int(n_outputs or 1)
 
 
-def _side_by_side(model: Any) -> ModelsInside | None:
+def _side_by_side(model: ForeignModel) -> ModelsInside | None:
     """Return models for each class, label or output, some of which have derivatives."""
     classifiers = classifiers_of(model)
     if classifiers is None or not any(_is_smooth(inside) for inside in classifiers.inside):
@@ -257,18 +256,18 @@ def _side_by_side(model: Any) -> ModelsInside | None:
     )
 
 
-def _scores_of_whole(classifiers: Classifiers, X: Any) -> FloatArray | None:
+def _scores_of_whole(classifiers: Classifiers, X: FeatureTable) -> FloatArray | None:
     """Return the scores of the models inside that the whole computes, (n, K), if it does."""
     if not hasattr(classifiers.model, "decision_function"):
         return None
     return np.asarray(classifiers.model.decision_function(X))
 
 
-def _is_smooth(model: Any) -> bool:
+def _is_smooth(model: ForeignModel) -> bool:
     return bool(SMOOTH_LEARNERS & set(kinds_of(_predictor(model))))
 
 
-def _calibrated(model: Any) -> ModelsInside | None:
+def _calibrated(model: ForeignModel) -> ModelsInside | None:
     if not is_calibrated_ensemble(model):
         return None
     refuse(CALIBRATION, model)
@@ -284,7 +283,7 @@ def _calibrated(model: Any) -> ModelsInside | None:
     )
 
 
-_READERS: dict[str, Callable[[Any], ModelsInside | None]] = {
+_READERS: dict[str, Callable[[ForeignModel], ModelsInside | None]] = {
     "VotingRegressor": _voting,
     "VotingClassifier": _voting,
     "BaggingRegressor": _bagging,

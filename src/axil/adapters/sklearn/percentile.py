@@ -7,12 +7,12 @@ sklearn/dummy.py; and the criterion MAE, sklearn/tree/_criterion.pyx.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.arrays import FloatArray
+from axil.aliases import ForeignModel
+from axil.arrays import AnyArray, FloatArray, LeafArray
 from axil.structure import Ranks
 from axil.structure.ranks import Picks
 
@@ -47,9 +47,9 @@ class SklearnPercentile(Ranks):
 
     def picks(
         self,
-        leaf: NDArray[np.integer[Any]],
+        leaf: LeafArray,
         residuals: FloatArray,
-        draw: NDArray[Any],
+        draw: AnyArray,
         is_base: bool = False,
     ) -> Picks:
         """Return the picked rows."""
@@ -60,7 +60,7 @@ class SklearnPercentile(Ranks):
         return super(SklearnPercentile, rule).picks(leaf, residuals, draw, is_base)
 
 
-def share_below(model: Any) -> float:
+def share_below(model: ForeignModel) -> float:
     """Return the share of rows below a model's percentile, as scikit-learn computes it from its quantile."""
     if model.loss in ("absolute_error", "huber"):
         return 0.5
@@ -83,9 +83,9 @@ class SklearnHuber(SklearnPercentile):
 
     def picks(
         self,
-        leaf: NDArray[np.integer[Any]],
+        leaf: LeafArray,
         residuals: FloatArray,
-        draw: NDArray[Any],
+        draw: AnyArray,
         is_base: bool = False,
     ) -> Picks:
         """Return the median of each leaf, the rows within delta of it, and the sum of those beyond."""

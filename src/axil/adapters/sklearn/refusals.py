@@ -8,7 +8,6 @@ in the residuals. A setting is refused if it breaks one for some targets, not on
 from __future__ import annotations
 
 from numbers import Integral
-from typing import Any
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from axil.adapters.pipeline import last_step
 from axil.adapters.refusals import EXPONENTIAL, ONE_OUTPUT, Refusal, refuse
 from axil.adapters.searches import unwrapped
 from axil.adapters.sklearn.percentile import PERCENTILES
+from axil.aliases import ForeignModel
 from axil.arrays import BoolArray
 
 _LOGIT = (
@@ -160,19 +160,19 @@ _MEAN = 'Fit with init=None (the mean), init="zero" or a model that axil reads.'
 SEED = "Fit again with an integer random_state."
 
 
-def _other_loss(model: Any) -> str:
+def _other_loss(model: ForeignModel) -> str:
     is_known = isinstance(model.loss, str) and model.loss in ("squared_error", *PERCENTILES)
     if is_known:
         return ""
     return str(model.loss)
 
 
-def fits_init(model: Any) -> bool:
+def fits_init(model: ForeignModel) -> bool:
     """Return whether gradient boosting starts from the predictions of another model."""
     return not isinstance(model.init_, str) and type(model.init_).__name__ != "DummyRegressor"
 
 
-def unknown_init(model: Any) -> str:
+def unknown_init(model: ForeignModel) -> str:
     """Return an initial prediction that is neither the mean, a constant nor that of another model.
 
     Fits to percentiles start from the same percentile, or from a constant.
@@ -189,29 +189,29 @@ def unknown_init(model: Any) -> str:
     return str(init)
 
 
-def _unseeded(model: Any) -> bool:
+def _unseeded(model: ForeignModel) -> bool:
     return not isinstance(model.random_state, (Integral, np.integer))
 
 
-def _unknown_split(model: Any) -> str:
+def _unknown_split(model: ForeignModel) -> str:
     if model.n_iter_no_change is None or not _unseeded(model):
         return ""
     return f"{model.random_state} with n_iter_no_change"
 
 
-def _unseeded_subsample(model: Any) -> str:
+def _unseeded_subsample(model: ForeignModel) -> str:
     if model.subsample >= 1 or not _unseeded(model):
         return ""
     return f"{model.random_state} with subsample={model.subsample:g}"
 
 
-def _subsampled_huber(model: Any) -> str:
+def _subsampled_huber(model: ForeignModel) -> str:
     if model.loss != "huber" or model.subsample >= 1 or model.n_iter_no_change is None:
         return ""
     return f"{model.subsample:g} with huber and n_iter_no_change"
 
 
-def _monotonic(tree: Any) -> bool:
+def _monotonic(tree: ForeignModel) -> bool:
     signs = getattr(tree, "monotonic_cst", None)
     return signs is not None and bool(np.any(signs))
 
@@ -227,21 +227,21 @@ _CRITERIA = (
 )
 
 
-def _other_criterion(tree: Any) -> str:
+def _other_criterion(tree: ForeignModel) -> str:
     is_known = isinstance(tree.criterion, str) and tree.criterion in _CRITERIA
     if is_known:
         return ""
     return str(tree.criterion)
 
 
-def _monotonic_medians(tree: Any) -> str:
+def _monotonic_medians(tree: ForeignModel) -> str:
     if tree.criterion != "absolute_error" or not _monotonic(tree):
         return ""
     return "absolute_error with monotonic_cst"
 
 
 #: Of gradient boosting, with and without histograms.
-LOSSES: tuple[Refusal[Any], ...] = (
+LOSSES: tuple[Refusal[ForeignModel], ...] = (
     Refusal(
         "loss",
         lambda model: model.loss in ("poisson", "gamma") and model.loss,
@@ -259,7 +259,7 @@ LOSSES: tuple[Refusal[Any], ...] = (
     ),
 )
 
-UNKNOWN_SPLIT: Refusal[Any] = Refusal(
+UNKNOWN_SPLIT: Refusal[ForeignModel] = Refusal(
     "random_state",
     _unknown_split,
     "linear in the targets, but which rows early stopping held out cannot be drawn again",
@@ -267,7 +267,7 @@ UNKNOWN_SPLIT: Refusal[Any] = Refusal(
 )
 
 #: Of GradientBoostingRegressor.
-STAGES: tuple[Refusal[Any], ...] = (
+STAGES: tuple[Refusal[ForeignModel], ...] = (
     *LOSSES,
     Refusal(
         "init",
@@ -288,7 +288,7 @@ STAGES: tuple[Refusal[Any], ...] = (
 )
 
 #: Of GradientBoostingRegressor, unless the user recorded the sampled rows.
-DRAWS: tuple[Refusal[Any], ...] = (
+DRAWS: tuple[Refusal[ForeignModel], ...] = (
     Refusal(
         "random_state",
         _unseeded_subsample,
@@ -298,7 +298,7 @@ DRAWS: tuple[Refusal[Any], ...] = (
 )
 
 #: Of every kind of tree outside boosting; they look at one tree, all trees of a model being alike.
-TREES: tuple[Refusal[Any], ...] = (
+TREES: tuple[Refusal[ForeignModel], ...] = (
     Refusal(
         "criterion",
         _monotonic_medians,
@@ -315,7 +315,7 @@ TREES: tuple[Refusal[Any], ...] = (
 )
 
 
-POSITIVE: Refusal[Any] = Refusal(
+POSITIVE: Refusal[ForeignModel] = Refusal(
     "positive",
     lambda model: getattr(model, "positive", False),
     "coefficients are clipped at zero",
@@ -324,10 +324,10 @@ POSITIVE: Refusal[Any] = Refusal(
 )
 
 #: Of linear models and kernel ridge.
-SMOOTHERS: tuple[Refusal[Any], ...] = (POSITIVE,)
+SMOOTHERS: tuple[Refusal[ForeignModel], ...] = (POSITIVE,)
 
 #: Of RidgeClassifier and RidgeClassifierCV, besides those of linear models.
-RIDGE_CLASSIFIERS: tuple[Refusal[Any], ...] = (
+RIDGE_CLASSIFIERS: tuple[Refusal[ForeignModel], ...] = (
     Refusal(
         "fit_intercept",
         lambda model: not model.fit_intercept and "False",
@@ -338,7 +338,7 @@ RIDGE_CLASSIFIERS: tuple[Refusal[Any], ...] = (
 )
 
 
-def _folds_drawn_anew(model: Any) -> str:
+def _folds_drawn_anew(model: ForeignModel) -> str:
     """Return the ``cv`` of a calibrated ensemble if its folds cannot be made again.
 
     It may split the rows otherwise each time, or by something that the model does not keep.
@@ -358,7 +358,7 @@ def _folds_drawn_anew(model: Any) -> str:
 
 
 #: Of CalibratedClassifierCV.
-CALIBRATION: tuple[Refusal[Any], ...] = (
+CALIBRATION: tuple[Refusal[ForeignModel], ...] = (
     Refusal(
         "cv",
         _folds_drawn_anew,
@@ -407,7 +407,7 @@ LBFGS = (
 )
 
 
-def _l1(model: Any) -> str:
+def _l1(model: ForeignModel) -> str:
     """Return the L1 penalty, by the setting penalty, or by l1_ratio in versions that drop it."""
     penalty = getattr(model, "penalty", "deprecated")
     if penalty is None or penalty == "l2":
@@ -421,7 +421,7 @@ def _l1(model: Any) -> str:
     return f"{penalty}, l1_ratio={ratios[0]}"
 
 
-def _one_by_one(model: Any) -> str:
+def _one_by_one(model: ForeignModel) -> str:
     has_several_classes = hasattr(model, "coef_") and len(getattr(model, "classes_", ())) > 2
     fits_each_class = getattr(model, "multi_class", None) == "ovr" or _has_binary_solver(model)
     if has_several_classes and fits_each_class:
@@ -429,7 +429,7 @@ def _one_by_one(model: Any) -> str:
     return ""
 
 
-def _has_binary_solver(model: Any) -> bool:
+def _has_binary_solver(model: ForeignModel) -> bool:
     """Return whether the solver is for two classes alone.
 
     newton-cholesky was before scikit-learn 1.6.
@@ -441,14 +441,14 @@ def _has_binary_solver(model: Any) -> bool:
     return solver == "liblinear" or (solver == "newton-cholesky" and version < (1, 6))
 
 
-def _unpenalised_network(model: Any) -> str:
+def _unpenalised_network(model: ForeignModel) -> str:
     is_network = hasattr(model, "coefs_")
     if is_network and not model.alpha > 0:
         return str(model.alpha)
     return ""
 
 
-def _multilabel(model: Any) -> str:
+def _multilabel(model: ForeignModel) -> str:
     if isinstance(getattr(model, "classes_", None), list):
         return "multilabel"
     binarizer = getattr(model, "_label_binarizer", None)
@@ -459,7 +459,7 @@ def _multilabel(model: Any) -> str:
 
 
 #: Of learners whose predictions have derivatives by the targets.
-LEARNERS: tuple[Refusal[Any], ...] = (
+LEARNERS: tuple[Refusal[ForeignModel], ...] = (
     Refusal("penalty", _l1, "an L1 penalty is not smooth", "Fit with an L2 penalty (l1_ratio=0)."),
     Refusal(
         "multi_class",
@@ -491,7 +491,7 @@ LEARNERS: tuple[Refusal[Any], ...] = (
 )
 
 
-def refuse_learners(model: Any) -> None:
+def refuse_learners(model: ForeignModel) -> None:
     """Raise for a fitted learner, or the last step of a pipeline, without derivatives."""
     model = unwrapped(model)
     last = last_step(model)

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, TypeVar, cast
+from typing import ClassVar, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +24,8 @@ from axil.adapters.members import Member, SumModel
 from axil.adapters.routes import Routes, Ways
 from axil.adapters.sklearn.adapter import reader_of
 from axil.adapters.sklearn.base import protected_copy, require_no_offsets
-from axil.aliases import TableLike
-from axil.arrays import FloatArray, LeafArray
+from axil.aliases import FeatureTable, ForeignModel, ForeignObject, TableLike
+from axil.arrays import AnyArray, Cells, FloatArray, LeafArray
 from axil.errors import UnsupportedModelError
 from axil.inputs.copies import owned
 from axil.kernels import Backend
@@ -33,7 +33,7 @@ from axil.kernels import Backend
 Number = TypeVar("Number", bound=np.generic)
 
 #: From a model inside to its adapter, whatever its library.
-Read = Callable[[Any], Model | None]
+Read = Callable[[ForeignModel], Model | None]
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,9 @@ class Normalised:
 class Classifiers:
     """The classifiers inside a model, or its regressors."""
 
-    model: Any
-    inside: list[Any]
-    classes: NDArray[Any] | None  #: of the whole; None: labels that a row may have several of
+    model: ForeignModel
+    inside: list[ForeignObject]
+    classes: AnyArray | None  #: of the whole; None: labels that a row may have several of
 
     @property
     def normalised(self) -> Normalised | None:
@@ -85,7 +85,7 @@ class Classifiers:
         )
 
 
-def classifiers_of(model: Any) -> Classifiers | None:
+def classifiers_of(model: ForeignModel) -> Classifiers | None:
     """Return the models inside one that has a model for each class, label or output.
 
     None stands for any other object.
@@ -96,7 +96,7 @@ def classifiers_of(model: Any) -> Classifiers | None:
     return reader(model)
 
 
-def _one_vs_rest(model: Any) -> Classifiers:
+def _one_vs_rest(model: ForeignModel) -> Classifiers:
     if model.multilabel_:
         names = None
     else:
@@ -107,21 +107,21 @@ def _one_vs_rest(model: Any) -> Classifiers:
     return classifiers
 
 
-def _multi_output(model: Any) -> Classifiers:
+def _multi_output(model: ForeignModel) -> Classifiers:
     classifiers = Classifiers(model, list(model.estimators_), None)
     if not all(np.array_equal(inside.classes_, [0, 1]) for inside in classifiers.inside):
         raise classifiers.refuse("an output of other classes than 0 and 1")
     return classifiers
 
 
-_READERS: dict[str, Callable[[Any], Classifiers]] = {
+_READERS: dict[str, Callable[[ForeignModel], Classifiers]] = {
     "OneVsRestClassifier": _one_vs_rest,
     "MultiOutputClassifier": _multi_output,
     "MultiOutputRegressor": lambda model: Classifiers(model, list(model.estimators_), None),
 }
 
 
-def read_classifiers(model: Any, inside: Read) -> Model:
+def read_classifiers(model: ForeignModel, inside: Read) -> Model:
     """Return the adapter of classifiers side by side; ``inside`` reads each of them."""
     classifiers = classifiers_of(model)
     assert classifiers is not None
@@ -151,7 +151,7 @@ def _read_exact(classifiers: Classifiers, members: Sequence[Model | None]) -> Mo
     return whole
 
 
-def _second(classifiers: list[Any], X: Any) -> FloatArray:
+def _second(classifiers: list[ForeignObject], X: FeatureTable) -> FloatArray:
     """Return the probability of the second class of each classifier, (n, K)."""
     return np.stack([np.asarray(inside.predict_proba(X))[:, 1] for inside in classifiers], axis=1)
 
@@ -160,19 +160,19 @@ class OfSecond(Around):
     """The adapter of the second class of two, whose target is one."""
 
     n_outputs = 1
-    classes: NDArray[Any] | None = None
+    classes: AnyArray | None = None
 
     def __init__(self, inside: Model):
         self._inside = inside
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> ForeignObject:
         """Return a member of the adapter inside; its trees have one output."""
         attribute = super().__getattr__(name)
         if name == "trees":
             return partial(self._trees, attribute)
         return attribute
 
-    def check_kept(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> None:
+    def check_kept(self, X: FeatureTable, targets: FloatArray, weights: FloatArray | None) -> None:
         """Raise unless the training data agree with those that the model stores."""
         self._inside.check_kept(X, _both(targets), weights)
 
@@ -187,7 +187,7 @@ class OfSecond(Around):
             fits.append(replace(fit, table=table, initial=initial))
         return fits
 
-    def predictions(self, X: Any) -> FloatArray:
+    def predictions(self, X: FeatureTable) -> FloatArray:
         """Return the probability of the second class, (n, 1)."""
         return np.asarray(self._inside.predictions(X)[:, 1:])
 
@@ -197,7 +197,7 @@ def _both(targets: FloatArray) -> FloatArray:
     return np.hstack([1 - targets, targets])
 
 
-def read(model: Any, inside: Read) -> Model | None:
+def read(model: ForeignModel, inside: Read) -> Model | None:
     """Return the adapter of boosted models side by side, which ``inside`` reads by gradients.
 
     None stands for any other object.
@@ -280,18 +280,18 @@ class SideBySide(Defaults, Adapter):
         """Return the numbers that these tests look at, (n, columns)."""
         return self._members[0].tested_values(X)
 
-    def coordinates(self, X: Any, n_threads: int = 1) -> LeafArray:
+    def coordinates(self, X: FeatureTable, n_threads: int = 1) -> LeafArray:
         """Return the leaves of the rows, member after member, (n, T)."""
         return np.hstack([member.coordinates(X, n_threads) for member in self._members])
 
-    def leaves(self, X: Any) -> LeafArray:
+    def leaves(self, X: FeatureTable) -> LeafArray:
         """Return the leaves that the library itself finds, (n, T)."""
         return np.hstack([member.leaves(X) for member in self._members])
 
     def assign(
         self,
-        X: Any,
-        out: NDArray[np.unsignedinteger[Any]],
+        X: FeatureTable,
+        out: Cells,
         n_threads: int,
         backend: Backend | None = None,
     ) -> None:
@@ -300,7 +300,7 @@ class SideBySide(Defaults, Adapter):
         for member, leaves in zip(self._members, np.split(out, self._ends[:-1])):
             member.assign(X, leaves, n_threads, backend)
 
-    def scores(self, X: Any) -> FloatArray:
+    def scores(self, X: FeatureTable) -> FloatArray:
         """Return the score of each member, (n, K)."""
         return np.hstack([member.scores(X) for member in self._members])
 
@@ -391,9 +391,7 @@ class MemberSampler:
         self.needs_gradients = any(sampler.needs_gradients for sampler in samplers)
         self.dtype: type[np.generic] = np.result_type(*[sampler.dtype for sampler in samplers]).type
 
-    def draw(
-        self, trees: range, leaves: NDArray[np.integer[Any]], gradients: RowGradients | None
-    ) -> NDArray[Any]:
+    def draw(self, trees: range, leaves: LeafArray, gradients: RowGradients | None) -> AnyArray:
         """Return how often each row was sampled for these trees of one member, (len(trees), N)."""
         member = int(np.searchsorted(self._ends, trees.start, side="right"))
         if member == 0:

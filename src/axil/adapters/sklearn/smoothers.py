@@ -31,7 +31,8 @@ from axil.adapters.sklearn.solvers import (
     seeds_of_runs,
     with_ones,
 )
-from axil.arrays import FloatArray
+from axil.aliases import FeatureTable, ForeignModel, ForeignObject
+from axil.arrays import FloatArray, RealType
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 from axil.inputs.copies import owned
 
@@ -50,7 +51,7 @@ class SmootherAdapter(SklearnAdapter, SmootherModel):
     ``widest`` it may be off there too.
     """
 
-    def __init__(self, model: Any):
+    def __init__(self, model: ForeignModel):
         super().__init__(model)
         refuse(SMOOTHERS, model)
         self.n_outputs = self._count_outputs(model)
@@ -62,13 +63,13 @@ class SmootherAdapter(SklearnAdapter, SmootherModel):
         content = pickle.dumps([type(model).__name__, self._state()], 4)
         self.fingerprint = hashlib.sha256(content).hexdigest()
 
-    def _count_outputs(self, model: Any) -> int:
+    def _count_outputs(self, model: ForeignModel) -> int:
         coefficients = np.asarray(model.coef_)
         if coefficients.ndim == 1:
             return 1
         return len(coefficients)
 
-    def _state(self) -> Any:
+    def _state(self) -> ForeignObject:
         """Return the fitted numbers, for the fingerprint."""
         return np.asarray(self._model.coef_), np.asarray(self._model.intercept_)
 
@@ -85,24 +86,26 @@ class SmootherAdapter(SklearnAdapter, SmootherModel):
         """Return how far predictions may be off because the model rounds its targets."""
         return 0.0
 
-    def _rows(self, X: Any) -> Any:
+    def _rows(self, X: FeatureTable) -> FeatureTable:
         return dense(numbers(X, np.float64))
 
-    def _as_given(self, X: Any) -> Any:
+    def _as_given(self, X: FeatureTable) -> FeatureTable:
         """Return rows in the precision that scikit-learn computes with, sparse if they are."""
         return numbers(X, _precision(X))
 
-    def _as_fitted(self, X: Any) -> Any:
+    def _as_fitted(self, X: FeatureTable) -> FeatureTable:
         """Return rows in the precision of the fit, sparse if they are."""
         if self._in_single_precision():
             return self._as_given(X).astype(np.float32)
         return self._as_given(X).astype(np.float64)
 
-    def predictions(self, X: Any) -> FloatArray:
+    def predictions(self, X: FeatureTable) -> FloatArray:
         """Return what ``predict`` gives, (n, K)."""
         return self._predicted(self._model, self._as_given(X))
 
-    def again(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> FloatArray | None:
+    def again(
+        self, X: FeatureTable, targets: FloatArray, weights: FloatArray | None
+    ) -> FloatArray | None:
         """Return the predictions of the solver when it runs again on these data, (N, K).
 
         None if it cannot be, or need not. A solver that samples rows without a seed is run several
@@ -123,7 +126,9 @@ class SmootherAdapter(SklearnAdapter, SmootherModel):
         exact = _solved(self.smoother(X, weights), targets)
         return max(predictions, key=lambda predicted: float(np.abs(predicted - exact).max()))
 
-    def unsolved(self, X: Any, weights: FloatArray | None, error: float) -> UnsupportedModelError:
+    def unsolved(
+        self, X: FeatureTable, weights: FloatArray | None, error: float
+    ) -> UnsupportedModelError:
         """Return why the solver may stay so far from the solution."""
         fit = Unsolved(
             self._model,
@@ -136,11 +141,11 @@ class SmootherAdapter(SklearnAdapter, SmootherModel):
         assert reason is not None  # the last row of the table takes all
         return reason
 
-    def _rows_of_fit(self) -> Any:
+    def _rows_of_fit(self) -> FeatureTable:
         """Return the rows of the fit, if the model stores them."""
         return None
 
-    def _condition(self, X: Any, weights: FloatArray | None) -> float:
+    def _condition(self, X: FeatureTable, weights: FloatArray | None) -> float:
         """Return the condition number of the matrix that the fit solves with."""
         return 1.0
 
@@ -163,18 +168,18 @@ class SmootherAdapter(SklearnAdapter, SmootherModel):
         )
 
 
-def dense(rows: Any) -> Any:
+def dense(rows: FeatureTable) -> FeatureTable:
     """Return rows as an array."""
     if issparse(rows):
         return rows.toarray()
     return rows
 
 
-def _are_equal(rows: Any, fitted_rows: Any) -> bool:
+def _are_equal(rows: FeatureTable, fitted_rows: FeatureTable) -> bool:
     return rows.shape == fitted_rows.shape and not np.any(dense(rows != fitted_rows))
 
 
-def _precision(X: Any) -> type[np.floating[Any]]:
+def _precision(X: FeatureTable) -> RealType:
     """Return the type that scikit-learn computes with.
 
     It is float32 if all columns have it, else float64.
@@ -223,7 +228,7 @@ class LinearRegressionAdapter(SmootherAdapter):
         """
         return [0.0]
 
-    def check_kept(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> None:
+    def check_kept(self, X: FeatureTable, targets: FloatArray, weights: FloatArray | None) -> None:
         """Raise unless the singular values of the rows are those of the fit.
 
         Least squares keep them. Targets without noise would fit some of the rows as well.
@@ -253,7 +258,9 @@ class LinearRegressionAdapter(SmootherAdapter):
         centre = w @ rows / w.sum() if self._model.fit_intercept else 0.0
         return np.asarray((rows - centre) * np.sqrt(w)[:, None])
 
-    def smoother(self, X: Any, weights: FloatArray | None) -> FittedSmoother | list[FittedSmoother]:
+    def smoother(
+        self, X: FeatureTable, weights: FloatArray | None
+    ) -> FittedSmoother | list[FittedSmoother]:
         """Return the map from the targets to intercept and coefficients.
 
         It is a list with a map for each output where penalties differ.
@@ -278,17 +285,19 @@ class LinearRegressionAdapter(SmootherAdapter):
         directions = np.linalg.svd(self._centred(rows, weights), full_matrices=False)[2][:rank]
         return np.asarray(rows @ directions.T @ directions)
 
-    def coordinates(self, X: Any, n_threads: int = 1) -> FloatArray:
+    def coordinates(self, X: FeatureTable, n_threads: int = 1) -> FloatArray:
         """Return one, and the features, (n, p + 1)."""
         return with_ones(self._rows(X))
 
-    def again(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> FloatArray | None:
+    def again(
+        self, X: FeatureTable, targets: FloatArray, weights: FloatArray | None
+    ) -> FloatArray | None:
         """Run the solver as in the fit, also for sparse rows that the user passes as a dense array."""
         if is_fitted_sparse(self._model) and not issparse(X):
             X = csr_matrix(self._rows(X))
         return super().again(X, targets, weights)
 
-    def _condition(self, X: Any, weights: FloatArray | None) -> float:
+    def _condition(self, X: FeatureTable, weights: FloatArray | None) -> float:
         centred = self._centred(self._rows(X), weights)
         moments = centred.T @ centred
         conditions = []
@@ -310,7 +319,7 @@ class RidgeAdapter(LinearRegressionAdapter):
         return [*alphas_of(self._model)]
 
 
-def alphas_of(model: Any) -> list[float]:
+def alphas_of(model: ForeignModel) -> list[float]:
     """Return the ``alpha`` that all outputs share, or one for each output if they differ.
 
     Chosen penalties come before the setting.
@@ -355,7 +364,7 @@ class RidgeClassifierAdapter(RidgeAdapter):
     )
     predicts_probabilities = False
 
-    def __init__(self, model: Any):
+    def __init__(self, model: ForeignModel):
         refuse(RIDGE_CLASSIFIERS, model)
         has_labels = str(model._label_binarizer.y_type_).startswith("multilabel")
         if has_labels:
@@ -365,7 +374,7 @@ class RidgeClassifierAdapter(RidgeAdapter):
         self.weighs_classes = bool(model.class_weight)
         super().__init__(model)
 
-    def _count_outputs(self, model: Any) -> int:
+    def _count_outputs(self, model: ForeignModel) -> int:
         return len(model.classes_)
 
     def row_weights(self, targets: FloatArray, weights: FloatArray | None) -> FloatArray | None:
@@ -384,7 +393,9 @@ class RidgeClassifierAdapter(RidgeAdapter):
             return factors
         return weights * factors
 
-    def smoother(self, X: Any, weights: FloatArray | None) -> FittedSmoother | list[FittedSmoother]:
+    def smoother(
+        self, X: FeatureTable, weights: FloatArray | None
+    ) -> FittedSmoother | list[FittedSmoother]:
         """Return the map from targets of 0 and 1 to intercept and coefficients."""
         fitted = super().smoother(X, weights)
         assert isinstance(fitted, FittedSmoother)  # one penalty for all classes
@@ -392,7 +403,9 @@ class RidgeClassifierAdapter(RidgeAdapter):
             return replace(fitted, undeletable=RECOUNTED)
         return fitted
 
-    def again(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> FloatArray | None:
+    def again(
+        self, X: FeatureTable, targets: FloatArray, weights: FloatArray | None
+    ) -> FloatArray | None:
         """Return the predictions of ridge regression of -1 and 1 with the same solver."""
         coded = 2.0 * targets - 1.0
         if self._has_two_classes:
@@ -407,7 +420,7 @@ class RidgeClassifierAdapter(RidgeAdapter):
     def _has_two_classes(self) -> bool:
         return self.classes is not None and len(self.classes) == 2
 
-    def _predicted(self, model: Any, rows: Any) -> FloatArray:
+    def _predicted(self, model: ForeignModel, rows: FeatureTable) -> FloatArray:
         return self._shares(np.asarray(model.decision_function(rows), dtype=np.float64))
 
     def decisions(self, shares: FloatArray) -> FloatArray:
@@ -434,11 +447,11 @@ class KernelAdapter(SmootherAdapter):
     The model keeps these rows.
     """
 
-    def __init__(self, model: Any):
+    def __init__(self, model: ForeignModel):
         super().__init__(model)
         self.fitted_rows = int(self._rows_of_fit().shape[0])
 
-    def _count_outputs(self, model: Any) -> int:
+    def _count_outputs(self, model: ForeignModel) -> int:
         if np.ndim(self._state()) == 1:
             return 1
         return int(self._state().shape[1])
@@ -446,7 +459,7 @@ class KernelAdapter(SmootherAdapter):
     def _in_single_precision(self) -> bool:
         return bool(self._rows_of_fit().dtype == np.float32)
 
-    def check_kept(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> None:
+    def check_kept(self, X: FeatureTable, targets: FloatArray, weights: FloatArray | None) -> None:
         """Raise unless the rows are those of the fit."""
         check_rows(self._rows_of_fit(), self._rows(X))
 
@@ -454,13 +467,15 @@ class KernelAdapter(SmootherAdapter):
 class KernelRidgeAdapter(KernelAdapter):
     """Kernel ridge regression."""
 
-    def _rows_of_fit(self) -> Any:
+    def _rows_of_fit(self) -> FeatureTable:
         return self._model.X_fit_
 
-    def _state(self) -> Any:
+    def _state(self) -> ForeignObject:
         return np.asarray(self._model.dual_coef_)
 
-    def smoother(self, X: Any, weights: FloatArray | None) -> FittedSmoother | list[FittedSmoother]:
+    def smoother(
+        self, X: FeatureTable, weights: FloatArray | None
+    ) -> FittedSmoother | list[FittedSmoother]:
         """Return the map from the targets to dual coefficients.
 
         It is a list with a map for each output where penalties differ.
@@ -481,18 +496,18 @@ class KernelRidgeAdapter(KernelAdapter):
             return smoothers[0]
         return smoothers
 
-    def _gram(self, X: Any) -> FloatArray:
+    def _gram(self, X: FeatureTable) -> FloatArray:
         """Return the kernel of these rows with themselves, (N, N)."""
         return np.asarray(self._model._get_kernel(self._rows(X)))
 
-    def _condition(self, X: Any, weights: FloatArray | None) -> float:
+    def _condition(self, X: FeatureTable, weights: FloatArray | None) -> float:
         gram = self._gram(X)
         if weights is not None:
             gram = gram * np.sqrt(np.outer(weights, weights))
         identity = np.eye(len(gram))
         return max(condition_number(gram + alpha * identity) for alpha in alphas_of(self._model))
 
-    def coordinates(self, X: Any, n_threads: int = 1) -> FloatArray:
+    def coordinates(self, X: FeatureTable, n_threads: int = 1) -> FloatArray:
         """Return the kernel with the training rows, (n, N)."""
         rows = self._rows(X)
         if len(rows) == 0:
@@ -520,10 +535,10 @@ class GaussianProcessAdapter(KernelAdapter):
     Parameters of the kernel that were fitted to the targets are fixed with the rest.
     """
 
-    def _rows_of_fit(self) -> Any:
+    def _rows_of_fit(self) -> FeatureTable:
         return np.asarray(self._model.X_train_)
 
-    def _state(self) -> Any:
+    def _state(self) -> ForeignObject:
         return np.asarray(self._model.alpha_)
 
     def _rounding_of_targets(self) -> float:
@@ -532,7 +547,7 @@ class GaussianProcessAdapter(KernelAdapter):
             return 0.0
         return rounding_of_mean(self._model.y_train_, len(self._model.y_train_))
 
-    def smoother(self, X: Any, weights: FloatArray | None) -> FittedSmoother:
+    def smoother(self, X: FeatureTable, weights: FloatArray | None) -> FittedSmoother:
         """Return the map from the targets to dual coefficients.
 
         normalize_y centres the targets and scales them there and back.
@@ -546,19 +561,19 @@ class GaussianProcessAdapter(KernelAdapter):
             solution = np.vstack([solution - np.outer(solution.sum(axis=1), mean), mean])
         return FittedSmoother(self.coordinates(X), solution)
 
-    def _kernel(self, X: Any) -> FloatArray:
+    def _kernel(self, X: FeatureTable) -> FloatArray:
         """Return the kernel of the training rows, with the noise that alpha adds, (N, N)."""
         kernel = np.asarray(self._model.kernel_(self._rows(X)))
         kernel[np.diag_indices_from(kernel)] += np.asarray(self._model.alpha, dtype=float)
         return kernel
 
-    def _condition(self, X: Any, weights: FloatArray | None) -> float:
+    def _condition(self, X: FeatureTable, weights: FloatArray | None) -> float:
         return condition_number(self._kernel(X))
 
-    def _as_given(self, X: Any) -> Any:
+    def _as_given(self, X: FeatureTable) -> FeatureTable:
         return dense(super()._as_given(X))
 
-    def coordinates(self, X: Any, n_threads: int = 1) -> FloatArray:
+    def coordinates(self, X: FeatureTable, n_threads: int = 1) -> FloatArray:
         """Return the kernel with the training rows, (n, N).
 
         A last column of ones stands for the targets' mean where normalize_y adds it again.

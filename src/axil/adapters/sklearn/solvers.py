@@ -16,6 +16,7 @@ import numpy as np
 from scipy import linalg
 
 from axil.adapters.refusals import Refusal
+from axil.aliases import FeatureTable, ForeignModel, ForeignObject
 from axil.arrays import FloatArray
 from axil.errors import UnsupportedModelError
 
@@ -131,7 +132,7 @@ def condition_number(matrix: FloatArray) -> float:
 class Unsolved:
     """A fit whose solver stays too far from the solution."""
 
-    model: Any
+    model: ForeignModel
     error: float  #: of its predictions, relative to the largest
     is_single: bool  #: whether it was solved in float32
     condition: float  #: of the matrix that it solves with
@@ -143,7 +144,7 @@ class Unsolved:
         return f"predictions off by {self.error:.1e}"
 
 
-def solver_of(model: Any) -> Any:
+def solver_of(model: ForeignModel) -> ForeignModel:
     """Return the solver that a fit used, or the setting solver; None if there is neither."""
     return getattr(model, "solver_", getattr(model, "solver", None))
 
@@ -160,7 +161,7 @@ def _stopped(fit: Unsolved) -> str:
     return f"{solver} (tol={fit.model.tol:g}, max_iter={fit.model.max_iter}{steps}, {fit.off})"
 
 
-def is_fitted_sparse(model: Any) -> bool:
+def is_fitted_sparse(model: ForeignModel) -> bool:
     """Return whether a LinearRegression was fitted on sparse features, by lsqr.
 
     Only a dense fit has a rank.
@@ -246,7 +247,7 @@ SOLVERS: tuple[Refusal[Unsolved], ...] = (
 )
 
 
-def seeds_of_runs(model: Any) -> list[int | None]:
+def seeds_of_runs(model: ForeignModel) -> list[int | None]:
     """Return the seed of each run that shows how far the solver stays from the solution.
 
     None stands for the seed of the model, if it has any. A fit by sag or saga without a seed of its
@@ -259,8 +260,12 @@ def seeds_of_runs(model: Any) -> list[int | None]:
 
 
 def run_again(
-    model: Any, X: Any, targets: FloatArray, weights: FloatArray | None, seed: int | None = None
-) -> Any:
+    model: ForeignModel,
+    X: FeatureTable,
+    targets: FloatArray,
+    weights: FloatArray | None,
+    seed: int | None = None,
+) -> ForeignObject:
     """Return the model fitted again, with all that the targets chose fixed.
 
     Returns None if it cannot be fitted again.
@@ -297,7 +302,7 @@ def run_again(
         return None
 
 
-def _estimated_alike(model: Any, refitted: Any) -> bool:
+def _estimated_alike(model: ForeignModel, refitted: ForeignModel) -> bool:
     """Return whether two fits estimated the same precisions, if they are of a kind that does.
 
     On other data they do not.
@@ -308,12 +313,12 @@ def _estimated_alike(model: Any, refitted: Any) -> bool:
     return all(np.allclose(a, b, rtol=SAME_ESTIMATE, atol=0) for a, b in estimates)
 
 
-def has_chosen_for_each_output(model: Any) -> bool:
+def has_chosen_for_each_output(model: ForeignModel) -> bool:
     """Return whether a RidgeCV chose a penalty for each of several outputs."""
     return bool(getattr(model, "alpha_per_target", False)) and np.size(model.alpha_) > 1
 
 
-def _with_alphas(model: Any) -> Any:
+def _with_alphas(model: ForeignModel) -> ForeignModel:
     """Return a Ridge with the penalties of a RidgeCV that chose one for each output.
 
     The search of a RidgeCV takes one penalty for all.
@@ -323,7 +328,7 @@ def _with_alphas(model: Any) -> Any:
     return Ridge(alpha=model.alpha_, fit_intercept=model.fit_intercept)
 
 
-def regressor_of(model: Any) -> Any:
+def regressor_of(model: ForeignModel) -> ForeignModel:
     """Return the unfitted regressor that a RidgeClassifier or RidgeClassifierCV fits to classes."""
     from sklearn.linear_model import Ridge, RidgeCV
 
@@ -339,7 +344,7 @@ def regressor_of(model: Any) -> Any:
     return regressor
 
 
-def chosen(model: Any) -> dict[str, Any]:
+def chosen(model: ForeignModel) -> dict[str, Any]:
     """Return settings that fix what the fit of a model chose from the targets."""
     if hasattr(model, "kernel_"):
         return {"kernel": model.kernel_, "optimizer": None}

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import warnings
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from axil import adapters
 from axil.adapters.boundary import Around
 from axil.adapters.contract import Model
+from axil.aliases import ForeignModel, ForeignObject
 from axil.errors import UnsupportedModelError
 from axil.scale import UNNAMED, TargetScale
 
@@ -29,7 +29,7 @@ class TransformedAdapter(Around):
         self.fingerprint = hashlib.sha256(content.encode()).hexdigest()
 
     @classmethod
-    def of(cls, model: Any) -> TransformedAdapter:
+    def of(cls, model: ForeignModel) -> TransformedAdapter:
         """Return the adapter of a fitted TransformedTargetRegressor."""
         reading = adapters.examine(model.regressor_)
         inner = reading.adapter
@@ -58,14 +58,14 @@ class TransformedAdapter(Around):
         return cls(inner, TargetScale(_name(transformer), backward, onward))
 
 
-def _quietly(method: Any, values: Any) -> Any:
+def _quietly(method: ForeignObject, values: ForeignObject) -> ForeignObject:
     """Call a method of a transformer without the warnings that the fit gave already."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return np.asarray(method(values))
 
 
-def _name(transformer: Any) -> str:
+def _name(transformer: ForeignModel) -> str:
     """Return the name of the transformer's function, or of its class."""
     if type(transformer).__name__ != "FunctionTransformer":
         return type(transformer).__name__

@@ -43,7 +43,8 @@ from axil.adapters.sklearn.draws import (
 )
 from axil.adapters.sklearn.percentile import SklearnPercentile
 from axil.adapters.sklearn.refusals import STEPS, TREES
-from axil.arrays import FloatArray, IntArray, LeafArray
+from axil.aliases import FeatureTable, ForeignModel, ForeignObject
+from axil.arrays import AnyArray, FloatArray, IntArray, LeafArray, RealArray
 from axil.inputs.copies import owned
 from axil.inputs.label_classes import LabelClasses
 from axil.structure import UNKNOWN, ClassCounts
@@ -60,13 +61,13 @@ class TreeStack:
         The columns that each tree looks at. By default it looks at all.
     """
 
-    def __init__(self, trees: list[Any], features: list[Indices] | None = None):
+    def __init__(self, trees: list[ForeignObject], features: list[Indices] | None = None):
         self._trees = trees
         self._features = features
         self._leaf_nodes = [np.flatnonzero(tree.children_left == -1) for tree in trees]
         self.n_leaves = np.array([len(nodes) for nodes in self._leaf_nodes], dtype=np.int64)
 
-    def gather(self, name: str) -> NDArray[Any]:
+    def gather(self, name: str) -> AnyArray:
         """Return an array of the trees' nodes at their leaves, tree after tree, (L, ...)."""
         arrays = [getattr(tree, name)[nodes] for tree, nodes in zip(self._trees, self._leaf_nodes)]
         return np.concatenate(arrays)
@@ -171,7 +172,7 @@ class TreeStack:
             return feature
         return self._features[t].astype(np.int64)[np.maximum(feature, 0)]
 
-    def _node_arrays(self, t: int) -> tuple[NDArray[Any], ...]:
+    def _node_arrays(self, t: int) -> tuple[AnyArray, ...]:
         """Return the nodes of tree t, as `Ways` takes them."""
         tree = self._trees[t]
         return (
@@ -186,7 +187,7 @@ class TreeStack:
         """Return everything except the routes, which are computed again."""
         return {name: value for name, value in vars(self).items() if name != "routes"}
 
-    def leaves(self, rows: Any) -> NDArray[np.int32]:
+    def leaves(self, rows: FeatureTable) -> NDArray[np.int32]:
         """Return the leaf of each row in each tree, (n, T).
 
         The rows are an array or csr matrix in float32.
@@ -232,7 +233,12 @@ def nodes_of_trees(
 class StackAdapter(SklearnAdapter, TreeModel):
     """A model of trees from `sklearn.tree`."""
 
-    def __init__(self, model: Any, members: list[Any], features: list[Indices] | None = None):
+    def __init__(
+        self,
+        model: ForeignModel,
+        members: list[ForeignObject],
+        features: list[Indices] | None = None,
+    ):
         super().__init__(model)
         self._stack = TreeStack([member.tree_ for member in members], features)
 
@@ -241,7 +247,7 @@ class StackAdapter(SklearnAdapter, TreeModel):
         """Return the digest of the trees, computed on first use."""
         return self._stack.fingerprint()
 
-    def leaves(self, X: Any) -> LeafArray:
+    def leaves(self, X: FeatureTable) -> LeafArray:
         """Return the leaf of each row in each tree, (n, T)."""
         return self._stack.leaves(self._rows(X))
 
@@ -254,7 +260,7 @@ class StackAdapter(SklearnAdapter, TreeModel):
         """Return the tests of all trees."""
         return self._stack.feature_tests()
 
-    def table(self, X: Any) -> NDArray[np.floating[Any]] | None:
+    def table(self, X: FeatureTable) -> RealArray | None:
         """Return the numbers in float32; zeros of sparse rows are numbers like others."""
         rows = self._rows(X)
         if bool(sparse.issparse(rows)):
@@ -270,10 +276,10 @@ class ForestAdapter(StackAdapter):
     that a deletion leaves.
     """
 
-    def __init__(self, model: Any):
+    def __init__(self, model: ForeignModel):
         is_tree = not hasattr(model, "estimators_")
         if is_tree:
-            self._members: list[Any] = [model]
+            self._members: list[ForeignObject] = [model]
         else:
             self._members = list(model.estimators_)
         self._is_bagging = hasattr(model, "estimators_features_")
@@ -295,7 +301,7 @@ class ForestAdapter(StackAdapter):
             self.fitted_rows = len(self._model._sample_weight)
         self._read_classes(getattr(model, "classes_", None))
 
-    def _read_classes(self, classes: Any) -> None:
+    def _read_classes(self, classes: ForeignObject) -> None:
         """Read the outputs: numbers, classes, or the classes of several labels."""
         self.n_outputs = int(self._members[0].n_outputs_)
         if isinstance(classes, list):
@@ -437,7 +443,7 @@ class ForestAdapter(StackAdapter):
         return self._class_weight is not None
 
     @property
-    def _class_weight(self) -> Any:
+    def _class_weight(self) -> ForeignObject:
         """Return the setting class_weight if it counts in the leaves, otherwise None."""
         if self.classes is None and self.label_classes is None:
             return None
@@ -493,7 +499,7 @@ class ForestAdapter(StackAdapter):
             return factors
         return rows.weights * factors
 
-    def _labels(self, rows: TrainingRows) -> NDArray[Any]:
+    def _labels(self, rows: TrainingRows) -> AnyArray:
         """Return the rows' classes as the fit got them: names, or in bagging numbers."""
         if self.label_classes is not None:
             labels = [names.astype(object) for names in self.label_classes.labels(rows.targets)]
@@ -563,7 +569,9 @@ class ForestAdapter(StackAdapter):
             lambda: sampled_rows(self._bagged),
             balanced if is_balanced else None,
         )
-        seeds: list[Any] = [getattr(member, "random_state", None) for member in self._members]
+        seeds: list[ForeignObject] = [
+            getattr(member, "random_state", None) for member in self._members
+        ]
         are_seeds = all(is_seed(seed) for seed in seeds)
         if self._is_bagging or self._bagged._sample_weight is not None or not are_seeds:
             return sampler()

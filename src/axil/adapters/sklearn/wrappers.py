@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil.adapters.contract import Kind, Model
 from axil.adapters.members import Member, ResidualModel, SumModel
@@ -41,7 +40,8 @@ from axil.adapters.sklearn.side_by_side import (
     read_classifiers,
     read_scores,
 )
-from axil.arrays import FloatArray
+from axil.aliases import FeatureTable, ForeignModel
+from axil.arrays import AnyArray, FloatArray
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 from axil.inputs.copies import owned
 
@@ -50,7 +50,7 @@ SAME_CHANCE = 1e-9  # relative difference of a row's chances to be sampled
 WIDEST_INIT = 1e-3
 
 
-def read(model: Any, inside: Read) -> Model | None:
+def read(model: ForeignModel, inside: Read) -> Model | None:
     """Return the adapter for such a model, None for any other object.
 
     ``inside`` reads the models that it consists of.
@@ -61,7 +61,7 @@ def read(model: Any, inside: Read) -> Model | None:
     return reader(model, inside)
 
 
-def _classes_of(model: Any) -> NDArray[Any] | None:
+def _classes_of(model: ForeignModel) -> AnyArray | None:
     """Return the names of a model's classes; None for regressors."""
     classes = getattr(model, "classes_", None)
     if classes is None:
@@ -69,7 +69,7 @@ def _classes_of(model: Any) -> NDArray[Any] | None:
     return owned(np.asarray(classes))
 
 
-def _voting(model: Any, inside: Read) -> SumModel:
+def _voting(model: ForeignModel, inside: Read) -> SumModel:
     """Return the adapter of the weighted mean of the members' predictions, or probabilities."""
     require_soft_voting(model)
     members = _read_members(inside, voting_members(model))
@@ -82,7 +82,7 @@ def _voting(model: Any, inside: Read) -> SumModel:
     return SumModel(predict, members, members[0].model, classes)
 
 
-def _stacking(model: Any, inside: Read) -> SumModel:
+def _stacking(model: ForeignModel, inside: Read) -> SumModel:
     """Return the adapter of members whose predictions a linear last model combines.
 
     Its coefficients stay fixed, as splits do. They were fitted to predictions of folds that cannot
@@ -115,7 +115,7 @@ def _stacking(model: Any, inside: Read) -> SumModel:
     return SumModel(protected_copy(model).predict, members, members[0].model, constant=intercept)
 
 
-def _each_output(model: Any, inside: Read) -> Model:
+def _each_output(model: ForeignModel, inside: Read) -> Model:
     """Return the adapter of a model for each output, side by side."""
     adapters = [
         _read(inside, estimator, f"estimators_[{k}]", takes_derivatives=True, takes_scores=True)
@@ -136,7 +136,7 @@ class BaggingModel(SumModel):
     #: whether rows were sampled in proportion to their weights, which have no other use then
     draws_by_weight = False
 
-    def check_kept(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> None:
+    def check_kept(self, X: FeatureTable, targets: FloatArray, weights: FloatArray | None) -> None:
         """Raise unless the weights are those that the rows were sampled by.
 
         Nothing else would show it.
@@ -164,7 +164,7 @@ class BaggingModel(SumModel):
             )
 
 
-def _bagging(model: Any, inside: Read) -> SumModel:
+def _bagging(model: ForeignModel, inside: Read) -> SumModel:
     """Return the adapter of the mean of models fitted to rows and columns that were sampled."""
     columns = SklearnAdapter(model)  # type: ignore[abstract]  # its columns alone are meant
     classes = _classes_of(model)
@@ -201,7 +201,7 @@ def _bagging(model: Any, inside: Read) -> SumModel:
     return whole
 
 
-def _after_init(model: Any, inside: Read) -> SumModel | None:
+def _after_init(model: ForeignModel, inside: Read) -> SumModel | None:
     """Return the adapter of gradient boosting on the residuals of another model.
 
     Both take rows in float32. None stands for boosting that starts from a number.
@@ -218,7 +218,7 @@ def _after_init(model: Any, inside: Read) -> SumModel | None:
     return whole
 
 
-def _allow_single_precision(model: Any) -> None:
+def _allow_single_precision(model: ForeignModel) -> None:
     """Let smoothers inside a model stay as far from the solution as float32 leaves an init.
 
     scikit-learn always hands init its features in float32. The trees show other data: they are
@@ -230,7 +230,7 @@ def _allow_single_precision(model: Any) -> None:
         _allow_single_precision(member.model)
 
 
-def _calibrated(model: Any, inside: Read) -> SumModel:
+def _calibrated(model: ForeignModel, inside: Read) -> SumModel:
     """Return the adapter of the mean of calibrated classifiers.
 
     Each is fitted to all folds but its own.
@@ -278,7 +278,7 @@ def _read_members(inside: Read, members: list[Member]) -> list[Member]:
 
 def _read(
     inside: Read,
-    estimator: Any,
+    estimator: ForeignModel,
     name: str,
     targets: str = "",
     takes_derivatives: bool = False,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from axil.adapters.searches import kinds_of
 from axil.adapters.sklearn.adapter import ADAPTERS
 from axil.adapters.sklearn.side_by_side import classifiers_of
 from axil.adapters.sklearn.solvers import chosen, has_chosen_for_each_output
+from axil.aliases import FeatureTable, ForeignModel, ForeignObject
 from axil.arrays import FloatArray
 from axil.errors import UnsupportedQuestionError
 from axil.structure.leaves import LeafFit, NodeFit
@@ -21,7 +21,7 @@ INSTEAD = (
 )
 
 
-def write(model: Any, fits: list[LeafFit]) -> Any:
+def write(model: ForeignModel, fits: list[LeafFit]) -> ForeignModel:
     """Return a model of the same class with these leaves; the model itself is not touched."""
     (fit,) = fits  # all outputs share trees
     if classifiers_of(model) is not None:
@@ -36,7 +36,7 @@ def write(model: Any, fits: list[LeafFit]) -> Any:
     return written
 
 
-def _put_stages(model: Any, fit: LeafFit) -> None:
+def _put_stages(model: ForeignModel, fit: LeafFit) -> None:
     """Write the leaves and the initial prediction of gradient boosting.
 
     Rows that early stopping held out are not among the new ones.
@@ -60,7 +60,7 @@ def _put_stages(model: Any, fit: LeafFit) -> None:
         model.init_.class_prior_ = np.append(1 - fit.means, fit.means)
 
 
-def _put_forest(model: Any, fit: LeafFit) -> None:
+def _put_forest(model: ForeignModel, fit: LeafFit) -> None:
     """Write the leaves of a tree, a forest or bagged trees."""
     members = getattr(model, "estimators_", [model])
     labels = getattr(model, "classes_", ())
@@ -84,7 +84,7 @@ def _put_forest(model: Any, fit: LeafFit) -> None:
 
 
 def _put(
-    tree: Any, fit: LeafFit, t: int, factor: float = 1.0, sizes: list[int] | None = None
+    tree: ForeignModel, fit: LeafFit, t: int, factor: float = 1.0, sizes: list[int] | None = None
 ) -> None:
     """Write other values into a tree in its own memory; the impurities of its nodes stay.
 
@@ -115,7 +115,7 @@ def _put(
     tree.__setstate__(state)
 
 
-def _put_histograms(model: Any, fit: LeafFit) -> None:
+def _put_histograms(model: ForeignModel, fit: LeafFit) -> None:
     """Write the leaves and the initial prediction of histogram boosting.
 
     Rows that early stopping held out are not among the new ones.
@@ -139,7 +139,9 @@ def _put_histograms(model: Any, fit: LeafFit) -> None:
         model._baseline_prediction = np.asarray(fit.base).reshape(shape)
 
 
-def again(model: Any, X: Any, y: Any, sample_weight: Any) -> Any:
+def again(
+    model: ForeignModel, X: FeatureTable, y: ForeignObject, sample_weight: ForeignObject
+) -> ForeignModel:
     """Return a smoother of the same class, fitted to other data.
 
     It has the same settings, and those that the fit of ``model`` chose stay fixed.
@@ -159,7 +161,9 @@ def again(model: Any, X: Any, y: Any, sample_weight: Any) -> Any:
     return unfitted.fit(X, y, sample_weight=sample_weight)
 
 
-def _with_penalties(model: Any, X: Any, y: Any, sample_weight: Any) -> Any:
+def _with_penalties(
+    model: ForeignModel, X: FeatureTable, y: ForeignObject, sample_weight: ForeignObject
+) -> ForeignModel:
     """Return a linear model of other data with the penalties that its own fit estimated.
 
     No setting of the model holds them: BayesianRidge and ARDRegression estimate them in every fit,
@@ -167,7 +171,7 @@ def _with_penalties(model: Any, X: Any, y: Any, sample_weight: Any) -> Any:
     """
     written = copy.deepcopy(model)
     kind = next(kind for kind in kinds_of(model) if kind in ADAPTERS)
-    adapter: Any = ADAPTERS[kind](written)
+    adapter: ForeignObject = ADAPTERS[kind](written)
     fitted = adapter.smoother(X, sample_weight)
     targets = np.asarray(y, dtype=np.float64).reshape(X.shape[0], -1)
     if isinstance(fitted, list):
@@ -184,7 +188,7 @@ def _with_penalties(model: Any, X: Any, y: Any, sample_weight: Any) -> Any:
 
 
 def _posterior(
-    model: Any, X: FloatArray, sample_weight: FloatArray | None
+    model: ForeignModel, X: FloatArray, sample_weight: FloatArray | None
 ) -> tuple[FloatArray, FloatArray]:
     """Return the means of the columns and the covariance of the coefficients in use."""
     if sample_weight is None:

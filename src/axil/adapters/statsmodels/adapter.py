@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import Any
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from axil.adapters.contract import FittedSmoother, SmootherModel
 from axil.adapters.kept_rows import check_rows, check_targets
 from axil.adapters.refusals import not_fitted, refuse
 from axil.adapters.statsmodels.refusals import REFUSALS, fitted_by
+from axil.aliases import FeatureTable, ForeignModel
 from axil.arrays import FloatArray
 from axil.errors import InputError
 
@@ -24,7 +24,7 @@ SMALLEST_SINGULAR_VALUE = 1e-15
 SAME_WEIGHT = 1e-6  # relative difference of sample weights and those of the fit
 
 
-def read(model: Any) -> LeastSquaresAdapter | None:
+def read(model: ForeignModel) -> LeastSquaresAdapter | None:
     """Return the adapter for fitted results of statsmodels, None for any other object.
 
     Raise for results that axil refuses.
@@ -50,7 +50,7 @@ class LeastSquaresAdapter(SmootherModel):
     library = "statsmodels"
     tolerance = 1e-9  # least squares in float64
 
-    def __init__(self, results: Any):
+    def __init__(self, results: ForeignModel):
         self._results = results
         self._model = results.model
         self._formula = getattr(self._model, "formula", None)
@@ -74,7 +74,7 @@ class LeastSquaresAdapter(SmootherModel):
         if hasattr(self._model.data.orig_exog, "columns"):
             self.feature_names = [str(name) for name in self._model.exog_names]
 
-    def coordinates(self, X: Any, n_threads: int = 1) -> FloatArray:
+    def coordinates(self, X: FeatureTable, n_threads: int = 1) -> FloatArray:
         """Return the columns of the design matrix, (n, p)."""
         if X.shape[0] == 0:
             return np.zeros((0, len(self._params)))
@@ -92,7 +92,7 @@ class LeastSquaresAdapter(SmootherModel):
             )
         return rows
 
-    def predictions(self, X: Any) -> FloatArray:
+    def predictions(self, X: FeatureTable) -> FloatArray:
         """Return the predictions of ``predict``, (n, 1)."""
         if self._formula is not None:
             rows = X
@@ -100,7 +100,7 @@ class LeastSquaresAdapter(SmootherModel):
             rows = self.coordinates(X)
         return np.asarray(self._results.predict(rows), dtype=np.float64).reshape(-1, 1)
 
-    def check_kept(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> None:
+    def check_kept(self, X: FeatureTable, targets: FloatArray, weights: FloatArray | None) -> None:
         """Raise unless rows and targets are those that the model keeps.
 
         It keeps none if its data were removed.
@@ -111,7 +111,7 @@ class LeastSquaresAdapter(SmootherModel):
         fitted_targets = np.asarray(self._model.endog, dtype=np.float64)
         check_targets(fitted_targets.reshape(targets.shape), targets)
 
-    def smoother(self, X: Any, weights: FloatArray | None) -> FittedSmoother:
+    def smoother(self, X: FeatureTable, weights: FloatArray | None) -> FittedSmoother:
         """Return the map from the targets to the coefficients."""
         rows = self.coordinates(X)
         self._check_weights(weights)
@@ -151,7 +151,9 @@ class LeastSquaresAdapter(SmootherModel):
                 f"{fitted[row]:g}. Leave sample_weight out: the model keeps its weights."
             )
 
-    def again(self, X: Any, targets: FloatArray, weights: FloatArray | None) -> FloatArray | None:
+    def again(
+        self, X: FeatureTable, targets: FloatArray, weights: FloatArray | None
+    ) -> FloatArray | None:
         """Return predictions of a fit to the same rows, (N, 1)."""
         options = {}
         name = {"WLS": "weights", "GLS": "sigma"}.get(self._kind)

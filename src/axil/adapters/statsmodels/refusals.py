@@ -5,9 +5,8 @@ The table is tried in order and also makes the documentation.
 
 from __future__ import annotations
 
-from typing import Any
-
 from axil.adapters.refusals import DAMPED, Refusal, by_name
+from axil.aliases import ForeignModel
 
 EXACT = (
     "OLS and WLS, with weights read from the model; method pinv and qr; any cov_type",
@@ -29,7 +28,7 @@ _CLASSES = {  # name: reason, condition
 }
 
 
-def fitted_by(results: Any) -> str:
+def fitted_by(results: ForeignModel) -> str:
     """Return the class of the model that these are the results of.
 
     It is the parent's where the class is the user's own.
@@ -41,7 +40,7 @@ def fitted_by(results: Any) -> str:
     return kinds[0].__name__
 
 
-def _regularised(results: Any) -> str:
+def _regularised(results: ForeignModel) -> str:
     inner = getattr(results, "_results", results)
     name = type(inner).__name__
     if "Regularized" in name:
@@ -49,21 +48,21 @@ def _regularised(results: Any) -> str:
     return ""
 
 
-def _other(results: Any) -> str:
+def _other(results: ForeignModel) -> str:
     kind = fitted_by(results)
     if kind in _REGRESSION:
         return ""
     return kind
 
 
-def _several(results: Any) -> str:
+def _several(results: ForeignModel) -> str:
     shape = getattr(results.params, "shape", ())
     if len(shape) == 1:
         return ""
     return str(shape)
 
 
-REFUSALS: tuple[Refusal[Any], ...] = (
+REFUSALS: tuple[Refusal[ForeignModel], ...] = (
     Refusal(
         "fit_regularized",
         _regularised,

@@ -10,8 +10,6 @@ leaf values and gains alone.
 
 from __future__ import annotations
 
-from typing import Any
-
 from axil.adapters.contract import Model
 from axil.adapters.objective import as_objective
 from axil.adapters.refusals import refuse, weights_refusal
@@ -20,10 +18,14 @@ from axil.adapters.xgboost.base import XGBoostAdapter, opened
 from axil.adapters.xgboost.exact import ExactXGBoost
 from axil.adapters.xgboost.loss import GRADIENT_REFUSALS, OWN_OBJECTIVE_REFUSALS
 from axil.adapters.xgboost.refusals import REFUSALS
+from axil.aliases import ForeignModel, ForeignObject
 
 
 def read(
-    model: Any, objective: Any = None, by_gradients: bool = False, leaves_only: bool = False
+    model: ForeignModel,
+    objective: ForeignObject = None,
+    by_gradients: bool = False,
+    leaves_only: bool = False,
 ) -> Model | None:
     """Return the adapter of an XGBoost model; None for any other object.
 

@@ -6,7 +6,6 @@ Leaf values: CalcWeight, src/tree/param.h. All is kept in float32 and added in f
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -35,6 +34,7 @@ from axil.adapters.xgboost.rates import (
     rate_of_gain,
     shows_rate,
 )
+from axil.aliases import FeatureTable
 from axil.arrays import FloatArray
 from axil.errors import InputError
 from axil.trees.coupled_losses import RANKS_TURN
@@ -57,7 +57,7 @@ class AdditiveXGBoost(XGBoostAdapter):
             self.n_outputs = n_classes
             self.classes = np.arange(n_classes)
 
-    def scores(self, X: Any, offsets: FloatArray | None = None) -> FloatArray:
+    def scores(self, X: FeatureTable, offsets: FloatArray | None = None) -> FloatArray:
         """Return the raw scores, (n, K), with offsets for base_margin."""
         return self.predictions(X, offsets, output_margin=True)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -27,6 +26,7 @@ from axil.adapters.xgboost.rates import (
 from axil.adapters.xgboost.refusals import XGBoostReading, causes, pruned
 from axil.adapters.xgboost.rows import BoosterRows, FloatTable
 from axil.adapters.xgboost.rule import XGBoostRule
+from axil.aliases import FeatureTable, ForeignModel, ForeignObject
 from axil.arrays import BoolArray, FloatArray, IntArray, LeafArray
 from axil.errors import InputError
 
@@ -35,13 +35,13 @@ from axil.errors import InputError
 class OpenedBooster:
     """A copy of a booster, with facts about the fit from it and from the estimator around it."""
 
-    booster: Any
+    booster: ForeignModel
     reading: XGBoostReading
     n_iterations: int = 0  #: that predictions are made of; 0: all
     missing: float = np.nan  #: the value that stands for a missing one
 
 
-def opened(model: Any) -> OpenedBooster | None:
+def opened(model: ForeignModel) -> OpenedBooster | None:
     """Return the booster of an XGBoost model, wrapped or not; None for other objects."""
     import xgboost
 
@@ -61,7 +61,11 @@ def opened(model: Any) -> OpenedBooster | None:
 
 
 def _opened(
-    booster: Any, estimator: str, custom: str, n_iterations: int = 0, missing: float = np.nan
+    booster: ForeignModel,
+    estimator: str,
+    custom: str,
+    n_iterations: int = 0,
+    missing: float = np.nan,
 ) -> OpenedBooster:
     _require_trees(booster)
     settings = XGBoostSettings.of(booster)
@@ -124,7 +128,7 @@ class XGBoostAdapter(TreeModel):
         self.repeats_targets = self._reading.objective == "reg:quantileerror"
 
     @property
-    def categories(self) -> dict[str, list[Any]]:  # type: ignore[override]
+    def categories(self) -> dict[str, list[ForeignObject]]:  # type: ignore[override]
         """The categories of columns that the fit had as categories, by name.
 
         It is empty if the model does not state them.
@@ -149,19 +153,19 @@ class XGBoostAdapter(TreeModel):
         """The tests of all trees."""
         return self._rows.routes
 
-    def table(self, X: Any) -> FloatTable | None:
+    def table(self, X: FeatureTable) -> FloatTable | None:
         """Return the numbers that splits test, (n, features).
 
         It is None if XGBoost itself has to look at the rows.
         """
         return self._rows.table(X)
 
-    def leaves(self, X: Any) -> LeafArray:
+    def leaves(self, X: FeatureTable) -> LeafArray:
         """Return the leaf of each row in each tree, (n, T)."""
         return self._rows.leaves(X)
 
     def predictions(
-        self, X: Any, offsets: FloatArray | None = None, output_margin: bool = False
+        self, X: FeatureTable, offsets: FloatArray | None = None, output_margin: bool = False
     ) -> FloatArray:
         """Return the predictions of ``predict``, (n, K), with offsets as base_margin, before the link."""
         matrix = self._rows.matrix(X)
@@ -324,7 +328,7 @@ def _ancestors(trees: list[Tree], l2: list[FloatArray]) -> Ancestors:
     return Ancestors.of([tree.children for tree in trees], np.concatenate(split_l2))
 
 
-def _require_trees(booster: Any) -> None:
+def _require_trees(booster: ForeignModel) -> None:
     """Raise if the model was trained for no iteration.
 
     XGBoost itself raises where it has not seen any data.

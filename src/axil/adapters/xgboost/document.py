@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.aliases import ForeignModel, ForeignObject
 from axil.arrays import BoolArray, FloatArray
 from axil.errors import InputError
 from axil.structure.leaves import NEGLIGIBLE
@@ -297,7 +298,7 @@ class ModelDocument:
         return has_rounds and len(roots) > 1 and float(np.ptp(roots)) <= 1e-6 * float(roots.max())
 
     @property
-    def categories(self) -> list[list[Any]]:
+    def categories(self) -> list[list[ForeignObject]]:
         """The categories of each feature in the order of their numbers, stored from 3.1 on.
 
         [] if there are none.
@@ -338,7 +339,7 @@ def root_hessians(trees: Iterable[Tree]) -> FloatArray:
     return np.array([of_nodes[0] for of_nodes in hessians if of_nodes is not None])
 
 
-def _categories_of(encoder: Mapping[str, Any]) -> list[Any]:
+def _categories_of(encoder: Mapping[str, Any]) -> list[ForeignObject]:
     """Return the categories of one feature; [] if XGBoost cut their texts in the wrong places.
 
     Texts stand one after the other as bytes, with where each begins and the last one ends. XGBoost
@@ -393,7 +394,7 @@ class XGBoostSettings:
     learner: Mapping[str, Any]
 
     @classmethod
-    def of(cls, booster: Any) -> XGBoostSettings:
+    def of(cls, booster: ForeignModel) -> XGBoostSettings:
         """Return the settings of a booster."""
         return cls(json.loads(booster.save_config())["learner"])
 

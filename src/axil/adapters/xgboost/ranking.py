@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from axil.adapters.xgboost.document import ModelDocument
 from axil.adapters.xgboost.draws import Stream, gpu_powers
+from axil.aliases import ForeignObject
 from axil.arrays import AnyArray, FloatArray, IntArray
 from axil.errors import InputError
 from axil.trees.coupled_losses import (
@@ -107,7 +108,7 @@ class XGBoostRanking(CoupledLoss):
                 "from 0 to 31."
             )
 
-    def fit_gradients(self, rows: RoundRows) -> tuple[Any, Any]:
+    def fit_gradients(self, rows: RoundRows) -> tuple[ForeignObject, ForeignObject]:
         """Return g and h (N, 1), with the group weights in them."""
         scores = rows.scores[:, 0].astype(np.float32)
         ranked = RankedRows.of(self.groups, scores, rows.present)

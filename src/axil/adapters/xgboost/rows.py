@@ -9,19 +9,19 @@ from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from axil.adapters.boundary import ReadsRows
 from axil.adapters.frames import as_frame, compressed, floats, single_table, word_columns
 from axil.adapters.routes import Routes, SplitKind, Splits, make_routes
 from axil.adapters.xgboost.document import ModelDocument, Tree
-from axil.arrays import LeafArray
+from axil.aliases import FeatureTable, ForeignModel, ForeignObject
+from axil.arrays import LeafArray, RealArray
 from axil.errors import InputError, counted, shown
 from axil.inputs.categories import listed_categories
 from axil.inputs.libraries import needed_pandas
 
-FloatTable = NDArray[np.floating[Any]]
+FloatTable = RealArray
 
 
 class BoosterRows(ReadsRows):
@@ -29,7 +29,9 @@ class BoosterRows(ReadsRows):
 
     library = "XGBoost"
 
-    def __init__(self, booster: Any, document: ModelDocument, n_iterations: int, missing: float):
+    def __init__(
+        self, booster: ForeignModel, document: ModelDocument, n_iterations: int, missing: float
+    ):
         self._booster = booster
         self._missing = missing
         self._iterations = document.iterations[document.iterations < n_iterations]
@@ -48,11 +50,11 @@ class BoosterRows(ReadsRows):
         """Whether categories are numbered as in the frame of the rows, as before XGBoost 3.1."""
         return "c" in self._types and not any(self._categories)
 
-    def matrix(self, X: Any) -> Any:
+    def matrix(self, X: FeatureTable) -> FeatureTable:
         """Return the DMatrix of these rows."""
         return as_matrix(X, self._booster, self._missing, self._categories)
 
-    def table(self, X: Any) -> FloatTable | None:
+    def table(self, X: FeatureTable) -> FloatTable | None:
         """Return the numbers that splits test, (n, features).
 
         It is None if XGBoost itself has to look at the rows.
@@ -76,7 +78,7 @@ class BoosterRows(ReadsRows):
         """The tests of all trees: values in float32, left if below the threshold (src/predictor)."""
         return routes_of(self._trees)
 
-    def leaves(self, X: Any, begin: int = 0, end: int | None = None) -> LeafArray:
+    def leaves(self, X: FeatureTable, begin: int = 0, end: int | None = None) -> LeafArray:
         """Return the leaf of each row in each tree of these iterations, (n, trees), by XGBoost itself."""
         if end is None:
             end = self._n_iterations
@@ -97,7 +99,7 @@ class BoosterRows(ReadsRows):
         nodes = np.asarray(nodes).reshape(matrix.num_row(), last - first).astype(np.int64)
         return np.asarray(self._leaf_of_node[nodes + self._node_starts[first:last]])
 
-    def first_leaves(self, X: Any) -> LeafArray:
+    def first_leaves(self, X: FeatureTable) -> LeafArray:
         """Return the leaf of each row in the trees of the first iteration, (n, trees).
 
         Routes compute them if there are any.
@@ -136,7 +138,12 @@ def routes_of(trees: Sequence[Tree]) -> Routes | None:
     return make_routes(splits, single=True, strict=True, zero=-1.0, infinite=False)
 
 
-def as_matrix(X: Any, booster: Any, missing: float, categories: Sequence[list[Any]] = ()) -> Any:
+def as_matrix(
+    X: FeatureTable,
+    booster: ForeignModel,
+    missing: float,
+    categories: Sequence[list[ForeignObject]] = (),
+) -> ForeignObject:
     """Return a DMatrix of X.
 
     Numpy, pandas and sparse inputs stay as they are. Polars and pyarrow tables become float64, with
@@ -176,7 +183,7 @@ def as_matrix(X: Any, booster: Any, missing: float, categories: Sequence[list[An
     )
 
 
-def _as_pandas(frame: nw.DataFrame[Any], types: list[str] | None) -> Any:
+def _as_pandas(frame: nw.DataFrame[Any], types: list[str] | None) -> ForeignObject:
     """Return the pandas frame if X is one, or if categories need one.
 
     It is None where numbers will do.
@@ -203,7 +210,9 @@ def _as_pandas(frame: nw.DataFrame[Any], types: list[str] | None) -> Any:
     return table.astype(dtypes)
 
 
-def _with_known_categories(X: Any, categories: Sequence[list[Any]]) -> Any:
+def _with_known_categories(
+    X: FeatureTable, categories: Sequence[list[ForeignObject]]
+) -> FeatureTable:
     """Return a pandas frame without unused categories that the model does not know.
 
     Refuse categories that rows have and the model does not know.
@@ -230,7 +239,9 @@ def _with_known_categories(X: Any, categories: Sequence[list[Any]]) -> Any:
     return table
 
 
-def coded_table(X: Any, types: list[str], categories: Sequence[list[Any]]) -> FloatTable | None:
+def coded_table(
+    X: FeatureTable, types: list[str], categories: Sequence[list[ForeignObject]]
+) -> FloatTable | None:
     """Return numbers, and categories as a model numbers them, (n, features).
 
     It is None if XGBoost itself has to look at them.
@@ -256,7 +267,9 @@ def coded_table(X: Any, types: list[str], categories: Sequence[list[Any]]) -> Fl
     return numbers
 
 
-def _numbers(column: Any, categories: Sequence[Any] | None) -> FloatTable | None:
+def _numbers(
+    column: ForeignObject, categories: Sequence[ForeignObject] | None
+) -> FloatTable | None:
     """Return a column as numbers, (n,); None if it is of another kind or has other categories."""
     has_categories = hasattr(column, "cat")
     if has_categories != (categories is not None):
@@ -271,7 +284,7 @@ def _numbers(column: Any, categories: Sequence[Any] | None) -> FloatTable | None
     return None
 
 
-def _codes(column: Any, categories: Sequence[Any]) -> FloatTable:
+def _codes(column: ForeignObject, categories: Sequence[ForeignObject]) -> FloatTable:
     """Return the number of each row's category among these, (n,).
 
     It is -1 for another category, and nan for a missing one.

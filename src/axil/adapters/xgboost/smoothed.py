@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from axil.adapters.xgboost.percentile import XGBoostPercentile
+from axil.aliases import ForeignObject
 from axil.arrays import FloatArray
 from axil.trees.losses import Loss, Slopes, Squared
 
@@ -66,13 +67,15 @@ class SmoothedLoss(Squared):
         g, h = self.gradients(F - y, self.scale)
         return Slopes(g, h, np.nan, np.nan, np.nan)
 
-    def _single(self, y: Any, F: Any, w: Any) -> tuple[Any, Any]:
+    def _single(
+        self, y: ForeignObject, F: ForeignObject, w: ForeignObject
+    ) -> tuple[ForeignObject, ForeignObject]:
         assert self.scale is not None
         g, h = self.gradients(F - y, self.scale.astype(np.float32))
         return w * g, w * h
 
     @abstractmethod
-    def gradients(self, residuals: Any, scale: Any) -> tuple[Any, Any]:
+    def gradients(self, residuals: Any, scale: Any) -> tuple[ForeignObject, ForeignObject]:
         """Return g and h (N, K) without row weights, in the precision of residuals and scales (K,)."""
 
     @abstractmethod
@@ -86,7 +89,7 @@ class SmoothedAbsoluteError(SmoothedLoss):
 
     name = "smoothed absolute error"
 
-    def gradients(self, residuals: Any, scale: Any) -> tuple[Any, Any]:
+    def gradients(self, residuals: Any, scale: Any) -> tuple[ForeignObject, ForeignObject]:
         """Return g and h; see the class."""
         norms = np.hypot(scale, residuals)
         curvature = np.ones_like(residuals)
@@ -110,7 +113,7 @@ class SmoothedQuantile(SmoothedLoss):
 
     name = "smoothed quantile"
 
-    def gradients(self, residuals: Any, scale: Any) -> tuple[Any, Any]:
+    def gradients(self, residuals: Any, scale: Any) -> tuple[ForeignObject, ForeignObject]:
         """Return g and h; see the class. They are zeros for an output without residuals."""
         real = residuals.dtype.type
         has_scale = scale > 0

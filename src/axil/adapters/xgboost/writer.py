@@ -13,11 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from axil.adapters.xgboost.document import ModelDocument, Tree, parse
 from axil.adapters.xgboost.percentile import PERCENTILES
+from axil.aliases import ForeignModel
 from axil.arrays import FloatArray
 from axil.structure.leaves import LeafFit, NodeFit
 
 
-def write(model: Any, fits: list[LeafFit]) -> Any:
+def write(model: ForeignModel, fits: list[LeafFit]) -> ForeignModel:
     """Return a model of the same class with these leaves; the model itself is not touched."""
     is_estimator = hasattr(model, "get_booster")
     if is_estimator:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import cupy as cp
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.arrays import FloatArray
+from axil.arrays import FloatArray, RealArray
 from axil.kernels import Cells, Numbers
 from axil.kernels.cuda.launch import THREADS, blocks, kernel, launch, within_memory
 
@@ -17,7 +15,7 @@ CODE_BYTES = 1 << 30  # of the codes of the rows that are walked together
 
 @within_memory()
 def assign(
-    values: NDArray[np.floating[Any]],
+    values: RealArray,
     columns: Numbers,
     thresholds: FloatArray,
     views: Numbers,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from axil import inputs
-from axil.aliases import ArrayLike, CalibrationMethod, LabelsLike, TableLike
+from axil.aliases import ArrayLike, CalibrationMethod, FeatureTable, LabelsLike, TableLike
 from axil.arrays import FloatArray, IntArray
 from axil.attribution import WEIGHTS
 from axil.errors import InputError, UnsupportedQuestionError
@@ -148,7 +148,7 @@ class Calibrate(Method):
 
 
 def held_out(
-    model: Any, X: Any, y: Any, folds: Any, init_score: Any, groups: Any, method: str
+    model: Any, X: FeatureTable, y: Any, folds: Any, init_score: Any, groups: Any, method: str
 ) -> Predictive:
     """Calibrate with rows that the model was not fitted on."""
     inputs.refuse_other_order(X, y, "y_cal", "X_cal")
@@ -261,7 +261,7 @@ def calibration_rows(n: int, grouped: CalibrationGroups | None) -> IntArray:
     return _some(np.arange(n), grouped)
 
 
-def equal_rows(model: Any, X: Any, truth: FloatArray) -> tuple[IntArray, tuple[int, int]]:
+def equal_rows(model: Any, X: FeatureTable, truth: FloatArray) -> tuple[IntArray, tuple[int, int]]:
     """Return how many training rows equal each of these rows in features and targets.
 
     Also return `twins_among` some of the training rows.
@@ -291,7 +291,7 @@ def equal_rows(model: Any, X: Any, truth: FloatArray) -> tuple[IntArray, tuple[i
     return np.zeros_like(held) if says_nothing else held, twins_among(own)
 
 
-def keys_of(shard: Any, single: bool, X: Any) -> Keys:
+def keys_of(shard: Any, single: bool, X: FeatureTable) -> Keys:
     """Return `inputs.row_keys` of the rows of a shard that took part in the fit.
 
     Without features X they are keys of the targets alone.

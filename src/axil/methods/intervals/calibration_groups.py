@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil import inputs
 from axil.aliases import FeatureTable, LabelsLike
-from axil.arrays import IntArray
+from axil.arrays import AnyArray, IntArray
 from axil.errors import InputError, shown
 from axil.inputs.codes import numbered
 from axil.replay.queries import QueryBatch
@@ -25,7 +24,7 @@ class CalibrationGroups:
     """The groups of n calibration rows."""
 
     column: str | None  #: of the features; None: labels were given
-    names: NDArray[Any]  #: (G,) the labels
+    names: AnyArray  #: (G,) the labels
     codes: IntArray  #: (n,) the place of each row's label among them
 
     @classmethod

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from axil import inputs
-from axil.aliases import ArrayLike, DataFrame, LabelsLike, TableLike
+from axil.aliases import ArrayLike, DataFrame, FeatureTable, LabelsLike, TableLike
 from axil.arrays import FloatArray, IntArray
 from axil.errors import InputError, shown
 from axil.machine.blocks import spans
@@ -384,7 +384,7 @@ class Distribution:
 
     def _reduced(
         self,
-        X: Any,
+        X: FeatureTable,
         init_score: Any,
         reduce: Callable[[Distribution, Local, Any], FloatArray],
         lines: int | None = None,

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import axil.templates
+from axil.aliases import FeatureTable
 from axil.errors import InputError
 from axil.inputs import as_count, as_file
 from axil.machine.atomic import atomic
@@ -136,9 +137,9 @@ class Shown:
 
     if TYPE_CHECKING:
 
-        def to_html(self, X: Any, *args: Any, **kwargs: Any) -> str | None: ...
+        def to_html(self, X: FeatureTable, *args: Any, **kwargs: Any) -> str | None: ...
 
-    def show(self, X: Any, height: int = HEIGHT, **options: Any) -> Page:
+    def show(self, X: FeatureTable, height: int = HEIGHT, **options: Any) -> Page:
         """Show the page of `to_html` within a notebook, where this is the last line of a cell.
 
         Nothing is printed, written or opened. Outside of notebooks write the page to a file

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from axil.arrays import FloatArray, IntArray
+from axil.arrays import AnyArray, FloatArray, IntArray
 from axil.errors import InputError, shown
 from axil.inputs import as_count, as_sizes, as_table, one_hot
 from axil.output import site_map
@@ -18,7 +17,7 @@ from axil.output.shown_columns import columns_of
 from axil.output.site_map import Places
 
 MAX_LETTERS = 200  # of a title, a unit or the name of the target
-GroupNumbers: TypeAlias = tuple[IntArray, NDArray[Any]]  # (n_train,) numbers; names of the groups
+GroupNumbers: TypeAlias = tuple[IntArray, AnyArray]  # (n_train,) numbers; names of the groups
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from axil.arrays import FloatArray, IntArray
+from axil.arrays import AnyArray, FloatArray, IntArray
 from axil.errors import UnsupportedQuestionError
 from axil.inputs import chosen_columns, feature_columns
 from axil.output.context import Context
@@ -67,7 +66,7 @@ class Summary:
         self.sums: WeightedSums  #: the last batch
         self.actual: FloatArray | None = None
         self._batches: list[dict[str, Any]] = []
-        self._query_features: list[list[NDArray[Any]]] = []
+        self._query_features: list[list[AnyArray]] = []
         self._feature_names: list[str] = []
         self._chosen: list[int] = []  # features shown, by position
 
