@@ -42,7 +42,7 @@ def taken(name: str, file: str, width: int, height: int) -> Image.Image:
 
 def main() -> None:
     taken("page", "report.html", 1360, 1240).save(DOCS / "page.png", optimize=True)
-    taken("prices", "valuations/pages/0000/14-21-310-2900.html", 1100, 1560).save(
+    taken("prices", "valuations/pages/0000/sale~200.html", 1100, 1500).save(
         DOCS / "report.png", optimize=True
     )
 
