@@ -48,8 +48,8 @@ _FORECASTERS = {
     "mlforecast.": "it to axil.forecast(forecaster, data), or one of its models_ to axil.Explainer, "
     "with the features and targets of its preprocess(df, return_X_y=True); targets that were "
     "transformed (differences) are explained as they reach the model",
-    "skforecast.direct.": "one of its estimators_, with filter_train_X_y_for_step(step, X, y) of the X and y of its "
-    "create_train_X_y",
+    "skforecast.direct.": "it to axil.forecast(forecaster, data), or one of its estimators_, with "
+    "filter_train_X_y_for_step(step, X, y) of the X and y of its create_train_X_y",
     "skforecast.": "it to axil.forecast(forecaster, data), or its estimator "
     "(in some versions regressor), with the X_train and y_train of its create_train_X_y(y)",
     "darts.": "its model (of several horizons one of model.estimators_), with the lagged rows that create_lagged_training_data "

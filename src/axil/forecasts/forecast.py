@@ -12,7 +12,6 @@ from axil import inputs
 from axil.aliases import (
     ArrayLike,
     DataFrame,
-    FeatureTable,
     ForeignModel,
     ForeignObject,
     Series,
@@ -21,16 +20,15 @@ from axil.arrays import AnyArray, FloatArray
 from axil.errors import ExactnessError, InputError, UnsupportedQuestionError, shown
 from axil.explainer import Explainer
 from axil.explanation import Explanation
-from axil.forecasts.forecasters import Reader, TargetRows, reader_of
+from axil.forecasts.linear import linear_forecasts
+from axil.forecasts.models import ExplainedModels, date_text
 from axil.forecasts.observations import as_changes
-from axil.forecasts.runs import numbers, record
+from axil.forecasts.readers import Reader, reader_of
+from axil.forecasts.runs import forecast_features, numbers, record
 from axil.forecasts.vintages import ForecastComparison, Vintage, compare_vintages
 from axil.forecasts.what_if import ForecastChanges, changed_paths
 from axil.inputs.codes import keys
 from axil.inputs.libraries import needed_pandas
-
-# Of the largest forecast: some libraries keep predictions in single precision.
-TOLERANCE = 1e-6
 
 
 def forecast(
@@ -47,8 +45,11 @@ def forecast(
     axil verifies the forecaster's model on the rows that it was fitted on, and checks that the
     explanation adds up to the forecaster's own forecasts. Differences and scales of the targets are
     undone as the forecaster does it, so the weights and contributions of tables are of the series
-    itself, in its units; where the forecaster takes logarithms, of their logarithms. This needs forecasts that are a linear
-    function of the predictions of the steps up to them, which axil checks.
+    itself, in its units; where the forecaster takes logarithms, of their logarithms. This needs
+    forecasts that are a linear function of the predictions of the steps up to them, which axil
+    checks. Of counts and amounts (Poisson, gamma and Tweedie losses) contributions are of the
+    logarithms of the forecasts. Direct forecasters have a model for each step; a date counts as a
+    target in each of them.
 
     A date counts as a target: a weight says how far the forecast would move if the series had been
     one higher there *as a target*. In a recursive forecast a date counts a second time, as a lag:
@@ -58,16 +59,17 @@ def forecast(
 
     Parameters
     ----------
-    forecaster : mlforecast.MLForecast, skforecast.recursive.ForecasterRecursive or ForecasterRecursiveMultiSeries
-        A fitted forecaster.
+    forecaster : fitted forecaster
+        An MLForecast of mlforecast, with max_horizon too; a ForecasterRecursive, a
+        ForecasterRecursiveMultiSeries or a ForecasterDirect of skforecast.
     data : frame or series
         The data that it was fitted on: for MLForecast a frame of series, dates and targets, for
         skforecast its series.
     h : int, default 12
         How many steps to forecast.
     exog : frame, optional
-        Further features of the steps: X_df of MLForecast; for a ForecasterRecursive those of the
-        fit and of the steps, by date.
+        Further features of the steps: X_df of MLForecast; for skforecast those of the fit and of the
+        steps, by date, in a form that its fit takes.
     model : str, optional
         Which of the models of an MLForecast, if there are several.
     **settings : optional
@@ -82,109 +84,50 @@ class Forecast:
 
     def __init__(self, reader: Reader, h: int, settings: dict[str, Any]):
         self._reader = reader
-        self._rows = reader.rows()
-        self.row_labels = _row_labels(self._rows)  #: (N,) series and date of each training row
-        self.explainer = Explainer(
-            reader.model, self._rows.X, self._rows.y, index=self.row_labels, **settings
-        )
-        if self.explainer.kind != "exact":
-            raise UnsupportedQuestionError(
-                "forecast",
-                f'its model is of kind "{self.explainer.kind}"',
-                "Ask axil.Explainer about the model itself.",
-            )
+        rows = reader.rows()
         run = record(reader, h)
         self._run = run
+        n_models = min(len(reader.models), h)
+        self._models = ExplainedModels.of(reader.models[:n_models], rows, settings)
+        self._rows = self._models.all_rows
+        self.row_labels = self._models.labels  #: (N,) series and date of each training row
         self.series = run.series  #: (h, S)
         self.dates = run.dates  #: (h, S)
         self.values = run.values  #: (h, S) the forecaster's own forecasts
-        run_of_zeros = record(reader, h, given_predictions=np.zeros(self.values.shape))
-        constants = run_of_zeros.values
-        self.is_log = False
-        coefficients = self._coefficients(constants)
-        if coefficients is None:
-            with np.errstate(all="ignore"):
-                constants = np.log(constants)
-            self.is_log = True
-            coefficients = self._coefficients(constants)
-        if coefficients is None:
-            raise UnsupportedQuestionError(
-                "forecast",
-                "its forecasts are no linear function of the predictions of its steps, nor are "
-                "their logarithms",
-                "Forecast without the transform of the targets, or with differences, scales or "
-                "logarithms.",
-            )
-        self._coefficients_of_steps = coefficients
-        self._constants = constants
+        self._linear = linear_forecasts(run, self._models.scores(run))
+        self.is_log = self._linear.is_log
         # (S, features) per step: whether a feature depends on the predictions of the steps before
-        self._is_forecast = [
-            numbers(rows) != numbers(rows_of_zeros)
-            for rows, rows_of_zeros in zip(run.steps, run_of_zeros.steps)
-        ]
+        self._is_forecast = forecast_features(run)
 
     @property
-    def _fitted_values(self) -> FloatArray:
-        """Return the forecasts, or their logarithms if the forecaster uses these, (h, S)."""
-        if self.is_log:
-            return np.asarray(np.log(self.values))
-        return self.values
+    def explainers(self) -> list[Explainer]:
+        """Return the explainer of the model, or those of the models of each step."""
+        return self._models.explainers
 
-    def _coefficients(self, constants: FloatArray) -> FloatArray | None:
-        """Return how each step's prediction counts in each forecast.
-
-        Returns
-        -------
-        coefficients : array of shape (h, h, S) or None
-            By forecast, step and series. None where forecasts are not linear in the predictions.
-        """
-        h, n_series = constants.shape
-        coefficients = np.zeros((h, h, n_series))
-        with np.errstate(all="ignore"):
-            for step in range(h):
-                unit_predictions = np.zeros((h, n_series))
-                unit_predictions[step] = 1.0
-                values = self._run.values_of(unit_predictions)
-                if self.is_log:
-                    values = np.log(values)
-                coefficients[:, step] = values - constants
-            sums = constants + np.einsum("tsk,sk->tk", coefficients, self._run.predictions)
-            is_linear = self._are_close(sums)
-        if is_linear:
-            return coefficients
-        return None
-
-    def _are_close(self, sums: FloatArray) -> bool:
-        """Return whether sums (h, S) are the forecasts, up to rounding."""
-        forecasts = self._fitted_values
-        slack = TOLERANCE * max(float(np.abs(forecasts).max()), 1.0)
-        return bool(np.abs(sums - forecasts).max() <= slack)
-
-    @cached_property
-    def _stacked_rows(self) -> FeatureTable:
-        """Return the rows of all steps, (h * S, features)."""
-        stacked = self._run.steps[0]
-        for rows in self._run.steps[1:]:
-            stacked = inputs.stack_rows(stacked, rows)
-        if not hasattr(self._rows.X, "columns"):
-            return stacked
-        pd = needed_pandas("Rows of a forecaster")
-        frame = pd.DataFrame(numbers(stacked), columns=self._rows.X.columns)
-        return frame.astype(self._rows.X.dtypes.to_dict())
+    @property
+    def explainer(self) -> Explainer:
+        """Return the explainer of the model, where one model forecasts all steps."""
+        if len(self.explainers) > 1:
+            raise UnsupportedQuestionError(
+                "forecast.explainer",
+                "the forecaster has a model for each step",
+                "Take forecast.explainers[step - 1].",
+            )
+        return self.explainers[0]
 
     def explain(self) -> Explanation:
         """Return the explanation of all forecasts, series after series, without their `base`."""
         h, n_series = self.values.shape
         # By series and forecast, then by step and series
-        matrix = np.zeros((n_series, h, h, n_series))
+        coefficients = np.zeros((n_series, h, h, n_series))
         for series in range(n_series):
-            matrix[series, :, :, series] = self._coefficients_of_steps[:, :, series]
-        pd = needed_pandas("A forecast")
-        table = pd.DataFrame(matrix.reshape(n_series * h, h * n_series), index=self._forecast_names)
-        explanation = self.explainer.aggregate(self._stacked_rows, table)
-        sums = explanation.predictions.reshape(n_series, h).T + self._constants
-        if not self._are_close(sums):
-            forecasts = self._fitted_values
+            coefficients[series, :, :, series] = self._linear.coefficients[:, :, series]
+        explanation = self._models.explain(
+            self._run, coefficients.reshape(n_series * h, h, n_series), self._forecast_names
+        )
+        sums = explanation.predictions.reshape(n_series, h).T + self.base
+        if not self._linear.are_close(sums):
+            forecasts = self._linear.values
             worst = np.unravel_index(np.abs(sums - forecasts).argmax(), forecasts.shape)
             raise ExactnessError(
                 "forecast",
@@ -198,7 +141,7 @@ class Forecast:
     def _forecast_names(self) -> list[str]:
         """Return series and date of each forecast, series after series."""
         return [
-            f"{series} {_date_text(date)}"
+            f"{series} {date_text(date)}"
             for series, date in zip(self.series.T.ravel(), self.dates.T.ravel())
         ]
 
@@ -214,7 +157,7 @@ class Forecast:
         It has the last value that differences start from, means and scales. Where the forecaster
         takes logarithms it is a logarithm, and tables call it "base (log)".
         """
-        return self._constants
+        return self._linear.constants
 
     @property
     def _base_name(self) -> str:
@@ -229,7 +172,7 @@ class Forecast:
         With a scaler it is the standard deviation of the series, without one 1. Where the
         forecaster takes logarithms it is a difference of logarithms.
         """
-        unit_by_series = dict(zip(self.series[0], self._coefficients_of_steps[0, 0]))
+        unit_by_series = dict(zip(self.series[0], self._linear.coefficients[0, 0]))
         return np.array([unit_by_series.get(name, np.nan) for name in self._rows.series])
 
     def table(self) -> DataFrame:
@@ -249,7 +192,7 @@ class Forecast:
             "date": self.dates.T.ravel(),
             "step": np.tile(np.arange(1, h + 1), n_series),
             "forecast": self.values.T.ravel(),
-            self._base_name: self._constants.T.ravel(),
+            self._base_name: self.base.T.ravel(),
             "forecast features": np.array(n_forecast_features),
         }
         return needed_pandas("A forecast").DataFrame(columns)
@@ -264,11 +207,15 @@ class Forecast:
         table = self.explain().top(k)
         unit_by_row = dict(zip(keys(self.row_labels), self.row_units))
         units = np.array([unit_by_row[key] for key in keys(table["row"].to_numpy())])
-        table["weight"] /= units
-        table["target"] *= units
-        return self._with_dates(table.drop(columns="prediction"), table["query"])
+        if "weight" in table:
+            table["weight"] /= units
+            table["target"] *= units
+        columns = [name for name in ("prediction", "score") if name in table]
+        return self._with_dates(table.drop(columns=columns), table["query"])
 
-    def group(self, groups: Literal["year", "month", "series"] | ArrayLike = "year") -> DataFrame:
+    def group(
+        self, groups: Literal["year", "quarter", "month", "series"] | ArrayLike = "year"
+    ) -> DataFrame:
         """Return how much of each forecast comes from each group of dates.
 
         The columns are those of the forecast, group, weight and contribution. A weight is the sum
@@ -283,7 +230,8 @@ class Forecast:
         if isinstance(groups, str):
             groups = self._group_labels(groups)
         table = self.explain().group(groups)
-        table["weight"] /= self._units_of_groups(groups).loc[table["group"]].to_numpy()
+        if "weight" in table:
+            table["weight"] /= self._units_of_groups(groups).loc[table["group"]].to_numpy()
         return self._with_dates(table, table["query"])
 
     def _units_of_groups(self, groups: ArrayLike) -> Series:
@@ -293,9 +241,9 @@ class Forecast:
         return units_by_group.first().where(units_by_group.nunique() == 1)
 
     def path(self) -> DataFrame:
-        """Return the features of each step that are forecasts, or follow from them, with their values.
+        """Return the features of each step that follow from forecasts, with their values.
 
-        All answers hold them fixed.
+        Weights hold them fixed.
         """
         n_features = numbers(self._run.steps[0]).shape[1]
         names = list(getattr(self._rows.X, "columns", range(n_features)))
@@ -346,7 +294,7 @@ class Forecast:
             and the five parts.
         """
         reader = self._reader.with_values(as_changes(values, self._reader.series_names))
-        parts = changed_paths(self.explainer, self._run, self._rows, reader)
+        parts = changed_paths(self._models, self._run, reader)
         return self._change_table(parts)
 
     def changes_since(self, old: Forecast) -> ForecastComparison:
@@ -369,7 +317,7 @@ class Forecast:
     @property
     def vintage(self) -> Vintage:
         """Return the facts for a comparison with another fit of the forecaster."""
-        return Vintage(self.explainer, self._run, self._rows, self.row_labels, self.is_log)
+        return Vintage(self._models, self._run, self.is_log)
 
     def _change_table(self, changes: ForecastChanges) -> DataFrame:
         """Return a table of changes of the forecasts and of their parts."""
@@ -412,20 +360,3 @@ class Forecast:
         joined = pd.concat([described, rows], axis=1)
         joined.attrs.update(table.attrs)
         return joined
-
-
-def _row_labels(rows: TargetRows) -> AnyArray:
-    """Return the date of each training row, (N,), with its series if there are several."""
-    if len(np.unique(rows.series)) == 1:
-        return rows.dates
-    labels = [f"{series} {_date_text(date)}" for series, date in zip(rows.series, rows.dates)]
-    return np.array(labels, dtype=object)
-
-
-def _date_text(date: ForeignObject) -> str:
-    """Return a date as text, without the time of the day if that is midnight."""
-    if isinstance(date, np.datetime64):
-        text = str(date.astype("datetime64[s]"))
-    else:
-        text = str(date)
-    return text.removesuffix("T00:00:00")

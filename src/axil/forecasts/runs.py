@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from axil.aliases import FeatureTable, ForeignModel
-from axil.arrays import AnyArray, FloatArray
-from axil.forecasts.forecasters import Probe, Reader
+from axil.aliases import FeatureTable
+from axil.arrays import AnyArray, BoolArray, FloatArray
+from axil.forecasts.readers import Reader
+from axil.forecasts.readers.contract import Models, Probe
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,12 +25,12 @@ class RecordedRun:
 
     def values_of(self, predictions: FloatArray) -> FloatArray:
         """Return the forecasts for other predictions (h, S) of the steps."""
-        probe = Probe(self.reader.model, predictions)
+        probe = Probe(self.reader.models, predictions)
         return self.reader.run(probe, len(self.values)).values
 
-    def predicted_by(self, model: ForeignModel) -> FloatArray:
-        """Return the predictions of another model for the rows of the steps, (h, S)."""
-        probe = Probe(model)
+    def predicted_by(self, models: Models) -> FloatArray:
+        """Return the predictions of other models for the rows of the steps, (h, S)."""
+        probe = Probe(models)
         return np.array([probe.predict(rows) for rows in self.steps])
 
 
@@ -37,7 +38,7 @@ def record(
     reader: Reader,
     h: int,
     *,
-    model: ForeignModel | None = None,
+    models: Models | None = None,
     given_predictions: FloatArray | None = None,
 ) -> RecordedRun:
     """Run a forecaster, and return the record of its calls.
@@ -47,14 +48,14 @@ def record(
     reader : Reader
     h : int
         How many steps.
-    model : fitted model, optional
-        The model to run in the place of the forecaster's own.
+    models : sequence of fitted models, optional
+        The models to run in the place of the forecaster's own.
     given_predictions : array of shape (h, S), optional
         The predictions to take instead of a model's.
     """
-    if model is None:
-        model = reader.model
-    probe = Probe(model, given_predictions)
+    if models is None:
+        models = reader.models
+    probe = Probe(models, given_predictions)
     run = reader.run(probe, h)
     return RecordedRun(
         reader=reader,
@@ -73,3 +74,12 @@ def numbers(rows: FeatureTable) -> FloatArray:
     else:
         values = np.asarray(rows)
     return np.asarray(values, dtype=np.float64)
+
+
+def forecast_features(run: RecordedRun) -> list[BoolArray]:
+    """Return which features (S, features) of each step depend on earlier predictions."""
+    run_of_zeros = record(run.reader, len(run.values), given_predictions=np.zeros(run.values.shape))
+    return [
+        numbers(rows) != numbers(rows_of_zeros)
+        for rows, rows_of_zeros in zip(run.steps, run_of_zeros.steps)
+    ]

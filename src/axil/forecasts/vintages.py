@@ -23,11 +23,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from axil import inputs, templates
-from axil.aliases import DataFrame, ForeignModel
-from axil.arrays import AnyArray, FloatArray, IntArray
+from axil.aliases import DataFrame, FeatureTable, ForeignModel
+from axil.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from axil.errors import InputError, counted, shown
 from axil.explainer import Explainer
-from axil.forecasts.forecasters import TargetRows
+from axil.forecasts.models import ExplainedModels, row_labels
+from axil.forecasts.readers.contract import TargetRows
 from axil.forecasts.runs import RecordedRun, numbers
 from axil.inputs.codes import keys
 from axil.inputs.libraries import needed_pandas
@@ -38,13 +39,72 @@ ABSENT = -1  # the position of a row that a vintage does not have
 
 @dataclass(frozen=True, eq=False)
 class Vintage:
-    """A fit of a forecaster: its explainer, its run and its training rows."""
+    """A fit of a forecaster: its models and its run."""
 
-    explainer: Explainer
+    models: ExplainedModels
     run: RecordedRun
-    rows: TargetRows
-    row_labels: AnyArray  #: (N,)
     is_log: bool
+
+
+@dataclass(frozen=True, eq=False)
+class _MatchedRows:
+    """The training rows of one model in both vintages."""
+
+    old: TargetRows
+    new: TargetRows
+    position_in_new: IntArray  #: (N_old,) or ABSENT
+    is_revised: BoolArray  #: (N_old,) whether the new vintage has another target or features
+
+    @classmethod
+    def of(cls, old: TargetRows, new: TargetRows) -> _MatchedRows:
+        """Match rows by series and date."""
+        position_in_new = _positions_in_new(old, new)
+        return cls(old, new, position_in_new, _are_revised(old, new, position_in_new))
+
+    @property
+    def is_removed(self) -> BoolArray:
+        """Return which old rows the new vintage does not have, (N_old,)."""
+        return np.asarray(self.position_in_new == ABSENT)
+
+    @property
+    def added(self) -> IntArray:
+        """Return the positions of new rows that the old vintage does not have."""
+        return np.setdiff1d(np.arange(len(self.new.y)), self.position_in_new)
+
+    def counts(self) -> dict[str, int]:
+        """Return how many rows are kept, revised, added and removed."""
+        return {
+            "kept": int(np.count_nonzero(~self.is_removed & ~self.is_revised)),
+            "revised": int(np.count_nonzero(self.is_revised)),
+            "added": len(self.added),
+            "removed": int(np.count_nonzero(self.is_removed)),
+        }
+
+    def refitted(self, explainer: Explainer) -> dict[str, ForeignModel]:
+        """Return the old splits refitted to more and more of the new rows, by part."""
+        revised = explainer
+        if self.is_revised.any():
+            revised = with_features(explainer, *self._revised_rows())
+        without_removed = revised
+        if self.is_removed.any():
+            without_removed = again(revised, drop=self.is_removed)
+        with_added = without_removed
+        if len(self.added):
+            added_rows = (inputs.take_rows(self.new.X, self.added), self.new.y[self.added])
+            labels = row_labels(self.new.series, self.new.dates)[self.added]
+            with_added = again(without_removed, add=added_rows, added_labels=labels)
+        return {
+            "rows revised": revised.model,
+            "rows removed": without_removed.model,
+            "rows added": with_added.model,
+        }
+
+    def _revised_rows(self) -> tuple[FeatureTable, FloatArray]:
+        """Return features and targets of the old rows, with the values of the new vintage."""
+        n_old = len(self.old.y)
+        positions = np.where(self.is_revised, n_old + self.position_in_new, np.arange(n_old))
+        X = inputs.take_rows(inputs.stack_rows(self.old.X, self.new.X), positions)
+        return X, np.concatenate([self.old.y, self.new.y])[positions]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -107,28 +167,12 @@ def compare_vintages(old: Vintage, new: Vintage) -> ForecastComparison:
     """Return why the forecasts that both vintages make moved."""
     _check_comparable(old, new)
     old_cells, new_cells = _common_forecasts(old.run, new.run)
-    position_in_new = _positions_in_new(old.rows, new.rows)
-    is_revised = _are_revised(old.rows, new.rows, position_in_new)
-    is_removed = position_in_new == ABSENT
-    added = np.setdiff1d(np.arange(len(new.rows.y)), position_in_new)
-    revised = _with_revised_rows(old, new, position_in_new, is_revised)
-    without_removed = revised
-    if is_removed.any():
-        without_removed = again(revised, drop=is_removed)
-    with_added = without_removed
-    if len(added):
-        added_rows = (inputs.take_rows(new.rows.X, added), new.rows.y[added])
-        with_added = again(without_removed, add=added_rows, added_labels=new.row_labels[added])
-    parts = _parts(
-        old.run,
-        new.run,
-        (old_cells, new_cells),
-        {
-            "rows revised": revised.model,
-            "rows removed": without_removed.model,
-            "rows added": with_added.model,
-        },
-    )
+    matched_rows = [_MatchedRows.of(*rows) for rows in zip(old.models.rows, new.models.rows)]
+    refitted = [
+        rows.refitted(explainer) for rows, explainer in zip(matched_rows, old.models.explainers)
+    ]
+    models_by_part = {name: [models[name] for models in refitted] for name in refitted[0]}
+    parts = _parts(old.run, new.run, (old_cells, new_cells), models_by_part)
     old_steps, _ = old_cells
     new_steps, _ = new_cells
     return ForecastComparison(
@@ -139,12 +183,7 @@ def compare_vintages(old: Vintage, new: Vintage) -> ForecastComparison:
         before=old.run.values_of(old.run.predictions)[old_cells],
         after=new.run.values_of(new.run.predictions)[new_cells],
         parts=parts,
-        n_rows={
-            "kept": int(np.count_nonzero(~is_removed & ~is_revised)),
-            "revised": int(np.count_nonzero(is_revised)),
-            "added": len(added),
-            "removed": int(np.count_nonzero(is_removed)),
-        },
+        n_rows=matched_rows[0].counts(),
     )
 
 
@@ -152,7 +191,7 @@ def _parts(
     old_run: RecordedRun,
     new_run: RecordedRun,
     cells: tuple[tuple[IntArray, IntArray], tuple[IntArray, IntArray]],
-    model_by_part: dict[str, ForeignModel],
+    models_by_part: dict[str, list[ForeignModel]],
 ) -> dict[str, FloatArray]:
     """Return the differences of the forecasts (n,) from stage to stage.
 
@@ -160,19 +199,19 @@ def _parts(
     ----------
     cells : pair of pairs of integer arrays
         Steps and series of the common forecasts, in the old run and in the new one.
-    model_by_part : dict of fitted models
+    models_by_part : dict of lists of fitted models
         The old splits refitted to more and more of the new rows.
     """
     old_cells, new_cells = cells
     predictions = old_run.predictions
     values = old_run.values_of(predictions)[old_cells]
     parts = {}
-    for name, model in model_by_part.items():
-        predictions = old_run.predicted_by(model)
+    for name, models in models_by_part.items():
+        predictions = old_run.predicted_by(models)
         values_after_part = old_run.values_of(predictions)[old_cells]
         parts[name] = values_after_part - values
         values = values_after_part
-    new_predictions = new_run.predicted_by(model)
+    new_predictions = new_run.predicted_by(models)
     predictions[old_cells] = new_predictions[new_cells]
     stages = {
         "features moved": old_run.values_of(predictions)[old_cells],
@@ -187,8 +226,8 @@ def _parts(
 
 def _check_comparable(old: Vintage, new: Vintage) -> None:
     """Raise unless the old splits can be refitted to the new rows."""
-    old_features = list(getattr(old.rows.X, "columns", range(old.rows.X.shape[1])))
-    new_features = list(getattr(new.rows.X, "columns", range(new.rows.X.shape[1])))
+    old_features = _feature_names(old.models.rows[0])
+    new_features = _feature_names(new.models.rows[0])
     if old_features != new_features:
         raise InputError(
             f"The old forecaster has the features {shown(old_features)} and the new one "
@@ -199,6 +238,17 @@ def _check_comparable(old: Vintage, new: Vintage) -> None:
             "One of the forecasters takes logarithms and the other does not; expected two of the "
             "same transforms."
         )
+    if len(old.models.rows) != len(new.models.rows):
+        raise InputError(
+            f"The old forecasts are by {counted(len(old.models.rows), 'model')} and the new ones by "
+            f"{len(new.models.rows)}; expected forecasters of one model, or direct ones with the "
+            "same number of steps h."
+        )
+
+
+def _feature_names(rows: TargetRows) -> list[object]:
+    """Return the names of the features of training rows, or their numbers."""
+    return list(getattr(rows.X, "columns", range(rows.X.shape[1])))
 
 
 def _common_forecasts(
@@ -237,7 +287,9 @@ def _positions_in_new(old_rows: TargetRows, new_rows: TargetRows) -> IntArray:
     return np.array([new_cells.get(key, (ABSENT,))[0] for key in old_keys], dtype=np.intp)
 
 
-def _are_revised(old_rows: TargetRows, new_rows: TargetRows, position_in_new: IntArray) -> AnyArray:
+def _are_revised(
+    old_rows: TargetRows, new_rows: TargetRows, position_in_new: IntArray
+) -> BoolArray:
     """Return which old rows have other targets or features in the new vintage, (N_old,)."""
     is_common = position_in_new != ABSENT
     new_features = numbers(new_rows.X)[position_in_new]
@@ -245,16 +297,3 @@ def _are_revised(old_rows: TargetRows, new_rows: TargetRows, position_in_new: In
     is_same = (old_features == new_features) | (np.isnan(old_features) & np.isnan(new_features))
     is_same_row = is_same.all(axis=1) & (old_rows.y == new_rows.y[position_in_new])
     return np.asarray(is_common & ~is_same_row)
-
-
-def _with_revised_rows(
-    old: Vintage, new: Vintage, position_in_new: IntArray, is_revised: AnyArray
-) -> Explainer:
-    """Return the old splits refitted to the old rows, those of both vintages with new values."""
-    if not is_revised.any():
-        return old.explainer
-    n_old = len(old.rows.y)
-    position = np.where(is_revised, n_old + position_in_new, np.arange(n_old))
-    X = inputs.take_rows(inputs.stack_rows(old.rows.X, new.rows.X), position)
-    y = np.concatenate([old.rows.y, new.rows.y])[position]
-    return with_features(old.explainer, X, y)

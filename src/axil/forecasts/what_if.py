@@ -25,7 +25,8 @@ from axil.aliases import FeatureTable
 from axil.arrays import AnyArray, FloatArray
 from axil.errors import InputError
 from axil.explainer import Explainer
-from axil.forecasts.forecasters import Reader, TargetRows
+from axil.forecasts.models import ExplainedModels
+from axil.forecasts.readers.contract import Reader, TargetRows
 from axil.forecasts.runs import RecordedRun, numbers, record
 from axil.methods.refit import with_features
 
@@ -42,37 +43,32 @@ class ForecastChanges:
 
 
 def changed_paths(
-    explainer: Explainer, run: RecordedRun, rows: TargetRows, changed_reader: Reader
+    models: ExplainedModels, run: RecordedRun, changed_reader: Reader
 ) -> ForecastChanges:
     """Return the forecasts after changed data, and the paths that lead to them.
 
     Parameters
     ----------
-    explainer : Explainer
-        The explainer of the fitted model.
+    models : ExplainedModels
+        The fitted models.
     run : RecordedRun
         The run of the forecaster as it was fitted.
-    rows : TargetRows
-        The rows that the model was fitted on.
     changed_reader : Reader
-        The forecaster with the same model, after the changed data.
+        The forecaster with the same models, after the changed data.
     """
-    changed_rows = changed_reader.rows()
-    _require_same_rows(rows, changed_rows)
     h = len(run.values)
-    with_targets = explainer
-    if not np.array_equal(rows.y, changed_rows.y):
-        with_targets = with_features(explainer, rows.X, changed_rows.y)
-    with_rows = with_targets
-    if not _are_same_features(rows.X, changed_rows.X):
-        with_rows = with_features(explainer, changed_rows.X, changed_rows.y)
-    model = with_rows.model
+    models_with_targets = []
+    models_with_rows = []
+    for explainer, rows, changed_rows in zip(models.explainers, models.rows, changed_reader.rows()):
+        with_targets, with_rows = _refitted(explainer, rows, changed_rows)
+        models_with_targets.append(with_targets.model)
+        models_with_rows.append(with_rows.model)
     lag_run = record(changed_reader, h, given_predictions=run.predictions)
-    changed_run = record(changed_reader, h, model=model)
+    changed_run = record(changed_reader, h, models=models_with_rows)
     predictions_by_part = {
-        "targets": run.predicted_by(with_targets.model),
-        "training features": run.predicted_by(model),
-        "lags": lag_run.predicted_by(model),
+        "targets": run.predicted_by(models_with_targets),
+        "training features": run.predicted_by(models_with_rows),
+        "lags": lag_run.predicted_by(models_with_rows),
         "recursion": changed_run.predictions,
     }
     before = run.values_of(run.predictions)
@@ -85,6 +81,19 @@ def changed_paths(
     after = changed_run.values
     parts["base"] = after - values
     return ForecastChanges(before, after, parts)
+
+
+def _refitted(
+    explainer: Explainer, rows: TargetRows, changed_rows: TargetRows
+) -> tuple[Explainer, Explainer]:
+    """Return a model refitted to changed targets, and then to changed features too."""
+    _require_same_rows(rows, changed_rows)
+    with_targets = explainer
+    if not np.array_equal(rows.y, changed_rows.y):
+        with_targets = with_features(explainer, rows.X, changed_rows.y)
+    if _are_same_features(rows.X, changed_rows.X):
+        return with_targets, with_targets
+    return with_targets, with_features(explainer, changed_rows.X, changed_rows.y)
 
 
 def _require_same_rows(rows: TargetRows, changed_rows: TargetRows) -> None:
