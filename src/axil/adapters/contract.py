@@ -135,7 +135,7 @@ class ScoreCalibration(Protocol):
 
 @dataclass(frozen=True)
 class Totals:
-    """Sums over the training rows, which parts of a data set add up to."""
+    """Sums over training rows; those of the parts of a data set add up."""
 
     n_rows: int
     weight: float  #: the sum of the weights

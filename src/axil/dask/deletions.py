@@ -226,7 +226,7 @@ class Refits:
     # -- without each row --------------------------------------------------------------------------
 
     def left_out(self, entry: int) -> list[PartitionLeftOut]:
-        """Return the rows of each partition in the refits without them, of one entry."""
+        """Return the leave-one-out predictions of each partition's rows, for one entry."""
         plans, responses = self.plans(True)
         n_threads = self.model.n_threads
         return self.model.cluster.collect(

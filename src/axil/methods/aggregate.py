@@ -184,7 +184,10 @@ def _meanings(scale: TargetScale, coefficients: csr_array) -> tuple[AnyArray, st
 
 
 def _kind(scale: TargetScale, coefficients: FloatArray) -> str:
-    """Return the name of a sum with these coefficients, which sum to 1, or of logarithms to 0."""
+    """Return the name of a sum with these coefficients.
+
+    They sum to 1, or to 0 for logarithms.
+    """
     if scale.is_log:
         mean = "geometric mean"
     else:

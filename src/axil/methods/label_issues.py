@@ -468,7 +468,7 @@ def _n_marked(qualities: FloatArray, fdr: float) -> int:
 
 
 def _n_beyond(far: FloatArray, n: int) -> int:
-    """Return how many more of n rows are far out than right labels alone would be.
+    """Return how many of n rows are far out, beyond the number that right labels explain.
 
     ``far`` has the qualities in order. Of right labels, ``n * quality`` are expected at least as
     far out as a row. The largest excess that is no chance counts.

@@ -203,7 +203,7 @@ class NodeRule(NewtonRule):
         return 12 * n_entries + 4 * 16 * int(n_leaves.max()) ** 2
 
     def _count_entries(self, n_leaves: NDArray[np.int64], values: NodeValues) -> int:
-        """Return at least the number of entries of all matrices."""
+        """Return a lower bound of the number of entries of all matrices."""
         nodes = self.nodes
         most = np.repeat(n_leaves, np.diff(nodes.starts))
         n_used = nodes.totals(np.ones(int(n_leaves.sum())))  # leaves that each value depends on

@@ -235,7 +235,7 @@ class ExactCatBoost(CatBoostAdapter):
     def _regularisation(
         self, rows: TrainingRows, base: FloatArray
     ) -> tuple[FloatArray, FloatArray, int | FloatArray]:
-        """Return learning rates (T,), l2 (L,), and the number of steps, of all leaves or (L,)."""
+        """Return learning rates (T,), l2 (L,), and the number of steps, one for all or (L,)."""
         mean_weight = rows.totals.weight / rows.totals.n_rows
         if self.settles and rows.leaf_totals is not None:
             return settings_of_each_tree(self._fits, self._stages(rows, base), mean_weight)

@@ -179,7 +179,7 @@ class AdditiveXGBoost(XGBoostAdapter):
 
     @property
     def single_output_setting(self) -> str:
-        """Return the setting that keeps the model from being one of several outputs."""
+        """Return the setting that prevents several outputs."""
         signs = self._rule.signs.any()
         return first_of(
             {
