@@ -16,7 +16,7 @@ DRAWS = 50
 def additivity(f: Map, y: Array, draws: int = DRAWS) -> float:
     """``f(y + a) + f(y + b) - f(y) - f(y + a + b)`` relative to ``f(y + a + b) - f(y)``, root mean squares over predictions.
 
-    a and b change a tenth of the targets each, drawn at random: labels are flipped, values raised by a standard deviation.
+    a and b change a tenth of the targets each, sampled at random: labels are flipped, values raised by a standard deviation.
     """
     rng, part = np.random.default_rng(0), len(y) // 10
     up = 1 - 2 * y if set(y.tolist()) == {0, 1} else np.full(len(y), y.std())

@@ -5,7 +5,7 @@
     seconds
 
 Up to 1,000 rows of each data set and a LightGBM model of 200 trees.
-`Explainer.diagnostics.leave_one_out_curve` comes from that one fit, structure held fixed;
+`Explainer.diagnostics.leave_one_out_curve` comes from that one fit, structure fixed;
 cross-validation refits ten times on nine tenths of the rows. "trees": where each curve is lowest,
 from 1 on. "costs": the error of cross-validation at the number of trees that leave-one-out chooses,
 or at all trees, over its lowest. "error": the leave-one-out error, over that of cross-validation,

@@ -4,7 +4,7 @@
     python experiments/tuned.py --task quantiles               # or counts, classes: 200 of these; prints the tables alone
     python experiments/tuned.py --task all --n 100             # 100 of each; writes results/tuned_tasks.md
 
-FOLDER holds the paper's data sets as CSV files; without it scikit-learn's own are taken. Settings are drawn at random from the
+FOLDER holds the paper's data sets as CSV files; without it scikit-learn's own are taken. Settings are sampled at random from the
 tuners' search spaces (tests/fuzz/spaces.py); constraints, categories, weights, early stopping and DART are added to some. A
 model is *exact* where the proof holds, where weights @ targets + intercept are the library's own predictions of rows held out,
 and where mistakes in the data are noticed. It is *refused* where axil names a setting, else *wrong*: the command fails then.

@@ -171,7 +171,7 @@ def test_slices_and_iteration(explanation):
 
 
 def test_repr_says_what_the_numbers_mean(explanation):
-    assert "exact, structure held fixed" in repr(explanation)
+    assert "exact, structure fixed" in repr(explanation)
 
 
 def test_frames_of_every_library(sums, explanation):

@@ -1,4 +1,4 @@
-"""Explainer: read a fitted model, prove that it belongs to its training data, answer questions about its predictions."""
+"""Explainer: read a fitted model, verify it on its training data, and explain its predictions."""
 
 from __future__ import annotations
 
@@ -93,9 +93,9 @@ class Explainer(
     Construction replays the fit on the training data and raises `ExactnessError` unless leaf
     counts, leaf values and predictions agree; derivatives at an optimum need a fit that has reached
     it. What axil cannot read raises `UnsupportedModelError`, by the name of the setting. Every
-    explanation is checked against the model's own predictions again. A question that has no answer
-    for this kind of model, or for this place of its rows, raises `UnsupportedQuestionError` with
-    what to ask instead.
+    explanation is checked against the model's own predictions again. A method that has no answer
+    for this kind of model, or for this place of its rows, raises `UnsupportedQuestionError`, which
+    names an alternative.
 
     All answers are about the data and the model as they were then. The explainer keeps copies, of
     large arrays too unless they are read-only, so a later change of the data or a refit of the
@@ -124,7 +124,7 @@ class Explainer(
         The offsets of the fit, such as logarithms of exposures: XGBoost's base_margin, CatBoost's
         baseline.
     in_bag : array of shape (n_train, n_trees), optional
-        How often each tree drew each row, for sampled fits that axil cannot draw again.
+        How often each tree sampled each row, for fits whose samples axil cannot make again.
     group : array of shape (n_train,), or of sizes that add up to n_train, optional
         The groups of a ranking model's rows, as the fit got them: LightGBM's sizes, or a label for
         each row (XGBoost's qid, CatBoost's group_id). ``sample_weight`` may then have one weight
@@ -159,7 +159,7 @@ class Explainer(
         A directory for the leaf numbers of all training rows, N * T bytes, which are otherwise kept
         in memory.
     verify : bool, default True
-        Prove that model and data belong together. Without it no answer is compared with the model.
+        Verify that model and data belong together. Without it no answer is compared with the model.
     device : "cpu", "cuda" or "auto", default "cpu"
         Where weights, contributions and derivatives of boosted trees are computed: on the cores; on
         an NVIDIA GPU through CuPy, whose first use on a machine compiles for some six seconds; or,
@@ -414,7 +414,7 @@ class Explainer(
         """Write all but the model to one .npz file, without pickle; see `axil.load`.
 
         An explainer made with ``verify=False`` is not saved: a file that could say so could switch
-        the proof off.
+        the verification off.
 
         Parameters
         ----------

@@ -66,7 +66,7 @@ class Explanation(Arrays):
             fitted = ""
         else:
             fitted = f", fitted to {self.scale.name}"
-        return f"<axil.Explanation: {rows}, {kind}, structure held fixed{fitted}>"
+        return f"<axil.Explanation: {rows}, {kind}, structure fixed{fitted}>"
 
     def top(self, k: int = 10, by: Ranking | None = None, *, per_class: bool = True) -> DataFrame:
         """Return the k training rows with the largest |weight| (or |contribution|) in each prediction.

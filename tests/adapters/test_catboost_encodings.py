@@ -249,7 +249,7 @@ def test_tables_say_that_encodings_are_held() -> None:
         explainer.diagnostics.leave_one_out(),
         explainer.find_label_issues(),
     ):
-        assert "encodings of categories by the targets are held fixed" in made.attrs["axil"]
+        assert "encodings of categories by the targets are fixed" in made.attrs["axil"]
 
 
 def test_training_rows_are_left_out_where_the_fit_had_them() -> None:

@@ -41,7 +41,7 @@ def test_without(run):
     assert f"{N_QUERY} predictions without 1 of {N_TRAIN} training rows\n" in out
     assert re.search(r"^query +before +after +change\n", out, re.M)
     assert len(re.findall(r"^p\d{3} ", out, re.M)) == N_QUERY
-    assert out.endswith("\nExact with the fitted structure held fixed; not a retraining.\n")
+    assert out.endswith("\nExact with the fitted structure fixed; not a retraining.\n")
 
 
 def test_without_rows_by_number_and_with_several_outputs(run):

@@ -102,7 +102,9 @@ def test_models_that_are_refused(run, fails, folder):
     assert (code, err) == (1, "")
     assert out.startswith("linear.txt: no exact weights\n")
     assert "linear_tree" in out
-    MODELS["xgboost.pkl"][0].save_model("sampled.json")  # which does not say which rows were drawn
+    MODELS["xgboost.pkl"][0].save_model(
+        "sampled.json"
+    )  # which does not say which rows were sampled
     fails(f"check sampled.json {PLAIN}", "a model file does not keep subsample and seed", code=1)
     joblib.dump({"not": "a model"}, folder / "dict.joblib")
     fails(f"check dict.joblib --trust {PLAIN}", "The model is a builtins.dict; axil reads")

@@ -85,7 +85,7 @@ def test_the_table_for_reading(run):
     assert (
         lines[7] == f"{share:.0%} of the absolute weight of all 150 training rows is in this table."
     )
-    assert lines[-1] == "Exact with the fitted structure held fixed; not a retraining."
+    assert lines[-1] == "Exact with the fitted structure fixed; not a retraining."
 
 
 def test_a_narrow_window_leaves_columns_out_and_says_so(run, monkeypatch):

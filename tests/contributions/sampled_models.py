@@ -1,6 +1,6 @@
 """Boosting that drops trees (DART) or draws rows by their gradients (GOSS) with other losses than squared error.
 
-Which trees were dropped is seen in the models that the libraries have after each iteration, which rows were drawn in a loop over
+Which trees were dropped is seen in the models that the libraries have after each iteration, sampled rows in a loop over
 rows: neither is taken from axil.
 """
 

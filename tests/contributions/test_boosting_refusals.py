@@ -93,7 +93,7 @@ def test_refused_by_name(model, y, setting):
 
 BENT = [
     name for name in CASES if "l1 and clipped" in name
-]  # squared error: exact with the pattern held
+]  # squared error: exact with the active set fixed
 
 
 @pytest.mark.parametrize("name", BENT)

@@ -127,7 +127,7 @@ def test_everything(kinds):
 
 @pytest.mark.slow
 def test_two_thousand_hostile_calls():
-    """Several parameters at once, drawn at random; none crashes, hangs or takes more than the memory limit."""
+    """Several parameters at once, sampled at random; none crashes, hangs or takes more than the memory limit."""
     draws = np.random.default_rng(14)
     names = sorted(FUNCTIONS)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -78,7 +78,7 @@ def test_measures_are_sums_over_the_weights(name, top, batches):
         # Weights of a batch are the same up to rounding, which depends on how many queries are asked together.
         pd.testing.assert_frame_equal(found[MEASURES], wanted, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(found["gross"] + 2 * found["short"], found["net"], rtol=1e-9)
-    assert found.attrs["axil"] == "exact with the fitted structure held fixed; not a retraining"
+    assert found.attrs["axil"] == "exact with the fitted structure fixed; not a retraining"
 
 
 def test_sparse_weights_have_the_same_measures(batches):

@@ -99,7 +99,7 @@ def test_corrections_are_predictions_without_the_row():
 
 
 def test_left_out_values_agree_with_their_own_predictions_where_rows_cannot_be_deleted():
-    """With its target at that value a row's prediction, structure held fixed, is that value."""
+    """With its target at that value a row's prediction, structure fixed, is that value."""
     case = case_of("lightgbm", "weighted")
     model = GradientBoostingRegressor(init=Ridge(), n_estimators=5).fit(
         np.nan_to_num(case.X), case.y

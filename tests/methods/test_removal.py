@@ -380,7 +380,7 @@ def test_options_that_would_change_nothing_are_refused(given, message):
 def test_long_work_on_sets_and_groups_is_announced(monkeypatch):
     case, explainer = case_of("lightgbm", "regressor"), explainer_of("lightgbm", "regressor")
     monkeypatch.setattr(noise, "PATIENCE", 1e-6)
-    with pytest.warns(axil.CostWarning, match="Fits without each of 2 groups take some"):
+    with pytest.warns(axil.CostWarning, match="Refits without each of 2 groups take some"):
         explainer.removal(case.X_new[:2], groups=np.arange(len(case.y)) % 2)
     with pytest.warns(axil.CostWarning, match="Greedy sets of 2 predictions take some"):
         explainer.removal(case.X_new[:2], k=2, greedy=True)

@@ -27,7 +27,7 @@ from tests.plots.plot_models import (
 def test_text_is_readable_and_effects_say_what_is_held_fixed(name):
     ax = DRAWN[name](None)
     assert_readable(ax)
-    fixed = sum("structure held fixed" in text.get_text() for text in texts_of(ax))
+    fixed = sum("structure fixed" in text.get_text() for text in texts_of(ax))
     assert fixed == (
         name
         in ("influence", "removal", "leave_one_out_curve", "label_issues", "label_issues_classes")

@@ -155,7 +155,7 @@ def test_label_issues_are_drawn_as_the_table_says(library):
         )
     assert ax.get_title("left").startswith("3 of 60 training labels look wrong\nNot judged")
     assert ax.get_title("left").endswith(": 1")
-    fixed = "structure held fixed" in ax.get_xlabel()
+    fixed = "structure fixed" in ax.get_xlabel()
     assert fixed == (
         library == "pandas"
     )  # other libraries keep no note, and expected may be out of fold

@@ -28,7 +28,7 @@ OTHER_GRADIENTS = "its gradients are not known to be those of squared error"
 GROUPED = "residuals depend on the scores of the other rows of a group"
 RANKED = "residuals depend on how the rows of a group are ranked, and axil is not given the groups"
 OWN_RANKING = (
-    "Fit with a ranking objective of your own, a function that knows the groups and draws nothing "
+    "Fit with a ranking objective of your own, a function that knows the groups and samples nothing "
     "at random: axil.Explainer takes it as objective=. Or fit with squared error."
 )
 

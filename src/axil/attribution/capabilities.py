@@ -80,7 +80,7 @@ class Capabilities:
 NO_WEIGHTS = "it needs exact weights, which this model does not have"
 NO_STEPS = "this model is not a sum of steps along gradients"
 ELSEWHERE = "it is not computed over training rows in Dask collections"
-ONE_BY_ONE = "it is a mean of several models, and this question is answered of one model"
+ONE_BY_ONE = "it is a mean of several models, and axil answers this method for one model"
 
 REFIT = 'Fit a model of kind "exact" instead: a forest, or boosting with squared error (axil.supports(model)).'
 DERIVED = "Ask for its derivatives by the targets: explainer(X).weights."
@@ -158,7 +158,7 @@ _DERIVATIVE: dict[str, Refusal] = {
             "diagnostics.leave_one_out_curve",
             "removal(greedy=True)",
         ),
-        "a fit without some rows has another optimum, and only derivatives of this one are at hand",
+        "a refit without some rows has another optimum, and axil knows derivatives at this one alone",
         "Minus a row's weight times explainer.jacobian.by_sample_weight(X) is the first-order "
         "effect of leaving it out.",
     ),
@@ -250,7 +250,7 @@ MISSING_TARGETS = _each(
         ),
         *("shapley", "similar", "diagnostics.standard_error"),
     ),
-    "some rows have no target of some outputs, and this question needs all of them",
+    "some rows have no target of some outputs, and this method needs all of them",
     "Weights, top, group, what_if, without, removal and leave_one_out work for it.",
 )
 

@@ -1,21 +1,21 @@
-"""Notes: what tables say of their numbers."""
+"""The notes of tables on the kind of their numbers."""
 
 from __future__ import annotations
 
 from typing import Any
 
-NOTE = "exact with the fitted structure held fixed; not a retraining"
+NOTE = "exact with the fitted structure fixed; not a retraining"
 ADDITIVE = (
     "contributions: what each row's own gradients put into the score; with the initial prediction "
     "they add up to it, exactly"
 )
-DERIVATIVE = "a derivative by the targets with the fitted structure held fixed; not a decomposition of the prediction"
-ENCODED = "encodings of categories by the targets are held fixed too"
+DERIVATIVE = "a derivative by the targets with the fitted structure fixed; not a decomposition of the prediction"
+ENCODED = "encodings of categories by the targets are fixed too"
 PATTERN = (
-    "exact with the fitted splits held fixed; the pattern (sums that L1 moves or puts to zero, clips, bounds, ranks of rows) is "
+    "exact with the tree structure fixed; the active set (sums that L1 moves or puts to zero, clips, bounds, ranks of rows) is "
     "computed again; not a retraining"
 )
-FIRST_ORDER = "a first-order effect with the fitted structure held fixed; not a retraining"
+FIRST_ORDER = "a first-order effect with the fitted structure fixed; not a retraining"
 
 
 def replayed(n: int, n_rows: int) -> str:
@@ -26,7 +26,7 @@ def replayed(n: int, n_rows: int) -> str:
     if n == 0:
         how = "no deletion changes it"
     else:
-        how = f"fits without {n:,} of {n_rows:,} rows, which may change it, were replayed"
+        how = f"{n:,} of {n_rows:,} leave-one-out fits, which may change it, were replayed"
     return f"{PATTERN}; {how}"
 
 

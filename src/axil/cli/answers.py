@@ -475,7 +475,7 @@ def _check_fit(request: Request) -> tuple[dict[str, Any], str]:
         if request.arguments.format != "json":
             raise
         return _check_record(request, "no", getattr(error, "setting", None), str(error)), ""
-    text = f"{VERIFIED_TEXTS[explainer.kind]}, proven on {request.arguments.train}"
+    text = f"{VERIFIED_TEXTS[explainer.kind]}, verified on {request.arguments.train}"
     record = _check_record(request, explainer.kind, None, f"{text[0].upper()}{text[1:]}.")
     if not request.arguments.quiet:
         text += f"\n{explainer.verification}"

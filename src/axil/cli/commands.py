@@ -47,7 +47,7 @@ def option(name: str, help: str, **settings: Any) -> Option:
 RUN_OPTIONS = (
     option(
         "--quiet",
-        "print nothing but the answer: no proof, no notes, no progress",
+        "print nothing but the answer: no verification, no notes, no progress",
         action="store_true",
     ),
     option("--debug", "show the traceback of an error", action="store_true"),

@@ -43,7 +43,7 @@ SETTINGS: dict[str, ArgparseSettings] = {
     },
     "out_of_fold": {
         "metavar": "COLUMN",
-        "help": f"{COLUMN_OF_TRAINING_DATA}: predictions of its rows by fits without them; "
+        "help": f"{COLUMN_OF_TRAINING_DATA}: out-of-fold predictions of its rows; "
         "for several outputs a,b,c",
     },
     "sample_weight": {

@@ -127,7 +127,7 @@ class Subject:
             return f"{text}; contributions add up to {error:.0e} of the largest score"
         text += f"; replayed predictions agree to {verification.max_error:.0e} of the largest"
         if verification.held is not None:
-            text += f"\nheld fixed besides the splits: {verification.held}"
+            text += f"\nfixed besides the splits: {verification.held}"
         return text
 
     @property

@@ -101,7 +101,7 @@ def _require_memory(fit: BoostedFit, targets: FloatArray, limits: Limits) -> Non
     """Raise if the sampled rows of all trees, or gradients that are recorded, need too much memory."""
     if fit.sample_type is not None:
         size = np.dtype(fit.sample_type).itemsize * len(targets) * len(fit.table.n_leaves)
-        limits.budget.require(size, "The draws of all trees", "Raise memory_limit.")
+        limits.budget.require(size, "The sample counts of all trees", "Raise memory_limit.")
     if fit.shrinkage is not None:
         size = 4 * len(targets) * len(fit.table.n_leaves)
         limits.budget.require(size, "The scores before all trees", "Raise memory_limit.")
@@ -418,7 +418,7 @@ class Boosting:
         if self.loss.draws_numbers and len(refit_inputs.old_rows) < len(self.targets):
             raise UnsupportedQuestionError(
                 "refit(drop=)",
-                f"rows draw random numbers in {self.loss.name}, and a fit to fewer rows draws others",
+                f"rows use random numbers in {self.loss.name}, and a fit to fewer rows uses others",
                 "Ask without(X, rows), which keeps the numbers of the rows that remain.",
             )
         adapter = self.adapter
@@ -474,7 +474,7 @@ class Boosting:
             raise UnsupportedQuestionError(
                 'removal with method="first-order"',
                 "the weights of classes are counted from the labels of all rows, and how they follow a row is not differentiated",
-                'Leave method out, or pass method="exact": every fit without a row is then replayed.',
+                'Leave method out, or pass method="exact": every leave-one-out fit is then replayed.',
             )
         with self.backend.guard():
             return self._reverse(X, raw=True).by_deletions()
@@ -540,7 +540,7 @@ class Boosting:
             raise UnsupportedQuestionError(
                 "A derivative by the row weights",
                 "the weight of a row moves the gradients of the other rows of its group",
-                "Ask without(X, rows), which computes the fit without them.",
+                "Ask without(X, rows), which computes the refit without them.",
             )
 
     def require_derivatives(self) -> None:

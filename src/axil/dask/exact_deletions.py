@@ -1,4 +1,4 @@
-"""Fits without some rows of models whose training rows lie in partitions."""
+"""Refits without some rows, for models whose training rows lie in partitions."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from axil.replay.verified_model import Refittable, VerifiedModel
 
 FEW_ROWS = 2_000
 MANY_ROWS = 20_000
-BY_FOLDS = "by {} fits with the fitted structure held fixed, each without one fold of the rows; not a retraining"
+BY_FOLDS = "by {} fits with the fitted structure fixed, each without one fold of the rows; not a retraining"
 
 
 def number_of_folds(model: VerifiedModel) -> int:

@@ -316,7 +316,7 @@ def by_group(explained: ExplainedRows, coded: Sequence[Any]) -> DataFrame:
         tables.bytes_of(n_lines, 6), f"The table of {n_lines} lines", tables.SMALLER
     )
     announce(
-        f"Fits without each of {n_groups} groups take",
+        f"Refits without each of {n_groups} groups take",
         n_groups * model.deletions.pass_seconds,
         "Fewer groups take less.",
         once=False,

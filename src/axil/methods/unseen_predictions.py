@@ -83,7 +83,9 @@ def unseen_predictions(proven: ExactModel, method: str) -> tuple[FloatArray, str
         return _agreeing_values(proven, error.reason), BY_WEIGHTS
     if np.isnan(found).any(axis=1).mean() <= MOST_UNKNOWN:
         return found, note
-    reason = "most training rows are alone in one of their leaves, so no fit without them says more"
+    reason = (
+        "most training rows are alone in one of their leaves, so leave-one-out fits say no more"
+    )
     return _agreeing_values(proven, reason), BY_WEIGHTS
 
 
@@ -97,7 +99,7 @@ def _agreeing_values(proven: ExactModel, reason: str) -> FloatArray:
     combines = any(isinstance(engine, (Sum, Residual)) for engine in proven.engines)
     if lost or are_boosted(proven.trees) or combines:
         warn(
-            f"The predictions of fits without the rows are approximate here: {reason}. In their place are the targets at which "
+            f"The leave-one-out predictions are approximate here: {reason}. In their place are the targets at which "
             "rows' own predictions would agree with them, a few percent nearer to the rows' targets. Out-of-fold predictions of "
             "your own are better: cross_val_predict(model, X_train, y_train), as out_of_fold of "
             "influence and find_label_issues.",

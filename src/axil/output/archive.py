@@ -182,7 +182,7 @@ def _check_signature(
         )
     if stated is None:
         raise InputError(
-            f"{path} is not signed, so the key proves nothing about it. Load it without key=, if you trust where it comes from; "
+            f"{path} is not signed, so the key says nothing about it. Load it without key=, if you trust where it comes from; "
             "or save it again with explainer.save(path, key=key)."
         )
     expected = signature(header, arrays, key)

@@ -96,7 +96,7 @@ def write(
         title=title,
         note=NOTE + _sum_note(scale),
         changes=changes,
-        table_caption="Training rows that did most, splits kept",
+        table_caption="Training rows that did most, with the tree structure fixed",
         header=[_head(column, scale) for column in listed],
     )
     return document.saved(text + "\n", file)

@@ -30,7 +30,7 @@ LINES = ("#1b5e9b", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#7f7f7f")
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)))
 GREY = "0.5"  # of marks: seen on light and on dark
 
-FIXED = "structure held fixed"
+FIXED = "structure fixed"
 LONGEST = 44  # characters of a label, if the axes have room for them
 SHORTEST = 16  # characters of a label on small axes
 TITLE = 54  # characters of a name in a title

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from axil.replay.verified_model import Refittable, VerifiedModel
 
 REPLAYED = (
-    "exact with the fitted structure held fixed: every leaf value is computed again; not a "
-    "retraining"
+    "exact with the fitted structure fixed: every leaf value is computed again; not a retraining"
 )
 
 

@@ -160,7 +160,7 @@ class ExactModel(Refittable):
         """
         needed = sum(engine.memory.preparation for engine in self.engines)
         self.budget.require(
-            needed, "The leaf matrix", "Explanations work without it, by sweeps over the trees."
+            needed, "The leaf matrix", "Explanations work without it, by backward passes."
         )
         return replace(
             self, engines=[engine.prepared() for engine in self.engines], is_prepared=True

@@ -1,4 +1,4 @@
-"""Held: what is held fixed besides the splits of a fit, and how far targets may move before its pattern changes."""
+"""Held: the active set and encodings of a fit, and how far targets may move before they change."""
 
 from __future__ import annotations
 

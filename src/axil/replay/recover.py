@@ -43,7 +43,7 @@ from axil.weights.sum_rule import SumRule
 
 Leaves = Cells
 
-SMALLER_TREES = "Fit trees of fewer leaves, raise memory_limit, or fit without monotone constraints and smoothing."
+SMALLER_TREES = "Fit trees of fewer leaves, raise memory_limit, or leave out monotone constraints and smoothing."
 
 OTHER_ROWS = (
     "The rows are not those of the fit, or their columns were scaled or otherwise changed for it."

@@ -105,7 +105,7 @@ def levels(s: Structure) -> tuple[FloatArray, FloatArray]:
         raise UnsupportedQuestionError(
             'removal with method="first-order"',
             reason,
-            'Leave method out, or pass method="exact": every fit without a row is then replayed.',
+            'Leave method out, or pass method="exact": every leave-one-out fit is then replayed.',
         )
     rule = s.newton_rule
     by_weight, by_l2 = rule.slopes(s.leaf_weights)

@@ -93,7 +93,7 @@ def test_it_shows_the_numbers_of_the_explanation(visit, report):
         assert text in cards
     proof = page.locator(".proof").inner_text()
     assert f"= {explainer(X[:1]).predictions[0]:,.6f}" in proof
-    assert "with the fitted structure held fixed" in proof
+    assert "with the fitted structure fixed" in proof
     assert "apart" in proof
 
 

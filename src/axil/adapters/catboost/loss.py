@@ -142,7 +142,7 @@ _KNOWN = (*_LOSSES, *GROUPED_LOSSES)
 
 
 def _pairs_at_random(model: CatBoostReading) -> str:
-    """Return max_pairs of PairLogit, which draws pairs at random."""
+    """Return max_pairs of PairLogit, which samples pairs at random."""
     settings = model.last["loss_function"].get("params", {})
     if "PairLogit" not in model.losses or "max_pairs" not in settings:
         return ""
@@ -166,7 +166,7 @@ GRADIENT_REFUSALS = gradient_refusals(
     Refusal(
         "loss_function",
         _pairs_at_random,
-        "CatBoost draws pairs at random",
+        "CatBoost samples pairs at random",
         "Fit without max_pairs.",
     ),
     Refusal(

@@ -260,7 +260,7 @@ def _lost_classes(model: CatBoostReading) -> str:
     )
     if not is_lost or n_classifications <= 1:
         return ""
-    return f"{n_classifications} ways to part the targets, in a file of JSON"
+    return f"{n_classifications} ways to classify the targets, in a JSON file"
 
 
 def _method(model: CatBoostReading) -> str:
@@ -360,8 +360,8 @@ EXACT = (
     "boost_from_average, baseline, sample_weight, learning_rate (also the one CatBoost picks)",
     "l2_leaf_reg, leaf_estimation_method Newton and Gradient, leaf_estimation_iterations",
     "model_shrink_rate, model_shrink_mode",
-    "monotone_constraints with leaf_estimation_iterations=1, with every loss, with the pattern "
-    "held: which leaves are pooled",
+    "monotone_constraints with leaf_estimation_iterations=1, with every loss, with the active set "
+    "fixed: which leaves are pooled",
     "early stopping (use_best_model), continued training (init_model)",
     "missing values (nan_mode); categories, one-hot or encoded by the targets, with the encodings "
     "held (Borders, Buckets, BinarizedTargetMeanValue, Counter; combinations; has_time)",
@@ -496,8 +496,7 @@ The shares are the weights that sum_models was given.""",
     Refusal(
         "task_type",
         lambda model: model.encoded and model.on_gpu and f"GPU with {model.encoded}",
-        "a GPU draws another order of the rows by which categories are encoded, which is not "
-        "replayed",
+        "a GPU draws another random order of the rows to encode categories, which is not replayed",
         'Fit with task_type="CPU", or with one_hot_max_size of at least the number of categories.',
     ),
     Refusal(

@@ -245,7 +245,7 @@ class LightGBMAdapter(TreeModel):
             raise UnsupportedModelError(
                 "boosting",
                 f"dart with {n} trees of {n_attempts} iterations",
-                "iterations that find no split use up draws and leave dropped trees with their "
+                "iterations that find no split use random numbers and leave dropped trees with their "
                 "sign turned, a fault of LightGBM; the model does not record which they were, and "
                 "no order that was tried leads to the scales of its trees",
                 "Fit with fewer iterations or a smaller min_split_gain, so that all find a split.",

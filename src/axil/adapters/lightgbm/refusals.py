@@ -174,12 +174,12 @@ EXACT = (
     "training (init_model)",
     "lambda_l2, cat_l2, max_cat_to_onehot, path_smooth, use_quantized_grad with renewed leaves",
     "lambda_l1, max_delta_step, monotone_constraints by all methods, with every loss: with the "
-    "pattern held",
+    "active set fixed",
     "sample_weight, init_score",
     "missing values: use_missing, zero_as_missing; categorical features",
-    "bagging_fraction, bagging_freq, bagging_seed: the rows are drawn again",
+    "bagging_fraction, bagging_freq, bagging_seed: the rows are sampled again",
     "data_sample_strategy=goss (boosting=goss): likewise",
-    "boosting=dart, with and without bagging: the dropped trees are drawn again",
+    "boosting=dart, with and without bagging: the dropped trees are sampled again",
     "boosting=rf",
     "linear_tree, linear_lambda, with sample_weight, bagging and lambda_l2; deletions are refused",
     "device_type cpu, gpu and cuda: with gpu_use_dp=True to 1e-8, else as far as sums in single "
@@ -325,7 +325,7 @@ REFUSALS: tuple[Refusal[LightGBMReading], ...] = (
     Refusal(
         "bagging_by_query",
         lambda model: model.samples_rows and model.settings.flag("bagging_by_query"),
-        "rows are drawn by groups, which the model does not record",
+        "rows are sampled by groups, which the model does not record",
         "Fit with bagging_by_query=False.",
     ),
     Refusal(
@@ -340,10 +340,10 @@ REFUSALS: tuple[Refusal[LightGBMReading], ...] = (
 
 
 _SAMPLED = (
-    "The rows are in another order than in the fit: the model was fitted on rows drawn at random "
-    "(bagging or GOSS), which axil draws "
+    "The rows are in another order than in the fit: the model was fitted on rows sampled at random "
+    "(bagging or GOSS), which axil samples "
     "again by their position.",
-    "Settings changed while the model was trained, so that other rows were drawn.",
+    "Settings changed while the model was trained, so that other rows were sampled.",
 )
 _BUNDLES = "LightGBM bundled sparse columns that overlap in a few rows: fit again with enable_bundle=False."
 _VALUES = (

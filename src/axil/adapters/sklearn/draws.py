@@ -185,7 +185,7 @@ def with_sampled_rows(model: ForeignModel, members: list[ForeignObject]) -> Fore
         raise UnsupportedModelError(
             "warm_start",
             "True",
-            "linear in the targets, but which rows its first trees were fitted on cannot be drawn "
+            "linear in the targets, but which rows its first trees were fitted on cannot be sampled "
             "again",
             "Fit all trees at once, or with an integer random_state.",
         )

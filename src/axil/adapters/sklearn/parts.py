@@ -211,7 +211,7 @@ def _require_probabilities(member: Member, n_classes: int) -> None:
             member.name,
             type(model).__name__,
             "its rows lack some class",
-            "Fit with more rows in each bag, or explain the models of estimators_ one by one.",
+            "Fit with more rows in each sample, or explain the models of estimators_ one by one.",
         )
 
 

@@ -73,7 +73,7 @@ CLASSES: dict[str, Refusal[str]] = {
         "Fit a OneVsRestClassifier, or explain one of estimators_ on the rows of its two classes.",
     ),
     "OutputCodeClassifier": _never(
-        "it predicts the class whose code, drawn at random, is nearest to the predictions of its "
+        "it predicts the class whose code, sampled at random, is nearest to the predictions of its "
         "classifiers",
         "Fit a OneVsRestClassifier, or explain one of estimators_.",
     ),
@@ -122,16 +122,16 @@ EXACT = (
     "categorical features, missing values, sample_weight, early stopping (rows held out have "
     "weight zero), interaction_cst",
     "gradient boosting: loss=absolute_error and quantile; trees and forests: "
-    "criterion=absolute_error; with the ranks held",
+    "criterion=absolute_error; with the ranks fixed",
     "gradient boosting: loss=huber without sample_weight, with ranks, delta and the rows beyond "
     "it held",
     "trees and forests: bootstrap, max_samples, sample_weight, class_weight, several outputs or "
     "labels",
     "bagging over trees: bootstrap, max_samples, max_features",
     "monotonic_cst of histogram gradient boosting (with every loss), trees, forests and bagged "
-    "trees: with the pattern held",
+    "trees: with the active set fixed",
     "voting (of classifiers voting=soft), bagging over anything else and MultiOutputRegressor, of "
-    "models of any library here: each is proven on its own rows, then the sum; derivatives where "
+    "models of any library here: each is verified on its own rows, then the sum; derivatives where "
     "some member has no weights",
     "OneVsRestClassifier and MultiOutputClassifier of outputs 0 and 1: each class's or label's "
     "own probability; of boosted and smooth members the score",
@@ -141,7 +141,7 @@ EXACT = (
     "are held fixed",
     "RidgeClassifier and RidgeClassifierCV: (1 + decision_function) / 2, the ridge regression of "
     "targets 0 and 1",
-    "neighbours, by number or within a radius: any weights, several outputs or labels; a query "
+    "neighbours, by number or within a radius: any weights, several outputs or labels; a row "
     "without any neighbour is refused",
     "pipelines that end in a model of any library here: transformers (skrub's and "
     "feature-engine's too) are held fixed; one whose fit needs the targets, such as a "
@@ -150,7 +150,7 @@ EXACT = (
     "FixedThresholdClassifier and TunedThresholdClassifierCV: the model inside, on the rows of "
     "its own fit",
     "CalibratedClassifierCV: the score before calibration, of an ensemble the mean over its "
-    "classifiers, each proven on its own folds; the calibrated probability stands beside it",
+    "classifiers, each verified on its own folds; the calibrated probability stands beside it",
     "TransformedTargetRegressor: functions, or a transformer, that keep the order of the targets "
     "and lead back to them",
 )
@@ -262,7 +262,7 @@ LOSSES: tuple[Refusal[ForeignModel], ...] = (
 UNKNOWN_SPLIT: Refusal[ForeignModel] = Refusal(
     "random_state",
     _unknown_split,
-    "linear in the targets, but which rows early stopping held out cannot be drawn again",
+    "linear in the targets, but which rows early stopping held out cannot be sampled again",
     SEED,
 )
 
@@ -292,8 +292,8 @@ DRAWS: tuple[Refusal[ForeignModel], ...] = (
     Refusal(
         "random_state",
         _unseeded_subsample,
-        "linear in the targets, but which rows each tree was fitted on cannot be drawn again",
-        f"{SEED[:-1]}, or pass the draws as in_bag=.",
+        "linear in the targets, but which rows each tree was fitted on cannot be sampled again",
+        f"{SEED[:-1]}, or pass the sample counts as in_bag=.",
     ),
 )
 

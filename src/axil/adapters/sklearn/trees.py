@@ -564,7 +564,7 @@ class ForestAdapter(StackAdapter):
         )
         sampler = partial(
             BootstrapSampler,
-            f"the bags of scikit-learn's {type(self._model).__name__}",
+            f"the samples of scikit-learn's {type(self._model).__name__}",
             rows.totals.n_rows,
             lambda: sampled_rows(self._bagged),
             balanced if is_balanced else None,

@@ -148,15 +148,13 @@ class BaggingModel(SumModel):
                 raise InputError("This model was fitted without sample_weight: leave it out.")
             return
         if weights is None:
-            raise InputError(
-                "The rows of this model's bags were drawn by sample_weight: pass the same."
-            )
+            raise InputError("This model sampled its rows by sample_weight: pass the same weights.")
         chances = weights / weights.sum()
         expected = self.stored_weights / self.stored_weights.sum()
         differs = ~(np.abs(chances - expected) <= SAME_CHANCE * expected)
         for row in np.flatnonzero(differs)[:1]:
             raise ExactnessError(
-                f"chance of training row {row} (from 0) to be drawn",
+                f"chance of training row {row} (from 0) to be sampled",
                 float(chances[row]),
                 float(expected[row]),
                 "sample_weight is not what the fit was given: pass the same weights, in the order "
@@ -172,8 +170,8 @@ def _bagging(model: ForeignModel, inside: Read) -> SumModel:
         raise UnsupportedModelError(
             "estimator",
             type(model.estimators_[0]).__name__,
-            "it has no probabilities, so its bags vote for classes",
-            "Bag classifiers that have predict_proba, or explain the models of estimators_ one by "
+            "it has no probabilities, so its members vote for classes",
+            "Use classifiers that have predict_proba, or explain the models of estimators_ one by "
             "one.",
             "(ii)",
         )
@@ -183,8 +181,8 @@ def _bagging(model: ForeignModel, inside: Read) -> SumModel:
             raise UnsupportedModelError(
                 "estimator",
                 type(estimator).__name__,
-                "one of its bags lacks some class, and axil reads such bags of trees alone",
-                "Fit with more rows in each bag, or explain the models of estimators_ one by one.",
+                "one of its samples lacks some class, which axil supports for trees alone",
+                "Fit with more rows in each sample, or explain the models of estimators_ one by one.",
             )
     protected = protected_for_arrays(model)
     if classes is None:

@@ -66,7 +66,7 @@ def _put_forest(model: ForeignModel, fit: LeafFit) -> None:
     labels = getattr(model, "classes_", ())
     if any(len(getattr(member, "classes_", ())) != len(labels) for member in members):
         raise UnsupportedQuestionError(
-            "refit", "some of its trees were fitted on bags without some class", INSTEAD
+            "refit", "some of its trees were fitted on samples without some class", INSTEAD
         )
     if isinstance(labels, list):
         sizes = [len(names) for names in labels]

@@ -228,7 +228,7 @@ GRADIENT_REFUSALS = gradient_refusals(
     Refusal(
         "lambdarank_pair_method",
         _mixed_draws,
-        "one generator then draws pairs, rows and columns, in an order that axil does not replay",
+        "one generator then samples pairs, rows and columns, in an order that axil does not replay",
         'Fit with lambdarank_pair_method="topk", or without the other setting.',
     ),
     Refusal(

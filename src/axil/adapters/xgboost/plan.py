@@ -51,7 +51,7 @@ def plan_of_draws(
         raise UnsupportedModelError(
             "subsample",
             f"{plan.subsample:g} with device={settings.device}",
-            "its rows were drawn from another stream than those of XGBoost up to 3.4, which axil "
+            "its rows were sampled from another stream than those of XGBoost up to 3.4, which axil "
             "replays",
             'Fit with subsample=1, or with device="cpu".',
         )

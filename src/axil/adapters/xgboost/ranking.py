@@ -12,7 +12,7 @@ With lambdarank_normalization the sums of a group are multiplied by log2(1 + S) 
 twice the sum of its lambdas. The weight of a group multiplies them too, over the mean of all.
 
 Pairs are those with a row among the first num_pair_per_sample ranks (topk), or each row with so
-many rows of other labels, drawn at random (mean). The sums of a group are then divided by that
+many rows of other labels, sampled at random (mean). The sums of a group are then divided by that
 number.
 """
 

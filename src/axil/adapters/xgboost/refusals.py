@@ -166,17 +166,17 @@ def _by_others(reading: XGBoostReading) -> str:
 EXACT = (
     "objective: reg:squarederror",
     "objective: reg:absoluteerror, reg:quantileerror fitted by XGBoost up to 3.3, not with "
-    "tree_method=exact: with ranks held",
+    "tree_method=exact: with the ranks fixed",
     "tree_method hist, approx, exact; device cpu and cuda",
     "base_score given or estimated, base_margin, sample_weight",
     "learning_rate, LearningRateScheduler, early stopping (best_iteration), continued training",
-    "reg_alpha, max_delta_step, monotone_constraints, with every loss: with the pattern held",
+    "reg_alpha, max_delta_step, monotone_constraints, with every loss: with the active set fixed",
     "reg_lambda, min_child_weight; recovered from the leaves of a model whose settings a file has "
     "lost",
     "num_parallel_tree, XGBRFRegressor",
     "missing values, categorical features",
-    "subsample, on a CPU and on a GPU, seed_per_iteration: the rows are drawn again",
-    "booster=dart: the dropped trees are drawn again",
+    "subsample, on a CPU and on a GPU, seed_per_iteration: the rows are sampled again",
+    "booster=dart: the dropped trees are sampled again",
     "several outputs: multi_strategy one_output_per_tree and multi_output_tree",
 )
 
@@ -335,9 +335,9 @@ _COUNTS = (
     "encoded otherwise (a Booster does not know DMatrix's `missing`: pass nan).",
 )
 _SAMPLED = (
-    "The rows are in another order than in the fit: the rows that subsample drew are drawn again "
+    "The rows are in another order than in the fit: the rows that subsample took are sampled again "
     "by their position.",
-    "Other rows were drawn than axil replayed: training was continued (xgb_model), two boosters "
+    "Other rows were sampled than axil replayed: training was continued (xgb_model), two boosters "
     "were trained in turns, or the model was loaded and seed or subsample set to other values.",
 )
 _VALUES = (

@@ -196,9 +196,9 @@ function start(data) {
     byId("meaning").textContent = additive
       ? "Contributions are what each row's own gradients put into the raw score while the model was fitted. With the intercept, where every score starts, they sum to the score exactly. They are not sensitivities: other rows have their part in a row's gradients. They do not say what a refit would do."
       : exact
-      ? `Exact with the fitted structure held fixed: the splits stay as they are and only the values in the leaves follow the targets. A weight is how far the prediction${ofFit} would move if that one target${ofFit} were one larger. It does not say what a refit would do.`
-      : "A derivative with the fitted structure held fixed: how the prediction moves, to first order, with each target. It does not decompose the prediction: derivatives times targets do not add up to it. It does not say what a refit would do.";
-    if (data.held) byId("meaning").textContent += ` Held fixed besides the splits: ${data.held}.`;
+      ? `Exact with the fitted structure fixed: the splits stay as they are and only the values in the leaves follow the targets. A weight is how far the prediction${ofFit} would move if that one target${ofFit} were one larger. It does not say what a refit would do.`
+      : "A derivative with the fitted structure fixed: how the prediction moves, to first order, with each target. It does not decompose the prediction: derivatives times targets do not add up to it. It does not say what a refit would do.";
+    if (data.held) byId("meaning").textContent += ` Fixed besides the splits: ${data.held}.`;
     if (scale !== null) byId("meaning").textContent += log
       ? ` The model was fitted to logarithms${ofFit}, and weights are of these: if a row's ${plus}target were 1 % higher, ${plus}the prediction would be higher by as many percent as its ${word} says.`
       : ` The model was fitted to transformed targets${ofFit}: ${word}s, contributions and standard errors are on that scale; targets and predictions are not.`;
@@ -370,7 +370,7 @@ function start(data) {
   const kind = { exact: "exact", additive: "contributions that add up to the score", derivative: "a derivative" }[data.kind];
   const right = data.actual === null ? "" : data.actual.right !== null ? ` ${count(data.actual.right)} of ${count(data.n)} classes are predicted right.` : many ? "" : ` Half of them are within ${unit(price(data.actual.typical[0]))} of the actual value.`;
   byId("title").textContent = document.title = data.title ?? `Predictions${data.target === null ? "" : ` of ${data.target}`} and the training rows that made them`;
-  byId("about").textContent = `${things(data.n, "prediction")} by ${things(data.n_train, "training row")}; ${kind}, with the fitted structure held fixed${scale === null ? "" : `; fitted to transformed targets${ofFit}`}.${data.n ? right : ""}`;
+  byId("about").textContent = `${things(data.n, "prediction")} by ${things(data.n_train, "training row")}; ${kind}, with the fitted structure fixed${scale === null ? "" : `; fitted to transformed targets${ofFit}`}.${data.n ? right : ""}`;
   byId("rows-title").textContent = `What made it: the training rows of largest ${word}`;
   byId("proof-title").textContent = adds ? "Proof" : "What a derivative says";
   byId("rows-printed").textContent = data.features.length > PRINTED ? `Of ${count(data.features.length)} features the first ${PRINTED} are printed.` : "";
