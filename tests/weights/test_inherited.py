@@ -192,6 +192,44 @@ def test_refits(name):
 
 
 @pytest.mark.filterwarnings("ignore::axil.SplitsWarning")
+@pytest.mark.parametrize("seed", range(4))
+def test_refits_of_monotone_trees_without_most_rows(seed):
+    """A node without rows has the value of the node above it, within the bounds of the splits above."""
+    rng = np.random.default_rng(seed)
+    features = rng.normal(size=(120, 3))
+    targets = features[:, 0] + 0.3 * rng.normal(size=120)
+    model = ExtraTreesRegressor(
+        5, monotonic_cst=[1, 0, -1], random_state=seed, min_samples_leaf=2
+    ).fit(features, targets)
+    explainer = axil.Explainer(model, features, targets)
+    rows = rng.choice(120, 111, replace=False)
+    expected = explainer.without(features, rows)["after"]
+    again = explainer.refit(drop=rows)
+    np.testing.assert_allclose(again.model.predict(features), expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore::axil.SplitsWarning")
+def test_a_monotone_tree_that_loses_its_whole_sample():
+    """A plain one predicts the mean of the rows left; bounds have no node with this value."""
+    X_train = np.arange(40.0)[:, None]
+    y_train = X_train[:, 0] + RNG.normal(size=40)
+    settings = {"n_estimators": 3, "max_samples": 4, "random_state": 0}
+    for monotonic in (None, [1]):
+        model = RandomForestRegressor(**settings, monotonic_cst=monotonic).fit(X_train, y_train)
+        explainer = axil.Explainer(model, X_train, y_train)
+        # Only rows of the first tree's sample are left.
+        rows_left = np.unique(model.estimators_samples_[0])
+        rows = np.setdiff1d(np.arange(40), rows_left)
+        if monotonic is None:
+            expected = explainer.without(X_train, rows)["after"]
+            found = explainer.refit(drop=rows).model.predict(X_train)
+            np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+            continue
+        with pytest.raises(axil.UnsupportedQuestionError, match="lose all rows of their samples"):
+            explainer.without(X_train, rows)
+
+
+@pytest.mark.filterwarnings("ignore::axil.SplitsWarning")
 def test_refitted_forests_are_saved(tmp_path):
     explainer = axil.Explainer(RandomForestRegressor(4, random_state=0).fit(X, Y), X, Y)
     again = explainer.refit(drop=list(range(30)))

@@ -117,7 +117,8 @@ class LeafFit:
             if n_outputs == 2:  # shares of two classes
                 values = np.hstack([values, 1.0 - values])
         values[leaves] = self.raw[own]
-        if self.inherits:
+        # A rule that shares the values of parents has done this, and keeps nodes in their bounds.
+        if self.inherits and not self.rule.smooths_nodes:
             for node in np.flatnonzero(children[:, 0] >= 0):
                 below = children[node][
                     (weights[children[node]] == 0) & (children[children[node], 0] >= 0)

@@ -48,8 +48,25 @@ def inheriting(s: Structure) -> Structure:
             "leaves would lose all their rows, and the adapter of this model does not state the nodes above them",
             "Ask for fewer rows, or let the adapter pass `ancestors` to BoostedFit.",
         )
+    _require_rows_in_trees(s, nodes)
     nodes = _sharing(nodes, s.leaf_weights)
     return replace(s, leaf_rule=replace(leaf_rule, newton=with_nodes(newton, nodes)))
+
+
+def _require_rows_in_trees(s: Structure, nodes: Nodes) -> None:
+    """Refuse trees without a base that would lose their whole samples.
+
+    Such a tree predicts the mean of all rows left, which is no value of its nodes.
+    """
+    if s.beta.any():
+        return
+    n_lost = int((nodes.totals(s.leaf_weights)[nodes.starts[:-1]] == 0).sum())
+    if n_lost:
+        raise UnsupportedQuestionError(
+            "without",
+            f"{n_lost} of {s.n_trees} trees with monotone constraints would lose all rows of their samples",
+            "Ask for fewer rows, or fit with more of them.",
+        )
 
 
 def _sharing(nodes: Nodes, leaf_weights: FloatArray) -> Nodes:
