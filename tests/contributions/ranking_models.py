@@ -1,5 +1,6 @@
 """Ranking models of every library with a replay of their gradients in plain loops."""
 
+import json
 from dataclasses import dataclass
 from functools import cache
 
@@ -71,6 +72,7 @@ class Case:
     start: float = 0.0
     draws: bool = False  #: whether rows draw numbers
     centred_by: np.ndarray | None = None  #: (N,)
+    precision: type = float  #: in which scores are kept
 
     def explainer(self, **changes):
         """Return the explainer, with some arguments changed."""
@@ -94,7 +96,16 @@ class Case:
         if centred_by is not None:
             centred_by = np.where(is_present, centred_by, 0.0)
         return reference.replay(
-            leaves, self.values, gradients, self.rate, l2, self.start, new_leaves, own, centred_by
+            leaves,
+            self.values,
+            gradients,
+            self.rate,
+            l2,
+            self.start,
+            new_leaves,
+            own,
+            centred_by,
+            self.precision,
         )
 
     def scores(self):
@@ -229,12 +240,9 @@ def xgboost_case(objective="rank:ndcg", weights=None, l2=1.0, data=DATA, **setti
         columns = [[own[node] for node in column] for own, column in zip(numbers, nodes.T)]
         return np.array(columns).T
 
-    start = float(
-        np.ravel(model.get_booster().predict(xgb.DMatrix(data.X_new[:1]), output_margin=True))[0]
-    )
+    config = json.loads(model.get_booster().save_config())["learner"]
+    start = float(config["learner_model_param"]["base_score"].strip("[]"))
     values = [leaves_of_tree["Gain"].to_numpy() for leaves_of_tree in leaves_of_trees]
-    first_leaves = leaves(data.X_new[:1])[0]
-    start -= sum(own[leaf] for own, leaf in zip(values, first_leaves))
     return Case(
         model,
         labels,
@@ -247,6 +255,7 @@ def xgboost_case(objective="rank:ndcg", weights=None, l2=1.0, data=DATA, **setti
         values,
         start=start,
         draws=draws,
+        precision=np.float32,
     )
 
 

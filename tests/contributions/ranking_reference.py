@@ -117,7 +117,18 @@ def pair_logit(scores, labels, groups, weights, gradient_steps=False):
     return g, h
 
 
-def replay(leaves, values, gradients, rate, l2, start, new_leaves=None, own=False, centred_by=None):
+def replay(
+    leaves,
+    values,
+    gradients,
+    rate,
+    l2,
+    start,
+    new_leaves=None,
+    own=False,
+    centred_by=None,
+    precision=float,
+):
     """Walk through a fit of one output, one tree a round.
 
     Parameters
@@ -131,6 +142,8 @@ def replay(leaves, values, gradients, rate, l2, start, new_leaves=None, own=Fals
         Of unseen rows.
     own : bool
         Whether scores advance with the replayed values, where these are not the model's.
+    precision : type
+        In which the library keeps scores, and ties of them.
     centred_by : array of shape (N,), optional
         The weights of the rows in the mean that is taken off the leaf values of each tree.
 
@@ -138,7 +151,7 @@ def replay(leaves, values, gradients, rate, l2, start, new_leaves=None, own=Fals
     -------
     contributions : array of shape (n, N), or the replayed scores (n,) with ``own``
     """
-    scores = np.full(len(leaves), float(start))
+    scores = np.full(len(leaves), start, dtype=precision)
     contributions = np.zeros((len(new_leaves), len(leaves)))
     totals = np.full(len(new_leaves), float(start))
     for t, model_values in enumerate(values):
@@ -161,9 +174,9 @@ def replay(leaves, values, gradients, rate, l2, start, new_leaves=None, own=Fals
         contributions += is_there * (-factors[leaf] * g)
         totals += np.where(is_same, model_values, replayed)[new_leaves[:, t]]
         if own:
-            scores += np.where(is_same, model_values, replayed)[leaf]
+            scores += np.where(is_same, model_values, replayed)[leaf].astype(precision)
         else:
-            scores += model_values[leaf]
+            scores += model_values[leaf].astype(precision)
     return totals if own else contributions
 
 

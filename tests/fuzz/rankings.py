@@ -13,6 +13,7 @@ from tests.contributions import ranking_models
 from tests.fuzz.data import Array, Draw
 from tests.fuzz.judge import Wrong
 
+TURNED = 0.05  # of the scores: how far a tie that rounding turns moves them, between two fits
 CLOSE = 3e-4  # the replays have no tables of sigmoids and no float32 sums
 # Boosting that adds scores up in another order, where ranks may turn on the rounding.
 LIGHTGBM: dict[str, tuple[Any, ...]] = {
@@ -101,10 +102,10 @@ def check(trial: RankingTrial, draw: Draw) -> None:
     expected = case.replay()
     size = np.abs(expected).sum(axis=1).max() + np.abs(case.scores()).max()
     error = np.abs(explanation.contributions - expected).max()
-    if error > CLOSE * size:
+    if error > CLOSE * size and size > 1e-6:
         raise Wrong(f"contributions are {error / size:.1e} of their size off")
     sums = explanation.base_values + explanation.contributions.sum(axis=1)
-    if np.abs(sums - case.scores()).max() > 2e-5 * size:
+    if np.abs(sums - case.scores()).max() > max(2e-5 * size, 1e-9):
         raise Wrong("contributions do not add up to the library's scores")
     _check_changes(case, explainer, draw, size)
 
@@ -112,18 +113,22 @@ def check(trial: RankingTrial, draw: Draw) -> None:
 def _check_changes(case: Any, explainer: axil.Explainer, draw: Draw, size: float) -> None:
     """Compare `without` and `what_if` with refits, and see that wrong data change something."""
     rng = draw.rng
+    ranked = {"lambdarank", "rank:ndcg", "rank:map", "rank:pairwise"}
+    tolerance = CLOSE
+    if ranked & set(map(str, draw.chosen.values())):
+        tolerance = TURNED
     group = case.data.group
     dropped = np.flatnonzero(group == rng.integers(len(case.data.sizes)))
     if len(dropped) < len(group):
         after = explainer.without(case.data.X_new, dropped.tolist())["after"].to_numpy()
         if not case.draws:
             refitted = explainer.refit(drop=dropped.tolist())(case.data.X_new).predictions
-            _compare("without", after, refitted, size)
+            _compare("without", after, refitted, tolerance * size)
     row = int(rng.integers(len(group)))
     label = float(rng.choice(np.unique(case.labels)))
     after = explainer.what_if(case.data.X_new, {row: label})["after"].to_numpy()
     refitted = explainer.refit(targets={row: label})(case.data.X_new).predictions
-    _compare("what_if", after, refitted, size)
+    _compare("what_if", after, refitted, tolerance * size)
     labels = case.labels.copy()
     labels[row] = label
     try:
@@ -136,7 +141,7 @@ def _check_changes(case: Any, explainer: axil.Explainer, draw: Draw, size: float
         raise Wrong(f"label {label} of row {row} passed, and makes another model")
 
 
-def _compare(method: str, after: Array, refitted: Array, size: float) -> None:
+def _compare(method: str, after: Array, refitted: Array, allowed: float) -> None:
     error = np.abs(after - refitted).max()
-    if error > CLOSE * size:
-        raise Wrong(f"{method} and refit are {error / size:.1e} of the scores apart")
+    if error > max(allowed, 1e-9):
+        raise Wrong(f"{method} and refit are {error:.1e} apart, {allowed:.1e} allowed")

@@ -112,7 +112,7 @@ KINDS = {
         BOOSTED, lambda draw, one: refits.make(draw, one, loss="other"), answers.check_answers, 0.1
     ),
     "radius": Kind(
-        WITH_L1, lambda draw, one: refits.make(draw, one, held=True), answers.check_radius, 0.1
+        WITH_L1, lambda draw, one: refits.make(draw, one, held=True), answers.check_radius, 0.05
     ),
     "mistakes": Kind(PLAIN, _any_plain, answers.check_mistakes, 0.1),
     "files": Kind(PLAIN, _any_plain, answers.check_file, 0.05),
