@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import cast
 
 from axil.adapters.contract import Adapter, Kind, Model
-from axil.adapters.members import ModelsInside
+from axil.adapters.members import InsideModels
 from axil.adapters.pipeline import TREES, last_step, library_readers, search
 from axil.adapters.registration import is_adapter, register, registered, require_contract
 from axil.adapters.searches import unwrapped
@@ -157,14 +157,14 @@ def _require_classes(adapter: Model) -> None:
         )
 
 
-def parts_of(model: ForeignModel) -> ModelsInside | None:
+def parts_of(model: ForeignModel) -> InsideModels | None:
     """Return the models inside a model of several, if some of them have no exact weights.
 
     It is None for other objects.
     """
     if "sklearn" not in sys.modules:
         return None
-    parts: ModelsInside | None = import_module("axil.adapters.sklearn.parts").parts_of(model)
+    parts: InsideModels | None = import_module("axil.adapters.sklearn.parts").parts_of(model)
     return parts
 
 

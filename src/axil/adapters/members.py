@@ -14,7 +14,7 @@ from axil.adapters.contract import Defaults, Form, Model, ScoreCalibration, Trai
 from axil.aliases import FeatureTable, ForeignModel, ForeignObject
 from axil.arrays import AnyArray, FloatArray, IntArray
 
-__all__ = ["Coordinates", "Member", "ModelsInside", "ResidualModel", "SumModel"]
+__all__ = ["Coordinates", "InsideModels", "Member", "ResidualModel", "SumModel"]
 
 
 class KnownColumns(Protocol):
@@ -73,7 +73,7 @@ class Member:
         return own_weights[self.rows]
 
 
-class ModelsInside(Protocol):
+class InsideModels(Protocol):
     """The models inside another, each with its share in the sum, or with its own output."""
 
     whole: ForeignModel

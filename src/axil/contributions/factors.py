@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.arrays import FloatArray, IntArray
+from axil.arrays import AnyArray, FloatArray, IntArray, RealType
 from axil.attribution.leaf_matches import tree_spreads
 from axil.kernels import Backend, Program, Rows
 from axil.kernels.choose import backend_of
@@ -290,10 +290,11 @@ class Factors:
         y = w.targets[rows]
         weights = self._counted(rows)
         leaves = w.leaves[:, rows]
-        rounded = (
-            w.loss.single and w.fit.schedule.tree_shares is None
-        )  # where trees are dropped, the library adds them up again
-        score = np.array(self._start(rows), dtype=w.fit.score_precision if rounded else np.float64)
+        precision: RealType = np.float64
+        # Where trees are dropped, the library adds them up again.
+        if w.loss.single and w.fit.schedule.tree_shares is None:
+            precision = w.fit.score_precision
+        score: AnyArray = np.array(self._start(rows), dtype=precision)
         for number, (terms, moves) in enumerate(zip(self.terms, self._moves)):
             loss = w.loss_of_round(number)
             seen_score = w.seen_scores(w.rounds[number], score, rows)

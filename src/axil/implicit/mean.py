@@ -19,7 +19,7 @@ from scipy.sparse import csr_array
 from axil import adapters, inputs
 from axil.adapters.contract import Defaults, TrainingRows
 from axil.adapters.estimators import number_of_features
-from axil.adapters.members import Member, ModelsInside
+from axil.adapters.members import InsideModels, Member
 from axil.adapters.pipeline import PipelineAdapter, last_step
 from axil.adapters.searches import unwrapped
 from axil.aliases import FeatureTable, ForeignModel, ForeignObject
@@ -45,7 +45,7 @@ class MeanAdapter(Defaults):
     kind = Kind.DERIVATIVE
     takes_text = True  # members look at the rows themselves
 
-    def __init__(self, parts: ModelsInside, output: str):
+    def __init__(self, parts: InsideModels, output: str):
         model = parts.whole
         #: whether the whole says itself what is explained: of members side by side it has the
         #: scores alone
@@ -195,14 +195,14 @@ def read(fit_inputs: FitInputs, verify: Callable[[FitInputs], InMemory]) -> Mean
     )
 
 
-def _parts_of(whole: ForeignModel, last: ForeignModel | None) -> ModelsInside | None:
+def _parts_of(whole: ForeignModel, last: ForeignModel | None) -> InsideModels | None:
     """Return the parts of a model, or of the last step of a pipeline; None if it has none."""
     if last is None:
         return adapters.parts_of(whole)
     return adapters.parts_of(last)
 
 
-def _kind_of(mean_adapter: MeanAdapter, parts: ModelsInside) -> type[MeanModel]:
+def _kind_of(mean_adapter: MeanAdapter, parts: InsideModels) -> type[MeanModel]:
     """Return the kind of model that verified members make."""
     kinds = {member_model.kind for _, member_model in mean_adapter.members}
     if kinds == {Kind.ADDITIVE} and parts.of_scores:
@@ -223,7 +223,7 @@ def _require_own_scale(member: Member, model: InMemory) -> None:
         )
 
 
-def _refuse_settings(fit_inputs: FitInputs, parts: ModelsInside) -> None:
+def _refuse_settings(fit_inputs: FitInputs, parts: InsideModels) -> None:
     """Raise for arguments that are of one model alone."""
     for name in ("loss", "objective", "in_bag", "init_score", "inverse_func", "group"):
         if getattr(fit_inputs, name) is not None:
@@ -238,7 +238,7 @@ def _refuse_settings(fit_inputs: FitInputs, parts: ModelsInside) -> None:
 
 def _inputs_of(
     fit_inputs: FitInputs,
-    parts: ModelsInside,
+    parts: InsideModels,
     member: Member,
     X: FeatureTable,
     targets: FloatArray,
@@ -309,7 +309,7 @@ class MeanModel(InMemory):
     _: KW_ONLY
     members: tuple[tuple[Member, InMemory], ...]
     targets: FloatArray  #: (N, K) numbers, or 0 and 1 of classes
-    parts: ModelsInside
+    parts: InsideModels
 
     @property
     def outputs(self) -> AnyArray | None:
