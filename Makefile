@@ -59,7 +59,7 @@ test-forecasts: .venv-forecasts/forecasts ## Forecasts of mlforecast and skforec
 # The page in a real Chromium, which is installed where apt-get can; here a missing browser is an error, not a skip.
 test-browser: .venv/test .venv/browser ## The page and the report in a real Chromium
 	scripts/install_chromium.sh
-	AXIL_REQUIRE_BROWSER=1 $(BIN)/python -m pytest tests/output/page tests/report
+	AXIL_REQUIRE_BROWSER=1 $(BIN)/python -m pytest tests/output/page tests/report tests/test_comparison_browser.py
 
 # The core as compilers without GNU's extensions build it: the same tests, and the same bits.
 test-plain: .venv/test ## The kernels built as plain C++17: the same tests

@@ -249,11 +249,13 @@ def test_refusals(both, tmp_path):
 
 def test_the_page(both, tmp_path):
     found = axil.compare(*both, X)
-    page = found.to_html(title="<b>", target="price")
+    page = found.to_html(title="<b>", target="price", rows="sales", query="home")
     assert "&lt;b&gt;" in page
     assert "r60" in page
-    assert "rows added" in page
-    assert "The parts sum to the change." in page
+    assert "New sales, and those left out" in page
+    assert "44 stayed as they were, 15 are new, 8 were left out, and 3 have another price" in page
+    for words in ("rows kept", "new splits", "e+0", "base"):
+        assert words not in page
     found.to_html(tmp_path / "page.html")
     assert (tmp_path / "page.html").stat().st_size > 1000
     assert (
@@ -265,38 +267,71 @@ def test_the_page(both, tmp_path):
     assert repr(found) == f"<{caption}: {'; '.join(cells[1::2])}>"
 
 
-@pytest.mark.parametrize(("forward", "inverse"), [(np.log, np.exp), (np.log1p, np.expm1)])
-def test_the_page_of_logarithms_has_factors(forward, inverse):
+def numbers_of(section):
+    """Return the amounts and the percentages of the bars of a section of the page."""
+    amounts = re.findall(r'class="amount">([^<]*?)(?: <small>\(([^)]*)\)</small>)?</span>', section)
+    return [
+        (
+            float(amount.replace("\u2212", "-").replace(",", "")),
+            float(share.replace("\u2212", "-").replace("\u00a0%", "") or "nan"),
+        )
+        for amount, share in amounts
+    ]
+
+
+SCALES = {
+    "none": (None, None),
+    "log": (np.log, np.exp),
+    "log1p": (np.log1p, np.expm1),
+    "sqrt": (np.sqrt, np.square),
+}
+
+
+@pytest.mark.parametrize("by", [None, "year"])
+@pytest.mark.parametrize("scale", SCALES)
+def test_the_parts_on_the_page_add_up(scale, by):
+    forward, inverse = SCALES[scale]
     regressor = lgb.LGBMRegressor(**SETTINGS)
-    models = explainers(
-        lambda: TransformedTargetRegressor(regressor, func=forward, inverse_func=inverse)
-    )
-    found = axil.compare(*models, X)
-    page, shift = found.to_html(k=1), found.scale.shift
-    assert (
-        "The parts are factors of 1 + the prediction, and"
-        if shift
-        else "The parts are factors, and"
-    ) in page
-    assert "sum to" not in page
-    assert "(log" not in page
-    sections, table = page.split("<section>")[1:], found.table()
+
+    def model():
+        if forward is None:
+            return lgb.LGBMRegressor(**SETTINGS)
+        return TransformedTargetRegressor(regressor, func=forward, inverse_func=inverse)
+
+    found = axil.compare(*explainers(model), X)
+    groups = None
+    if by is not None:
+        groups = {label: f"{number % 3}" for number, label in enumerate(found.rows.labels)}
+    page = found.to_html(k=1, target="price", rows="sales", by=groups)
+    table = found.table()
+    sections = page.split("<section")[1:]
+    assert len(sections) == len(table)
     for section, before, after in zip(sections, table["before"], table["after"]):
-        written = [float(text.replace(",", "")) for text in re.findall(r"× ([\d.,]+)<", section)]
-        whole, *parts = written
-        assert whole == pytest.approx((after + shift) / (before + shift), rel=1e-4)
-        assert np.prod(parts) == pytest.approx(whole, rel=1e-3)
-        assert ">factor</th>" in section
+        bars = numbers_of(section)
+        assert sum(amount for amount, _ in bars) == pytest.approx(
+            after - before, abs=1e-3 * abs(after)
+        )
+        if scale == "log":
+            factor = np.prod([1 + share / 100 for _, share in bars])
+            assert factor == pytest.approx(after / before, rel=1e-2)
+        assert all(amount for amount, _ in bars)  # parts without effect are left out
+        assert ("Sales of 0" in section) <= (by is not None)
 
 
-def test_the_page_of_square_roots_names_their_scale():
-    regressor = lgb.LGBMRegressor(**SETTINGS)
-    models = explainers(
-        lambda: TransformedTargetRegressor(regressor, func=np.sqrt, inverse_func=np.square)
-    )
-    page = axil.compare(*models, X).to_html(k=1)
-    assert "The parts sum to the change, on the scale of the fit: sqrt." in page
-    assert "rows added (sqrt)" in page
+def test_the_page_lists_comparables_before_and_now(both):
+    found = axil.compare(*both, X)
+    page = found.to_html(target="price", rows="sales", query="home", columns=["a"])
+    old, new = (explainer.similar(X, 5, columns=[]) for explainer in both)
+    sections = page.split("<section")[1:]
+    for section, label in zip(sections, found.query_index):
+        table = section.split("The sales most like this home, now and before")[1]
+        listed = re.findall(r"<tr><td[^>]*>([^<]*)</td>.*?<td[^>]*>([a-z ]*)</td></tr>", table)
+        lists = [set(one["row"][one["query"] == label].astype(str)) for one in (old, new)]
+        assert {row for row, _ in listed} == lists[0] | lists[1]
+        assert {row for row, status in listed if status == "no longer"} == lists[0] - lists[1]
+        assert {row for row, status in listed if status == "new in this list"} == (
+            lists[1] - lists[0]
+        )
 
 
 def test_the_waterfall_leads_from_old_to_new(both):

@@ -13,6 +13,7 @@ the targets are, are subtracted row by row.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, cast, overload, runtime_checkable
 
@@ -30,6 +31,7 @@ from axil.aliases import (
 )
 from axil.arrays import AnyArray, FloatArray, IntArray
 from axil.attribution import Kind
+from axil.comparison_page import PageOptions, write_page
 from axil.errors import ExactnessError, InputError, counted, shown
 from axil.explainer import Explainer
 from axil.explanation import Explanation
@@ -52,7 +54,8 @@ from axil.methods.question import verified_model
 from axil.methods.refit import arguments_of
 from axil.methods.what_if import by_label
 from axil.methods.without import change_columns
-from axil.output import changes_page, tables
+from axil.output import tables
+from axil.report.wording import Words
 from axil.scale import TargetScale
 
 STATUSES_BY_PART = {
@@ -80,6 +83,7 @@ class Comparison:
     old: Explainer
     new: Explainer
     X: FeatureTable
+    new_X: FeatureTable  #: the same rows with the columns of the new model
     _first_columns: dict[str, Any]  # of the table: query, before, after and change
     _weights: dict[
         str, FloatArray
@@ -178,12 +182,10 @@ class Comparison:
         labels = self._group_labels(groups)
         codes, names = inputs.group_codes(labels, len(labels), "groups")
         n, n_outputs, _ = self.effects.shape
-        is_member = np.zeros((len(codes), len(names)))
-        is_member[np.arange(len(codes)), codes] = 1.0
         group_sizes = np.bincount(codes, minlength=len(names))
         columns = tables.label_columns(self.query_index, self.outputs, "group", names)
         columns["rows"] = np.tile(group_sizes, n * n_outputs)
-        columns[self.scale.label("effect")] = (self.effects @ is_member).ravel()
+        columns[self.scale.label("effect")] = self.effects_of_groups(groups)[1].ravel()
         return tables.make(columns, verified_model(self.old).backend)
 
     def _group_labels(self, groups: Any) -> AnyArray:
@@ -221,23 +223,91 @@ class Comparison:
         k: int = 10,
         title: str | None = None,
         target: str | None = None,
+        unit: str = "",
+        rows: str = "records",
+        query: str = "case",
+        names: Mapping[str, str] | None = None,
+        columns: Sequence[str] = (),
+        by: LabelsLike | str | None = None,
+        date_format: str = "",
     ) -> str | None:
-        """Return or write one self-contained page: the parts of each change, and the rows that did most.
+        """Return or write one self-contained page that says why each value changed.
 
-        For a model fitted to logarithms the parts and effects are factors.
+        The page is for the people whose values these are. Each change has a few parts in the
+        targets' own units and in percent, which add up to it in the order of the page: corrected
+        targets, training rows that are new, left out or weigh otherwise than before, and what the
+        retraining did beyond the data. Parts without effect are left out. Below them stand the
+        training rows that did most, and the comparables before and now. A search finds a value.
 
         Parameters
         ----------
         path : str or path, optional
             The file to write; without one the text of the page is returned.
         k : int, default 10
-            How many training rows to show per prediction.
+            How many training rows to show per value.
         title : str, optional
             The title of the page.
-        target : str, optional
-            The name of the targets, such as "price".
+        target : str, default "value"
+            What the page calls the target, such as "price".
+        unit : str, optional
+            Its unit; a sign of money, such as "$", goes in front.
+        rows : str, default "records"
+            What the page calls the training rows, in the plural, such as "sales".
+        query : str, default "case"
+            What the page calls a row of X, such as "home".
+        names : dict, optional
+            What the page calls columns: ``{"bldg_sf": "Floor area"}``.
+        columns : sequence of str, optional
+            Features of the training rows to show.
+        by : str, mapping or Series, optional
+            A group for each training row, as in `group`, such as its year or area. Each group has
+            one part, in place of one part for all training rows.
+        date_format : str, optional
+            How the page writes dates, as in `Explainer.report`.
+
+        Examples
+        --------
+        >>> from lightgbm import LGBMRegressor
+        >>> from sklearn.datasets import load_diabetes
+        >>> import axil
+        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+        >>> settings = {"n_estimators": 20, "verbose": -1}
+        >>> old = axil.Explainer(LGBMRegressor(**settings).fit(X[:380], y[:380]), X[:380], y[:380])
+        >>> new = axil.Explainer(LGBMRegressor(**settings).fit(X[20:], y[20:]), X[20:], y[20:])
+        >>> page = axil.compare(old, new, X[420:]).to_html(rows="patients", query="patient")
+        >>> "New patients, and those left out" in page
+        True
         """
-        return changes_page.write(self.table(), self.top(k), PARTS, self.scale, path, title, target)
+        words = Words(
+            title="",
+            target="value" if target is None else target,
+            unit=unit,
+            rows=rows,
+            query=query,
+            names={} if names is None else names,
+            date_format=date_format,
+        )
+        count = inputs.as_count(k, "k")
+        options = PageOptions(count, words, list(columns), by)
+        return write_page(self, path, options, title)
+
+    def effects_of_groups(self, groups: LabelsLike) -> tuple[AnyArray, FloatArray]:
+        """Return the names of groups of training rows, and the sums of their effects (n, K, groups)."""
+        labels = self._group_labels(groups)
+        codes, names = inputs.group_codes(labels, len(labels), "groups")
+        is_member = np.zeros((len(codes), len(names)))
+        is_member[np.arange(len(codes)), codes] = 1.0
+        return names, np.asarray(self.effects @ is_member)
+
+    def targets_before(self, rows: IntArray, output: int) -> AnyArray:
+        """Return the old targets of some training rows; missing for those that were not there."""
+        outputs = np.full(len(rows), output)
+        return _targets_at(self.old, self.rows.before[rows], outputs)
+
+    def targets_after(self, rows: IntArray, output: int) -> AnyArray:
+        """Return the new targets of some training rows; missing for those that are gone."""
+        outputs = np.full(len(rows), output)
+        return _targets_at(self.new, self.rows.after[rows], outputs)
 
 
 ChangesT = TypeVar("ChangesT", covariant=True)
@@ -361,6 +431,7 @@ def _compare_models(
         old=old,
         new=new,
         X=old_X,
+        new_X=columns_like(X, new),
         _first_columns=change_columns(verified_model(old), old_batch, before, after),
         _weights={
             name: np.concatenate([batch.weights[name] for batch in batches])

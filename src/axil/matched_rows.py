@@ -39,6 +39,11 @@ class ComparedRows:
         """Return which rows have one of these statuses, (M,)."""
         return np.isin(self.status, statuses)
 
+    def counts(self) -> dict[str, int]:
+        """Return how many rows have each status."""
+        counts = np.bincount(self.status, minlength=len(STATUS)).tolist()
+        return dict(zip(STATUS.tolist(), counts))
+
 
 def match_rows(old: Explainer, new: Explainer) -> ComparedRows:
     """Match the rows of two models, before their positions in the refit are known.

@@ -422,7 +422,7 @@ COMMANDS = (
                 metavar="FILE",
             ),
         ),
-        parameters=((Comparison.to_html, ("k",)),),
+        parameters=((Comparison.to_html, ("k", "names")),),
         further_options=(
             option(
                 "--top",
@@ -432,6 +432,7 @@ COMMANDS = (
             ),
         ),
         page=Comparison.to_html,
+        page_skips=("names",),
         table_has_top=True,
     ),
     Command(
