@@ -4,29 +4,61 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from axil import inputs
-from axil.aliases import LabelsLike, PathLike
-from axil.arrays import FloatArray, IntArray
+from axil.aliases import FeatureTable, LabelsLike, PathLike
+from axil.arrays import AnyArray, FloatArray, IntArray
 from axil.explainer import Explainer
-from axil.matched_rows import ABSENT, ADDED, CHANGED, REMOVED
+from axil.matched_rows import ABSENT, ADDED, CHANGED, REMOVED, ComparedRows
 from axil.methods.question import verified_model
 from axil.output.page import document
 from axil.output.page.options import as_words
 from axil.report.wording import Words, commas_from, percent, row_name
+from axil.scale import TargetScale
 from axil.templates import render
-
-if TYPE_CHECKING:
-    from axil.comparison import Comparison
 
 MOST_GROUPS = 8  # groups of training rows that have a bar of their own
 NARROWEST = 0.3  # percent of the width that a bar has at least
 RETRAINED = "The model fitted anew"
 COMPARABLES = 5  # of each value, before and now
 STATUS_WORDS = ("as before", "{target} corrected", "new", "left out")
+
+
+class Changes(Protocol):
+    """What the page is about: an `axil.comparison.Comparison`."""
+
+    before: FloatArray  #: (n, K) on the scale of the fit
+    parts: dict[str, FloatArray]  #: (n, K) each
+    effects: FloatArray  #: (n, K, M)
+    rows: ComparedRows
+    old: Explainer
+    new: Explainer
+    X: FeatureTable
+    new_X: FeatureTable
+
+    @property
+    def query_index(self) -> AnyArray:
+        """The labels of the rows of X, (n,)."""
+
+    @property
+    def outputs(self) -> AnyArray | None:
+        """The names of the outputs, (K,); None for one."""
+
+    @property
+    def scale(self) -> TargetScale:
+        """The scale of the fit."""
+
+    def effects_of_groups(self, groups: LabelsLike) -> tuple[AnyArray, FloatArray]:
+        """Return the names of groups of training rows, and their effects (n, K, groups)."""
+
+    def targets_before(self, rows: IntArray, output: int) -> AnyArray:
+        """Return the old targets of some training rows."""
+
+    def targets_after(self, rows: IntArray, output: int) -> AnyArray:
+        """Return the new targets of some training rows."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +107,7 @@ class PageOptions:
 
 
 def write_page(
-    comparison: Comparison, path: PathLike | None, options: PageOptions, title: str | None
+    comparison: Changes, path: PathLike | None, options: PageOptions, title: str | None
 ) -> str | None:
     """Write the page of a comparison, or return its text if there is no path."""
     file = document.as_target(path)
@@ -112,7 +144,7 @@ def write_page(
 
 
 def _effects_by_group(
-    comparison: Comparison, options: PageOptions
+    comparison: Changes, options: PageOptions
 ) -> tuple[list[str], FloatArray] | None:
     """Return the names of groups of training rows, and their effects (n, K, groups)."""
     if options.by is None:
@@ -122,7 +154,7 @@ def _effects_by_group(
 
 
 def _parts(
-    comparison: Comparison,
+    comparison: Changes,
     effects_by_group: tuple[list[str], FloatArray] | None,
     i: int,
     k: int,
@@ -152,7 +184,7 @@ def _parts(
 
 
 def _section(
-    comparison: Comparison,
+    comparison: Changes,
     name: str,
     i: int,
     k: int,
@@ -195,7 +227,7 @@ def _section(
     )
 
 
-def _readable_steps(comparison: Comparison, i: int, k: int, parts: Sequence[float]) -> FloatArray:
+def _readable_steps(comparison: Changes, i: int, k: int, parts: Sequence[float]) -> FloatArray:
     """Return the old value, the value after each part, in the units that people read."""
     steps = np.repeat(comparison.before[[i]], len(parts) + 1, axis=0)
     steps[:, k] += np.concatenate([[0.0], np.cumsum(parts)])
@@ -220,7 +252,7 @@ def _signed_percent(share: float) -> str:
 # -- tables ----------------------------------------------------------------------------------------
 
 
-def _rows_table(comparison: Comparison, options: PageOptions, i: int, k: int) -> Listed:
+def _rows_table(comparison: Changes, options: PageOptions, i: int, k: int) -> Listed:
     """Return the training rows that moved a value most."""
     words = options.words
     rows = comparison.rows
@@ -266,7 +298,7 @@ def _target_text(target: object, words: Words) -> str:
     return words.cell(target)
 
 
-def _row_columns(comparison: Comparison, rows: IntArray, options: PageOptions) -> list[list[str]]:
+def _row_columns(comparison: Changes, rows: IntArray, options: PageOptions) -> list[list[str]]:
     """Return the columns that the user chose of some training rows, as text."""
     if not options.columns:
         return []
@@ -289,7 +321,7 @@ def _row_columns(comparison: Comparison, rows: IntArray, options: PageOptions) -
     return texts
 
 
-def _comparables(comparison: Comparison, options: PageOptions) -> dict[int, list[Listed]]:
+def _comparables(comparison: Changes, options: PageOptions) -> dict[int, list[Listed]]:
     """Return the comparables of each value before and now, by position; none where refused."""
     labels = inputs.as_list(comparison.query_index)
     if len(set(labels)) < len(labels):
@@ -313,7 +345,7 @@ def _comparables(comparison: Comparison, options: PageOptions) -> dict[int, list
     return tables
 
 
-def _lists_of(explainer: Explainer, X: object, words: Words) -> list[list[list[str]]]:
+def _lists_of(explainer: Explainer, X: FeatureTable, words: Words) -> list[list[list[str]]]:
     """Return the label and the target of the comparables of each row of X, most similar first."""
     labels = inputs.as_list(inputs.row_labels(X))
     table = inputs.as_frame(explainer.similar(X, COMPARABLES, columns=[]))
