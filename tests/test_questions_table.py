@@ -196,7 +196,7 @@ ACCOUNT = {name for name in QUESTIONS if name.startswith("removal")} | {
 REFUSED = {
     ("boosting", "memory"): LINEAR,
     ("forest", "memory"): LINEAR
-    | {"similar(tree_weights=)", "diagnostics.leave_one_out_curve", "calibrate", "report"},
+    | {"similar(tree_weights=)", "diagnostics.leave_one_out_curve", "report"},
     ("ridge", "memory"): LINEAR
     | {
         "similar(tree_weights=)",
@@ -205,8 +205,8 @@ REFUSED = {
         "diagnostics.leave_one_out_curve",
         "save",
     },
-    ("two classes", "memory"): WEIGHTED - {"diagnostics.leave_one_out"},
-    ("three classes", "memory"): WEIGHTED - {"diagnostics.leave_one_out"},
+    ("two classes", "memory"): WEIGHTED - {"diagnostics.leave_one_out", "calibrate"},
+    ("three classes", "memory"): WEIGHTED - {"diagnostics.leave_one_out", "calibrate"},
     # they start from offsets
     ("counts", "memory"): WEIGHTED - {"diagnostics.leave_one_out"} | {"adjustments"},
     ("logistic", "memory"): WEIGHTED | STEPS | {"similar(tree_weights=)", "adjustments", "save"},

@@ -85,6 +85,7 @@ RUNS = {
     "catboost_importance": TinyRun(
         ("--only", "breast_cancer"), {"N_QUERIES": 3}, results=("catboost_importance",)
     ),
+    "class_sets": TinyRun(("--quick",)),
     "coverage": TinyRun(("--draws", "2"), {"N_TREES": 4}, results=("coverage",)),
     "intervals_alarm": TinyRun((), INTERVALS, results=("intervals_alarm",)),
     "intervals_form": TinyRun((), INTERVALS, results=("intervals_form",)),

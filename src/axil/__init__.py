@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from axil.explainer import Explainer, load
     from axil.explanation import Explanation
     from axil.forecasts.forecast import forecast
+    from axil.methods.intervals.class_predictive import ClassPredictive
     from axil.methods.intervals.predictive import Predictive
     from axil.ratios import RatioStudy, ratio_study
     from axil.replay.verification import Verification
@@ -32,6 +33,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ApproximationWarning",
     "AxilError",
+    "ClassPredictive",
     "Comparison",
     "CostWarning",
     "ExactnessError",
@@ -62,6 +64,7 @@ _LAZY_NAMES = {
     "Comparison": "comparison",
     "Explainer": "explainer",
     "Explanation": "explanation",
+    "ClassPredictive": "methods.intervals.class_predictive",
     "Predictive": "methods.intervals.predictive",
     "RatioStudy": "ratios",
     "Stability": "retraining",

@@ -105,5 +105,7 @@ LeverageMethod: TypeAlias = Literal["exact", "estimate"]
 RemovalMethod: TypeAlias = Literal["exact", "first-order"]
 #: How the scale of intervals weighs the calibration errors; see `axil.Explainer.calibrate`.
 CalibrationMethod: TypeAlias = Literal["leaves", "exact"]
+#: How classes are taken into prediction sets.
+SetMethod: TypeAlias = Literal["lac", "aps"]
 #: Whether derivatives are of scores, such as log-odds, or of probabilities and means.
 ScoreScale: TypeAlias = Literal["raw", "probability"]

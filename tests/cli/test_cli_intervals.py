@@ -68,10 +68,25 @@ def test_intervals(run):
     assert out.endswith("not at every row.\n")
 
 
-def test_intervals_of_a_classifier_are_refused(fails):
-    lgb.LGBMClassifier(n_estimators=2, verbose=-1).fit(X, Y > 140).booster_.save_model("dear.txt")
+def test_sets_of_a_classifier_in_place_of_intervals(run, fails):
+    model = lgb.LGBMClassifier(n_estimators=5, verbose=-1).fit(X, Y > 140)
+    model.booster_.save_model("dear.txt")
     TRAIN.assign(y=(Y > 140).astype(int)).to_csv("labels.csv", index=False)
-    fails("intervals dear.txt --train labels.csv --target y --query query.csv", "calibrate")
+    labels = (VALIDATION["y"] > 140).astype(int)
+    VALIDATION.assign(y=labels).to_csv("held.csv", index=False)
+    given = "dear.txt --train labels.csv --target y --features age,sex,bmi,bp --query query.csv"
+    fails(f"intervals {given} --calibration held.csv", "predict_set")
+    fails(f"predict-set {given}", "nothing to calibrate with")
+    explainer = axil.Explainer(model.booster_, X, (Y > 140).astype(int))
+    sets = explainer.calibrate(VALIDATION[FEATURES], labels)
+    for words, options in (
+        ("--confidence-level 0.8 --method aps", {"confidence_level": 0.8, "method": "aps"}),
+        ("--by-class", {"per_class": True}),
+    ):
+        code, out, _ = run(f"predict-set {given} --calibration held.csv {words} --format csv")
+        assert code == 0
+        expected = sets.predict_set(QUERY[FEATURES], **options).astype({"in_set": str})
+        pd.testing.assert_frame_equal(table_of(out), expected, check_dtype=False, rtol=1e-9)
 
 
 def test_intervals_of_a_forest_and_of_several_outputs(run):

@@ -9,7 +9,7 @@ import pytest
 
 import axil
 from axil.dask.cluster import Cluster
-from axil.methods.intervals.calibrate import MOST_ROWS
+from axil.methods.intervals.calibration_rows import MOST_ROWS
 
 N = 40_000
 A = np.random.default_rng(0).normal(size=(N, 3))

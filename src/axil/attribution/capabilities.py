@@ -113,7 +113,6 @@ _WITHOUT_WEIGHTS: dict[str, Refusal] = {
             "diagnostics.leverage",
             "diagnostics.degrees_of_freedom",
             "diagnostics.standard_error",
-            "calibrate",
         ),
         NO_WEIGHTS,
         REFIT,
@@ -141,6 +140,7 @@ _WITHOUT_WEIGHTS: dict[str, Refusal] = {
 
 _DERIVATIVE: dict[str, Refusal] = {
     **_WITHOUT_WEIGHTS,
+    "calibrate": (NO_WEIGHTS, REFIT),
     **_each(
         ("jacobian.gradient_contributions", "find_label_issues", "influence"), NO_STEPS, DERIVED
     ),
@@ -212,7 +212,9 @@ _BY_LOCATION = {Location.MEMORY: dict[str, Refusal](), Location.PARTITIONS: _PAR
 _BY_BOTH = {
     (Kind.ADDITIVE, Location.PARTITIONS): {
         **_each(
-            ("diagnostics.leave_one_out", "diagnostics.leave_one_out_curve"), NO_WEIGHTS, REFIT
+            ("diagnostics.leave_one_out", "diagnostics.leave_one_out_curve", "calibrate"),
+            NO_WEIGHTS,
+            REFIT,
         ),
         **_each(
             (
@@ -260,6 +262,12 @@ SCORES_ALONE = (
     "Use contributions: they add up to the score for every loss.",
 )
 
+#: Boosted trees of numbers whose contributions add up to a score.
+INTERVALS_OF_SCORES = (
+    "intervals rest on exact weights, which this model does not have",
+    'Fit a model of kind "exact" instead: a forest, or boosting with squared error.',
+)
+
 #: A model of several others of which only derivatives are at hand.
 MEAN_OF_DERIVATIVES: dict[str, Refusal] = {
     "jacobian.by_sample_weight": (ONE_BY_ONE, ASK_MEMBERS),
@@ -276,6 +284,7 @@ MEAN_OF_CONTRIBUTIONS: dict[str, Refusal] = {
             "what_if",
             "jacobian.by_sample_weight",
             "diagnostics.leave_one_out",
+            "calibrate",
             "save",
             "refit",
         ),

@@ -29,6 +29,7 @@ from axil.errors import (
 )
 from axil.explainer import Explainer
 from axil.explanation import Explanation
+from axil.methods.intervals.class_predictive import ClassPredictive
 from axil.methods.intervals.predictive import Predictive
 from axil.methods.intervals.training_errors import is_bagged
 from axil.methods.kinds import exact_model
@@ -389,6 +390,31 @@ def intervals(request: Request) -> None:
         f"{predictive.n_calibration} calibration rows, {predictive.source}"
     )
     output.give([table], request.subject.answer_text(title, table))
+
+
+def predict_set(request: Request) -> None:
+    """Print prediction sets of classes."""
+    arguments = request.arguments
+    rows = request.rows
+    predictive: Any = calibrated(request, arguments.groups)
+    if not isinstance(predictive, ClassPredictive):
+        raise InputError("Sets are of classes, and this model predicts numbers: ask intervals.")
+    confidence_level = arguments.confidence_level
+    if confidence_level is None:
+        confidence_level = CONFIDENCE_LEVEL
+    settings: dict[str, Any] = {
+        "method": arguments.method or "lac",
+        "per_class": bool(arguments.by_class),
+        "init_score": rows.init_score,
+    }
+    if arguments.groups is not None:
+        settings["groups"] = rows.column(arguments.groups, "--groups").to_numpy()
+    table = predictive.predict_set(rows.features, confidence_level, **settings)
+    title = (
+        f"{100 * confidence_level:.6g} % sets of {counted(len(rows.features), 'prediction')}; "
+        f"{predictive.n_calibration} calibration rows, {predictive.source}"
+    )
+    request.output.give([table], request.subject.answer_text(title, table))
 
 
 def calibrated(

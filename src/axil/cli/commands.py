@@ -28,6 +28,7 @@ from axil.comparison import Comparison
 from axil.explainer import Explainer
 from axil.kernels.choose import DEVICES
 from axil.methods.diagnostics import Diagnostics
+from axil.methods.intervals.class_predictive import ClassPredictive
 from axil.methods.intervals.predictive import Predictive
 from axil.methods.jacobian import Jacobian
 from axil.retraining import Stability
@@ -494,6 +495,24 @@ COMMANDS = (
         ),
         top=str(answers.TOP),
         **EXPLAINER_PAGE,
+    ),
+    Command(
+        "predict-set",
+        "which classes these predictions leave possible",
+        answers.predict_set,
+        query="the rows to predict",
+        options=(
+            *CALIBRATION,
+            option(
+                "--by-class",
+                "calibrate each class by its own rows, so that rare ones are held as often",
+                action="store_true",
+            ),
+        ),
+        parameters=(
+            (ClassPredictive.predict_set, ("per_class", "groups")),
+            (Explainer.calibrate, ("X_cal", "y_cal", "out_of_fold", "method")),
+        ),
     ),
     Command(
         "completion",

@@ -95,6 +95,16 @@ Prints, for each row of the query file, an interval that contains its target wit
 The intervals are calibrated with rows that the model was not fitted on (--calibration), with out-of-fold predictions of the
 training rows (--out-of-fold), or, without either, with the out-of-bag rows of a forest. Coverage holds on average over rows
 like the calibration rows, not at every single row.""",
+    "predict-set": """\
+Prints, for each row of the query file and each class, whether the set that holds the true class with the probability
+--confidence-level has the class.
+
+  p_value   how usual it is among the calibration rows that their own class is as unlikely
+  in_set    whether the class is in the set
+  set_size  the number of classes in the set
+
+Calibrated as intervals are: with --calibration, --out-of-fold (the probability of the second of two classes), or the
+out-of-bag rows of a forest.""",
     "similar": """\
 Gives the comparables of each row of the query file as one table: the training rows of largest weight in its prediction, with
 their features beside those of the row.

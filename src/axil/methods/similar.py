@@ -28,7 +28,7 @@ from axil.methods.folds import number_of_folds
 from axil.methods.kinds import exact_model, with_residuals
 from axil.methods.noise import ON_PAGE
 from axil.methods.question import AnyModel, ExplainedRows, Method, described
-from axil.output import comparables
+from axil.output import comparables, tables
 from axil.output.near_rules import PlainWording
 from axil.output.rules import Rules, as_at_least
 from axil.output.tables import Predicted
@@ -234,6 +234,36 @@ class Similar(Method):
             rules.place(listing.known),
             fewest,
         )
+
+
+def against_prediction(explained: ExplainedRows, k: int) -> DataFrame:
+    """Return the k training rows that speak most against the predicted class of each explained row.
+
+    The table has the columns query, output (the predicted class, or the class that is scored),
+    prediction, score, probability, rank, row, target (the row's own class), share, and weight or
+    contribution.
+    """
+    model = explained.model
+    number = model.source.name.removesuffix("s")
+    choice = ranked(explained, Choice(k, n_threads=model.n_threads), number, "against")
+    targets, _ = model.training.gathered()
+    if targets.shape[1] > 1:
+        codes = targets.argmax(axis=1)
+    else:
+        codes = targets[:, 0].astype(np.intp)
+    batch_columns = []
+    for predicted, comparison in compared(explained, choice, None, False, 11):
+        columns = comparables.listed(predicted, comparison).columns
+        columns["target"] = model.class_names[codes[columns.pop("position")]]
+        del columns["asked"]
+        if predicted.weighted:
+            del columns["contribution"]  # of rows of other classes it is zero
+        is_shown = np.ones(len(columns["row"]), dtype=bool)
+        if model.outputs is not None:
+            is_shown = columns["output"] == columns["prediction"]
+        batch_columns.append({name: values[is_shown] for name, values in columns.items()})
+    frame = tables.concatenate(batch_columns, model.backend)
+    return tables.note(frame, model.note(model.source.note))
 
 
 def ranked(

@@ -7,7 +7,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from catboost import CatBoostRegressor
-from lightgbm import LGBMClassifier, LGBMRegressor
+from lightgbm import LGBMRegressor
 from scipy import sparse
 from sklearn.ensemble import (
     ExtraTreesRegressor,
@@ -22,7 +22,7 @@ from xgboost import XGBRegressor
 
 import axil
 from axil import InputError, UnsupportedQuestionError, inputs
-from axil.methods.intervals import calibrate
+from axil.methods.intervals import calibrate, calibration_rows
 from axil.methods.intervals.local import SMALL
 from axil.methods.intervals.training_errors import out_of_bag
 from axil.methods.question import verified_model
@@ -198,7 +198,7 @@ def test_own_weights_are_left_out_of_training_rows():
 
 
 def test_more_rows_than_are_used(monkeypatch):
-    monkeypatch.setattr(calibrate, "MOST_ROWS", 50)
+    monkeypatch.setattr(calibration_rows, "MOST_ROWS", 50)
     own = explainer().calibrate(X_CAL, Y_CAL)
     assert own.n_calibration == 50
     np.testing.assert_array_equal(
@@ -374,8 +374,9 @@ def test_refusals():
         explainer().calibrate(out_of_fold=explainer().targets, init_score=np.zeros(300))
     classes = (Y > 2).astype(int)
     forest = RandomForestClassifier(5, random_state=0).fit(X, classes)
+    sets = axil.Explainer(forest, X, classes).calibrate(X_CAL, (Y_CAL > 2).astype(int))
     with pytest.raises(UnsupportedQuestionError, match="predicts classes"):
-        axil.Explainer(forest, X, classes).calibrate(X_CAL, (Y_CAL > 2).astype(int))
-    boosted = LGBMClassifier(n_estimators=5, verbose=-1, n_jobs=1).fit(X, classes)
+        sets.interval(X_CAL)
+    counts = LGBMRegressor(objective="poisson", n_estimators=5, verbose=-1, n_jobs=1)
     with pytest.raises(UnsupportedQuestionError, match="calibrate"):
-        axil.Explainer(boosted, X, classes).calibrate(X_CAL, Y_CAL)
+        axil.Explainer(counts.fit(X, classes), X, classes).calibrate(X_CAL, Y_CAL)

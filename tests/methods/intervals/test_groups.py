@@ -100,7 +100,7 @@ def test_out_of_bag():
 
 
 def test_more_rows_than_are_used_are_drawn_from_each_group(monkeypatch):
-    monkeypatch.setattr("axil.methods.intervals.calibrate.MOST_ROWS", 30)
+    monkeypatch.setattr("axil.methods.intervals.calibration_rows.MOST_ROWS", 30)
     own = explainer().calibrate(X_CAL, Y_CAL, groups=classes(X_CAL))
     assert own.n_calibration == 90
 

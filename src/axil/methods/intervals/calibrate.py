@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from axil import inputs
 from axil.aliases import ArrayLike, CalibrationMethod, FeatureTable, LabelsLike, TableLike
-from axil.arrays import FloatArray, IntArray
+from axil.arrays import FloatArray
 from axil.attribution import WEIGHTS
-from axil.errors import InputError, UnsupportedQuestionError
-from axil.inputs.columns import Keys, occurrences
+from axil.errors import InputError
 from axil.machine.progress import track
+from axil.methods.intervals.calibrate_classes import calibrate_classes
 from axil.methods.intervals.calibration_groups import CalibrationGroups
+from axil.methods.intervals.calibration_rows import (
+    calibration_rows,
+    chosen_rows,
+    equal_rows,
+    groups_of,
+)
 from axil.methods.intervals.conformal import Conformal
 from axil.methods.intervals.local import NAMES, PENALTY, Local, Own, Surroundings, around, joined
 from axil.methods.intervals.predictive import Predictive
@@ -23,10 +28,9 @@ from axil.methods.kinds import exact_model
 from axil.methods.noise import leverages
 from axil.methods.question import Method, warn_without_offsets
 from axil.replay.exact_model import ExactModel
-from axil.replay.rows_of_the_fit import rows_of_the_fit, twins_among
+from axil.replay.rows_of_the_fit import rows_of_the_fit
 from axil.weights.forest import Forest
 
-MOST_ROWS = 5000  # calibration rows: more would change the coverage by less than half a percent
 METHODS = ("leaves", "exact")
 # Rows of a leaf below which the leaf says nothing of a training row's error: its splits followed
 # the row's own target, so that the few rows beside the row have errors like its own, and the rows
@@ -55,7 +59,10 @@ class Calibrate(Method):
         groups: LabelsLike | None = None,
         method: CalibrationMethod = "leaves",
     ) -> Predictive:
-        """Return prediction intervals and distributions.
+        """Return prediction intervals and distributions, or for a classifier sets of classes.
+
+        A model of numbers has an `axil.Predictive`, with intervals. A classifier has an
+        `axil.ClassPredictive`, with `predict_set`, `probability` and `why`.
 
         ``calibrate(X_cal, y_cal)`` uses rows that the model was not fitted on. The intervals then
         cover exactly, for rows that are exchangeable with them (`axil.Predictive`).
@@ -111,12 +118,6 @@ class Calibrate(Method):
         """
         proven = self._model
         proven.capabilities.require("calibrate")
-        if proven.classes is not None:
-            raise UnsupportedQuestionError(
-                "calibrate",
-                "this model predicts classes, and an interval is one of numbers",
-                "Calibrate its probabilities instead, such as with sklearn.calibration.",
-            )
         if (X_cal is None) != (y_cal is None):
             if X_cal is None:
                 missing = "X_cal"
@@ -128,6 +129,14 @@ class Calibrate(Method):
                 "init_score is for the rows of X_cal, and there are none. Leave it out."
             )
         method = inputs.as_choice(method, METHODS, "method")
+        if proven.class_names is not None:
+            if method != "leaves":
+                raise InputError(
+                    'method="exact" is of intervals of numbers, and this model predicts classes. '
+                    "Leave it out."
+                )
+            of_classes = calibrate_classes(proven, X_cal, y_cal, out_of_fold, init_score, groups)
+            return cast(Predictive, of_classes)  # which has the same methods, and refuses others
         if out_of_fold is None:
             folds = None
         else:
@@ -185,7 +194,7 @@ def held_out(
         known,
         conformal_rows(local, truth - local.predictions),
         "held out",
-        _taken(grouped, rows),
+        groups_of(grouped, rows),
     )
 
 
@@ -200,7 +209,7 @@ def from_folds(
         )
     errors, source = training_errors(proven, folds, method)
     known = Surroundings.of(proven, [errors], source, method).of_large_leaves(CROWD)
-    rows = _some(np.arange(len(proven.targets)), grouped)
+    rows = chosen_rows(np.arange(len(proven.targets)), grouped)
     offsets = (
         proven.base_offsets()
     )  # any other offset moves no weight, and predictions are out of fold
@@ -210,7 +219,7 @@ def from_folds(
     own = Own(rows, leverages(proven)[rows] if known.by_leaf is None else None)
     local = around(proven, known, queries, own, folds[rows])
     return Predictive(
-        proven, known, conformal_rows(local, errors[rows]), "out-of-fold", _taken(grouped, rows)
+        proven, known, conformal_rows(local, errors[rows]), "out-of-fold", groups_of(grouped, rows)
     )
 
 
@@ -218,7 +227,7 @@ def from_out_of_bag(proven: ExactModel, grouped: CalibrationGroups | None) -> Pr
     """Calibrate with the trees of a forest that were fitted without each row."""
     errors, source = training_errors(proven, None, "exact")
     known = Surroundings.of(proven, [errors], source, "exact")
-    rows = _some(np.flatnonzero(np.isfinite(errors).all(axis=1)), grouped)
+    rows = chosen_rows(np.flatnonzero(np.isfinite(errors).all(axis=1)), grouped)
     if not len(rows):
         raise InputError(
             "Every tree of this forest was fitted on every row, so none is out of bag. Pass X_cal and y_cal."
@@ -239,7 +248,7 @@ def from_out_of_bag(proven: ExactModel, grouped: CalibrationGroups | None) -> Pr
         known,
         conformal_rows(joined(parts), errors[rows]),
         "out-of-bag",
-        _taken(grouped, rows),
+        groups_of(grouped, rows),
     )
 
 
@@ -250,71 +259,3 @@ def conformal_rows(local: Local, left: FloatArray) -> tuple[Conformal, ...]:
         Conformal(local.features[:, k], local.sizes[:, k], left[:, k], penalty)
         for k in range(left.shape[1])
     )
-
-
-def calibration_rows(n: int, grouped: CalibrationGroups | None) -> IntArray:
-    """Return the positions of the sampled calibration rows among n, always the same."""
-    if not n:
-        raise InputError(
-            "X_cal has no rows; expected rows that the model was not fitted on, with their targets."
-        )
-    return _some(np.arange(n), grouped)
-
-
-def equal_rows(model: Any, X: FeatureTable, truth: FloatArray) -> tuple[IntArray, tuple[int, int]]:
-    """Return how many training rows equal each of these rows in features and targets.
-
-    Also return `twins_among` some of the training rows.
-
-    Rows of weight zero took no part in the fit. Without features only targets are compared, and
-    only if no two training rows share one: otherwise equal targets say little.
-    """
-    features = model.features
-    shards = model.shards
-    if features is None:
-        X = np.empty((len(truth), 0))
-    single = inputs.is_single(X) or (
-        features is not None and inputs.is_single(getattr(features, "_meta", features))
-    )
-    keys = shards.each(keys_of, single, model.training.by_shard)
-    starts = np.cumsum([0, *shards.collected(lambda shard, _, own: len(own), None, keys)])
-    rows = _some(np.arange(starts[-1]))
-    chosen = [rows[(rows >= first) & (rows < last)] - first for first, last in pairwise(starts)]
-    some = shards.collected(
-        lambda shard, _, own: own[0][own[1]], None, [list(pair) for pair in zip(keys, chosen)]
-    )
-    asked = np.concatenate([inputs.row_keys(X, truth, single), *some])
-    held, own = np.split(
-        shards.total(lambda shard, every, own: occurrences(own, every), asked, keys), [len(truth)]
-    )
-    says_nothing = features is None and (own > 1).any()
-    return np.zeros_like(held) if says_nothing else held, twins_among(own)
-
-
-def keys_of(shard: Any, single: bool, X: FeatureTable) -> Keys:
-    """Return `inputs.row_keys` of the rows of a shard that took part in the fit.
-
-    Without features X they are keys of the targets alone.
-    """
-    if X is None:
-        X = np.empty((len(shard.targets), 0))
-    found: Keys = inputs.row_keys(X, shard.targets, single)[shard.row_weights != 0]
-    return found
-
-
-def _taken(grouped: CalibrationGroups | None, rows: IntArray) -> CalibrationGroups | None:
-    if grouped is None:
-        return None
-    return grouped[rows]
-
-
-def _some(rows: IntArray, grouped: CalibrationGroups | None = None) -> IntArray:
-    """Return these rows, or a sample of them that is always the same, per group."""
-    if grouped is not None:
-        of_rows = grouped.codes[rows]
-        return np.sort(
-            np.concatenate([_some(rows[of_rows == g]) for g in range(len(grouped.names))])
-        )
-    if len(rows) <= MOST_ROWS:
-        return rows
-    return np.sort(np.random.default_rng(0).choice(rows, MOST_ROWS, replace=False))

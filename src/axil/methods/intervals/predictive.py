@@ -6,13 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 from axil import inputs, templates
-from axil.aliases import ArrayLike, LabelsLike, PathLike, TableLike
-from axil.errors import counted
+from axil.aliases import ArrayLike, DataFrame, LabelsLike, PathLike, TableLike
+from axil.errors import UnsupportedQuestionError, counted
 from axil.methods.intervals import why
 from axil.methods.intervals.distribution import Distribution
 from axil.methods.question import ExplainedRows
 from axil.output import page, tables
 
+OF_CLASSES = ("this model predicts numbers", "Ask interval, quantiles or cdf.")
 ON_PAGE = 10  # rows per prediction that make its interval wide
 
 
@@ -88,6 +89,14 @@ class Predictive(Distribution, page.Shown):
         """
         k = inputs.as_count(k, "k")
         return why.table(self._model, self._around, self._model.queries(X, init_score), k)
+
+    def predict_set(self, X: TableLike, confidence_level: float = 0.9, **options: Any) -> DataFrame:
+        """Refuse: sets of classes are for classifiers; see `axil.ClassPredictive.predict_set`."""
+        raise UnsupportedQuestionError("predict_set", *OF_CLASSES)
+
+    def probability(self, X: TableLike, **options: Any) -> DataFrame:
+        """Refuse: probabilities are of classes; see `axil.ClassPredictive.probability`."""
+        raise UnsupportedQuestionError("probability", *OF_CLASSES)
 
     def to_html(
         self,

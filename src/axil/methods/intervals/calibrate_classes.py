@@ -1,0 +1,120 @@
+"""Calibrate classes: from rows whose classes are known to prediction sets; `Explainer.calibrate` of classifiers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from axil import inputs
+from axil.aliases import ArrayLike, LabelsLike, TableLike
+from axil.arrays import FloatArray, IntArray
+from axil.attribution import Kind, Location
+from axil.errors import InputError, UnsupportedQuestionError
+from axil.methods.class_labels import as_probabilities
+from axil.methods.intervals.calibration_groups import CalibrationGroups
+from axil.methods.intervals.calibration_rows import (
+    calibration_rows,
+    chosen_rows,
+    equal_rows,
+    groups_of,
+)
+from axil.methods.intervals.class_predictive import ClassPredictive, class_probabilities
+from axil.methods.intervals.training_errors import is_bagged, out_of_bag
+from axil.methods.question import warn_without_offsets
+from axil.replay.rows_of_the_fit import rows_of_the_fit
+
+ALIKE = "the same features and the same class"
+HARM = "The model is too sure of rows that it was fitted on, and the sets would be too small"
+INSTEAD = (
+    ', or out_of_fold=cross_val_predict(model, X_train, y_train, method="predict_proba") without '
+    "X_cal and y_cal; for a forest with bootstrap calibrate() takes the trees that were fitted "
+    "without each row"
+)
+
+
+def calibrate_classes(
+    model: Any,
+    X: TableLike | None,
+    y: ArrayLike | None,
+    out_of_fold: ArrayLike | None,
+    init_score: ArrayLike | None,
+    groups: LabelsLike | None,
+) -> ClassPredictive:
+    """Return the prediction sets of a classifier; the parameters are those of `Explainer.calibrate`."""
+    if model.location is Location.PARTITIONS:
+        raise UnsupportedQuestionError(
+            "calibrate",
+            "prediction sets are not made over training rows in Dask collections",
+            "Use training rows in memory.",
+        )
+    model = model.as_fitted
+    if X is not None:
+        if out_of_fold is not None:
+            raise InputError(
+                "Sets of classes are calibrated by X_cal and y_cal, or by out_of_fold alone. Leave "
+                "one of them out."
+            )
+        return _from_new_rows(model, X, y, init_score, groups)
+    grouped = CalibrationGroups.of(groups, model.features, model, model.shape[0], "training")
+    if out_of_fold is not None:
+        given = model.training.ordered_values(out_of_fold, "out_of_fold")
+        probabilities = as_probabilities(given, model.shape[0], len(model.class_names))
+        return _from_training_rows(model, probabilities, "out-of-fold", grouped)
+    if model.kind is not Kind.EXACT or not is_bagged(model):
+        raise InputError(
+            "There is nothing to calibrate with: X_cal and y_cal are missing, out_of_fold too, and "
+            "this model is no forest whose trees leave rows out. Pass rows that the model was not "
+            "fitted on, or out_of_fold=cross_val_predict(model, X_train, y_train, "
+            'method="predict_proba").'
+        )
+    return _from_training_rows(model, out_of_bag(model), "out-of-bag", grouped)
+
+
+def _from_new_rows(
+    model: Any,
+    X: TableLike,
+    y: ArrayLike | None,
+    init_score: ArrayLike | None,
+    groups: LabelsLike | None,
+) -> ClassPredictive:
+    """Return the prediction sets from rows that the model was not fitted on."""
+    inputs.refuse_other_order(X, y, "y_cal", "X_cal")
+    warn_without_offsets(model, init_score, "X_cal", "y_cal")
+    queries = model.queries(X, init_score)
+    n = len(queries)
+    grouped = CalibrationGroups.of(groups, queries.rows, model, n, "calibration")
+    rows = calibration_rows(n, grouped)
+    targets = model.changes.as_targets(y, n, "y_cal", "calibration")
+    n_equal, twins = equal_rows(model, inputs.take_rows(queries.rows, rows), targets[rows])
+    is_of_fit = rows_of_the_fit(n_equal, twins, "calibration", ALIKE, HARM, INSTEAD)
+    rows = rows[~is_of_fit]
+    offsets = None
+    if init_score is not None:
+        offsets = queries.offsets.values[rows]
+    queries = model.queries(inputs.take_rows(queries.rows, rows), offsets)
+    probabilities = class_probabilities(model, queries)
+    codes = _class_codes(targets[rows])
+    return ClassPredictive(model, probabilities, codes, "held out", groups_of(grouped, rows))
+
+
+def _from_training_rows(
+    model: Any, probabilities: FloatArray, source: str, grouped: CalibrationGroups | None
+) -> ClassPredictive:
+    """Return the prediction sets from probabilities (N, C) of the training rows, by fits without them."""
+    is_known = np.isfinite(probabilities).all(axis=1)
+    rows = chosen_rows(np.flatnonzero(is_known), grouped)
+    if not len(rows):
+        raise InputError(
+            "Every tree of this forest was fitted on every row, so none is out of bag. Pass X_cal "
+            "and y_cal."
+        )
+    codes = _class_codes(np.asarray(model.targets)[rows])
+    return ClassPredictive(model, probabilities[rows], codes, source, groups_of(grouped, rows))
+
+
+def _class_codes(targets: FloatArray) -> IntArray:
+    """Return the class of each row, (n,), from one-hot targets, or from 0 and 1 for two classes."""
+    if targets.shape[1] > 1:
+        return np.asarray(targets.argmax(axis=1))
+    return targets[:, 0].astype(np.intp)

@@ -1,0 +1,86 @@
+"""Calibration rows: which rows are used, and which of them the model was fitted on."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from axil import inputs
+from axil.aliases import FeatureTable
+from axil.arrays import FloatArray, IntArray
+from axil.errors import InputError
+from axil.inputs.columns import Keys, occurrences
+from axil.methods.intervals.calibration_groups import CalibrationGroups
+from axil.replay.rows_of_the_fit import twins_among
+
+MOST_ROWS = 5000  # calibration rows: more would change the coverage by less than half a percent
+
+
+def calibration_rows(n: int, grouped: CalibrationGroups | None) -> IntArray:
+    """Return the positions of the sampled calibration rows among n, always the same."""
+    if not n:
+        raise InputError(
+            "X_cal has no rows; expected rows that the model was not fitted on, with their targets."
+        )
+    return chosen_rows(np.arange(n), grouped)
+
+
+def equal_rows(model: Any, X: FeatureTable, truth: FloatArray) -> tuple[IntArray, tuple[int, int]]:
+    """Return how many training rows equal each of these rows in features and targets.
+
+    Also return `twins_among` some of the training rows.
+
+    Rows of weight zero took no part in the fit. Without features only targets are compared, and
+    only if no two training rows share one: otherwise equal targets say little.
+    """
+    features = model.features
+    shards = model.shards
+    if features is None:
+        X = np.empty((len(truth), 0))
+    single = inputs.is_single(X) or (
+        features is not None and inputs.is_single(getattr(features, "_meta", features))
+    )
+    keys = shards.each(keys_of, single, model.training.by_shard)
+    starts = np.cumsum([0, *shards.collected(lambda shard, _, own: len(own), None, keys)])
+    rows = chosen_rows(np.arange(starts[-1]))
+    chosen = [rows[(rows >= first) & (rows < last)] - first for first, last in pairwise(starts)]
+    some = shards.collected(
+        lambda shard, _, own: own[0][own[1]], None, [list(pair) for pair in zip(keys, chosen)]
+    )
+    asked = np.concatenate([inputs.row_keys(X, truth, single), *some])
+    held, own = np.split(
+        shards.total(lambda shard, every, own: occurrences(own, every), asked, keys), [len(truth)]
+    )
+    says_nothing = features is None and (own > 1).any()
+    return np.zeros_like(held) if says_nothing else held, twins_among(own)
+
+
+def keys_of(shard: Any, single: bool, X: FeatureTable) -> Keys:
+    """Return `inputs.row_keys` of the rows of a shard that took part in the fit.
+
+    Without features X they are keys of the targets alone.
+    """
+    if X is None:
+        X = np.empty((len(shard.targets), 0))
+    found: Keys = inputs.row_keys(X, shard.targets, single)[shard.row_weights != 0]
+    return found
+
+
+def groups_of(grouped: CalibrationGroups | None, rows: IntArray) -> CalibrationGroups | None:
+    if grouped is None:
+        return None
+    return grouped[rows]
+
+
+def chosen_rows(rows: IntArray, grouped: CalibrationGroups | None = None) -> IntArray:
+    """Return these rows, or a sample of them that is always the same, per group."""
+    if grouped is not None:
+        of_rows = grouped.codes[rows]
+        return np.sort(
+            np.concatenate([chosen_rows(rows[of_rows == g]) for g in range(len(grouped.names))])
+        )
+    if len(rows) <= MOST_ROWS:
+        return rows
+    return np.sort(np.random.default_rng(0).choice(rows, MOST_ROWS, replace=False))
