@@ -195,8 +195,7 @@ ACCOUNT = {name for name in QUESTIONS if name.startswith("removal")} | {
 }
 REFUSED = {
     ("boosting", "memory"): LINEAR,
-    ("forest", "memory"): LINEAR
-    | {"similar(tree_weights=)", "diagnostics.leave_one_out_curve", "report"},
+    ("forest", "memory"): LINEAR | {"similar(tree_weights=)", "diagnostics.leave_one_out_curve"},
     ("ridge", "memory"): LINEAR
     | {
         "similar(tree_weights=)",
@@ -205,8 +204,8 @@ REFUSED = {
         "diagnostics.leave_one_out_curve",
         "save",
     },
-    ("two classes", "memory"): WEIGHTED - {"diagnostics.leave_one_out", "calibrate"},
-    ("three classes", "memory"): WEIGHTED - {"diagnostics.leave_one_out", "calibrate"},
+    ("two classes", "memory"): WEIGHTED - {"diagnostics.leave_one_out", "calibrate", "report"},
+    ("three classes", "memory"): WEIGHTED - {"diagnostics.leave_one_out", "calibrate", "report"},
     # they start from offsets
     ("counts", "memory"): WEIGHTED - {"diagnostics.leave_one_out"} | {"adjustments"},
     ("logistic", "memory"): WEIGHTED | STEPS | {"similar(tree_weights=)", "adjustments", "save"},

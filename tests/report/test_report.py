@@ -7,7 +7,7 @@ from html import unescape
 import numpy as np
 import pandas as pd
 import pytest
-from lightgbm import LGBMClassifier, LGBMRegressor
+from lightgbm import LGBMRegressor
 from sklearn.ensemble import RandomForestRegressor
 
 import axil
@@ -480,8 +480,9 @@ def test_an_interval_of_another_model_is_refused(explainer, tmp_path):
 
 
 def test_what_has_no_report(tmp_path):
-    dear = (Y.median() < Y).to_numpy()
-    pushes = axil.Explainer(LGBMClassifier(**QUICK).fit(X, dear), X, dear)
+    counts = Y.round().to_numpy()
+    poisson = LGBMRegressor(objective="poisson", **QUICK)
+    pushes = axil.Explainer(poisson.fit(X, counts), X, counts)
     with pytest.raises(
         UnsupportedQuestionError,
         match=r"report has no answer here: .*contributions, or .* make a score",

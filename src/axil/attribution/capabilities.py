@@ -127,19 +127,22 @@ _WITHOUT_WEIGHTS: dict[str, Refusal] = {
         NO_WEIGHTS,
         "Ask explainer.removal(X, k=10), or explainer.without(X, rows) for a set of rows.",
     ),
-    "report": (
-        "its pages say how targets make a value, and here contributions, or a smooth function of "
-        "all targets, make a score",
-        "Write one page of all predictions with to_html, or fit with squared error.",
-    ),
     "similar(adjust=True)": (
         "this model's score is not a weighted sum of targets, so no target can be moved along with it",
         "Leave adjust out, or fit with squared error.",
     ),
 }
 
+#: Pages on numbers that no weights of targets make.
+REPORT_OF_SCORES = (
+    "its pages say how targets make a value, and here contributions, or a smooth function of all "
+    "targets, make a score",
+    "Write one page of all predictions with to_html, or fit with squared error.",
+)
+
 _DERIVATIVE: dict[str, Refusal] = {
     **_WITHOUT_WEIGHTS,
+    "report": REPORT_OF_SCORES,
     "calibrate": (NO_WEIGHTS, REFIT),
     **_each(
         ("jacobian.gradient_contributions", "find_label_issues", "influence"), NO_STEPS, DERIVED
@@ -285,6 +288,7 @@ MEAN_OF_CONTRIBUTIONS: dict[str, Refusal] = {
             "jacobian.by_sample_weight",
             "diagnostics.leave_one_out",
             "calibrate",
+            "report",
             "save",
             "refit",
         ),

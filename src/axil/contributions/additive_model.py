@@ -13,7 +13,12 @@ from axil.aliases import ArrayLike, FeatureTable
 from axil.arrays import AnyArray, BoolArray, FloatArray, IntArray, LeafArray
 from axil.attribution import CONTRIBUTIONS, Effects, Kind, Quantity, Source
 from axil.attribution.block_effects import BlockEffects, derived, mixed
-from axil.attribution.capabilities import INTERVALS_OF_SCORES, SCORES_ALONE, Refusal
+from axil.attribution.capabilities import (
+    INTERVALS_OF_SCORES,
+    REPORT_OF_SCORES,
+    SCORES_ALONE,
+    Refusal,
+)
 from axil.attribution.leaf_matches import SharedLeaves, TreeWeights, count_rows
 from axil.contributions.boosting import Boosting
 from axil.contributions.contributions import Contributions
@@ -219,7 +224,7 @@ class AdditiveModel(Refittable):
     def own_refusals(self) -> dict[str, Refusal]:
         refused = super().own_refusals()
         if self.class_names is None:
-            refused |= {"calibrate": INTERVALS_OF_SCORES}
+            refused |= {"calibrate": INTERVALS_OF_SCORES, "report": REPORT_OF_SCORES}
         if self.boosting.loss.predicts_targets:
             return refused
         methods = ("diagnostics.leave_one_out", "find_label_issues")

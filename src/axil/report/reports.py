@@ -20,8 +20,15 @@ from axil.methods.question import ExplainedRows, Method, take
 from axil.methods.similar import compared, fitted_of, ranked, suspect_rows
 from axil.output.page import spread_of
 from axil.output.rules import Rules, as_at_least
+from axil.output.shown_columns import Columns
 from axil.reductions.choice import Allowed, Choice
 from axil.report import case_page
+from axil.report.class_report import (
+    ClassPlan,
+    checked_predictive,
+    default_ranking,
+    require_class_options,
+)
 from axil.report.content import Cases, cases
 from axil.report.folder import Folder, file_names, opened, write_index
 from axil.report.grid import grid_plan
@@ -92,6 +99,12 @@ class Reports(Method):
         date_format: str = "",
     ) -> Written:
         """Write one small page per row of X in plain language, and an index with a search.
+
+        For a classifier a page is led by the training rows most like the case and the class of each:
+        "Of the 10 loans most like this one: 7 defaulted". It then has the predicted class, and the
+        score and the probability of ``pos_label``; with ``interval`` also the calibrated
+        probability and the prediction set. ``unit``, ``map``, ``stability``, ``sign``,
+        ``adjustments`` and ``feature_groups`` are for numbers alone.
 
         A page says what the prediction is, how sure it is, and which training rows carry it. For each of these rows it says how
         far the prediction follows its target, how the row differs, and what its target would be if the model moved it to the
@@ -209,6 +222,39 @@ class Reports(Method):
         """
         words = Words(title, target, unit, rows, query, {} if names is None else names, date_format)
         asked = self._explained_rows("report", X, init_score)
+        if asked.model.class_names is not None:
+            require_class_options(
+                {
+                    "unit": unit,
+                    "map": map,
+                    "stability": stability,
+                    "sign": sign,
+                    "adjustments": adjustments,
+                    "feature_groups": feature_groups,
+                }
+            )
+            suspected = suspect_rows(asked.model, suspects, out_of_fold, len(asked))
+            rules = Rules(among, distinct, within, asof, suspected.dropped)
+            known = asked.listing(beside).known
+            choice, allowed = asked.model.training.choice(known, k, rules)
+            extras = extras_of(known, columns, rules, None, suspected.marked, asked.model.shape[0])
+            level, level_words = _level_of_sets(interval, confidence_level)
+            class_plan = ClassPlan(
+                asked=asked,
+                words=words,
+                choice=ranked(asked, choice, by or default_ranking(asked.model)),
+                allowed=allowed,
+                columns=known,
+                chosen=extras.chosen,
+                labels=page_labels(asked.queries.rows),
+                suspects=suspected.marked,
+                predictive=checked_predictive(interval),
+                confidence_level=level,
+                level_words=level_words,
+                rule_texts=rule_texts(rules, known, words, among_text),
+                at_least=as_at_least(at_least, choice.k),
+            )
+            return _report_on_classes(class_plan, folder, search)
         check_report(asked, interval)
         model = asked.model
         known = asked.listing(beside).known
@@ -259,6 +305,45 @@ class Reports(Method):
             int((n_listed == 0).sum()),
             int((n_listed < extras.at_least).sum()),
         )
+
+
+def _report_on_classes(plan: ClassPlan, folder: Any, search: Sequence[Any] | None) -> Written:
+    """Write the pages of a report on classes, and its index."""
+    if not len(plan.asked):
+        raise InputError("X has no rows, so there is nothing to report on.")
+    check_names(plan.words, plan.columns)
+    search_columns = plan.columns.chosen([] if search is None else search, "search")
+    place = opened(folder, file_names(plan.labels), plan.record())
+    missing = place.missing()
+    n_listed = np.zeros(0, dtype=np.intp)
+    if len(missing):
+        n_listed = plan.write_pages(place, missing, INDEX)
+    search_words = _search_words(plan.columns, search_columns, plan.labels, plan.words)
+    write_index(place.path, plan.labels, place.files, plan.values, search_words, plan.words)
+    return Written(
+        place.path / "index.html",
+        len(plan.labels),
+        len(missing),
+        int((n_listed == 0).sum()),
+        int((n_listed < plan.at_least).sum()),
+    )
+
+
+def _level_of_sets(interval: Any, confidence_level: float | None) -> tuple[float, str]:
+    """Return the confidence level of prediction sets as a number and in words."""
+    predictive = checked_predictive(interval)
+    if predictive is None:
+        if confidence_level is not None:
+            raise InputError(
+                f"confidence_level is {shown(confidence_level)}, and there is no interval to have it. "
+                "Pass interval=explainer.calibrate(...) too, or leave it out."
+            )
+        return DEFAULT_CONFIDENCE_LEVEL, ""
+    level = DEFAULT_CONFIDENCE_LEVEL
+    if confidence_level is not None:
+        level = inputs.as_number(confidence_level, "confidence_level")
+    about = "" if predictive.source == "held out" else "about "
+    return level, about + shares(level)
 
 
 def _approximate_figures(asked: ExplainedRows, words: Words) -> str:
@@ -380,13 +465,19 @@ def _write_chunk(folder: Folder, plan: Plan, batch: Cases, chunk: range) -> None
 
 def _write_index(folder: Folder, plan: Plan, search_columns: list[int]) -> None:
     """Write the index, which searches labels and these columns of X."""
-    rows = np.arange(len(plan.labels))
-    columns = []
-    for column in plan.extras.columns.of_queries(rows, search_columns):
-        if column is not None:
-            columns.append([plan.words.cell(value, COMMAS_FROM) for value in column])
-    search_words = [""] * len(plan.labels)
-    if columns:
-        search_words = [", ".join(values) for values in zip(*columns)]
+    search_words = _search_words(plan.extras.columns, search_columns, plan.labels, plan.words)
     amounts = [plan.words.amount(value) for value in plan.values.tolist()]
     write_index(folder.path, plan.labels, folder.files, amounts, search_words, plan.words)
+
+
+def _search_words(
+    known: Columns, search_columns: list[int], labels: list[str], words: Words
+) -> list[str]:
+    """Return the values that the index searches for each row of X, in one text."""
+    columns = []
+    for column in known.of_queries(np.arange(len(labels)), search_columns):
+        if column is not None:
+            columns.append([words.cell(value, COMMAS_FROM) for value in column])
+    if not columns:
+        return [""] * len(labels)
+    return [", ".join(values) for values in zip(*columns)]

@@ -20,6 +20,7 @@ function start(data) {
   const of = (columns, i) => own(columns)[i];
   const adds = data.kind !== "derivative"; // derivatives do not add up to the prediction
   const classes = chances !== null;
+  const notReasons = classes || additive ? " Groups of training rows are evidence, not reasons by feature: nothing here says which features led to the prediction." : "";
   const intervals = data.intervals, confidenceLevel = intervals === null ? "" : `${feature(Number((100 * intervals.confidence_level).toPrecision(6)))} %`;
   let follows = classes && many; // the predicted class, until an output is chosen by hand
   // Contributions count from nothing, or from the mean of all targets.
@@ -239,7 +240,7 @@ function start(data) {
     const others = summed([...found.slice(fold), rest]), left = found.length - fold + rest.number;
     const foot = left <= 0 ? [] : [make("tr", {}, label(`${count(left)} other groups`), ...once(cell(format(others.weight, decimals))), ...added(cell(amount(others.contribution))), cell(""))];
     table(byId("groups-table"), [make("tr", {}, header("Group", "label"), ...once(header("Sum of " + word + "s")), ...added(header(amountName, "number", ...amountNote())), make("td", { className: "bar" }))], lines, foot);
-    byId("groups-note").textContent = `The largest sum of ${word}s first.${adds ? reckoned() : ""}`;
+    byId("groups-note").textContent = `The largest sum of ${word}s first.${adds ? reckoned() : ""}${notReasons}`;
     byId("unfold").hidden = found.length <= FOLDED + 1;
     byId("unfold").textContent = state.unfolded ? `Show ${FOLDED} groups` : `Show ${count(found.length)} groups`;
   }
@@ -329,14 +330,14 @@ function start(data) {
     byId("adding").hidden = !adds;
     if (!adds) return;
     byId("waterfall").replaceChildren(waterfallChart(steps(i, all), Math.max(280, byId("waterfall").clientWidth), !fromMean()));
-    const bars = byId("by").value === "groups" ? `Each bar ${log ? "multiplies" : "sums"}, over the rows of a group, ` : "Each bar is ";
+    const byGroups = byId("by").value === "groups", bars = byGroups ? `Each bar ${log ? "multiplies" : "sums"}, over the rows of a group, ` : "Each bar is ";
     byId("waterfall-note").textContent = bars + (log
       ? fromMean()
         ? `the ratio of a ${plus}target to the geometric mean, ${level(data.means[state.output])}, to the power of its ${word}. The axis is logarithmic.`
         : `a ${plus}target to the power of its ${word}. Together with the intercept they multiply to ${plus}the prediction. The axis is logarithmic.`
       : fromMean()
       ? `a ${word} times how far its target${ofFit} is from the mean, ${value(data.means[state.output])}. The axis does not start at zero.`
-      : `a ${additive ? word : `${word} times its target${ofFit}`}. Together with the intercept they sum to the ${score.toLowerCase()}.`);
+      : `a ${additive ? word : `${word} times its target${ofFit}`}. Together with the intercept they sum to the ${score.toLowerCase()}.`) + (byGroups ? notReasons : "");
   }
   function showShare(i, all, needed) {
     const ranks = data.curve_ranks, curve = own(data.curve), full = 1 - 1e-6; // seven digits are known
