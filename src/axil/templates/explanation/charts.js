@@ -18,7 +18,7 @@ function shorten(text, room, width) {
 }
 const sheet = (width, height, label) => draw("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label });
 
-// Steps from one total to another: lines of { name, change, total, text }.
+// Steps from one total to another: lines of { name, change, total, text }. A total is a bar from zero, or a mark where zero is not on the axis.
 function waterfallChart(lines, width, fromZero) {
   const height = 25, numbers = 96, wide = widths();
   const names = Math.min(230, width * 0.42, 4 + Math.max(...lines.map((line) => wide(line.name))));
@@ -29,11 +29,12 @@ function waterfallChart(lines, width, fromZero) {
   }
   const levels = lines.flatMap((line) => (line.total ? [line.to] : [line.from, line.to]));
   let [low, high] = [Math.min(...levels, ...(fromZero ? [0] : [])), Math.max(...levels, ...(fromZero ? [0] : []))];
-  if (!fromZero) [low, high] = [low - 0.08 * (high - low || 1), high + 0.02 * (high - low || 1)];
+  if (!fromZero) [low, high] = [low - 0.04 * (high - low || 1), high + 0.04 * (high - low || 1)];
   const x = along(low, high, names + 8, width - numbers);
   const svg = sheet(width, lines.length * height + 6, `From ${lines[0].name} ${lines[0].text} to the prediction ${lines.at(-1).text}; the largest steps are in the table below.`);
   lines.forEach((line, at) => {
-    const y = at * height + 4, [left, right] = [x(line.total && !fromZero ? low : line.from), x(line.to)].sort((a, b) => a - b);
+    const y = at * height + 4, isMark = line.total && !fromZero;
+    const [left, right] = isMark ? [x(line.to) - 2, x(line.to) + 2] : [x(line.from), x(line.to)].sort((a, b) => a - b);
     svg.append(draw("g", {},
       draw("title", {}, `${line.name}: ${line.text}`),
       draw("text", { x: names, y: y + 14, "text-anchor": "end" }, shorten(line.name, names - 2, wide)),

@@ -217,6 +217,10 @@ function start(data) {
   const bar = (x, largest) => make("td", { className: "bar" }, draw("svg", { viewBox: "0 0 100 8", preserveAspectRatio: "none", "aria-hidden": "true" },
     draw("rect", { width: (100 * Math.abs(x)) / largest, height: 8, class: x < 0 ? "down" : "up" })));
 
+  const noBar = () => make("td", { className: "bar" });
+  // The cells of a group's line: a bar stands beside the number that it draws.
+  const groupCells = (weight, drawn, contribution) => (additive ? [contribution, drawn] : adds ? [weight, drawn, contribution] : [weight, drawn]);
+
   function showWide(i) {
     byId("wide").hidden = intervals === null;
     if (intervals === null) return;
@@ -224,9 +228,9 @@ function start(data) {
     const at = Array.from({ length: size }, (_, rank) => i * size + rank).filter((j) => intervals.rows[o][j] >= 0);
     const shares = at.map((j) => intervals.shares[o][j]), decimals = decimalsOf(at.map((j) => intervals.weights[o][j]), 4);
     const error = (x) => (x === null ? "–" : amount(x)); // of a row that no tree left out
-    const lines = at.map((j, rank) => make("tr", {}, label(training.labels[intervals.rows[o][j]]), cell(percent(shares[rank])), cell(error(intervals.errors[o][j])),
-      cell(format(targetsShown[o][intervals.rows[o][j]], targetDigits)), cell(format(intervals.weights[o][j], decimals)), bar(shares[rank], shares[0])));
-    table(byId("wide-table"), [make("tr", {}, header("Row", "label"), header("Share"), header(log ? "Error, as a factor" : "Error" + ofFit), header(words.targetHead), header("Weight"), make("td", { className: "bar" }))], lines);
+    const lines = at.map((j, rank) => make("tr", {}, label(training.labels[intervals.rows[o][j]]), cell(percent(shares[rank])), bar(shares[rank], shares[0]), cell(error(intervals.errors[o][j])),
+      cell(format(targetsShown[o][intervals.rows[o][j]], targetDigits)), cell(format(intervals.weights[o][j], decimals))));
+    table(byId("wide-table"), [make("tr", {}, header("Row", "label"), header("Share"), noBar(), header(log ? "Error, as a factor" : "Error" + ofFit), header(words.targetHead), header("Weight"))], lines);
     byId("wide-note").textContent = `Share: of the row in the sum of absolute weight × absolute error. Error: ${log ? "the ratio of the row's target to" : "how far the row's target is above"} ${WITHOUT[intervals.training_errors]}. ` +
       `${intervals.source === "held out" ? "" : "About "}${counts(intervals.confidence_level)} such intervals hold the target, of rows like the ${count(intervals.n_calibration)} calibration rows (${intervals.source}).`;
   }
@@ -236,10 +240,10 @@ function start(data) {
     if (data.groups === null) return;
     const { found, rest } = groupsOf(i), fold = state.unfolded || found.length <= FOLDED + 1 ? found.length : FOLDED;
     const decimals = decimalsOf(found.map((line) => line.weight), 4), largest = Math.max(...found.map((line) => Math.abs(line.weight))) || 1;
-    const lines = found.slice(0, fold).map((line) => make("tr", {}, label(line.label), ...once(cell(format(line.weight, decimals))), ...added(cell(amount(line.contribution))), bar(line.weight, largest)));
+    const lines = found.slice(0, fold).map((line) => make("tr", {}, label(line.label), ...groupCells(cell(format(line.weight, decimals)), bar(line.weight, largest), cell(amount(line.contribution)))));
     const others = summed([...found.slice(fold), rest]), left = found.length - fold + rest.number;
-    const foot = left <= 0 ? [] : [make("tr", {}, label(`${count(left)} other groups`), ...once(cell(format(others.weight, decimals))), ...added(cell(amount(others.contribution))), cell(""))];
-    table(byId("groups-table"), [make("tr", {}, header("Group", "label"), ...once(header("Sum of " + word + "s")), ...added(header(amountName, "number", ...amountNote())), make("td", { className: "bar" }))], lines, foot);
+    const foot = left <= 0 ? [] : [make("tr", {}, label(`${count(left)} other groups`), ...groupCells(cell(format(others.weight, decimals)), noBar(), cell(amount(others.contribution))))];
+    table(byId("groups-table"), [make("tr", {}, header("Group", "label"), ...groupCells(header("Sum of " + word + "s"), noBar(), header(amountName, "number", ...amountNote())))], lines, foot);
     byId("groups-note").textContent = `The largest sum of ${word}s first.${adds ? reckoned() : ""}${notReasons}`;
     byId("unfold").hidden = found.length <= FOLDED + 1;
     byId("unfold").textContent = state.unfolded ? `Show ${FOLDED} groups` : `Show ${count(found.length)} groups`;
@@ -336,7 +340,7 @@ function start(data) {
         ? `the ratio of a ${plus}target to the geometric mean, ${level(data.means[state.output])}, to the power of its ${word}. The axis is logarithmic.`
         : `a ${plus}target to the power of its ${word}. Together with the intercept they multiply to ${plus}the prediction. The axis is logarithmic.`
       : fromMean()
-      ? `a ${word} times how far its target${ofFit} is from the mean, ${value(data.means[state.output])}. The axis does not start at zero.`
+      ? `a ${word} times how far its target${ofFit} is from the mean, ${value(data.means[state.output])}.`
       : `a ${additive ? word : `${word} times its target${ofFit}`}. Together with the intercept they sum to the ${score.toLowerCase()}.`) + (byGroups ? notReasons : "");
   }
   function showShare(i, all, needed) {
