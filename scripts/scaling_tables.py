@@ -92,7 +92,7 @@ def ways():
             bool(line["not run"]) for line in lines if line["sweeps"] and line["leaf matrix"]
         )
         said = f"All of {len(known)} requests took the better way, {guessed} of them by estimate."
-    head = ["queries, 1,000,000 rows", *(f"{int(line['queries']):,}" for line in shown)]
+    head = ["explained rows, of 1,000,000", *(f"{int(line['queries']):,}" for line in shown)]
     both = [[way, *(digits(line[way]) for line in shown)] for way in ("sweeps", "leaf matrix")]
     return table(head, both), f"{said} {run}"
 
@@ -163,11 +163,11 @@ def large():
 
 LIGHTGBM = "1e+06 rows, 100 trees, LightGBM"
 ON_GPU = {
-    "364,000 rows, 2,460 trees of 235 leaves: top 10 per query, by sweeps": (
+    "364,000 rows, 2,460 trees of 235 leaves: top 10 per row, by backward passes": (
         "364,000 rows, 2,460 trees of 235 leaves, {}: per query (ms)",
         "ms",
     ),
-    "the same: most shared leaves of 300 queries": (
+    "the same: most shared leaves of 300 rows": (
         "364,000 rows, 2460 trees, {}: most shared leaves, 300 queries (s)",
         "s",
     ),
@@ -179,7 +179,7 @@ ON_GPU = {
         LIGHTGBM + ", {}: leave_one_out, explainer made before (s)",
         "s",
     ),
-    "1,000,000 rows, classifier: top 10 of 1,024 by pushes": (
+    "1,000,000 rows, classifier: top 10 of 1,024 by contributions": (
         LIGHTGBM + " classifier, {}: top 10 of 1,024 (s)",
         "s",
     ),
@@ -232,8 +232,8 @@ TABLES = {
         "Growth": growth,
         "Kernels": kernels,
         "The way of a request": ways,
-        "The largest of many queries": largest,
-        "Every question": questions,
+        "The largest of many rows": largest,
+        "Every method": questions,
         "A large model": large,
         "GPU": gpu,
     },

@@ -360,9 +360,9 @@ def test_the_page_tells_what_the_runtimes_are():
     }
     large, last = (steps["paper"].loc[300_000:], steps["paper matrix"].iloc[-2:])
     for text in (
-        f"paper {between(steps['paper'])} for ten queries, and {between(large)} from 100,000 rows on; "
+        f"paper {between(steps['paper'])} for ten predictions, and {between(large)} from 100,000 rows on; "
         f"{between(steps['paper matrix'])} for the full matrix, {last.iloc[0]:.2f} in its last two steps",
-        f"here {between(steps['explained'])} for ten queries, {steps['explained'].iloc[-2]:.2f} and "
+        f"here {between(steps['explained'])} for ten predictions, {steps['explained'].iloc[-2]:.2f} and "
         f"{steps['explained'].iloc[-1]:.2f} in the last two steps; {between(steps['matrix'])} for the full matrix",
     ):
         assert text in page, text
@@ -477,7 +477,7 @@ def test_the_page_tells_what_the_refits_found():
         f"it is {percent(further.loc[others, 'steps, one sign'])} ahead of the weights and first or tied on "
         f"{leads.loc[others, 'steps, one sign'].sum()}, the greedy sets "
         f"{percent(further.loc[others, 'removal, greedy'])} and on {leads.loc[others, 'removal, greedy'].sum()}",
-        f"{lines.groupby('data')['queries'].first().sum():,} queries",
+        f"{lines.groupby('data')['queries'].first().sum():,} explained rows",
     ):
         assert text in paper
     led = lines[lines["leads the paper's methods"] == "yes"].groupby("method").size()
