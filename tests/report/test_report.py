@@ -13,6 +13,7 @@ from sklearn.ensemble import RandomForestRegressor
 import axil
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.report import reports
+from axil.report.case_page import LEAST_ALIKE
 from axil.report.folder import LONGEST, PER_FOLDER, file_names
 from axil.report.wording import (
     Words,
@@ -675,14 +676,14 @@ def test_dates_in_the_format_of_the_place(explainer, tmp_path):
 
 
 def test_rows_that_are_hardly_alike_get_a_caution(explainer, tmp_path):
-    options = OPTIONS | {"by": "leaves", "suspects": "keep"}
-    explainer.report(NEW, tmp_path / "out", **options)
-    table = explainer.similar(NEW, 3, columns=[], by="leaves")
+    rules = {"among": lambda sales, home: abs(sales["area"] - home["area"]) > 30, "by": "leaves"}
+    explainer.report(NEW, tmp_path / "out", **OPTIONS, **rules)
+    table = explainer.similar(NEW, 3, columns=[], **rules)
     files = entries(tmp_path / "out")
     n_cautions = 0
     for label, lines in table.groupby("query"):
         page = Page(tmp_path / "out" / files[label][0])
-        is_alike = lines["similarity"] >= 0.5
+        is_alike = lines["similarity"] >= LEAST_ALIKE
         assert ["hardly alike" in row[4] for row in page.cells[2:-1]] == (~is_alike).tolist()
         assert ("None of them is very like it" in page.text) == (not is_alike.any())
         n_cautions += (~is_alike).sum()

@@ -161,6 +161,34 @@ def test_the_grid_fits(page):
         assert grid.evaluate("e => e.scrollWidth <= e.parentElement.clientWidth"), width
 
 
+def test_many_columns_of_long_words_are_not_cut(browser, tmp_path):
+    sales = HOMES.iloc[:250]
+    model = LGBMRegressor(n_estimators=20, min_child_samples=5, n_jobs=1, verbose=-1)
+    explainer = axil.Explainer(model.fit(sales, PRICE.iloc[:250]), sales, PRICE.iloc[:250])
+    words = {f"Column_{i}": f"One_Story_1946_and_Newer_{i}" for i in range(8)}
+    beside = pd.DataFrame(words, index=HOMES.index)
+    found = explainer.report(
+        HOMES.iloc[250:252],
+        tmp_path / "out",
+        k=3,
+        unit="$",
+        map=("lat", "lon"),
+        beside=(beside.iloc[:250], beside.iloc[250:252]),
+    )
+    page = browser.new_page()
+    page.goto((found.index.parent / "pages" / "0000" / f"{HOMES.index[250]}.html").as_uri())
+    assert page.locator("table").first.locator("th").count() == 14
+    for width, media in ((1280, "screen"), (400, "screen"), (794, "print")):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(media=media)
+        fits = (
+            "[...document.querySelectorAll('section')].every(e => e.scrollWidth <= e.clientWidth)"
+        )
+        assert page.evaluate(fits), (width, media)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.close()
+
+
 def test_the_index_finds_a_home(browser, index):
     found = browser.new_page()
     found.goto(index.as_uri())

@@ -15,7 +15,7 @@ from axil.templates import render as render_template
 SHORT_TEXT = 14  # letters of a cell that stay on one line on a screen
 SHORT_WORD = 28  # letters of one word, such as a hyphenated label, that stay on one line
 FAR_RATIO = 2.0  # adjusted targets this many times above or below the estimate get a warning
-LEAST_ALIKE = 0.5  # rows that share fewer leaves get a caution
+LEAST_ALIKE = 1 / 3  # rows that share fewer leaves get a caution
 NEAR_SHARE = 0.05  # of the estimate; the mean of the adjusted targets needs no note within it
 
 
