@@ -657,3 +657,17 @@ def test_rows_with_other_features_are_a_fit_of_boosted_trees_at_the_same_splits(
     np.testing.assert_allclose(refitted.model.predict(X[:9]), expected, rtol=1e-6)
     again = with_features(axil.Explainer(model, X, y, sample_weight=weight), X, y)
     np.testing.assert_allclose(again.model.predict(X), model.predict(X), rtol=1e-6)
+
+
+def test_refits_of_xgboost_round_scores_as_the_library_does():
+    """Targets of many digits leave rounding in the scores, which the leaves of later trees follow."""
+    rng = np.random.default_rng(1)
+    X_train = rng.normal(size=(200, 4))
+    y_train = X_train[:, 0] + X_train[:, 1] ** 2 + rng.normal(size=200) + 5
+    model = xgboost.XGBRegressor(n_estimators=10, max_depth=6).fit(X_train, y_train)
+    explainer = axil.Explainer(model, X_train, y_train)
+    for n_rows in (20, 100, 150):
+        dropped_rows = list(range(n_rows))
+        expected = explainer.without(X_train, dropped_rows)["after"]
+        predictions = explainer.refit(drop=dropped_rows).model.predict(X_train)
+        np.testing.assert_allclose(predictions, expected, rtol=0, atol=5e-6)

@@ -313,6 +313,8 @@ class Model(Protocol):
 
     # -- numbers ----------------------------------------------------------------------------------
     rounding: Rounding = Rounding()
+    #: precision in which the library keeps the scores of its training rows
+    score_precision: RealType = np.float64
     tolerance: float  #: of predictions, relative to the largest |prediction|
 
     # -- predictions ------------------------------------------------------------------------------

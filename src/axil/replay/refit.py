@@ -508,6 +508,7 @@ def _fit_of_rows(
         weights=WeightRule(row_weights=rows.weights),
         schedule=Schedule.one_by_one(structure.learning_rates, structure.coefficients),
         sampler=sampler,
+        score_precision=adapter.score_precision,
     )
 
 

@@ -31,7 +31,7 @@ from axil.adapters.catboost.settings import (
 from axil.adapters.contract import TrainingRows
 from axil.adapters.percentiles import require_rows, with_initial_tree
 from axil.aliases import ForeignModel
-from axil.arrays import FloatArray, LeafArray, RealType
+from axil.arrays import FloatArray, LeafArray
 from axil.errors import InputError, UnsupportedModelError
 
 
@@ -46,13 +46,8 @@ class ExactCatBoost(CatBoostAdapter):
         if self.has_initial_tree:  # residuals and percentiles of them are in float32
             self.rounding = replace(self.rounding, residuals=np.float32)
             self.leaf_tolerance = 4 * ROUNDING
-
-    @property
-    def _score_precision(self) -> RealType:
-        """The precision of the scores of training rows: a GPU keeps them in float32."""
-        if self._reading.on_gpu:
-            return np.float32
-        return np.float64
+        if reading.on_gpu:
+            self.score_precision = np.float32
 
     def trees(self, rows: TrainingRows) -> list[BoostedFit]:
         """Return all trees as one entry, which serves every output.
@@ -148,7 +143,7 @@ class ExactCatBoost(CatBoostAdapter):
                 l2_by_weight=last.scales_l2,
                 cut=self._reading.cut,
             ),
-            score_precision=self._score_precision,
+            score_precision=self.score_precision,
             initial=InitialPrediction(
                 follows_targets=self._estimated,
                 values=base_value,
@@ -191,7 +186,7 @@ class ExactCatBoost(CatBoostAdapter):
                 initial=InitialPrediction(values=np.zeros(1)),
                 schedule=Schedule.one_by_one(rates, coefficients(last, rates, blob.scale, factor)),
                 placement=self._placement(rows),
-                score_precision=self._score_precision,
+                score_precision=self.score_precision,
             )
             start = float(blob.bias[k] / factor)
             slack = 4 * ROUNDING * abs(start)

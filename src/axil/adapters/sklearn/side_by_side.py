@@ -250,6 +250,7 @@ class SideBySide(Defaults, Adapter):
         self.takes_text = first.takes_text
         self.spelling = first.spelling  # type: ignore[method-assign]
         self.rounding = first.rounding
+        self.score_precision = first.score_precision
         self.gradient_tolerance = max(member.gradient_tolerance for member in members)
         refused_draws = (member.refused_draws for member in members)
         self.refused_draws = next((error for error in refused_draws if error is not None), None)

@@ -27,7 +27,7 @@ from axil.adapters.xgboost.refusals import XGBoostReading, causes, pruned
 from axil.adapters.xgboost.rows import BoosterRows, FloatTable
 from axil.adapters.xgboost.rule import XGBoostRule
 from axil.aliases import FeatureTable, ForeignModel, ForeignObject
-from axil.arrays import BoolArray, FloatArray, IntArray, LeafArray
+from axil.arrays import BoolArray, FloatArray, IntArray, LeafArray, RealType
 from axil.errors import InputError
 
 
@@ -96,6 +96,7 @@ class XGBoostAdapter(TreeModel):
         residuals=np.float32,
         initial=np.float32,
     )
+    score_precision: RealType = np.float32
     # InitOutPredictions, src/predictor/predictor.cc
     offset_rule: OffsetRule = OffsetRule.REPLACES_INITIAL
 
@@ -257,7 +258,7 @@ class XGBoostAdapter(TreeModel):
             ),
             initial=InitialPrediction(follows_targets=self._model.base_estimated, values=base),
             schedule=Schedule.one_by_one(rates),
-            score_precision=np.float32,
+            score_precision=self.score_precision,
             explain_mismatch=next(pruned_trees, None),
         )
 
