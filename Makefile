@@ -110,7 +110,7 @@ format: .venv/lint ## Format code, and Python in Markdown, as make lint wants it
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: .venv/test ## Speed and memory of the kernels, and every question, as ratios
+bench: .venv/test ## Speed and memory of the kernels, and every method, as ratios
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/ways.py
 	$(BIN)/python benchmarks/questions.py

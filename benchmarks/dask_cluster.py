@@ -15,7 +15,7 @@ from dask import delayed
 from distributed import Client, LocalCluster
 
 import axil
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 
 
 def timed(run):

@@ -18,7 +18,7 @@ import pandas as pd
 from common import forget_peak, resident, write_csv
 
 import axil
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 
 ROWS, TREES, LEAVES = 364_000, 2_460, 235
 # github.com/ccao-data/model-res-avm, params.yaml, but for its own objective

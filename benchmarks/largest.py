@@ -18,7 +18,7 @@ from common import fit, friedman, write_csv
 
 import axil
 from axil.kernels.cpu import Cpu
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from axil.structure import LinearLeaves
 from axil.weights.boosting import BoostedTrees
 

@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 
 os.environ["OMP_NUM_THREADS"] = (
     "1"  # read as the libraries are loaded: threads of theirs that wait would count as work

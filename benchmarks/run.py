@@ -22,7 +22,7 @@ from common import RESULTS, fit, forget_peak, friedman, numpy_baseline, resident
 import axil
 from axil.kernels import bounds
 from axil.kernels.cpu import Cpu
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from axil.weights.boosting import BoostedTrees
 
 TREES, LEAVES, FULL = 100, 31, 10_000

@@ -20,7 +20,7 @@ from paper_setting import PACKAGES, Line, command, furthest, markdown_line, plai
 from scipy import sparse
 
 import axil
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from axil.structure import Structure
 from axil.weights.forest import is_forest
 

@@ -17,7 +17,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegresso
 from xgboost import XGBRegressor
 
 import axil
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 
 ROWS = 1000
 MODELS = {

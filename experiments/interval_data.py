@@ -17,7 +17,7 @@ from sklearn import datasets
 import axil
 from axil.methods.intervals.local import Local, Surroundings, around
 from axil.methods.intervals.training_errors import training_errors
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 
 MOST_ROWS, SEEDS = 3000, 3
 MODELS = {

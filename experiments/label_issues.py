@@ -52,7 +52,7 @@ import axil
 from axil.methods import folds, label_issues, unseen_predictions
 from axil.methods.class_labels import both_classes
 from axil.methods.intervals.training_errors import out_of_bag
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 
 try:
     from cleanlab.filter import find_label_issues

@@ -46,7 +46,7 @@ from sklearn.model_selection import KFold, cross_val_predict
 import axil
 from axil import baselines
 from axil.methods.label_issues import Studentised
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 
 try:
     from cleanlab.regression.learn import CleanLearning

@@ -33,7 +33,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 import axil
 from axil.methods import label_issues
 from axil.methods.class_labels import both_classes
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 
 try:
     from cleanlab.rank import get_label_quality_scores

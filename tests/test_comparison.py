@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 import axil
 from axil import InputError, UnsupportedQuestionError
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from tests.notebooks import table_cells
 
 RNG = np.random.default_rng(3)

@@ -14,7 +14,7 @@ from sklearn.base import clone
 
 import axil
 import axil.adapters
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from axil.structure import Structure
 from tests.adapters import lightgbm_models, smoother_models
 from tests.contract_models import (

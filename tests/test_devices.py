@@ -11,7 +11,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 import axil
 from axil.errors import InputError
 from axil.kernels import choose
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from axil.replay import build, exact_model, recover, walk
 from tests import away
 from tests.away import Away

@@ -22,7 +22,7 @@ from xgboost import XGBRegressor
 import axil
 from axil import InputError, files
 from axil.kernels.choose import limits_of
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from axil.output import archive as archive_file
 from tests.adapters.lightgbm_models import CASES
 from tests.output.saved_files import proven, rewritten, with_one_changed

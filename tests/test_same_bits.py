@@ -5,7 +5,7 @@ import pytest
 
 import axil
 from axil.attribution import WEIGHTS
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from tests.contract_models import case_of, offsets_of
 
 MODELS = [

@@ -50,7 +50,7 @@ from axil.matched_rows import (
     refit_to_new_rows,
     with_refit_positions,
 )
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from axil.methods.refit import arguments_of
 from axil.methods.what_if import by_label
 from axil.methods.without import change_columns

@@ -13,7 +13,7 @@ from axil.aliases import FeatureTable, LabelsLike, PathLike
 from axil.arrays import AnyArray, FloatArray, IntArray
 from axil.explainer import Explainer
 from axil.matched_rows import ABSENT, ADDED, CHANGED, REMOVED, ComparedRows
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from axil.output.page import document
 from axil.output.page.options import as_words
 from axil.report.wording import Words, commas_from, percent, row_name

@@ -16,7 +16,7 @@ from axil.arrays import AnyArray, BoolArray, IntArray
 from axil.errors import InputError, shown
 from axil.explainer import Explainer
 from axil.inputs.codes import keys
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from axil.methods.refit import again, arguments_of
 from axil.scale import ROUND_TRIP
 

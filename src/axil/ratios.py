@@ -26,7 +26,7 @@ from axil.arrays import AnyArray, FloatArray, IntArray
 from axil.attribution import Kind
 from axil.errors import InputError, UnsupportedQuestionError, shown
 from axil.inputs.libraries import frame_library
-from axil.methods.question import ExplainedRows, Method, verified_model
+from axil.methods.method import ExplainedRows, Method, verified_model
 from axil.output import tables
 from axil.replay.queries import Combination
 from axil.replay.verified_model import VerifiedModel

@@ -25,7 +25,7 @@ from axil.adapters.catboost.encodings import BORDERS, BUCKETS, COUNTER, MEAN, cl
 from axil.adapters.catboost.permutations import AveragingFold, Generator
 from axil.adapters.catboost.refusals import REFUSALS, CatBoostReading
 from axil.adapters.refusals import refusal
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from tests.adapters.catboost_models import (
     CASES,
     N_ROWS,

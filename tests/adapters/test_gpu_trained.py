@@ -16,7 +16,7 @@ import pytest
 
 from axil import Explainer
 from axil.errors import ExactnessError, UnsupportedModelError
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 
 MODELS = Path(__file__).with_name("gpu_models.zip")
 REFUSED = {

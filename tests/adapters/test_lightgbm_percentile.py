@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import axil
 from axil.adapters import read
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from tests.adapters.common import as_float32, check_wrong_targets
 from tests.adapters.lightgbm_models import BAG, RANKED, VERSION, booster, table
 from tests.adapters.percentiles import Rule, replayed

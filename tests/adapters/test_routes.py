@@ -21,7 +21,7 @@ import axil
 from axil import InputError, _core, adapters
 from axil.adapters.routes import SplitKind, Splits, Ways, make_routes
 from axil.kernels.cpu import Cpu
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from tests.devices import GPU
 
 TINY = float(np.float32(1e-35))  # LightGBM's kZeroThreshold

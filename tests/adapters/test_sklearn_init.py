@@ -24,7 +24,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import axil
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from tests.adapters.sklearn_models import Case, table
 
 DATA = table(150)

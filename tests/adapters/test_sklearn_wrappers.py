@@ -37,7 +37,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import axil
 from axil import baselines
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from tests.adapters.sklearn_models import Case, labels, table
 
 DATA = table(160)

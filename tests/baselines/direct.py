@@ -4,7 +4,7 @@ from functools import cache
 
 import numpy as np
 
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from tests.contract_models import case_of, explainer_of, offsets_of
 
 # What decides leaf values in each library: weights, l2, offsets, draws, coefficients, several outputs, held-out rows.

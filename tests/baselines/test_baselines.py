@@ -7,7 +7,7 @@ import pytest
 import axil
 from axil import InputError, UnsupportedQuestionError
 from axil.baselines import TREX, Baseline, BoostIn, LeafInfluence, LeafMatch, Random, TreeSim
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from tests.adapters import catboost_models, lightgbm_models, smoother_models
 from tests.baselines.direct import asked
 from tests.contract_models import TREES, explainer_of

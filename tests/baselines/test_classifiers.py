@@ -8,7 +8,7 @@ from scipy.special import logsumexp
 import axil
 from axil import ExactnessError, InputError, UnsupportedQuestionError
 from axil.baselines import TREX, BoostIn, LeafInfluence, LeafMatch, Random, TreeSim
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from tests.contributions import boosting_models as models
 from tests.contributions.boosting_models import CASES, X_NEW, N, X, case_of
 from tests.contributions.fixed_structure import LOSSES, differences, first, replay, sigmoid, softmax

@@ -8,7 +8,7 @@ from sklearn.ensemble import RandomForestRegressor
 
 import axil
 from axil.baselines import LeafMatch
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from tests.baselines.direct import BOOSTED, FORESTS, asked
 from tests.subsets import chosen
 

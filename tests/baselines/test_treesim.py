@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from axil.baselines import TreeSim
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from tests.baselines.direct import BOOSTED, FORESTS, asked, kernel
 from tests.subsets import chosen
 

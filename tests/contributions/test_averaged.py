@@ -8,7 +8,7 @@ import pytest
 from scipy.special import expit, logit, softmax
 
 import axil
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 
 N = 150
 RNG = np.random.default_rng(8)

@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.class_weight import compute_sample_weight
 
 import axil
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from tests.contributions.boosting_models import (
     BINARY,
     CASES,

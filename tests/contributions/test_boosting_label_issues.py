@@ -11,7 +11,7 @@ from xgboost import XGBClassifier
 import axil
 from axil import InputError, UnsupportedQuestionError
 from axil.methods.folds import fold_numbers
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from axil.methods.tails import tails
 
 SETTINGS = {"n_estimators": 15, "num_leaves": 6, "min_child_samples": 8, "verbose": -1, "n_jobs": 1}

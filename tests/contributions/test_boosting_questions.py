@@ -10,7 +10,7 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 import axil
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from tests.contributions.boosting_models import (
     BINARY,
     CASES,

@@ -12,7 +12,7 @@ from scipy.special import expit, logit
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
 import axil
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from axil.structure import NodeRule
 from tests.adapters.lightgbm_models import VERSION as LIGHTGBM_VERSION
 from tests.adapters.xgboost_models import VERSION

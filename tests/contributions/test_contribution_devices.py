@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 import axil
 from axil.errors import InputError
 from axil.kernels import choose
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from tests.away import Away
 from tests.devices import need_gpu
 from tests.fits import explainer_of_fit

@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 import axil
 from axil.contributions.contributions import Contributions
 from axil.machine.memory import Budget, Limits
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from tests.adapters.xgboost_models import VERSION
 from tests.contributions import sampled_models
 from tests.contributions.boosting_models import (

@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 
 import axil
 from axil.methods.folds import fold_numbers
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from tests.contributions.boosting_models import (
     BINARY,
     CAT,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import axil
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from tests.contributions.boosting_models import (
     BINARY,
     CAT,

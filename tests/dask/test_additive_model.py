@@ -15,7 +15,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
 import axil
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from tests.contributions.boosting_models import (
     BINARY,
     CAT,

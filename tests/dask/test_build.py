@@ -8,7 +8,7 @@ from sklearn.ensemble import VotingRegressor
 from sklearn.linear_model import Ridge
 
 import axil
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from tests.dask.dask_models import QUERIES, WEIGHTS, X, Y, changed, partitioned, unequal
 from tests.fits import explainer_of_fit
 

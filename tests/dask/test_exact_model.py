@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import axil
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from tests.dask.dask_models import QUERIES, X, Y, partitioned
 
 

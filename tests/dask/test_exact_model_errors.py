@@ -9,7 +9,7 @@ from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestRegressor
 
 import axil
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from tests.dask.dask_models import partitioned
 from tests.fits import explainer_of_fit
 

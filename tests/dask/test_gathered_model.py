@@ -9,7 +9,7 @@ import pytest
 from sklearn.ensemble import RandomForestRegressor
 
 import axil
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from tests.dask.dask_models import QUERIES, WEIGHTS, X, Y, close, partitioned, same_table
 from tests.fits import explainer_of_fit
 

@@ -12,7 +12,7 @@ from distributed import Client
 from sklearn.ensemble import RandomForestRegressor
 
 import axil
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from tests.contract_models import case_of, explainer_of
 from tests.dask.dask_models import (
     QUERIES,

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import axil
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 
 lgb = pytest.importorskip("lightgbm")
 mlforecast = pytest.importorskip("mlforecast")

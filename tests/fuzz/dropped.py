@@ -18,7 +18,7 @@ import xgboost as xgb
 from sklearn import ensemble, tree
 
 import axil
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from tests.fuzz.data import Array, Draw, Trial
 from tests.fuzz.judge import Wrong, silence
 

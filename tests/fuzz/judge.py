@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import axil
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from tests.fuzz.data import Draw, Trial
 from tests.fuzz.mutations import MUTATIONS, VerifiedModel, passed
 from tests.reference import dense_weights, replay

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import axil
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from tests.fuzz.data import Array, Draw, Trial
 from tests.fuzz.refits import Fit
 

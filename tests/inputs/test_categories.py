@@ -16,7 +16,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 import axil
 from axil import inputs
 from axil.inputs.categories import align_categories
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 
 RNG = np.random.default_rng(0)
 N = 150

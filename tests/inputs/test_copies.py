@@ -29,7 +29,7 @@ from sklearn.preprocessing import StandardScaler
 
 import axil
 from axil.inputs.copies import owned_rows
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from tests.fits import explainer_of_fit
 from tests.subsets import mostly_slow
 

@@ -14,7 +14,7 @@ from axil import _core
 from axil.kernels import Rows
 from axil.kernels import bounds as module
 from axil.kernels.cpu import Cpu
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from tests.devices import GPU
 
 MUCH = 1 << 60  # bytes, and look-ups

@@ -12,7 +12,7 @@ import axil
 from axil.errors import InputError
 from axil.inputs import as_bytes
 from axil.machine.memory import Budget, free_memory, in_words
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from axil.kernels import cpu
 from axil.kernels.cpu import Cpu
 from axil.machine.threads import Cache, one_blas_thread
 from axil.methods import noise
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from axil.weights.boosting import BoostedTrees
 from tests.contract_models import case_of, offsets_of
 

@@ -8,7 +8,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from tests.fits import explainer_of_fit
-from tests.methods.question_models import CLASSES, QUIET, X, Y, partitioned
+from tests.methods.method_models import CLASSES, QUIET, X, Y, partitioned
 
 KINDS = [
     "exact",

@@ -37,7 +37,7 @@ import axil
 from axil.aliases import ForeignModel
 from axil.methods import feature_differences
 from axil.methods.adjustments import as_groups, training_rows
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 
 Estimator: TypeAlias = ForeignModel
 Data: TypeAlias = tuple[pd.DataFrame, pd.Series]

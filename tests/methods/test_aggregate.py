@@ -11,7 +11,7 @@ from sklearn.ensemble import GradientBoostingRegressor
 import axil
 from axil import ExactnessError, InputError
 from tests.contract_models import case_of, explainer_of
-from tests.methods.question_models import CLASSES, GROUPS, MODELS, NEW, QUIET, X, Y
+from tests.methods.method_models import CLASSES, GROUPS, MODELS, NEW, QUIET, X, Y
 from tests.output.page.page_models import data_of
 
 BY = np.array(["north", "south", "north", "west"] * 3)[: len(NEW)]

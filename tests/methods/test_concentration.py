@@ -11,11 +11,11 @@ from sklearn.neighbors import KNeighborsRegressor
 
 import axil
 from axil import InputError
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from axil.output.tables import NOTES
 from tests.contract_models import case_of, explainer_of
-from tests.methods import question_models
-from tests.methods.question_models import small_batches, weights_of
+from tests.methods import method_models
+from tests.methods.method_models import small_batches, weights_of
 
 RNG = np.random.default_rng(11)
 X = RNG.normal(size=(90, 3))
@@ -137,7 +137,7 @@ def test_a_share_is_above_0_and_up_to_1(top):
             ask()
 
 
-@pytest.mark.parametrize(("library", "name"), question_models.MODELS)
+@pytest.mark.parametrize(("library", "name"), method_models.MODELS)
 def test_sizes_of_weights_are_streamed(library, name, monkeypatch):
     case, explainer = case_of(library, name), explainer_of(library, name)
     explanation = explainer(case.X_new)
@@ -160,7 +160,7 @@ def test_sizes_of_weights_are_streamed(library, name, monkeypatch):
     np.testing.assert_allclose(errors.reshape(right.shape), right)
 
 
-@pytest.mark.parametrize(("library", "name"), question_models.MODELS)
+@pytest.mark.parametrize(("library", "name"), method_models.MODELS)
 def test_the_rows_of_a_share_are_the_largest_weights(library, name, monkeypatch):
     case, explainer = case_of(library, name), explainer_of(library, name)
     explanation = explainer(case.X_new)
@@ -183,12 +183,12 @@ def test_the_rows_of_a_share_are_the_largest_weights(library, name, monkeypatch)
 
 
 def test_measures_of_every_kind_and_place(any_explainer, batches):
-    rows = question_models.NEW
+    rows = method_models.NEW
     whole, found = (
         any_explainer(rows),
         any_explainer.concentration(rows, shares=(0.3, 0.9), top=0.1),
     )
-    question_models.same(found, whole.concentration((0.3, 0.9), top=0.1))
+    method_models.same(found, whole.concentration((0.3, 0.9), top=0.1))
     assert found.attrs["axil"].startswith(NOTES[whole.kind])
     assert whole.concentration((0.3, 0.9), top=0.1).attrs == found.attrs
     np.testing.assert_allclose(found["effective_size"], whole.effective_size.ravel(), rtol=1e-9)

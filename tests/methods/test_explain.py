@@ -12,9 +12,9 @@ from sklearn.ensemble import RandomForestClassifier
 
 import axil
 from axil import InputError, UnsupportedQuestionError, inputs
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from tests.contract_models import case_of, explainer_of
-from tests.methods.question_models import NEW, validation
+from tests.methods.method_models import NEW, validation
 
 
 def test_classes_answer_with_their_names():

@@ -10,7 +10,7 @@ import axil
 from axil import InputError
 from axil.output.tables import NOTES
 from tests.contract_models import case_of, explainer_of
-from tests.methods.question_models import (
+from tests.methods.method_models import (
     CLASSES,
     GROUPS,
     MODELS,

@@ -10,9 +10,9 @@ from sklearn.linear_model import Ridge
 import axil
 from axil import InputError
 from axil.methods.folds import fold_numbers
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from tests.contract_models import case_of, explainer_of
-from tests.methods.question_models import MODELS, full_tree, small_batches, validation, weights_of
+from tests.methods.method_models import MODELS, full_tree, small_batches, validation, weights_of
 
 
 @pytest.mark.parametrize(("library", "name"), MODELS)

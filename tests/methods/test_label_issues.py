@@ -21,7 +21,7 @@ from sklearn.neighbors import KNeighborsRegressor
 import axil
 from axil import ApproximationWarning, InputError
 from axil.methods.folds import fold_numbers
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 
 SETTINGS = {
     "n_estimators": 30,

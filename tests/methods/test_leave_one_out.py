@@ -10,7 +10,7 @@ from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingClas
 
 import axil
 from axil.methods.folds import fold_numbers
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from tests.contract_models import explainer_of
 
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from axil import InputError
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from tests.contract_models import case_of, explainer_of, offsets_of
-from tests.methods.question_models import MODELS, full_tree
+from tests.methods.method_models import MODELS, full_tree
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from sklearn.ensemble import GradientBoostingRegressor
 
 import axil
 from axil import InputError
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from tests.contract_models import case_of, explainer_of
 
 

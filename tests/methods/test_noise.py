@@ -8,7 +8,7 @@ import pytest
 import axil
 from axil.errors import InputError
 from axil.methods import leverage, noise
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from tests.contract_models import case_of, explainer_of
 from tests.output.page.page_models import data_of
 

@@ -15,7 +15,7 @@ from catboost import CatBoostRegressor, Pool
 
 import axil
 from axil.baselines import TREX, BoostIn
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from tests.fits import explainer_of_fit
 
 RNG = np.random.default_rng(0)

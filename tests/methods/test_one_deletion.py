@@ -24,7 +24,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from xgboost import XGBClassifier, XGBRegressor
 
 import axil
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from tests import contract_models
 from tests.adapters.xgboost_models import VERSION as XGBOOST
 from tests.contributions import boosting_models, more_models, sampled_models

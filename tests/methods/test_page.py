@@ -3,7 +3,7 @@
 import pytest
 
 import axil
-from tests.methods.question_models import GROUPS, NEW, groups_for
+from tests.methods.method_models import GROUPS, NEW, groups_for
 
 
 def test_the_page_is_that_of_the_explanation(any_explainer):

@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import axil
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from axil.methods.refit import with_features
 from tests.adapters.xgboost_models import VERSION as XGBOOST
 

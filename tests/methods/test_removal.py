@@ -18,11 +18,11 @@ import axil
 from axil import InputError
 from axil.attribution import notes
 from axil.methods import noise
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from axil.weights import deletion
 from tests.contract_models import case_of, explainer_of
-from tests.methods import question_models
-from tests.methods.question_models import forest_data, small_batches
+from tests.methods import method_models
+from tests.methods.method_models import forest_data, small_batches
 from tests.subsets import mostly_slow
 from tests.weights.test_removal import pair_of
 
@@ -307,7 +307,7 @@ def test_greedy_sets_of_forests_follow_exact_effects():
         np.testing.assert_allclose(rows["effect"].sum(), change, atol=1e-12)
 
 
-@pytest.mark.parametrize(("library", "name"), question_models.MODELS[:9])
+@pytest.mark.parametrize(("library", "name"), method_models.MODELS[:9])
 def test_sets_by_pushes_are_the_largest_of_one_sign(library, name, monkeypatch):
     case, explainer = case_of(library, name), explainer_of(library, name)
     steps = explainer.jacobian.gradient_contributions(case.X_new)

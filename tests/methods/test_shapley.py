@@ -9,7 +9,7 @@ from sklearn.ensemble import GradientBoostingRegressor
 
 import axil
 from axil import InputError, UnsupportedQuestionError
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from tests.contract_models import case_of, explainer_of
 from tests.reference import replay
 from tests.weights.test_removal import of_output

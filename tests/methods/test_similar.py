@@ -15,11 +15,11 @@ from xgboost import XGBRegressor
 
 import axil
 from axil.errors import InputError, UnsupportedQuestionError
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from axil.output.tables import NOTES
 from tests.contract_models import case_of, explainer_of
-from tests.methods import question_models
-from tests.methods.question_models import same
+from tests.methods import method_models
+from tests.methods.method_models import same
 
 N, Q = 120, 6
 DRAWS = np.random.default_rng(3)
@@ -730,7 +730,7 @@ NUMBERS = {"exact": "weight", "additive": "contribution", "derivative": "derivat
 
 
 def test_comparables_of_every_kind_and_place(any_explainer, batches):
-    rows, new = question_models.X, question_models.NEW
+    rows, new = method_models.X, method_models.NEW
     found, whole = (
         any_explainer.similar(new, 3, columns=["age"], by=NUMBERS[any_explainer.kind]),
         any_explainer(new),
@@ -775,7 +775,7 @@ def alike_rows(similarity, k, allowed=None):
 
 
 def test_rows_that_share_most_leaves_of_every_kind_and_place(any_explainer, batches):
-    rows, new = question_models.X, question_models.NEW
+    rows, new = method_models.X, method_models.NEW
     if any_explainer.kind == "derivative":
         with pytest.raises(
             UnsupportedQuestionError,

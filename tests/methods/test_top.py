@@ -5,7 +5,7 @@ import pytest
 
 import axil
 from axil.output.tables import NOTES
-from tests.methods.question_models import NEW, over_dask, same
+from tests.methods.method_models import NEW, over_dask, same
 
 
 @pytest.mark.parametrize("by", [None, "weight", "contribution"])

@@ -14,10 +14,10 @@ from sklearn.utils.class_weight import compute_sample_weight
 
 import axil
 from axil import InputError
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from tests.contract_models import GRID, case_of, explainer_of, offsets_of, predict
 from tests.contributions import boosting_models as pushed
-from tests.methods.question_models import MODELS, weights_of
+from tests.methods.method_models import MODELS, weights_of
 from tests.reference import replay
 from tests.subsets import mostly_slow
 

@@ -22,8 +22,8 @@ from sklearn.tree import DecisionTreeRegressor
 from xgboost import XGBRegressor
 
 import axil
-from axil.methods.question import verified_model
-from tests.methods.question_models import forest_data
+from axil.methods.method import verified_model
+from tests.methods.method_models import forest_data
 from tests.replay.monotone_models import Tree, clipped
 
 

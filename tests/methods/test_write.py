@@ -11,9 +11,9 @@ from sklearn.ensemble import RandomForestClassifier
 
 import axil
 from axil.errors import InputError
-from axil.methods.question import verified_model
-from tests.methods.question_models import NEW
-from tests.methods.question_models import X as ROWS
+from axil.methods.method import verified_model
+from tests.methods.method_models import NEW
+from tests.methods.method_models import X as ROWS
 
 CLOSE = {"rtol": 0, "atol": 1e-13}  # batches of other sizes add in another order
 

@@ -10,7 +10,7 @@ from sklearn.datasets import load_diabetes
 
 import axil
 from axil import ExactnessError
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from axil.replay import compare
 from tests.adapters.xgboost_models import VERSION
 

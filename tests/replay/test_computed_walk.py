@@ -5,7 +5,7 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 import axil
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from axil.replay.computed_walk import ComputedWalk, FitRows
 from tests.contributions.boosting_models import CASES, X, case_of, explain
 from tests.contributions.sampled_models import MODELS as SAMPLED

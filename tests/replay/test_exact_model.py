@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import axil
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from axil.weights.engine import across, by_output
 from tests.contract_models import case_of, offsets_of
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from axil import Explainer
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from axil.replay import exponential_scores
 from axil.replay.gradient_walk import GradientWalk
 from axil.replay.newton_steps import StepSearch

@@ -7,7 +7,7 @@ import pytest
 import xgboost as xgb
 
 import axil
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from axil.replay.radius import Held, leaves_beyond
 from tests.adapters.lightgbm_models import CASES
 from tests.reference import bent_values

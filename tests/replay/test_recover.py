@@ -8,7 +8,7 @@ from sklearn.ensemble import GradientBoostingRegressor
 
 import axil
 from axil import ExactnessError, InputError
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from tests.reference import dense_weights
 
 RNG = np.random.default_rng(0)

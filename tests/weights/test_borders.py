@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import axil
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from axil.replay.radius import leaves_beyond
 from tests.adapters import catboost_models, lightgbm_models, sklearn_models, xgboost_models
 

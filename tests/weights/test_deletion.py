@@ -11,7 +11,7 @@ from sklearn.base import clone
 import axil
 from axil import InputError, UnsupportedQuestionError
 from axil.kernels.cpu import Cpu
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from axil.structure import LinearLeaves
 from axil.weights import deletion, work
 from axil.weights.answers import gathered

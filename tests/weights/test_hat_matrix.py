@@ -6,7 +6,7 @@ import pytest
 import axil
 from axil import InputError
 from axil.kernels.cpu import Cpu
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from axil.weights import hat_matrix, work
 from axil.weights.boosting import BoostedTrees
 from tests.contract_models import GRID, case_of, dense, explainer_of

@@ -13,7 +13,7 @@ from sklearn.tree import DecisionTreeRegressor
 from xgboost import XGBRFRegressor
 
 import axil
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from axil.structure import Ancestors
 
 RNG = np.random.default_rng(0)

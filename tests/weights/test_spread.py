@@ -9,7 +9,7 @@ from sklearn.neighbors import KNeighborsRegressor
 
 import axil
 from axil.kernels.cpu import Cpu
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from axil.weights.boosting import BoostedTrees
 from axil.weights.forest import Forest
 from axil.weights.spread import around_weights, everywhere

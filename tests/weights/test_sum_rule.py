@@ -9,7 +9,7 @@ from sklearn.isotonic import IsotonicRegression
 
 import axil
 from axil.attribution import notes
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from axil.structure import IsotonicRule, NodeRule, Nodes
 from axil.weights.work import DeletionWork
 from tests.adapters import catboost_models, lightgbm_models, sklearn_models, xgboost_models

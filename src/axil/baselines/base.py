@@ -17,7 +17,7 @@ from axil.errors import InputError, UnsupportedQuestionError
 from axil.explainer import Explainer
 from axil.inputs import as_count
 from axil.methods.kinds import exact_model
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from axil.replay.exact_model import ExactModel
 from axil.replay.queries import QueryBatch
 from axil.replay.verification import Verification

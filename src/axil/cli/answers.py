@@ -34,7 +34,7 @@ from axil.methods.intervals.predictive import Predictive
 from axil.methods.intervals.training_errors import is_bagged
 from axil.methods.kinds import exact_model
 from axil.methods.label_issues import FAR
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from axil.methods.refit import arguments_of
 from axil.support import supports
 

@@ -16,7 +16,7 @@ from axil.cli.screen import table_lines, visible
 from axil.errors import InputError, counted, shown, suggestion
 from axil.explainer import Explainer
 from axil.machine.blocks import spans
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from axil.replay.fitted_trees import are_boosted
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import numpy as np
 import axil
 from axil.cli.request import Request
 from axil.errors import counted
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 
 
 def ratio_study(request: Request) -> None:

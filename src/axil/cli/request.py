@@ -40,7 +40,7 @@ from axil.explainer import Explainer, load
 from axil.inputs import as_count
 from axil.kernels.choose import limits_of
 from axil.methods.kinds import in_memory_model
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from axil.output.tables import NOTES
 from axil.scale import FORWARD, INVERSES
 

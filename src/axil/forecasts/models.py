@@ -17,7 +17,7 @@ from axil.forecasts.readers.contract import TargetRows
 from axil.forecasts.runs import RecordedRun, numbers
 from axil.inputs.codes import keys
 from axil.inputs.libraries import needed_pandas
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from axil.output.predictions import WeightedSums
 
 # Of the largest target: models of several steps have the same targets at the same dates.

@@ -16,7 +16,7 @@ from axil.arrays import AnyArray, FloatArray, IntArray
 from axil.errors import InputError, shown
 from axil.machine.arrays import host
 from axil.methods.feature_differences import FeatureGroups, RowPairs, differences
-from axil.methods.question import ExplainedRows, Method
+from axil.methods.method import ExplainedRows, Method
 from axil.methods.similar import compared, ranked
 from axil.output import tables
 from axil.output.rules import Rules

@@ -14,7 +14,7 @@ from axil.arrays import AnyArray, FloatArray
 from axil.errors import InputError, counted, shown
 from axil.explanation import Explanation
 from axil.machine.arrays import module_of
-from axil.methods.question import ExplainedRows, Method
+from axil.methods.method import ExplainedRows, Method
 from axil.replay.queries import Combination
 from axil.scale import TargetScale
 

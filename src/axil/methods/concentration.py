@@ -9,7 +9,7 @@ import numpy as np
 from axil import inputs
 from axil.aliases import ArrayLike, DataFrame, TableLike
 from axil.arrays import FloatArray
-from axil.methods.question import LINE_BYTES, ExplainedRows, Method
+from axil.methods.method import LINE_BYTES, ExplainedRows, Method
 from axil.output import tables
 from axil.output.portfolio import Portfolio
 from axil.output.predictions import WeightedSums

@@ -17,7 +17,7 @@ from axil.methods import leverage, noise
 from axil.methods.concentration import measured
 from axil.methods.folds import BY_FOLDS, fold_predictions, number_of_folds
 from axil.methods.kinds import additive_model, exact_model
-from axil.methods.question import Method, output_columns
+from axil.methods.method import Method, output_columns
 from axil.output import tables
 from axil.output.tables import Predicted
 from axil.replay.exact_model import ExactModel

@@ -8,7 +8,7 @@ from axil import inputs
 from axil.aliases import ArrayLike, TableLike
 from axil.explanation import Explanation
 from axil.machine.arrays import module_of
-from axil.methods.question import Method
+from axil.methods.method import Method
 
 STREAM = (
     "Use explainer.top(X) for the largest weights or explainer.iter(X) for batches, or raise "

@@ -6,7 +6,7 @@ from typing import Any
 
 from axil.aliases import ArrayLike, DataFrame, LabelsLike, TableLike
 from axil.attribution import Quantity
-from axil.methods.question import Method
+from axil.methods.method import Method
 from axil.output import tables
 from axil.reductions import Groups
 from axil.reductions.groups import Grouped

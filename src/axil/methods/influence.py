@@ -16,7 +16,7 @@ from axil.contributions.boosting import Boosting
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.methods import leave_one_out
 from axil.methods.kinds import additive_model, exact_model, refittable_model
-from axil.methods.question import ExplainedRows, Method, output_columns, warn_without_offsets
+from axil.methods.method import ExplainedRows, Method, output_columns, warn_without_offsets
 from axil.methods.unseen_predictions import as_method, unseen_predictions
 from axil.output import tables
 from axil.replay.exact_model import ExactModel

@@ -17,7 +17,7 @@ from axil.errors import InputError, counted, shown
 from axil.machine.progress import track
 from axil.methods.explain import STREAM
 from axil.methods.kinds import differentiated, exact_model, linear_map
-from axil.methods.question import ExplainedRows, Method
+from axil.methods.method import ExplainedRows, Method
 from axil.methods.removal import dense
 
 FEWER = "Explain fewer rows at a time, or raise memory_limit."

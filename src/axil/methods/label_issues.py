@@ -36,7 +36,7 @@ from axil.methods.class_labels import ClassLabels, as_probabilities, both_classe
 from axil.methods.folds import BY_FOLDS, fold_predictions, number_of_folds
 from axil.methods.influence import error_gradient, gains, validation
 from axil.methods.kinds import refittable_model
-from axil.methods.question import Method, output_columns
+from axil.methods.method import Method, output_columns
 from axil.methods.tails import tails
 from axil.methods.unseen_predictions import as_method, unseen_predictions
 from axil.output import tables

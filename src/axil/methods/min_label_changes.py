@@ -21,7 +21,7 @@ from axil.arrays import AnyArray, FloatArray, IntArray
 from axil.attribution import notes
 from axil.errors import InputError, shown
 from axil.methods.kinds import exact_model
-from axil.methods.question import Method, output_columns
+from axil.methods.method import Method, output_columns
 from axil.output import tables
 from axil.output.predictions import WeightedSums
 from axil.replay.exact_model import ExactModel

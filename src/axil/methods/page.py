@@ -14,7 +14,7 @@ from axil.attribution import Location
 from axil.errors import InputError, shown
 from axil.methods import noise
 from axil.methods.intervals.predictive import Predictive, is_of
-from axil.methods.question import Method
+from axil.methods.method import Method
 from axil.output import page
 
 

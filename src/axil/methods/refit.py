@@ -20,7 +20,7 @@ from axil.arrays import AnyArray, FloatArray, IntArray
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.inputs.copies import owned
 from axil.methods.kinds import refittable_model
-from axil.methods.question import Method
+from axil.methods.method import Method
 from axil.methods.what_if import by_label
 from axil.methods.without import warn_of_splits
 from axil.replay.refit import RefitInputs

@@ -28,8 +28,8 @@ from axil.attribution import (
 from axil.errors import ApproximationWarning, InputError, warn
 from axil.machine.memory import in_words
 from axil.machine.progress import in_time
+from axil.methods.method import ExplainedRows, Method
 from axil.methods.noise import PATIENCE, announce
-from axil.methods.question import ExplainedRows, Method
 from axil.output import tables
 from axil.reductions import Ranked, Whole, answer
 from axil.reductions.top import Best

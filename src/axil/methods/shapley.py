@@ -25,7 +25,7 @@ from axil.errors import ApproximationWarning, InputError, shown, warn
 from axil.methods import leave_one_out
 from axil.methods.influence import sorted_table, validation
 from axil.methods.kinds import exact_model
-from axil.methods.question import Method, output_columns
+from axil.methods.method import Method, output_columns
 from axil.replay.exact_model import ExactModel
 from axil.replay.radius import leaves_beyond
 from axil.weights.engine import across, by_output

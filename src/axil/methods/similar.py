@@ -26,8 +26,8 @@ from axil.machine.progress import in_time
 from axil.methods import label_issues
 from axil.methods.folds import number_of_folds
 from axil.methods.kinds import exact_model, with_residuals
+from axil.methods.method import AnyModel, ExplainedRows, Method, described
 from axil.methods.noise import ON_PAGE
-from axil.methods.question import AnyModel, ExplainedRows, Method, described
 from axil.output import comparables, tables
 from axil.output.near_rules import PlainWording
 from axil.output.rules import Rules, as_at_least

@@ -7,7 +7,7 @@ from axil.aliases import ArrayLike, DataFrame, Ranking, TableLike
 from axil.arrays import AnyArray
 from axil.attribution import DERIVATIVES, Kind
 from axil.errors import InputError
-from axil.methods.question import ExplainedRows, Method, described
+from axil.methods.method import ExplainedRows, Method, described
 from axil.methods.similar import compared
 from axil.output import tables
 from axil.output.comparables import as_per_class, listed

@@ -10,7 +10,7 @@ from axil.aliases import ArrayLike, DataFrame, TableLike
 from axil.arrays import FloatArray
 from axil.errors import InputError
 from axil.methods.kinds import refittable_model
-from axil.methods.question import Method
+from axil.methods.method import Method
 from axil.methods.without import change_columns
 from axil.output import tables
 from axil.replay.verified_model import Refittable

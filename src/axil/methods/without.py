@@ -10,7 +10,7 @@ import numpy as np
 from axil.aliases import ArrayLike, DataFrame, TableLike
 from axil.arrays import AnyArray, FloatArray
 from axil.errors import SplitsWarning, warn
-from axil.methods.question import Method
+from axil.methods.method import Method
 from axil.methods.removal import warn_emptied
 from axil.output import tables
 from axil.replay.queries import QueryBatch

@@ -14,7 +14,7 @@ from axil.errors import InputError, shown
 from axil.inputs import as_file, as_path
 from axil.inputs.codes import keys
 from axil.machine.atomic import atomic
-from axil.methods.question import Method
+from axil.methods.method import Method
 from axil.output.explained_arrays import queries_first
 from axil.output.predictions import WeightedSums
 

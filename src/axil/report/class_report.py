@@ -12,7 +12,7 @@ from axil import inputs
 from axil.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from axil.errors import InputError, shown
 from axil.methods.intervals.class_predictive import ClassPredictive, class_probabilities
-from axil.methods.question import ExplainedRows, take
+from axil.methods.method import ExplainedRows, take
 from axil.methods.similar import compared
 from axil.output import comparables
 from axil.output.shown_columns import Columns

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from axil.arrays import AnyArray, BoolArray, FloatArray, IntArray
-from axil.methods.question import ExplainedRows
+from axil.methods.method import ExplainedRows
 from axil.output import comparables, site_map
 from axil.output.comparables import Predicted
 from axil.output.shown_columns import Columns

@@ -17,7 +17,7 @@ from axil.arrays import AnyArray, FloatArray, IntArray
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.methods.adjustments import amounts_of, as_groups, in_percent, pairs_of
 from axil.methods.feature_differences import FeatureGroups, differences
-from axil.methods.question import ExplainedRows, take
+from axil.methods.method import ExplainedRows, take
 from axil.output import site_map
 from axil.output.shown_columns import Columns
 from axil.output.site_map import Places

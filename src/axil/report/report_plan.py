@@ -14,7 +14,7 @@ from axil.aliases import FeatureTable
 from axil.arrays import AnyArray, BoolArray, FloatArray
 from axil.errors import InputError, UnsupportedQuestionError, shown, suggestion
 from axil.methods.intervals.predictive import Predictive
-from axil.methods.question import ExplainedRows
+from axil.methods.method import ExplainedRows
 from axil.output import site_map
 from axil.output.rules import Rules
 from axil.output.shown_columns import Columns

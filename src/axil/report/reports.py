@@ -16,7 +16,7 @@ from axil.aliases import ArrayLike, Sign, SimilarBy, Suspects, TableLike
 from axil.arrays import FloatArray, IntArray
 from axil.errors import InputError, shown
 from axil.methods.intervals.predictive import Predictive
-from axil.methods.question import ExplainedRows, Method, take
+from axil.methods.method import ExplainedRows, Method, take
 from axil.methods.similar import compared, fitted_of, ranked, suspect_rows
 from axil.output.page import spread_of
 from axil.output.rules import Rules, as_at_least

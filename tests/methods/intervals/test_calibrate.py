@@ -25,7 +25,7 @@ from axil import InputError, UnsupportedQuestionError, inputs
 from axil.methods.intervals import calibrate, calibration_rows
 from axil.methods.intervals.local import SMALL
 from axil.methods.intervals.training_errors import out_of_bag
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from tests.methods.intervals.interval_models import explainer, rows
 
 X, Y = rows(200, 0)

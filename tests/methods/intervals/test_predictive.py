@@ -11,7 +11,7 @@ import axil
 from axil import InputError
 from axil.methods.intervals.conformal import Conformal, least_rows
 from axil.methods.intervals.local import around
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from tests.methods.intervals.interval_models import explainer, predictive, rows
 
 REPETITIONS, TEST = 200, 50

@@ -8,8 +8,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from axil.adapters.contract import FittedSmoother
-from axil.adapters.kept_rows import check_rows, check_targets
 from axil.adapters.sklearn.smoothers import SmootherAdapter, dense, rounding_of_mean
+from axil.adapters.stored_rows import check_rows, check_targets
 from axil.aliases import FeatureTable, ForeignModel, ForeignObject
 from axil.arrays import FloatArray
 from axil.errors import InputError, shown

@@ -15,7 +15,6 @@ import numpy as np
 from scipy.sparse import csr_matrix, issparse
 
 from axil.adapters.contract import FittedSmoother, SmootherModel
-from axil.adapters.kept_rows import check_rows
 from axil.adapters.refusals import refusal, refuse
 from axil.adapters.sklearn.base import SklearnAdapter, numbers
 from axil.adapters.sklearn.refusals import RIDGE_CLASSIFIERS, SMOOTHERS
@@ -31,6 +30,7 @@ from axil.adapters.sklearn.solvers import (
     seeds_of_runs,
     with_ones,
 )
+from axil.adapters.stored_rows import check_rows
 from axil.aliases import FeatureTable, ForeignModel, ForeignObject
 from axil.arrays import FloatArray, RealType
 from axil.errors import ExactnessError, InputError, UnsupportedModelError

@@ -11,9 +11,9 @@ import re
 import numpy as np
 
 from axil.adapters.contract import FittedSmoother, SmootherModel
-from axil.adapters.kept_rows import check_rows, check_targets
 from axil.adapters.refusals import not_fitted, refuse
 from axil.adapters.statsmodels.refusals import REFUSALS, fitted_by
+from axil.adapters.stored_rows import check_rows, check_targets
 from axil.aliases import FeatureTable, ForeignModel
 from axil.arrays import FloatArray
 from axil.errors import InputError

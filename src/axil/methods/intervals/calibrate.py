@@ -25,8 +25,8 @@ from axil.methods.intervals.local import NAMES, PENALTY, Local, Own, Surrounding
 from axil.methods.intervals.predictive import Predictive
 from axil.methods.intervals.training_errors import is_bagged, out_of_bag, training_errors
 from axil.methods.kinds import exact_model
+from axil.methods.method import Method, warn_without_offsets
 from axil.methods.noise import leverages
-from axil.methods.question import Method, warn_without_offsets
 from axil.replay.exact_model import ExactModel
 from axil.replay.rows_of_the_fit import rows_of_the_fit
 from axil.weights.forest import Forest

@@ -21,7 +21,7 @@ from axil.methods.intervals.calibration_rows import (
 )
 from axil.methods.intervals.class_predictive import ClassPredictive, class_probabilities
 from axil.methods.intervals.training_errors import is_bagged, out_of_bag
-from axil.methods.question import warn_without_offsets
+from axil.methods.method import warn_without_offsets
 from axil.replay.rows_of_the_fit import rows_of_the_fit
 
 ALIKE = "the same features and the same class"

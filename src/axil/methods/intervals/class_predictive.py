@@ -14,7 +14,7 @@ from axil.errors import InputError, UnsupportedQuestionError, counted, shown, wa
 from axil.methods.intervals.calibration_groups import CalibrationGroups
 from axil.methods.intervals.conformal import least_rows, order_of
 from axil.methods.intervals.venn_abers import VennAbers, merged
-from axil.methods.question import ExplainedRows
+from axil.methods.method import ExplainedRows
 from axil.methods.similar import against_prediction
 from axil.output import tables
 from axil.replay.queries import QueryBatch

@@ -16,7 +16,7 @@ from axil.machine.blocks import spans
 from axil.methods.intervals.calibration_groups import CalibrationGroups
 from axil.methods.intervals.conformal import Conformal, least_rows, order_of
 from axil.methods.intervals.local import Local, Surroundings, around
-from axil.methods.question import output_columns
+from axil.methods.method import output_columns
 from axil.output import tables
 from axil.replay.queries import QueryBatch
 from axil.replay.verified_model import VerifiedModel

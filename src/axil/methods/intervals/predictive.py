@@ -10,7 +10,7 @@ from axil.aliases import ArrayLike, DataFrame, LabelsLike, PathLike, TableLike
 from axil.errors import UnsupportedQuestionError, counted
 from axil.methods.intervals import why
 from axil.methods.intervals.distribution import Distribution
-from axil.methods.question import ExplainedRows
+from axil.methods.method import ExplainedRows
 from axil.output import page, tables
 
 OF_CLASSES = ("this model predicts numbers", "Ask interval, quantiles or cdf.")

@@ -12,7 +12,7 @@ from axil.aliases import DataFrame
 from axil.arrays import FloatArray
 from axil.attribution import WEIGHTS, Effects, Shard, notes
 from axil.methods.intervals.local import Surroundings, filled
-from axil.methods.question import AnyModel
+from axil.methods.method import AnyModel
 from axil.output import tables
 from axil.reductions import Best, Moments, Reduction, TopRows, answer
 from axil.replay.queries import QueryBatch

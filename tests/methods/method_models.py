@@ -8,7 +8,7 @@ import pandas as pd
 from sklearn.tree import DecisionTreeRegressor
 
 import axil
-from axil.methods.question import verified_model
+from axil.methods.method import verified_model
 from tests.contract_models import case_of, explainer_of, predict
 
 MODELS = [
