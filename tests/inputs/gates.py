@@ -149,7 +149,7 @@ KINDS = {
     "fdr": "number",
     "q": "shares",
     **dict.fromkeys(("symmetric", "return_std", "adjust", "per_class", "adjustments"), "flag"),
-    "at_least": "count",
+    **dict.fromkeys(("at_least", "sample"), "count"),
     **dict.fromkeys(("among_text", "date_format"), "object"),
     **dict.fromkeys(("by", "device", "sign", "tree_weights"), "choice"),
     "method": "choice",

@@ -688,3 +688,17 @@ def test_rows_that_are_hardly_alike_get_a_caution(explainer, tmp_path):
         assert ("None of them is very like it" in page.text) == (not is_alike.any())
         n_cautions += (~is_alike).sum()
     assert 0 < n_cautions < len(table)
+
+
+def test_a_sample_has_the_pages_of_the_whole(explainer, tmp_path):
+    explainer.report(NEW, tmp_path / "whole", **OPTIONS)
+    found = explainer.report(NEW, tmp_path / "sample", sample=4, seed=7, **OPTIONS)
+    again = explainer.report(NEW, tmp_path / "again", sample=4, seed=7, **OPTIONS)
+    other = explainer.report(NEW, tmp_path / "other", sample=4, seed=8, **OPTIONS)
+    assert (found.pages, again.pages, other.pages) == (4, 4, 4)
+    whole, some = pages(tmp_path / "whole"), pages(tmp_path / "sample")
+    assert {name: whole[name] for name in some} == some
+    assert pages(tmp_path / "again") == some
+    assert set(pages(tmp_path / "other")) != set(some)
+    with pytest.raises(InputError, match="sample is 99, and X has 12 rows"):
+        explainer.report(NEW, tmp_path / "more", sample=99)

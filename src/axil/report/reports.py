@@ -97,6 +97,8 @@ class Reports(Method):
         at_least: int | None = None,
         among_text: str = "",
         date_format: str = "",
+        sample: int | None = None,
+        seed: int = 0,
     ) -> Written:
         """Write one small page per row of X in plain language, and an index with a search.
 
@@ -198,6 +200,11 @@ class Reports(Method):
         date_format : str, optional
             How pages write dates, as `datetime.strftime` takes it, such as "%d.%m.%Y" or
             "%b %-d, %Y"; by default 2024-03-31.
+        sample : int, optional
+            Write pages for so many rows of X alone, drawn at random: for quality control of a
+            folder that would be too large to read.
+        seed : int, default 0
+            Which rows the sample has; the same number draws the same rows.
 
         Returns
         -------
@@ -222,6 +229,10 @@ class Reports(Method):
         """
         words = Words(title, target, unit, rows, query, {} if names is None else names, date_format)
         asked = self._explained_rows("report", X, init_score)
+        if sample is not None:
+            positions = _sampled(len(asked), sample, seed)
+            asked = take(asked, positions)
+            beside, init_score = _of_sample(positions, beside, init_score, stability)
         if asked.model.class_names is not None:
             require_class_options(
                 {
@@ -344,6 +355,31 @@ def _level_of_sets(interval: Any, confidence_level: float | None) -> tuple[float
         level = inputs.as_number(confidence_level, "confidence_level")
     about = "" if predictive.source == "held out" else "about "
     return level, about + shares(level)
+
+
+def _sampled(n: int, sample: int, seed: int) -> IntArray:
+    """Return the positions of a random sample of n rows, in their order."""
+    size = inputs.as_count(sample, "sample")
+    number = inputs.as_count(seed, "seed", least=0)
+    if size > n:
+        raise InputError(f"sample is {size}, and X has {n} rows; expected at most as many.")
+    rows = np.random.default_rng(number).choice(n, size, replace=False)
+    return np.asarray(np.sort(rows))
+
+
+def _of_sample(
+    positions: IntArray, beside: Any, init_score: ArrayLike | None, stability: Any
+) -> tuple[Any, ArrayLike | None]:
+    """Return the further columns and the offsets of a sample of X."""
+    if stability is not None:
+        raise InputError(
+            "stability is of all rows of X, and sample takes some of them. Leave one of them out."
+        )
+    if isinstance(beside, (tuple, list)) and len(beside) == 2 and beside[1] is not None:
+        beside = (beside[0], inputs.take_rows(beside[1], positions))
+    if init_score is not None:
+        init_score = np.asarray(init_score)[positions]
+    return beside, init_score
 
 
 def _approximate_figures(asked: ExplainedRows, words: Words) -> str:
