@@ -195,6 +195,29 @@ XGB = {
 XGB_VERSION = tuple(int(part) for part in xgb.__version__.split(".")[:2])
 
 
+def leaves_and_values_of_xgboost(model):
+    """Return a function from rows to leaves (n, T), the leaf values of each tree, and base_score."""
+    trees = [tree for _, tree in model.get_booster().trees_to_dataframe().groupby("Tree")]
+    leaves_of_trees = [tree[tree["Feature"] == "Leaf"] for tree in trees]
+    numbers = [dict(zip(leaves["Node"], range(len(leaves)))) for leaves in leaves_of_trees]
+
+    def leaves(rows):
+        nodes = model.apply(rows).astype(int)
+        columns = [[own[node] for node in column] for own, column in zip(numbers, nodes.T)]
+        return np.array(columns).T
+
+    values = [leaves_of_tree["Gain"].to_numpy() for leaves_of_tree in leaves_of_trees]
+    config = json.loads(model.get_booster().save_config())["learner"]
+    return leaves, values, float(config["learner_model_param"]["base_score"].strip("[]"))
+
+
+def leaves_and_values_of_catboost(model):
+    """Return a function from rows to leaves (n, T), and the leaf values of each tree."""
+    ends = np.cumsum(model.get_tree_leaf_counts())[:-1]
+    values = np.split(model.get_leaf_values(), ends)
+    return lambda rows: np.asarray(model.calc_leaf_indexes(rows)).astype(int), values
+
+
 def xgboost_case(objective="rank:ndcg", weights=None, l2=1.0, data=DATA, **settings):
     """Return a model of XGBRanker; ``weights`` are of the groups."""
     labels = (data.labels >= 2).astype(float) if objective == "rank:map" else data.labels
@@ -231,18 +254,7 @@ def xgboost_case(objective="rank:ndcg", weights=None, l2=1.0, data=DATA, **setti
 
         return of_present
 
-    trees = [tree for _, tree in model.get_booster().trees_to_dataframe().groupby("Tree")]
-    leaves_of_trees = [tree[tree["Feature"] == "Leaf"] for tree in trees]
-    numbers = [dict(zip(leaves["Node"], range(len(leaves)))) for leaves in leaves_of_trees]
-
-    def leaves(rows):
-        nodes = model.apply(rows).astype(int)
-        columns = [[own[node] for node in column] for own, column in zip(numbers, nodes.T)]
-        return np.array(columns).T
-
-    config = json.loads(model.get_booster().save_config())["learner"]
-    start = float(config["learner_model_param"]["base_score"].strip("[]"))
-    values = [leaves_of_tree["Gain"].to_numpy() for leaves_of_tree in leaves_of_trees]
+    leaves, values, start = leaves_and_values_of_xgboost(model)
     return Case(
         model,
         labels,
@@ -291,7 +303,7 @@ def catboost_case(loss="QueryRMSE", weights=None, l2=3.0, data=DATA, **settings)
 
         return of_present
 
-    ends = np.cumsum(model.get_tree_leaf_counts())[:-1]
+    leaves, values = leaves_and_values_of_catboost(model)
     return Case(
         model,
         data.labels,
@@ -300,8 +312,8 @@ def catboost_case(loss="QueryRMSE", weights=None, l2=3.0, data=DATA, **settings)
         gradients,
         CAT["learning_rate"],
         lambda is_present: l2 * row_weights[is_present].mean(),
-        lambda rows: np.asarray(model.calc_leaf_indexes(rows)).astype(int),
-        np.split(model.get_leaf_values(), ends),
+        leaves,
+        values,
         centred_by=row_weights if loss == "PairLogit" else None,
     )
 

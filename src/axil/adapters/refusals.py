@@ -25,6 +25,7 @@ EXPONENTIAL = (
 DAMPED = "residuals are damped by a non-linear function"
 ONE_OUTPUT = "axil explains the classes of one output at a time"
 OTHER_GRADIENTS = "its gradients are not known to be those of squared error"
+AT_RISK = "residuals depend on the scores of the rows that are still at risk"
 GROUPED = "residuals depend on the scores of the other rows of a group"
 RANKED = "residuals depend on how the rows of a group are ranked, and axil is not given the groups"
 OWN_RANKING = (

@@ -153,7 +153,7 @@ class Boosting:
         offsets = None if offsets is None else round_to(adapter.rounding.offsets, offsets)
         rows = TrainingRows(X, targets, weights, offsets, groups=groups, leaves=leaves)
         (fit,) = adapter.trees(rows)
-        if groups is not None and not fit.loss.couples_rows:
+        if groups is not None and not fit.loss.has_groups:
             raise InputError(
                 f"group is for ranking models, and this one was fitted to the {fit.loss.name} "
                 "loss. Leave it out."

@@ -33,6 +33,8 @@ from axil.replay.newton_steps import Step, centring, joint_steps, leaf_step
 from axil.replay.replayed_stages import ReplayedStages, Round
 from axil.replay.row_scores import RowScores
 from axil.structure import IsotonicRule, NodeRule, cell_dtype
+from axil.trees.coupled_losses import CoupledLoss
+from axil.trees.losses import RoundRows
 
 # Of the largest leaf value of a tree: what rounding leaves between two fits of the same rows.
 SAME_VALUE = 1e-6
@@ -193,9 +195,23 @@ class ComputedWalk:
         loss = self.fit.loss
         all_weights = self.rows.row_weights.in_initial(loss.newton_start)
         # The logarithm of a mean that is 0 without some rows is minus infinity.
+        if isinstance(loss, CoupledLoss):
+            return np.stack([loss.start_from(rows) for rows in self._initial_rows()])
         with np.errstate(divide="ignore"):
             initial = [loss.refit_start_of(self.rows.targets, weights) for weights in all_weights]
         return np.asarray(np.stack(initial), dtype=np.float64)
+
+    def _initial_rows(self) -> list[RoundRows]:
+        """Return the rows of each fit at scores of 0."""
+        row_weights = self.rows.row_weights
+        zeros = np.zeros_like(self.rows.targets)
+        rows_of_fits = []
+        for copy, weights in enumerate(row_weights.in_leaves):
+            is_present = None
+            if row_weights.is_present is not None:
+                is_present = row_weights.is_present[copy]
+            rows_of_fits.append(RoundRows(self.rows.targets, zeros, weights, 0, is_present))
+        return rows_of_fits
 
     def _initial_scores(self) -> FloatArray:
         """Return the scores (C * N, K) before the first round."""

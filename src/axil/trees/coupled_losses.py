@@ -13,7 +13,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -33,6 +33,15 @@ class CoupledLoss(Squared):
     smooth = False
     recorded = True
     couples_rows = True
+    no_derivative: ClassVar[str] = RANKS_TURN
+
+    def start_of(self, y: FloatArray, weights: FloatArray) -> FloatArray:
+        """Return the scores that a fit to targets (N, 1) of rows of these weights, (N,), starts from."""
+        return self.start_from(RoundRows(y, np.zeros_like(y), weights, 0))
+
+    def start_from(self, rows: RoundRows) -> FloatArray:
+        """Return the score that a fit to these rows starts from, (1,)."""
+        return np.zeros(1)
 
     @abstractmethod
     def fit_gradients(self, rows: RoundRows) -> tuple[Any, Any]:
@@ -40,6 +49,15 @@ class CoupledLoss(Squared):
 
     def _slopes(self, y: FloatArray, F: FloatArray) -> Slopes:
         raise NotImplementedError("the gradients of single rows are not defined")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class GroupedLoss(CoupledLoss):
+    """A loss of rows that come in groups."""
+
+    groups: IntArray  #: (N,) the number of each row's group
+
+    has_groups: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)

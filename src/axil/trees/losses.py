@@ -123,10 +123,14 @@ class Loss(ABC):
     #: whether the gradient of a row depends on the scores of other rows: of its group, or of the
     #: rows at risk with it. Such a loss is ``recorded``
     couples_rows = False
+    #: whether the rows of the fit came in groups
+    has_groups: ClassVar[bool] = False
     #: whether gradients can be computed for other rows than those of the fit
     takes_other_rows = True
     #: whether rows draw random numbers in the order of the fit, so that other rows draw others
     draws_numbers = False
+    #: why there are no derivatives by the targets; empty: there are, or `smooth` says that not
+    no_derivative: ClassVar[str] = ""
     #: the type in which recorded gradients are kept
     gradient_type: ClassVar[RealType] = np.float32
     #: whether the gradients of a round depend on all rows together; `of_round` gives the loss of

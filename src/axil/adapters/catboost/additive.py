@@ -14,6 +14,7 @@ from axil.adapters.boosted_fit import BoostedFit, InitialPrediction, LeafRule, S
 from axil.adapters.catboost.base import CatBoostAdapter
 from axil.adapters.catboost.loss import (
     CLASS_WEIGHT_RULES,
+    COUPLED_LOSSES,
     GROUPED_LOSSES,
     WITHOUT_CLASSES,
     loss_of,
@@ -54,7 +55,7 @@ class AdditiveCatBoost(CatBoostAdapter):
         positions = self._present_classes
         if self._has_all_classes:
             positions = [*range(len(names))]
-        if reading.losses[-1] in GROUPED_LOSSES and self._fits[-1].backtracks:
+        if reading.losses[-1] in COUPLED_LOSSES and self._fits[-1].backtracks:
             self.gradient_tolerance = 1e-5  # of a step that rounding may have halved
         self.class_weight = None
         if stated_weights:

@@ -1,4 +1,4 @@
-"""CatBoost's losses of groups of rows: QueryRMSE and PairLogit.
+"""CatBoost's losses of groups of rows, QueryRMSE and PairLogit, and of rows at risk, Cox.
 
 Formulas: catboost/private/libs/algo_helpers/error_functions.h. All is computed in float64. With w
 the weights of the rows and the mean of a group taken by them:
@@ -10,31 +10,36 @@ the weights of the rows and the mean of a group taken by them:
 Gradients of QueryRMSE are linear in targets and scores, so predictions are linear in the targets.
 The mean value of a tree of PairLogit is taken off all its leaves; leaf_estimation_method="Gradient"
 divides by the number of pairs of each row.
+
+Every event of Cox takes all rows before it out of the risk set, be they of its own time. Row
+weights are in no derivative. leaf_estimation_method="Gradient" divides by them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from axil.aliases import ForeignObject
-from axil.arrays import FloatArray, IntArray, RealType
+from axil.arrays import AnyArray, FloatArray, IntArray, RealType
 from axil.errors import UnsupportedModelError
-from axil.trees.coupled_losses import CoupledLoss, RankedRows
+from axil.trees.coupled_losses import CoupledLoss, GroupedLoss, RankedRows
 from axil.trees.losses import RoundRows, Slopes
+from axil.trees.survival_losses import Cox, RowsAtRisk
+
+BLOCK = 500  # rows whose derivatives CatBoost computes together
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class QueryRMSE(CoupledLoss):
+class QueryRMSE(GroupedLoss):
     """Squared error within groups: a shift of all scores of a group changes nothing."""
-
-    groups: IntArray  #: (N,)
 
     name = "QueryRMSE"
     smooth = True
+    no_derivative: ClassVar[str] = ""
     gradient_type: ClassVar[RealType] = np.float64
 
     def fit_gradients(self, rows: RoundRows) -> tuple[ForeignObject, ForeignObject]:
@@ -80,10 +85,9 @@ class QueryRMSE(CoupledLoss):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PairLogit(CoupledLoss):
+class PairLogit(GroupedLoss):
     """The log-loss of the order of each pair of rows of a group with other labels."""
 
-    groups: IntArray  #: (N,)
     takes_gradient_steps: bool
 
     name = "PairLogit"
@@ -123,6 +127,53 @@ class PairLogit(CoupledLoss):
         for pairs in ranked.pairs(rows.targets[ranked.rows, 0], n_rows):
             better = ranked.rows[pairs.better]
             yield better, ranked.rows[pairs.worse], weights[ranked.group[pairs.better]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CatBoostCox(Cox):
+    """The loss of Cox."""
+
+    takes_gradient_steps: bool
+
+    gradient_type: ClassVar[type[np.floating[Any]]] = np.float64
+
+    def slopes_in_order(self, rows: RoundRows, at_risk: RowsAtRisk) -> tuple[AnyArray, AnyArray]:
+        """Return g and h of the rows at risk, (n,) each, or the row weights for h."""
+        _, exponentials, totals = self._at_risk(rows, at_risk)
+        g, h = at_risk.slopes(totals, exponentials)
+        if self.takes_gradient_steps:
+            return g, rows.weights[at_risk.rows]
+        return g, h
+
+    def total(self, rows: RoundRows) -> float:
+        """Return minus the logarithm of the partial likelihood."""
+        at_risk = RowsAtRisk.of(rows)
+        scores, _, totals = self._at_risk(rows, at_risk)
+        terms = scores[at_risk.is_event] - np.log(totals[at_risk.is_event])
+        return -float(terms.sum())
+
+    def _at_risk(
+        self, rows: RoundRows, at_risk: RowsAtRisk
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return the scores in order, less the largest, their exponentials, and R at each row."""
+        scores = rows.scores[at_risk.rows, 0]
+        scores = scores - scores.max()
+        exponentials = np.exp(scores)
+        in_order_of_rows = exponentials[np.argsort(at_risk.rows)]
+        total = float(in_order_of_rows.sum())
+        return scores, exponentials, at_risk.totals(total, exponentials, at_risk.is_event)
+
+
+def require_one_block(n_rows: int) -> None:
+    """Raise for more rows of Cox than CatBoost takes the derivatives of together."""
+    if n_rows > BLOCK:
+        raise UnsupportedModelError(
+            "loss_function",
+            f"Cox on {n_rows} rows",
+            f"CatBoost computes other derivatives on more than {BLOCK} rows than those of the "
+            "partial likelihood (seen in 1.2.10), and axil does not replay them",
+            'Fit XGBoost with objective="survival:cox".',
+        )
 
 
 def coupled_loss(

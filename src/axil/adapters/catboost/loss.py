@@ -10,13 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from axil.adapters.catboost.coupled import coupled_loss
+from axil.adapters.catboost.coupled import (
+    CatBoostCox,
+    coupled_loss,
+    require_one_block,
+)
 from axil.adapters.catboost.refusals import REFUSALS, CatBoostReading
 from axil.adapters.catboost.shrinkage import ExponentialShrinkage
 from axil.adapters.contract import ClassWeightRule, TrainingRows
 from axil.adapters.refusals import Refusal, gradient_refusals
 from axil.arrays import FloatArray
-from axil.trees.coupled_losses import RANKS_TURN, require_groups
+from axil.trees.coupled_losses import require_groups
 from axil.trees.losses import Logistic, Loss, Softmax, Squared, poisson, tweedie
 from axil.trees.residual_losses import Huber, LogCosh, Pinball
 
@@ -53,6 +57,7 @@ _LOSSES: dict[str, Callable[[dict[str, Any], bool], Loss]] = {
 
 
 GROUPED_LOSSES = ("QueryRMSE", "PairLogit")
+COUPLED_LOSSES = (*GROUPED_LOSSES, "Cox")
 
 
 def loss_of(reading: CatBoostReading, rows: TrainingRows) -> Loss:
@@ -63,6 +68,9 @@ def loss_of(reading: CatBoostReading, rows: TrainingRows) -> Loss:
     if name in GROUPED_LOSSES:
         groups = require_groups(rows.groups, name)
         return coupled_loss(name, takes_gradient_steps, groups, rows.weights)
+    if name == "Cox":
+        require_one_block(len(rows.targets))
+        return CatBoostCox(takes_gradient_steps=takes_gradient_steps)
     return _LOSSES[str(stated["type"])](stated.get("params", {}), takes_gradient_steps)
 
 
@@ -88,7 +96,7 @@ def _l2(model: CatBoostReading) -> float:
 def no_derivative(loss: Loss, shrinkage: ExponentialShrinkage | None) -> str:
     """Return why scores have no derivatives by the targets; empty if they have."""
     if loss.couples_rows and not loss.smooth:
-        return RANKS_TURN
+        return loss.no_derivative
     if not loss.smooth:
         return "its gradient has corners, between which it does not follow the targets"
     if shrinkage is not None:
@@ -138,7 +146,7 @@ def _unknown_shrinkage(model: CatBoostReading) -> str:
     return ""
 
 
-_KNOWN = (*_LOSSES, *GROUPED_LOSSES)
+_KNOWN = (*_LOSSES, *COUPLED_LOSSES)
 
 
 def _pairs_at_random(model: CatBoostReading) -> str:
@@ -150,8 +158,10 @@ def _pairs_at_random(model: CatBoostReading) -> str:
 
 
 def _groups_beside(model: CatBoostReading) -> str:
-    """Return a setting beside which losses of groups are not replayed."""
-    name = next((loss for loss in model.losses if loss in GROUPED_LOSSES), "")
+    """Return a setting beside which losses of groups and of rows at risk are not replayed."""
+    name = next((loss for loss in model.losses if loss in COUPLED_LOSSES), "")
+    if name == "Cox" and model.blob.category_columns:
+        return "Cox with categories, which shuffle the rows of one time"
     if name and model.encoded:
         return f"{name} with {model.encoded}"
     if name and model.on_gpu:

@@ -19,6 +19,7 @@ from axil.adapters.catboost.encodings import classifications, encodings
 from axil.adapters.catboost.monotone import signs_of
 from axil.adapters.catboost.percentile import PERCENTILES
 from axil.adapters.refusals import (
+    AT_RISK,
     EXPONENTIAL,
     GROUPED,
     LOGIT,
@@ -171,11 +172,12 @@ _SMOOTH = {  # losses whose gradients are replayed: reason, condition
         "(ii)",
     ),
     "PairLogit": (GROUPED, "(ii)"),
+    "Cox": (AT_RISK, "(ii)"),
 }
 _OTHERS = {
     **dict.fromkeys(("MultiQuantile", "MAPE"), _SIGNS),
     "GroupQuantile": ("leaf values are quantiles of the residuals of groups", "(ii)"),
-    **dict.fromkeys(("LogLinQuantile", "Cox", "SurvivalAft"), (EXPONENTIAL, "(ii)")),
+    **dict.fromkeys(("LogLinQuantile", "SurvivalAft"), (EXPONENTIAL, "(ii)")),
     "Lq": ("residuals are raised to a power", "(ii)"),
     "Expectile": ("residuals above and below zero weigh differently", "(ii)"),
     "RMSPE": ("rows are weighted by their own targets", "(ii)"),

@@ -31,7 +31,6 @@ from axil.adapters.refusals import OTHER_GROUPS, first_of
 from axil.aliases import FeatureTable, ForeignModel, ForeignObject
 from axil.arrays import AnyArray, FloatArray
 from axil.errors import InputError, UnsupportedModelError
-from axil.trees.coupled_losses import RANKS_TURN
 from axil.trees.losses import Loss
 
 
@@ -294,7 +293,7 @@ class AdditiveLightGBM(LightGBMAdapter):
         if self._custom is not None:
             return "how the gradients of a user's own objective move with the targets is not known"
         if loss.couples_rows:
-            return RANKS_TURN
+            return loss.no_derivative
         if loss.smooth:
             return ""
         return "its gradient has corners, between which it does not follow the targets"

@@ -32,6 +32,7 @@ from axil.arrays import FloatArray, IntArray
 from axil.errors import InputError
 from axil.trees.coupled_losses import (
     CoupledLoss,
+    GroupedLoss,
     PairSums,
     RankedRows,
     RowPairs,
@@ -47,10 +48,9 @@ MIN_SUM = 1e-15  # of the terms of rank_xendcg (kEpsilon, include/LightGBM/meta.
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LambdaRank(CoupledLoss):
+class LambdaRank(GroupedLoss):
     """Pairs weighted by the change of NDCG that swapping them makes."""
 
-    groups: IntArray  #: (N,)
     gains: FloatArray  #: by label
     sigmoid: float
     top: int  #: truncation_level
@@ -138,10 +138,9 @@ class _LambdaTerms:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class XeNdcg(CoupledLoss):
+class XeNdcg(GroupedLoss):
     """The cross entropy of softmax scores and random relevances, with two terms of higher order."""
 
-    groups: IntArray  #: (N,)
     seed: int  #: objective_seed
 
     name = "rank_xendcg"

@@ -37,7 +37,6 @@ from axil.adapters.xgboost.rates import (
 from axil.aliases import FeatureTable
 from axil.arrays import FloatArray
 from axil.errors import InputError
-from axil.trees.coupled_losses import RANKS_TURN
 from axil.trees.losses import Loss, Softmax
 
 
@@ -207,7 +206,7 @@ class AdditiveXGBoost(XGBoostAdapter):
         XGBoost's other initial predictions are one Newton step from 0 of all rows (src/objective).
         """
         if loss.couples_rows:
-            return RANKS_TURN
+            return loss.no_derivative
         if loss.pooled:
             return "in every round its gradients are scaled by the residuals of all rows, which axil does not differentiate"
         if loss.name in OWN_START and self._model.base_estimated:

@@ -17,6 +17,7 @@ from axil.adapters.xgboost.percentile import PERCENTILES, alphas
 from axil.adapters.xgboost.ranking import RANKING, check_group_weights, ranking_loss
 from axil.adapters.xgboost.refusals import REFUSALS, SPLIT_BY_OTHERS, SQUARED_ERROR, XGBoostReading
 from axil.adapters.xgboost.smoothed import SmoothedAbsoluteError, SmoothedQuantile
+from axil.adapters.xgboost.survival import XGBoostCox
 from axil.arrays import FloatArray
 from axil.trees.coupled_losses import require_groups
 from axil.trees.losses import NEAR_SINGLE, Logistic, Loss, Softmax, Squared, gamma, poisson, tweedie
@@ -127,6 +128,7 @@ _LOSSES: dict[str, Callable[[XGBoostObjective], Loss]] = {
         single=True, slope=objective.parameter("pseudo_huber_param", "huber_slope")
     ),
     "reg:squaredlogerror": lambda objective: SquaredLog(single=True),
+    "survival:cox": lambda objective: XGBoostCox(),
 }
 #: losses of XGBoost 3.4 and later, by the model and whether the rows of its fit have weights
 _SMOOTHED: dict[str, Callable[[XGBoostObjective, bool], Loss]] = {

@@ -32,7 +32,7 @@ from axil.aliases import ForeignObject
 from axil.arrays import AnyArray, FloatArray, IntArray
 from axil.errors import InputError
 from axil.trees.coupled_losses import (
-    CoupledLoss,
+    GroupedLoss,
     PairSums,
     RankedRows,
     RowPairs,
@@ -78,11 +78,10 @@ class PairDraws:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class XGBoostRanking(CoupledLoss):
+class XGBoostRanking(GroupedLoss):
     """Pairs of rows weighted by the change of a measure that swapping them makes."""
 
     name: str
-    groups: IntArray  #: (N,)
     n_pairs: int  #: lambdarank_num_pair_per_sample
     is_normalised: bool
     divides_by_distance: bool

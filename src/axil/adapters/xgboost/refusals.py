@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from axil.adapters.refusals import (
+    AT_RISK,
     DAMPED,
     EXPONENTIAL,
     GROUPED,
@@ -65,11 +66,11 @@ _WITH_GRADIENTS = {  # losses whose gradients are replayed: reason, condition
     **dict.fromkeys(("multi:softmax", "multi:softprob"), (SOFTMAX, "(ii)")),
     **dict.fromkeys(("count:poisson", "reg:gamma", "reg:tweedie"), (EXPONENTIAL, "(i)")),
     **dict.fromkeys(("rank:ndcg", "rank:map", "rank:pairwise"), (GROUPED, "(ii)")),
+    "survival:cox": (AT_RISK, "(ii)"),
 }
 _OTHERS = {
     "reg:expectileerror": ("residuals are weighted by their sign", "(ii)"),
     "binary:hinge": ("residuals are cut off at a margin", "(ii)"),
-    "survival:cox": ("residuals depend on which rows are still at risk", "(ii)"),
     "survival:aft": ("targets are intervals and residuals pass through a density", "(ii)"),
 }
 _GROWERS = {
