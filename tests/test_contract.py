@@ -341,3 +341,96 @@ def assert_same_answers(explainer, expected, X, place):
         assert getattr(verification, name) == getattr(expected.verification, name), name
     assert verification.max_error <= verification.tolerance
     assert verification.leaf_error == pytest.approx(expected.verification.leaf_error, abs=1e-12)
+
+
+def other_target(case):
+    """Return the label of a training row, and the target of another one."""
+    targets = np.asarray(case.y)
+    return targets[len(targets) // 2]
+
+
+def bounds_around(expected):
+    """Return the lowest and the highest target, and what lies a little beyond."""
+    targets = np.asarray(expected.targets)
+    return targets.min() - 1.0, targets.max() + 1.0
+
+
+#: Methods with a number for every training row in their answer or argument. Each takes an
+#: explainer, the one in memory, and the case.
+NUMBER_FOR_EVERY_ROW = {
+    "leverage": lambda e, expected, case: e.diagnostics.leverage(),
+    "leave_one_out": lambda e, expected, case: e.diagnostics.leave_one_out(),
+    "standard_error": lambda e, expected, case: e.diagnostics.standard_error(
+        case.X_new[:5], sigma=1.0
+    ),
+    "sensitivity": lambda e, expected, case: e.jacobian.sensitivity(
+        case.X_new[:5], expected.index[[0, 3]]
+    ),
+    "what_if": lambda e, expected, case: e.what_if(
+        case.X_new[:5], {expected.index[0]: other_target(case)}
+    ),
+    "influence": lambda e, expected, case: e.influence(case.X[:9], case.y[:9]),
+    "shapley": lambda e, expected, case: e.shapley(case.X[:9], case.y[:9]),
+    "min_label_changes": lambda e, expected, case: e.min_label_changes(
+        case.X_new[:2], float(np.mean(expected.targets)), bounds_around(expected)
+    ),
+    "find_label_issues": lambda e, expected, case: e.find_label_issues(),
+    "similar": lambda e, expected, case: e.similar(case.X_new[:5], 3, suspects="mark"),
+}
+
+
+def outcome(ask, explainer, expected, case):
+    """Return the answer of a method, or its refusal."""
+    try:
+        return ask(explainer, expected, case)
+    except axil.AxilError as refusal:
+        return refusal
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("place", [place for place in PLACES if place != "memory"])
+@pytest.mark.parametrize(
+    ("library", "name"), mostly_slow(48, GRID, is_slow=lambda case: LARGE.search(case[1]))
+)
+def test_every_place_has_the_numbers_of_all_training_rows(library, name, place):
+    """What memory answers, a place answers alike to 1e-9, or refuses because of the place."""
+    case = case_of(library, name)
+    if place == "dask" and sparse.issparse(case.X):
+        pytest.skip("Dask arrays have dense blocks")
+    data = (case.X, case.y, case.sample_weight, offsets_of(case))
+    expected = explainer_of(library, name)
+    with dask.config.set(scheduler="synchronous"):
+        try:
+            explainer = PLACES[place](case.model, *data)
+        except (axil.UnsupportedModelError, axil.UnsupportedQuestionError) as refusal:
+            assert_refused_by_name(refusal, library, place)
+            return
+        for method, ask in NUMBER_FOR_EVERY_ROW.items():
+            answer = outcome(ask, explainer, expected, case)
+            assert_same_outcome(answer, outcome(ask, expected, expected, case), method)
+
+
+def assert_same_outcome(answer, expected, method):
+    """Check an answer, or a refusal, against the one of memory."""
+    if isinstance(expected, Exception):
+        assert type(answer) is type(expected), method
+        return
+    if isinstance(answer, axil.UnsupportedQuestionError):
+        assert "partitions" in answer.reason, method
+        return
+    if isinstance(answer, Exception):
+        raise answer
+    if isinstance(expected, np.ndarray):
+        assert_same_numbers(answer, expected, method)
+        return
+    assert list(answer.columns) == list(expected.columns), method
+    assert len(answer) == len(expected), method
+    for column in expected.columns:
+        if expected[column].dtype.kind == "f":  # ties may come in another order
+            assert_same_numbers(np.sort(answer[column]), np.sort(expected[column]), method)
+
+
+def assert_same_numbers(numbers, expected, method):
+    """Check numbers to 1e-9 of the largest, nan included."""
+    largest = np.abs(expected[np.isfinite(expected)]).max(initial=0.0)
+    np.testing.assert_allclose(numbers, expected, rtol=1e-9, atol=1e-9 * largest, err_msg=method)
