@@ -393,7 +393,11 @@ def outcome(ask, explainer, expected, case):
     ("library", "name"), mostly_slow(48, GRID, is_slow=lambda case: LARGE.search(case[1]))
 )
 def test_every_place_has_the_numbers_of_all_training_rows(library, name, place):
-    """What memory answers, a place answers alike to 1e-9, or refuses because of the place."""
+    """What memory answers, a place answers alike to 1e-8, or refuses because of the place.
+
+    Where a target changes the active set, partitions compute leaf values from sums, and memory from
+    rows: 4e-9 apart for XGBoost with max_delta_step.
+    """
     case = case_of(library, name)
     if place == "dask" and sparse.issparse(case.X):
         pytest.skip("Dask arrays have dense blocks")
@@ -407,11 +411,12 @@ def test_every_place_has_the_numbers_of_all_training_rows(library, name, place):
             return
         for method, ask in NUMBER_FOR_EVERY_ROW.items():
             answer = outcome(ask, explainer, expected, case)
-            assert_same_outcome(answer, outcome(ask, expected, expected, case), method)
+            answer_expected = outcome(ask, expected, expected, case)
+            assert_same_outcome(answer, answer_expected, method, np.abs(expected.targets).max())
 
 
-def assert_same_outcome(answer, expected, method):
-    """Check an answer, or a refusal, against the one of memory."""
+def assert_same_outcome(answer, expected, method, scale):
+    """Check an answer, or a refusal, against the one of memory; ``scale`` is the largest target."""
     if isinstance(expected, Exception):
         assert type(answer) is type(expected), method
         return
@@ -421,16 +426,18 @@ def assert_same_outcome(answer, expected, method):
     if isinstance(answer, Exception):
         raise answer
     if isinstance(expected, np.ndarray):
-        assert_same_numbers(answer, expected, method)
+        assert_same_numbers(answer, expected, method, scale)
         return
     assert list(answer.columns) == list(expected.columns), method
     assert len(answer) == len(expected), method
     for column in expected.columns:
         if expected[column].dtype.kind == "f":  # ties may come in another order
-            assert_same_numbers(np.sort(answer[column]), np.sort(expected[column]), method)
+            numbers, numbers_expected = np.sort(answer[column]), np.sort(expected[column])
+            assert_same_numbers(numbers, numbers_expected, method, scale)
 
 
-def assert_same_numbers(numbers, expected, method):
-    """Check numbers to 1e-9 of the largest, nan included."""
+def assert_same_numbers(numbers, expected, method, scale):
+    """Check numbers to 1e-8 of the largest, and 1e-12 of the largest target, nan included."""
     largest = np.abs(expected[np.isfinite(expected)]).max(initial=0.0)
-    np.testing.assert_allclose(numbers, expected, rtol=1e-9, atol=1e-9 * largest, err_msg=method)
+    atol = 1e-8 * largest + 1e-12 * scale
+    np.testing.assert_allclose(numbers, expected, rtol=1e-8, atol=atol, err_msg=method)
