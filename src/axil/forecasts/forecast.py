@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from axil import inputs
+from axil import inputs, templates
 from axil.aliases import (
     ArrayLike,
     DataFrame,
@@ -17,16 +17,18 @@ from axil.aliases import (
     Series,
 )
 from axil.arrays import AnyArray, FloatArray
-from axil.errors import ExactnessError, InputError, UnsupportedQuestionError, shown
+from axil.errors import ExactnessError, InputError, UnsupportedQuestionError, counted, shown
 from axil.explainer import Explainer
 from axil.explanation import Explanation
+from axil.forecasts.groups import TimeGroups, as_groups, shares_of_groups, units_of_groups
+from axil.forecasts.intervals import ForecastIntervals, backtests
 from axil.forecasts.linear import linear_forecasts
 from axil.forecasts.models import ExplainedModels, date_text
 from axil.forecasts.observations import as_changes
 from axil.forecasts.readers import Reader, reader_of
 from axil.forecasts.runs import forecast_features, numbers, record
 from axil.forecasts.vintages import ForecastComparison, Vintage, compare_vintages
-from axil.forecasts.what_if import ForecastChanges, changed_paths
+from axil.forecasts.what_if import changed_paths
 from axil.inputs.codes import keys
 from axil.inputs.libraries import needed_pandas
 
@@ -99,6 +101,27 @@ class Forecast:
         # (S, features) per step: whether a feature depends on the predictions of the steps before
         self._is_forecast = forecast_features(run)
 
+    def __repr__(self) -> str:
+        """Return the forecasts, the model and the training rows, in words."""
+        texts = [text for _, text in self._facts()]
+        return f"<axil.forecasts.Forecast: {'; '.join(texts)}>"
+
+    def _repr_html_(self) -> str:
+        return templates.render_facts("axil.forecasts.Forecast", self._facts())
+
+    def _facts(self) -> list[tuple[str, str]]:
+        """Return pairs of a name and a text: the forecasts, the scale, and the models."""
+        h, n_series = self.values.shape
+        dates = f"{date_text(self.dates[0, 0])} to {date_text(self.dates[-1, 0])}"
+        facts = [("forecasts", f"{counted(h, 'step')} of {n_series} series, {dates}")]
+        if self.is_log:
+            facts.append(("scale", "contributions to logarithms"))
+        facts.append(("training rows", counted(len(self.row_labels), "training row")))
+        n_models = len(self.explainers)
+        if n_models > 1:
+            facts.append(("models", f"{n_models} models, one for each step"))
+        return facts
+
     @property
     def explainers(self) -> list[Explainer]:
         """Return the explainer of the model, or those of the models of each step."""
@@ -140,10 +163,17 @@ class Forecast:
     @property
     def _forecast_names(self) -> list[str]:
         """Return series and date of each forecast, series after series."""
+        h, n_series = self.values.shape
         return [
-            f"{series} {date_text(date)}"
-            for series, date in zip(self.series.T.ravel(), self.dates.T.ravel())
+            self.forecast_name(step, series)
+            for series in range(n_series)
+            for step in range(1, h + 1)
         ]
+
+    def forecast_name(self, step: int, series: int) -> str:
+        """Return the series and the date of the forecast at a step, from 1, of a series, from 0."""
+        date = date_text(self.dates[step - 1, series])
+        return f"{self.series[step - 1, series]} {date}"
 
     @property
     def row_dates(self) -> AnyArray:
@@ -213,9 +243,7 @@ class Forecast:
         columns = [name for name in ("prediction", "score") if name in table]
         return self._with_dates(table.drop(columns=columns), table["query"])
 
-    def group(
-        self, groups: Literal["year", "quarter", "month", "series"] | ArrayLike = "year"
-    ) -> DataFrame:
+    def group(self, groups: TimeGroups | ArrayLike = "year") -> DataFrame:
         """Return how much of each forecast comes from each group of dates.
 
         The columns are those of the forecast, group, weight and contribution. A weight is the sum
@@ -227,18 +255,32 @@ class Forecast:
         groups : "year", "quarter", "month", "series" or labels of shape (N,), default "year"
             Quarters and months are those of the calendar, of all years.
         """
-        if isinstance(groups, str):
-            groups = self._group_labels(groups)
-        table = self.explain().group(groups)
+        labels = as_groups(groups, self._rows)
+        table = self.explain().group(labels)
         if "weight" in table:
-            table["weight"] /= self._units_of_groups(groups).loc[table["group"]].to_numpy()
+            units = units_of_groups(labels, self.row_units)
+            table["weight"] /= units.loc[table["group"]].to_numpy()
         return self._with_dates(table, table["query"])
 
-    def _units_of_groups(self, groups: ArrayLike) -> Series:
-        """Return the unit of the rows of each group; nan if they have several."""
-        units = needed_pandas("Groups of rows").Series(self.row_units)
-        units_by_group = units.groupby(np.asarray(groups))
-        return units_by_group.first().where(units_by_group.nunique() == 1)
+    def share(self, groups: TimeGroups | ArrayLike = "year") -> DataFrame:
+        """Return how much each group of dates counts for each forecast.
+
+        A share is the sum of the absolute weights of the group among those of all rows; with a loss
+        of counts or amounts, of the absolute contributions. Shares sum to one. The columns are
+        series, date, step, forecast, group and share.
+
+        Parameters
+        ----------
+        groups : "year", "quarter", "month", "series" or labels of shape (N,), default "year"
+            As in `group`.
+        """
+        shares = shares_of_groups(self.explain(), as_groups(groups, self._rows))
+        columns = ["series", "date", "step", "forecast"]
+        described = self.table()[columns].loc[shares.index.repeat(shares.shape[1])]
+        described = described.reset_index(drop=True)
+        described["group"] = np.tile(shares.columns.to_numpy(), len(shares))
+        described["share"] = shares.to_numpy().ravel()
+        return described
 
     def path(self) -> DataFrame:
         """Return the features of each step that follow from forecasts, with their values.
@@ -294,8 +336,33 @@ class Forecast:
             and the five parts.
         """
         reader = self._reader.with_values(as_changes(values, self._reader.series_names))
-        parts = changed_paths(self._models, self._run, reader)
-        return self._change_table(parts)
+        return changed_paths(self._models, self._run, reader).table(self._run)
+
+    def calibrate(self, n_windows: int = 30, step_size: int = 1) -> ForecastIntervals:
+        """Backtest the forecaster, and return intervals by horizon.
+
+        axil fits the forecaster again before each window of h steps and forecasts it. Windows that
+        overlap share observations, so that their errors say less than as many separate ones.
+
+        Parameters
+        ----------
+        n_windows : int, default 30
+            How many windows; the cost is one fit of the forecaster for each.
+        step_size : int, default 1
+            How many steps lie between the ends of two windows; h for windows that do not overlap.
+        """
+        h = len(self.values)
+        n_windows = inputs.as_count(n_windows, "n_windows")
+        step_size = inputs.as_count(step_size, "step_size")
+        self._reader.require_observations(h + (n_windows - 1) * step_size)
+        return ForecastIntervals(
+            series=self.series,
+            dates=self.dates,
+            values=self.values,
+            is_log=self.is_log,
+            backtests=backtests(self._reader, h, n_windows, step_size),
+            history=tuple(self._reader.history()),
+        )
 
     def changes_since(self, old: Forecast) -> ForecastComparison:
         """Return the changes of these forecasts since an older vintage, and their causes.
@@ -318,33 +385,6 @@ class Forecast:
     def vintage(self) -> Vintage:
         """Return the facts for a comparison with another fit of the forecaster."""
         return Vintage(self._models, self._run, self.is_log)
-
-    def _change_table(self, changes: ForecastChanges) -> DataFrame:
-        """Return a table of changes of the forecasts and of their parts."""
-        columns = {
-            "series": self.series.T.ravel(),
-            "date": self.dates.T.ravel(),
-            "step": np.tile(np.arange(1, len(self.values) + 1), self.values.shape[1]),
-            "before": changes.before.T.ravel(),
-            "after": changes.after.T.ravel(),
-            "change": (changes.after - changes.before).T.ravel(),
-        }
-        for name, changes_of_path in changes.parts.items():
-            columns[name] = changes_of_path.T.ravel()
-        return needed_pandas("A forecast").DataFrame(columns)
-
-    def _group_labels(self, name: str) -> AnyArray:
-        """Return the year, quarter, month or series of each training row, (N,)."""
-        if name == "series":
-            return self._rows.series
-        pd = needed_pandas("Groups by date")
-        dates = pd.to_datetime(self._rows.dates)
-        if name in ("year", "quarter", "month"):
-            return np.asarray(getattr(dates, name))
-        raise InputError(
-            f'groups is {name!r}; expected "year", "quarter", "month", "series", or a label for '
-            "each row."
-        )
 
     def _with_dates(self, table: DataFrame, names: Series) -> DataFrame:
         """Return the table with series, date and step of each forecast in the place of its name."""

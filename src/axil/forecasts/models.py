@@ -13,7 +13,7 @@ from axil.arrays import AnyArray, FloatArray, IntArray
 from axil.errors import UnsupportedQuestionError
 from axil.explainer import Explainer
 from axil.explanation import Explanation
-from axil.forecasts.readers.contract import TargetRows
+from axil.forecasts.readers.contract import Models, TargetRows
 from axil.forecasts.runs import RecordedRun, numbers
 from axil.inputs.codes import keys
 from axil.inputs.libraries import needed_pandas
@@ -50,7 +50,7 @@ class ExplainedModels:
 
     @classmethod
     def of(
-        cls, models: list[ForeignObject], rows: list[TargetRows], settings: dict[str, ForeignObject]
+        cls, models: Models, rows: list[TargetRows], settings: dict[str, ForeignObject]
     ) -> ExplainedModels:
         """Verify each model on its rows."""
         explainers = []

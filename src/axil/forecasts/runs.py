@@ -7,19 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from axil.aliases import FeatureTable
-from axil.arrays import AnyArray, BoolArray, FloatArray
+from axil.arrays import BoolArray, FloatArray
 from axil.forecasts.readers import Reader
-from axil.forecasts.readers.contract import Models, Probe
+from axil.forecasts.readers.contract import ForecasterRun, Models, Probe
 
 
 @dataclass(frozen=True, eq=False)
-class RecordedRun:
-    """One run of a forecaster over h steps of S series."""
+class RecordedRun(ForecasterRun):
+    """One run of a forecaster over h steps of S series, with its rows and predictions."""
 
     reader: Reader
-    series: AnyArray  #: (h, S)
-    dates: AnyArray  #: (h, S)
-    values: FloatArray  #: (h, S) the forecaster's own forecasts
     predictions: FloatArray  #: (h, S) of the model, on the scale of the fit
     steps: list[FeatureTable]  #: the rows of each step, (S, features)
 

@@ -21,13 +21,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from axil.aliases import FeatureTable
+from axil.aliases import DataFrame, FeatureTable
 from axil.arrays import AnyArray, FloatArray
 from axil.errors import InputError
 from axil.explainer import Explainer
 from axil.forecasts.models import ExplainedModels
 from axil.forecasts.readers.contract import Reader, TargetRows
 from axil.forecasts.runs import RecordedRun, numbers, record
+from axil.inputs.libraries import needed_pandas
 from axil.methods.refit import with_features
 
 PARTS = ("targets", "training features", "lags", "recursion", "base")
@@ -40,6 +41,21 @@ class ForecastChanges:
     before: FloatArray  #: (h, S)
     after: FloatArray  #: (h, S)
     parts: dict[str, FloatArray]  #: (h, S) each
+
+    def table(self, run: RecordedRun) -> DataFrame:
+        """Return a table of the changes and their parts, with a line for each forecast."""
+        h, n_series = self.before.shape
+        columns = {
+            "series": run.series.T.ravel(),
+            "date": run.dates.T.ravel(),
+            "step": np.tile(np.arange(1, h + 1), n_series),
+            "before": self.before.T.ravel(),
+            "after": self.after.T.ravel(),
+            "change": (self.after - self.before).T.ravel(),
+        }
+        for name, changes_of_path in self.parts.items():
+            columns[name] = changes_of_path.T.ravel()
+        return needed_pandas("A forecast").DataFrame(columns)
 
 
 def changed_paths(

@@ -170,7 +170,7 @@ def arguments_of(self: Refit) -> ExplainerArguments:
 
 def again(
     self: RefitT,
-    drop: Sequence[Any] | None = None,
+    drop: Sequence[Any] | AnyArray | None = None,
     add: Sequence[Any] | None = None,
     targets: Mapping[Any, Any] | None = None,
     sample_weight: ArrayLike | None = None,
@@ -294,7 +294,7 @@ def _fitted_anew(
 def _changed(
     model: Refittable,
     arguments: ExplainerArguments,
-    drop: Sequence[Any] | None,
+    drop: Sequence[Any] | AnyArray | None,
     add: Sequence[Any] | None,
     targets: Mapping[Any, Any] | None,
     sample_weight: ArrayLike | None,

@@ -12,8 +12,10 @@ from axil.arrays import FloatArray, IntArray
 from axil.attribution import notes
 from axil.errors import InputError
 from axil.explanation import Explanation
+from axil.forecasts import Forecast
 from axil.inputs import as_choice, as_count, as_flag, as_frame, as_list, as_numbers, group_codes
 from axil.plots import canvas, marks
+from axil.plots.forecast_plots import forecast_shares
 from axil.plots.sources import (
     Columns,
     group_labels,
@@ -63,6 +65,10 @@ def weights(
     return canvas.dress(ax, title, prediction.long_name, "training row", grid="x")
 
 
+# What approximate sums are called, in the place of exact ones
+DERIVATIVE_OF = {"weight": "derivative", "contribution": "derivative × target"}
+
+
 @dataclass(frozen=True, eq=False)
 class GroupSums:
     """The sums of weights or contributions of each group in one prediction."""
@@ -89,7 +95,13 @@ def group(
 
     ``source`` is a frame of `group`, or an explanation with ``groups``: labels (n_train,), or the name of a feature. If there
     are more than k groups, the k largest have bars, and one more bar is the sum over all others.
+
+    For an `axil.forecast` the bars are shares in percent, in the order of the groups, by default
+    years, for a reader who knows neither weights nor models. ``query`` is the series, by name or
+    position, and ``output`` the step, by default 1.
     """
+    if isinstance(source, Forecast):
+        return forecast_shares(source, groups, query, output, as_count(k, "k"), ax)
     as_choice(by, ("weight", "contribution"), "by")
     k = as_count(k, "k")
     is_additive = isinstance(source, Explanation) and source.kind == "additive"
@@ -99,12 +111,9 @@ def group(
         group_sums = _sums_of_explanation(source, groups, by, query, output, exact)
     else:
         group_sums = _sums_of_frame(source, groups, by, query, output, exact)
-    quantity = by
+    quantity: str = by
     if not group_sums.is_exact:
-        if by == "weight":
-            quantity = "derivative"
-        else:
-            quantity = "derivative × target"
+        quantity = DERIVATIVE_OF[by]
     sums = group_sums.sums
     chosen = largest(sums, k)
     n_others = len(sums) - len(chosen)

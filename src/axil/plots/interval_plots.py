@@ -9,8 +9,10 @@ import numpy as np
 
 from axil.arrays import FloatArray, IntArray
 from axil.errors import InputError, counted, shown
+from axil.forecasts import ForecastIntervals
 from axil.inputs import as_number, as_numbers, as_vector, group_codes
 from axil.plots import canvas, marks
+from axil.plots.forecast_plots import forecast_fan
 from axil.plots.sources import labelled, numbers_in, one_output
 from axil.scale import inverse_named
 
@@ -26,7 +28,14 @@ FAR_AWAY = 10.0
 MARKED_LEVELS = (0.5, 0.8, 0.9)
 
 
-def fan(frame: Any, *rows: Any, y: Any = None, output: Any = None, ax: Axes | None = None) -> Axes:
+def fan(
+    frame: Any,
+    *rows: Any,
+    y: Any = None,
+    query: object = 0,
+    output: Any = None,
+    ax: Axes | None = None,
+) -> Axes:
     """Plot prediction intervals in the order of the predictions, with known true targets.
 
     It is called as ``fan(frame)``, ``fan(frame, y)``, ``fan(predictive, X)`` or ``fan(predictive,
@@ -35,7 +44,17 @@ def fan(frame: Any, *rows: Any, y: Any = None, output: Any = None, ax: Axes | No
     are the targets of these rows, in the units of the frame or on the scale of the fit that the
     frame names ("scale (log)"): the plot takes the scale that more intervals cover. Targets outside
     the widest interval are orange triangles.
+
+    For intervals of `axil.forecast`, ``fan(forecast.calibrate())``, the forecasts are drawn by date,
+    after the observations, with intervals of 50 %, 80 % and 90 %. ``query`` is the series, by name
+    or position.
     """
+    if isinstance(frame, ForecastIntervals):
+        if rows or y is not None:
+            raise InputError(
+                "Intervals of forecasts have dates of their own; leave rows and y out."
+            )
+        return forecast_fan(frame, query, ax)
     frame, y = _intervals_of(frame, rows, y)
     if isinstance(frame, Mapping):
         frames = dict(frame)

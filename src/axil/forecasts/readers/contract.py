@@ -12,7 +12,9 @@ import numpy as np
 
 from axil.aliases import FeatureTable, ForeignModel, ForeignObject
 from axil.arrays import AnyArray, FloatArray
+from axil.errors import InputError, shown
 from axil.forecasts.observations import Changes
+from axil.inputs.codes import keys
 
 Models: TypeAlias = Sequence[ForeignModel]
 
@@ -135,3 +137,38 @@ class Reader(ABC):
 
         Lags, differences and scales of its forecaster follow from these.
         """
+
+    @abstractmethod
+    def before_last(self, n_left_out: int, h: int) -> Reader:
+        """Return a reader of the forecaster fitted again without the last observations of each series.
+
+        Its further features reach h steps.
+        """
+
+    @abstractmethod
+    def history(self) -> list[tuple[AnyArray, FloatArray]]:
+        """Return the dates and observations of each series, in the order of the forecasts."""
+
+    def observed(self, run: ForecasterRun, n_left_out: int) -> FloatArray:
+        """Return the observations that a run without the last ones forecasts, (h, S)."""
+        h = len(run.values)
+        columns = []
+        for series, (dates, values) in enumerate(self.history()):
+            first = len(values) - n_left_out
+            if keys(dates[first : first + h]) != keys(run.dates[:, series]):
+                raise InputError(
+                    f"The series {shown(run.series[0, series])} has gaps: its observations after "
+                    f"{dates[first - 1]!s:.10} are not of the dates that are forecast. Fill the "
+                    "missing dates first."
+                )
+            columns.append(values[first : first + h])
+        return np.stack(columns, axis=1)
+
+    def require_observations(self, n_left_out: int) -> None:
+        """Raise unless every series has observations left for a fit."""
+        shortest = min(len(values) for _, values in self.history())
+        if n_left_out >= shortest:
+            raise InputError(
+                f"The windows leave out {n_left_out} observations, and the shortest series has "
+                f"{shortest}. Ask for fewer windows with n_windows, or fewer steps with h."
+            )

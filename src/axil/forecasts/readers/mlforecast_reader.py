@@ -7,6 +7,7 @@ import copy
 import numpy as np
 
 from axil.aliases import DataFrame, ForeignModel, ForeignObject, Series
+from axil.arrays import AnyArray, FloatArray
 from axil.errors import InputError, shown
 from axil.forecasts.observations import Changes, date_like, pandas_index, require_observation
 from axil.forecasts.readers.contract import (
@@ -166,6 +167,41 @@ class MLForecastReader(Reader):
         self._preprocessed(forecaster, data)
         forecaster.models_ = self._forecaster.models_
         return MLForecastReader(forecaster, data, self._exog, self._name)
+
+    def before_last(self, n_left_out: int, h: int) -> Reader:
+        """Return a reader of the forecaster fitted again without the last observations."""
+        ts = self._forecaster.ts
+        data = self._data.sort_values([ts.id_col, ts.time_col])
+        n_later = data.groupby(ts.id_col).cumcount(ascending=False)
+        forecaster = copy.deepcopy(self._forecaster)
+        max_horizon = None
+        if self._is_direct:
+            max_horizon = len(self.models)
+        forecaster.models = {self._name: self._forecaster.models[self._name]}
+        train = data[n_later >= n_left_out]
+        forecaster.fit(
+            train,
+            id_col=ts.id_col,
+            time_col=ts.time_col,
+            target_col=ts.target_col,
+            static_features=self._static_names,
+            max_horizon=max_horizon,
+            as_numpy=ts.as_numpy,
+        )
+        exog = None
+        if self._exog_names:
+            is_forecast = (n_later < n_left_out) & (n_later >= n_left_out - h)
+            exog = data.loc[is_forecast, [ts.id_col, ts.time_col, *self._exog_names]]
+        return MLForecastReader(forecaster, train, exog, self._name)
+
+    def history(self) -> list[tuple[AnyArray, FloatArray]]:
+        """Return the dates and observations of each series, in the order of the forecasts."""
+        ts = self._forecaster.ts
+        data = self._data.sort_values([ts.id_col, ts.time_col])
+        return [
+            (of_series[ts.time_col].to_numpy(), of_series[ts.target_col].to_numpy(np.float64))
+            for _, of_series in data.groupby(ts.id_col, observed=True)
+        ]
 
     @property
     def series_names(self) -> list[object]:

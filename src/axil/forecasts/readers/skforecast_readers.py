@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from axil.aliases import DataFrame, ForeignModel, ForeignObject, Series
+from axil.arrays import AnyArray, FloatArray
 from axil.errors import InputError, shown
 from axil.forecasts.observations import Changes, series_of, with_changes, with_series_changes
 from axil.forecasts.readers.contract import (
@@ -71,11 +72,31 @@ class RecursiveReader(Reader):
         """Return a reader of the same fitted models after this data."""
         forecaster = copy.deepcopy(self._forecaster)
         self._put(forecaster, FixedModel(self.models[0]))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the fit of the user gave them
-            forecaster.fit(data, exog=self._exog_of_fit)
+        reader = type(self)(forecaster, data, self._exog)
+        reader.fit(forecaster)
         self._restore(forecaster)
-        return type(self)(forecaster, data, self._exog)
+        return reader
+
+    def fit(self, forecaster: ForeignModel) -> None:
+        """Fit a forecaster to the data, without the warnings that the user's fit gave."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            forecaster.fit(self._data, exog=self._exog_of_fit)
+
+    def before_last(self, n_left_out: int, h: int) -> Reader:
+        """Return a reader of the forecaster fitted again without the last observations."""
+        forecaster = copy.deepcopy(self._forecaster)
+        shorter = type(self)(forecaster, self._data_before_last(n_left_out), self._exog)
+        shorter.fit(forecaster)
+        return shorter
+
+    def _data_before_last(self, n_left_out: int) -> ForeignObject:
+        """Return the data without the last observations of each series."""
+        return self._data.iloc[:-n_left_out]
+
+    def history(self) -> list[tuple[AnyArray, FloatArray]]:
+        """Return the dates and observations of each series, in the order of the forecasts."""
+        return [(self._data.index.to_numpy(), self._data.to_numpy(np.float64))]
 
     def _put(self, forecaster: ForeignModel, model: ForeignModel) -> None:
         """Put a model in the place of those that the forecaster asks."""
@@ -216,6 +237,17 @@ class MultiSeriesReader(RecursiveReader):
     def with_values(self, changes: Changes) -> Reader:
         """Return a reader of the same fitted models after other observations."""
         return self._at(with_series_changes(self._data, changes))
+
+    def _data_before_last(self, n_left_out: int) -> ForeignObject:
+        """Return the data without the last observations of each series."""
+        return {name: values.iloc[:-n_left_out] for name, values in series_of(self._data).items()}
+
+    def history(self) -> list[tuple[AnyArray, FloatArray]]:
+        """Return the dates and observations of each series, in the order of the forecasts."""
+        by_series = series_of(self._data)
+        names = self._forecaster.series_names_in_
+        columns = [by_series[name].squeeze() for name in names]
+        return [(values.index.to_numpy(), values.to_numpy(np.float64)) for values in columns]
 
     def _exog_by_series(self) -> dict[object, DataFrame]:
         """Return the further features of each series, by date; a frame may be of all series."""
