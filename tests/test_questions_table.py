@@ -112,6 +112,8 @@ QUESTIONS = {
         X_NEW
     ),
     "diagnostics.leave_one_out": lambda e, place, y, path: e.diagnostics.leave_one_out(),
+    "diagnostics.in_bag": lambda e, place, y, path: e.diagnostics.in_bag(),
+    "diagnostics.out_of_bag": lambda e, place, y, path: e.diagnostics.out_of_bag(),
     "diagnostics.leave_one_out_curve": lambda e, place, y, path: (
         e.diagnostics.leave_one_out_curve()
     ),
@@ -162,6 +164,7 @@ WEIGHTED |= {
     "diagnostics.degrees_of_freedom",
     "diagnostics.standard_error",
     "calibrate",
+    "diagnostics.out_of_bag",
     "jacobian.matrix",
     "precompute",
     "report",
@@ -173,7 +176,8 @@ STEPS = {name for name in QUESTIONS if name.startswith("removal")} | {
     "find_label_issues",
     "influence",
 }
-PARTS = {
+NO_TREES = {"diagnostics.in_bag", "diagnostics.out_of_bag"}
+PARTS = NO_TREES | {
     "adjustments",
     "similar(beside=)",
     "removal(greedy=True)",
@@ -194,9 +198,11 @@ ACCOUNT = {name for name in QUESTIONS if name.startswith("removal")} | {
     "top(by='weight')",
 }
 REFUSED = {
-    ("boosting", "memory"): LINEAR,
-    ("forest", "memory"): LINEAR | {"similar(tree_weights=)", "diagnostics.leave_one_out_curve"},
+    ("boosting", "memory"): LINEAR | {"diagnostics.out_of_bag"},
+    ("forest", "memory"): LINEAR
+    | {"similar(tree_weights=)", "diagnostics.leave_one_out_curve", "diagnostics.out_of_bag"},
     ("ridge", "memory"): LINEAR
+    | NO_TREES
     | {
         "similar(tree_weights=)",
         "removal(by='contribution')",
@@ -208,7 +214,10 @@ REFUSED = {
     ("three classes", "memory"): WEIGHTED - {"diagnostics.leave_one_out", "calibrate", "report"},
     # they start from offsets
     ("counts", "memory"): WEIGHTED - {"diagnostics.leave_one_out"} | {"adjustments"},
-    ("logistic", "memory"): WEIGHTED | STEPS | {"similar(tree_weights=)", "adjustments", "save"},
+    ("logistic", "memory"): WEIGHTED
+    | STEPS
+    | NO_TREES
+    | {"similar(tree_weights=)", "adjustments", "save"},
     ("boosting", "dask"): PARTS,
     ("forest", "dask"): PARTS
     | {"similar(tree_weights=)", "calibrate", "diagnostics.leave_one_out_curve"},

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from axil.ratios import RatioStudy, ratio_study
     from axil.replay.verification import Verification
     from axil.retraining import Stability, stability
-    from axil.shared_leaves import novelty, similarity
+    from axil.shared_leaves import leaves, novelty, similarity
     from axil.support import Support, supports
 
 __version__ = "0.1.0"
@@ -51,6 +51,7 @@ __all__ = [
     "Verification",
     "compare",
     "forecast",
+    "leaves",
     "load",
     "novelty",
     "ratio_study",
@@ -73,6 +74,7 @@ _LAZY_NAMES = {
     "compare": "comparison",
     "forecast": "forecasts.forecast",
     "load": "explainer",
+    "leaves": "shared_leaves",
     "novelty": "shared_leaves",
     "ratio_study": "ratios",
     "similarity": "shared_leaves",

@@ -1,4 +1,4 @@
-"""Similarity and novelty of rows, by the leaves of any model of trees.
+"""Leaves, similarity and novelty of rows, in the trees of any model.
 
 Similarity is the share of trees in which two rows share a leaf. Novelty is how far a row lies
 outside the training rows in its leaves.
@@ -31,6 +31,44 @@ BLOCK_ENTRIES = 1 << 22  # leaf numbers that the library computes at a time
 COMPARED_PER_ENTRY = 4000
 HARM = "Rows of the fit lie inside the boxes that they made, so that every other row would look new"
 FEWER_ROWS = "Pass fewer rows at a time, ask for the k largest alone, or raise memory_limit."
+
+
+def leaves(
+    model: ForeignModel,
+    X: TableLike,
+    *,
+    n_threads: int | None = None,
+    memory_limit: int | str | None = None,
+) -> LeafArray:
+    """Return the leaf of each row of X in each tree of a model of any library, (n, T).
+
+    The leaves of a tree have numbers from 0 up, in the order of axil; two rows have the same number
+    if they share the leaf. axil looks at the trees alone: it needs no training data and verifies
+    nothing. T counts the trees of all outputs, in the order of the model.
+
+    Parameters
+    ----------
+    model : object
+        A fitted model of trees, or a pipeline that ends in one.
+    X : table
+        n rows, with the columns of the fit.
+    n_threads, memory_limit
+        As in `Explainer`.
+
+    Examples
+    --------
+    >>> from lightgbm import LGBMRegressor
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y)
+    >>> leaves(model, X.head(2)).shape
+    (2, 20)
+    """
+    limits = limits_of(n_threads, memory_limit)
+    reader = _leaf_reader(model)
+    packed = _leaves(reader, inputs.as_features(X, reader, "X"), limits)
+    n_initial = int(getattr(reader, "has_initial_tree", False))
+    return np.ascontiguousarray(packed[n_initial:].T)
 
 
 @overload

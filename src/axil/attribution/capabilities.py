@@ -118,6 +118,10 @@ _WITHOUT_WEIGHTS: dict[str, Refusal] = {
         REFIT,
     ),
     **_each(("jacobian.sensitivity", "jacobian.matrix"), NO_WEIGHTS, DERIVED),
+    "diagnostics.out_of_bag": (
+        "it is of forests, whose trees are averaged",
+        "Ask diagnostics.leave_one_out.",
+    ),
     "precompute": (
         "the leaf matrix is made of exact weights, which this model does not have",
         "Leave the call out.",
@@ -144,6 +148,7 @@ _DERIVATIVE: dict[str, Refusal] = {
     **_WITHOUT_WEIGHTS,
     "report": REPORT_OF_SCORES,
     "calibrate": (NO_WEIGHTS, REFIT),
+    "diagnostics.in_bag": ("it has no trees", "Leave the call out."),
     **_each(
         ("jacobian.gradient_contributions", "find_label_issues", "influence"), NO_STEPS, DERIVED
     ),
@@ -172,6 +177,11 @@ _DERIVATIVE: dict[str, Refusal] = {
 }
 
 _PARTITIONS: dict[str, Refusal] = {
+    **_each(
+        ("diagnostics.in_bag", "diagnostics.out_of_bag"),
+        "its rows are all training rows, which are in partitions",
+        IN_MEMORY,
+    ),
     **_each(
         ("jacobian.matrix", "jacobian.operator"),
         "its rows and columns are all training rows, which are in partitions",
@@ -287,6 +297,7 @@ MEAN_OF_CONTRIBUTIONS: dict[str, Refusal] = {
             "what_if",
             "jacobian.by_sample_weight",
             "diagnostics.leave_one_out",
+            "diagnostics.in_bag",
             "calibrate",
             "report",
             "save",

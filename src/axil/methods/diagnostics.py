@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 
 from axil import inputs
-from axil.aliases import ArrayLike, DataFrame, LeaveOneOut, LeverageMethod, TableLike
+from axil.aliases import ArrayLike, DataFrame, LabelsLike, LeaveOneOut, LeverageMethod, TableLike
 from axil.arrays import AnyArray, BoolArray, FloatArray
 from axil.attribution import Kind
 from axil.contributions.additive_model import AdditiveModel
 from axil.errors import UnsupportedQuestionError
+from axil.explanation import Explanation
 from axil.methods import leave_one_out as left_out
-from axil.methods import leverage, noise
+from axil.methods import leverage, noise, sampled_rows
 from axil.methods.concentration import measured
 from axil.methods.folds import BY_FOLDS, fold_predictions, number_of_folds
 from axil.methods.kinds import additive_model, exact_model
@@ -144,6 +145,53 @@ class Diagnostics(Method):
             errors = np.concatenate([getattr(curve, attribute) for curve in curves], axis=1)
             columns[model.scale.label(name)] = errors.ravel()
         return tables.note(tables.make(columns, model.backend), model.note(model.deletions.note()))
+
+    def in_bag(self) -> FloatArray:
+        """Return how often each tree saw each training row, (n_train, n_trees).
+
+        The numbers are those of the replayed fit: drawn again by axil, or as you passed them. Rows
+        that the fit held out, such as those of early stopping, have 0. `Explainer` takes the array
+        as ``in_bag``. Its columns are those of `axil.leaves`.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_diabetes
+        >>> from sklearn.ensemble import RandomForestRegressor
+        >>> from axil import Explainer
+        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+        >>> forest = RandomForestRegressor(20, random_state=0).fit(X, y)
+        >>> counts = Explainer(forest, X, y).diagnostics.in_bag()
+        >>> counts.shape, counts.sum(axis=0)[:3].tolist()  # as many draws as rows
+        ((442, 20), [442.0, 442.0, 442.0])
+        """
+        return sampled_rows.sample_counts(self._answering(sampled_rows.IN_BAG))
+
+    def out_of_bag(self, rows: LabelsLike | None = None) -> Explanation:
+        """Return the predictions of training rows by the trees of a forest that were fitted without them.
+
+        The weights of each row are those of the other rows in these trees, so its own is 0. The
+        predictions are the forest's out-of-bag predictions, such as ``oob_prediction_``. They have
+        not seen the row, so their errors are those to expect of new rows.
+
+        Parameters
+        ----------
+        rows : sequence of labels, or of n_train truth values, optional
+            The training rows; by default all rows that some tree did not see, in their order.
+            The weights take 8 * rows * n_train bytes for each output that has weights of its own.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_diabetes
+        >>> from sklearn.ensemble import RandomForestRegressor
+        >>> from axil import Explainer
+        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+        >>> forest = RandomForestRegressor(50, oob_score=True, random_state=0).fit(X, y)
+        >>> unseen = Explainer(forest, X, y).diagnostics.out_of_bag([3, 7])
+        >>> bool(abs(unseen.predictions - forest.oob_prediction_[[3, 7]]).max() < 1e-9)
+        True
+        """
+        model = exact_model(self._answering(sampled_rows.OUT_OF_BAG))
+        return Explanation(sampled_rows.out_of_bag_sums(model, rows))
 
     def leverage(self, method: LeverageMethod | None = None) -> DataFrame:
         """Return the weight of each training row in its own prediction, K[j, j].

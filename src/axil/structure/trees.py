@@ -319,6 +319,8 @@ class Structure(Transferable):
         """Return how often each row was sampled for each tree, (T, rows)."""
         if self.leaf_rule is not None and self.leaf_rule.recorded_counts is not None:
             return self.leaf_rule.recorded_counts[:, rows].astype(np.float64)
+        if self.counts_by_leaf:  # and no sampling is recorded: every tree has every row
+            return np.ones(self.cells[:, rows].shape)
         levels = self.cells[:, rows] // self.n_leaves[:, None].astype(self.cells.dtype)
         return np.asarray(self.levels_sampled[levels.astype(np.intp)])
 
