@@ -24,7 +24,7 @@ import axil
 from axil import InputError, UnsupportedQuestionError, inputs
 from axil.methods.intervals import calibrate, calibration_rows
 from axil.methods.intervals.local import SMALL
-from axil.methods.intervals.training_errors import out_of_bag
+from axil.methods.intervals.training_errors import out_of_bag_predictions
 from axil.methods.method import verified_model
 from tests.methods.intervals.interval_models import explainer, rows
 
@@ -69,7 +69,7 @@ def test_out_of_bag_predictions_are_those_of_the_library():
     forest = RandomForestRegressor(30, min_samples_leaf=2, oob_score=True, random_state=0).fit(X, Y)
     explained = axil.Explainer(forest, X, Y)
     np.testing.assert_allclose(
-        out_of_bag(verified_model(explained))[:, 0], forest.oob_prediction_, rtol=1e-10
+        out_of_bag_predictions(verified_model(explained))[:, 0], forest.oob_prediction_, rtol=1e-10
     )
     own = explained.calibrate()
     assert own.source == "out-of-bag"
@@ -83,7 +83,7 @@ def test_out_of_bag_predictions_are_those_of_the_library():
 def test_rows_in_every_tree_are_no_calibration_rows():
     forest = RandomForestRegressor(2, oob_score=False, random_state=0).fit(X, Y)
     explained = axil.Explainer(forest, X, Y)
-    known = np.isfinite(out_of_bag(verified_model(explained))[:, 0])
+    known = np.isfinite(out_of_bag_predictions(verified_model(explained))[:, 0])
     assert 0 < known.sum() < 200
     assert explained.calibrate().n_calibration == known.sum()
 

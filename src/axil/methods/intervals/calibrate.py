@@ -23,7 +23,11 @@ from axil.methods.intervals.calibration_rows import (
 from axil.methods.intervals.conformal import Conformal
 from axil.methods.intervals.local import NAMES, PENALTY, Local, Own, Surroundings, around, joined
 from axil.methods.intervals.predictive import Predictive
-from axil.methods.intervals.training_errors import is_bagged, out_of_bag, training_errors
+from axil.methods.intervals.training_errors import (
+    is_bagged,
+    out_of_bag_predictions,
+    training_errors,
+)
 from axil.methods.kinds import exact_model
 from axil.methods.method import Method, warn_without_offsets
 from axil.methods.noise import leverages
@@ -241,7 +245,9 @@ def from_out_of_bag(proven: ExactModel, grouped: CalibrationGroups | None) -> Pr
         ]
         sums = [one.moments(values) for one, values in zip(answers, known.values[0])]
         parts.append(
-            known.usual.local(sums, proven.weight_layout.output_groups, out_of_bag(proven)[some])
+            known.usual.local(
+                sums, proven.weight_layout.output_groups, out_of_bag_predictions(proven)[some]
+            )
         )
     return Predictive(
         proven,

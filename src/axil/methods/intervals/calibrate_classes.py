@@ -20,7 +20,7 @@ from axil.methods.intervals.calibration_rows import (
     groups_of,
 )
 from axil.methods.intervals.class_predictive import ClassPredictive, class_probabilities
-from axil.methods.intervals.training_errors import is_bagged, out_of_bag
+from axil.methods.intervals.training_errors import is_bagged, out_of_bag_predictions
 from axil.methods.method import warn_without_offsets
 from axil.replay.rows_of_the_fit import rows_of_the_fit
 
@@ -68,7 +68,7 @@ def calibrate_classes(
             "fitted on, or out_of_fold=cross_val_predict(model, X_train, y_train, "
             'method="predict_proba").'
         )
-    return _from_training_rows(model, out_of_bag(model), "out-of-bag", grouped)
+    return _from_training_rows(model, out_of_bag_predictions(model), "out-of-bag", grouped)
 
 
 def _from_new_rows(

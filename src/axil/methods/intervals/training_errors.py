@@ -40,7 +40,7 @@ def training_errors(
     if out_of_fold is not None:
         return model.targets - out_of_fold, "out-of-fold"
     if is_bagged(model):
-        return model.targets - out_of_bag(model), "out-of-bag"
+        return model.targets - out_of_bag_predictions(model), "out-of-bag"
     if method == "leaves" and boosted_structures(model.trees) is not None:
         return model.targets - model.fitted(), "fit"
     available = model.budget.available
@@ -75,7 +75,7 @@ def is_bagged(model: ExactModel) -> bool:
     )
 
 
-def out_of_bag(model: ExactModel) -> FloatArray:
+def out_of_bag_predictions(model: ExactModel) -> FloatArray:
     """Return the prediction of each row by the trees that were fitted without it, (N, K).
 
     It is nan if there is no such tree. The predictions are computed once.
@@ -84,7 +84,7 @@ def out_of_bag(model: ExactModel) -> FloatArray:
 
 
 def _out_of_bag(model: ExactModel) -> FloatArray:
-    """Compute `out_of_bag`."""
+    """Compute `out_of_bag_predictions`."""
     rows = np.arange(len(model.targets))
     engine_predictions = []
     for engine, targets in by_output(model.engines, model.targets):
