@@ -27,6 +27,7 @@ PAGES = (
             "faq",
             "prices",
             "adjustments",
+            "records",
             "credit",
             "claims",
             "ranking_survival",

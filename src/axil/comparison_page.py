@@ -27,7 +27,7 @@ COMPARABLES = 5  # of each value, before and now
 STATUS_WORDS = ("as before", "{target} corrected", "new", "left out")
 
 
-class Changes(Protocol):
+class ShownChanges(Protocol):
     """What the page is about: an `axil.comparison.Comparison`."""
 
     before: FloatArray  #: (n, K) on the scale of the fit
@@ -74,7 +74,7 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedTable:
     """A table: its caption, its heads, its rows, and which columns hold numbers."""
 
     caption: str
@@ -92,7 +92,7 @@ class ChangeSection:
     after: str
     change: str
     bars: list[Bar]
-    tables: list[Listed]
+    tables: list[ListedTable]
     search: str  #: what the search compares with, in lower case
 
 
@@ -107,7 +107,7 @@ class PageOptions:
 
 
 def write_page(
-    comparison: Changes, path: PathLike | None, options: PageOptions, title: str | None
+    comparison: ShownChanges, path: PathLike | None, options: PageOptions, title: str | None
 ) -> str | None:
     """Write the page of a comparison, or return its text if there is no path."""
     file = document.as_target(path)
@@ -144,7 +144,7 @@ def write_page(
 
 
 def _effects_by_group(
-    comparison: Changes, options: PageOptions
+    comparison: ShownChanges, options: PageOptions
 ) -> tuple[list[str], FloatArray] | None:
     """Return the names of groups of training rows, and their effects (n, K, groups)."""
     if options.by is None:
@@ -154,7 +154,7 @@ def _effects_by_group(
 
 
 def _parts(
-    comparison: Changes,
+    comparison: ShownChanges,
     effects_by_group: tuple[list[str], FloatArray] | None,
     i: int,
     k: int,
@@ -184,12 +184,12 @@ def _parts(
 
 
 def _section(
-    comparison: Changes,
+    comparison: ShownChanges,
     name: str,
     i: int,
     k: int,
     parts: dict[str, float],
-    tables: list[Listed],
+    tables: list[ListedTable],
     words: Words,
 ) -> ChangeSection:
     """Return the section of one value; parts without an effect that it could show are left out."""
@@ -227,7 +227,7 @@ def _section(
     )
 
 
-def _readable_steps(comparison: Changes, i: int, k: int, parts: Sequence[float]) -> FloatArray:
+def _readable_steps(comparison: ShownChanges, i: int, k: int, parts: Sequence[float]) -> FloatArray:
     """Return the old value, the value after each part, in the units that people read."""
     steps = np.repeat(comparison.before[[i]], len(parts) + 1, axis=0)
     steps[:, k] += np.concatenate([[0.0], np.cumsum(parts)])
@@ -252,7 +252,7 @@ def _signed_percent(share: float) -> str:
 # -- tables ----------------------------------------------------------------------------------------
 
 
-def _rows_table(comparison: Changes, options: PageOptions, i: int, k: int) -> Listed:
+def _rows_table(comparison: ShownChanges, options: PageOptions, i: int, k: int) -> ListedTable:
     """Return the training rows that moved a value most."""
     words = options.words
     rows = comparison.rows
@@ -286,7 +286,7 @@ def _rows_table(comparison: Changes, options: PageOptions, i: int, k: int) -> Li
     ]
     is_number = [False, False, True, True, True, *[False for _ in options.columns]]
     caption = f"{words.rows.capitalize()} that did most, before the model was fitted anew"
-    return Listed(caption, heads, lines, is_number)
+    return ListedTable(caption, heads, lines, is_number)
 
 
 def _target_text(target: object, words: Words) -> str:
@@ -298,7 +298,7 @@ def _target_text(target: object, words: Words) -> str:
     return words.cell(target)
 
 
-def _row_columns(comparison: Changes, rows: IntArray, options: PageOptions) -> list[list[str]]:
+def _row_columns(comparison: ShownChanges, rows: IntArray, options: PageOptions) -> list[list[str]]:
     """Return the columns that the user chose of some training rows, as text."""
     if not options.columns:
         return []
@@ -321,7 +321,7 @@ def _row_columns(comparison: Changes, rows: IntArray, options: PageOptions) -> l
     return texts
 
 
-def _comparables(comparison: Changes, options: PageOptions) -> dict[int, list[Listed]]:
+def _comparables(comparison: ShownChanges, options: PageOptions) -> dict[int, list[ListedTable]]:
     """Return the comparables of each value before and now, by position; none where refused."""
     labels = inputs.as_list(comparison.query_index)
     if len(set(labels)) < len(labels):
@@ -332,7 +332,7 @@ def _comparables(comparison: Changes, options: PageOptions) -> dict[int, list[Li
         if capabilities.is_refused("similar") or comparison.before.shape[1] > 1:
             return {}
         by_explainer.append(_lists_of(explainer, X, options.words))
-    tables: dict[int, list[Listed]] = {}
+    tables: dict[int, list[ListedTable]] = {}
     words = options.words
     for i, (before, now) in enumerate(zip(*by_explainer)):
         old_names = {name for name, *_ in before}
@@ -341,7 +341,7 @@ def _comparables(comparison: Changes, options: PageOptions) -> dict[int, list[Li
         lines += [[*cells, "no longer"] for cells in before if cells[0] not in new_names]
         caption = f"The {words.rows} most like this {words.query}, now and before"
         heads = [words.rows.capitalize(), words.target.capitalize(), ""]
-        tables[i] = [Listed(caption, heads, lines, [False, True, False])]
+        tables[i] = [ListedTable(caption, heads, lines, [False, True, False])]
     return tables
 
 
