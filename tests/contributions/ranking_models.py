@@ -248,7 +248,7 @@ def xgboost_case(objective="rank:ndcg", weights=None, l2=1.0, data=DATA, **setti
             h = np.zeros(len(data.X))
             parts = [values[is_present] for values in (scores, labels, data.group, row_weights)]
             g[is_present], h[is_present] = reference.xgboost_ranking(
-                objective, *parts, n_pairs, seeds, norms, drawn_norm=XGB_VERSION >= (3, 0)
+                objective, *parts, n_pairs, seeds, norms
             )
             return g, h
 
@@ -340,12 +340,6 @@ _MAKERS = {
         "rank:pairwise", lambdarank_normalization=False
     ),
     "rank:map": lambda: xgboost_case("rank:map"),
-    "rank:ndcg random pairs": lambda: xgboost_case(
-        lambdarank_pair_method="mean", lambdarank_num_pair_per_sample=2
-    ),
-    "rank:map random pairs, group weights": lambda: xgboost_case(
-        "rank:map", GROUP_WEIGHTS, lambdarank_pair_method="mean"
-    ),
     "QueryRMSE": catboost_case,
     "QueryRMSE row weights": lambda: catboost_case(weights=ROW_WEIGHTS, l2=0.5),
     "PairLogit": lambda: catboost_case("PairLogit"),
@@ -355,7 +349,13 @@ _MAKERS = {
     ),
 }
 if XGB_VERSION >= (3, 0):
-    _MAKERS["rank:ndcg without score norm"] = lambda: xgboost_case(
-        lambdarank_score_normalization=False
-    )
+    _MAKERS |= {
+        "rank:ndcg without score norm": lambda: xgboost_case(lambdarank_score_normalization=False),
+        "rank:ndcg random pairs": lambda: xgboost_case(
+            lambdarank_pair_method="mean", lambdarank_num_pair_per_sample=2
+        ),
+        "rank:map random pairs, group weights": lambda: xgboost_case(
+            "rank:map", GROUP_WEIGHTS, lambdarank_pair_method="mean"
+        ),
+    }
 CASES = {name: cache(make) for name, make in _MAKERS.items()}

@@ -216,9 +216,7 @@ def average_precision(ranked_labels):
     return (ranked_labels * hits / np.arange(1, len(hits) + 1)).sum() / max(hits[-1], 1)
 
 
-def xgboost_ranking(
-    name, scores, labels, groups, weights, n_pairs, seeds=None, norms=(True, True), drawn_norm=True
-):
+def xgboost_ranking(name, scores, labels, groups, weights, n_pairs, seeds=None, norms=(True, True)):
     """Return g and h (N,) of XGBoost's ranking objectives; `seeds` are those of random pairs."""
     g = np.zeros(len(scores))
     h = np.zeros(len(scores))
@@ -257,7 +255,7 @@ def xgboost_ranking(
             group_h[[i, j]] += 2 * max(sigmoid * (1 - sigmoid), 1e-16) * delta
             total += 2 * push
         factor = weights[rows.start] * scale
-        if norms[0] and seeds is not None and drawn_norm:
+        if norms[0] and seeds is not None:
             factor /= n_pairs
         elif norms[0] and total > 0:
             factor *= np.log2(1 + total) / total

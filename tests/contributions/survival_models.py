@@ -132,10 +132,15 @@ _MAKERS = {
     "survival:cox": xgboost_case,
     "survival:cox weights": lambda: xgboost_case(DATA.row_weights),
     "survival:cox base_score": lambda: xgboost_case(base_score=2.0),
+}
+_OF_CATBOOST = {
     "Cox": catboost_case,
     "Cox weights": lambda: catboost_case(DATA.row_weights, l2=0.5),
     "Cox gradient steps": lambda: catboost_case(
         DATA.row_weights, leaf_estimation_method="Gradient", grow_policy="Depthwise"
     ),
 }
+HAS_COX = tuple(int(part) for part in cb.__version__.split(".")) >= (1, 2, 10)
+if HAS_COX:
+    _MAKERS |= _OF_CATBOOST
 CASES = {name: cache(make) for name, make in _MAKERS.items()}

@@ -183,6 +183,8 @@ XGBOOST_REFUSALS = {
     "booster": {"booster": "dart", "rate_drop": 0.5},
     "lambdarank_unbiased": {"lambdarank_unbiased": True},
 }
+if XGB_VERSION < (3, 0):
+    XGBOOST_REFUSALS["lambdarank_pair_method"] = {"lambdarank_pair_method": "mean"}
 if XGB_VERSION >= (3, 4):  # earlier ones have generators of their own for pairs
     XGBOOST_REFUSALS["lambdarank_pair_method"] = {
         "lambdarank_pair_method": "mean",

@@ -5,6 +5,7 @@ Formulas: catboost/private/libs/algo_helpers/error_functions.h.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -146,6 +147,8 @@ def _unknown_shrinkage(model: CatBoostReading) -> str:
     return ""
 
 
+#: the first whose derivatives of Cox are known
+COX_VERSION = (1, 2, 10)
 _KNOWN = (*_LOSSES, *COUPLED_LOSSES)
 
 
@@ -155,6 +158,20 @@ def _pairs_at_random(model: CatBoostReading) -> str:
     if "PairLogit" not in model.losses or "max_pairs" not in settings:
         return ""
     return f"PairLogit with max_pairs={settings['max_pairs']}"
+
+
+def _older_cox(model: CatBoostReading) -> str:
+    """Return the version that trained a model of Cox, where its derivatives are not replayed."""
+    if "Cox" not in model.losses:
+        return ""
+    info = model.blob.info.get("catboost_version_info", "")
+    stated = re.search(r"tags/v(\d+)\.(\d+)\.(\d+)", info)
+    if stated is None:
+        return "Cox of a CatBoost that does not state its version"
+    version = tuple(int(number) for number in stated.groups())
+    if version < COX_VERSION:
+        return f"Cox of CatBoost {'.'.join(stated.groups())}"
+    return ""
 
 
 def _groups_beside(model: CatBoostReading) -> str:
@@ -178,6 +195,12 @@ GRADIENT_REFUSALS = gradient_refusals(
         _pairs_at_random,
         "CatBoost samples pairs at random",
         "Fit without max_pairs.",
+    ),
+    Refusal(
+        "loss_function",
+        _older_cox,
+        "it had other derivatives, and axil replays those of CatBoost 1.2.10 and later",
+        "Fit again with a newer CatBoost.",
     ),
     Refusal(
         "loss_function",

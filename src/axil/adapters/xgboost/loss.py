@@ -199,7 +199,11 @@ def _mixed_draws(reading: XGBoostReading) -> str:
     """Return the method that samples pairs if the same generator also samples rows or columns."""
     draws_pairs = _ranking_setting(reading, "lambdarank_pair_method") == "mean"
     model = reading.model
-    if not draws_pairs or model is None or model.version < (3, 4):
+    if not draws_pairs or model is None:
+        return ""
+    if model.version < (3, 0):
+        return "mean of XGBoost before 3.0"
+    if model.version < (3, 4):
         return ""
     settings = reading.settings
     shares = ("subsample", "colsample_bytree", "colsample_bylevel", "colsample_bynode")
@@ -230,7 +234,8 @@ GRADIENT_REFUSALS = gradient_refusals(
     Refusal(
         "lambdarank_pair_method",
         _mixed_draws,
-        "one generator then samples pairs, rows and columns, in an order that axil does not replay",
+        "random pairs are replayed from XGBoost 3.0 on, and from 3.4 on where one generator does not "
+        "sample rows or columns besides",
         'Fit with lambdarank_pair_method="topk", or without the other setting.',
     ),
     Refusal(

@@ -87,7 +87,6 @@ class XGBoostRanking(GroupedLoss):
     divides_by_distance: bool
     has_exponential_gain: bool
     draws: PairDraws | None  #: None: pairs of the first ranks
-    divides_by_pairs: bool = True  #: whether drawn pairs are normalised by their number
 
     @property
     def draws_numbers(self) -> bool:  # type: ignore[override]
@@ -136,7 +135,7 @@ class XGBoostRanking(GroupedLoss):
         """Return the factors of lambdarank_normalization for the gradients of each group, (Q,)."""
         if not self.is_normalised:
             return np.ones_like(group_sums)
-        if self.draws is not None and self.divides_by_pairs:
+        if self.draws is not None:
             return np.full_like(group_sums, 1 / self.n_pairs)
         return norm_factors(group_sums)
 
@@ -344,7 +343,6 @@ def ranking_loss(
         divides_by_distance=settings.get("lambdarank_score_normalization", "1") == "1",
         has_exponential_gain=settings["ndcg_exp_gain"] == "1",
         draws=draws,
-        divides_by_pairs=model.version >= (3, 0),
     )
 
 
