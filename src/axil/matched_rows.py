@@ -149,7 +149,7 @@ def columns_like(X: FeatureTable, explainer: Explainer) -> Any:
     columns = list(training_frame.columns)
     if list(frame.columns) == columns or not set(columns) <= set(frame.columns):
         return X  # the model says what is missing
-    return frame.select(columns).to_native()
+    return inputs.in_order(frame, columns).to_native()
 
 
 def refit_to_new_rows(old: Explainer, new: Explainer, rows: ComparedRows) -> Explainer:

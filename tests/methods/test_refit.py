@@ -671,3 +671,22 @@ def test_refits_of_xgboost_round_scores_as_the_library_does():
         expected = explainer.without(X_train, dropped_rows)["after"]
         predictions = explainer.refit(drop=dropped_rows).model.predict(X_train)
         np.testing.assert_allclose(predictions, expected, rtol=0, atol=5e-6)
+
+
+@pytest.mark.parametrize(
+    "names", [[0, 1, 2, 3], [("a", 0), ("a", 1), ("b", 0), ("b", 1)]], ids=["numbers", "tuples"]
+)
+def test_rows_are_added_to_frames_whose_columns_are_no_text(names):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(60, 4)))
+    frame.columns = names
+    y = rng.normal(size=60)
+    X_train = frame.to_numpy()
+    model = xgboost.XGBRegressor(n_estimators=3).fit(X_train[:50], y[:50])
+    of_arrays = axil.Explainer(model, X_train[:50], y[:50]).refit(add=(X_train[50:], y[50:]))
+    explainer = axil.Explainer(model, frame[:50], y[:50])
+    again = explainer.refit(add=(frame[50:], y[50:]))
+    expected = of_arrays.model.predict(X_train)
+    np.testing.assert_array_equal(again.model.predict(X_train), expected)
+    comparison = axil.compare(explainer, again, frame[:2])
+    np.testing.assert_allclose(comparison.after[:, 0], expected[:2], rtol=0, atol=1e-6)

@@ -61,6 +61,7 @@ from axil.inputs.tables import (
     as_targets,
     backend_of,
     coding_of,
+    in_order,
     row_labels,
     stack_rows,
     take_rows,

@@ -394,6 +394,12 @@ def take_rows(X: FeatureTable, rows: slice | IntArray) -> FeatureTable:
     return X[rows]
 
 
+def in_order(frame: Frame, columns: Sequence[Any]) -> Frame:
+    """Return these columns of a frame, by name. A name may be a number or a tuple, as in pandas."""
+    names = list(frame.columns)
+    return frame[:, [names.index(name) for name in columns]]
+
+
 def stack_rows(X: FeatureTable, more_rows: FeatureTable) -> FeatureTable:
     """Return the rows of X and then further ones, in X's own type."""
     frame = as_frame(X)
@@ -402,7 +408,7 @@ def stack_rows(X: FeatureTable, more_rows: FeatureTable) -> FeatureTable:
         if second is None:
             columns = np.asarray(more_rows).T
             second = nw.from_dict(dict(zip(frame.columns, columns)), backend=frame.implementation)
-        frame, second = share_categories(frame, second.select(frame.columns))
+        frame, second = share_categories(frame, in_order(second, frame.columns))
         return nw.concat([frame, second], how="vertical").to_native()
     if is_sparse(X):
         return sparse.vstack([X, more_rows]).asformat(X.format)
