@@ -285,3 +285,18 @@ def test_members_without_trees_are_named() -> None:
         axil.UnsupportedQuestionError, match=r"named_estimators_\['b'\] has no trees"
     ):
         axil.similarity(model, X[:2], X)
+
+
+def test_rows_in_dask_collections_are_refused_by_name():
+    dask_array = pytest.importorskip("dask.array")
+    model = lgb.LGBMRegressor(n_estimators=3, verbose=-1, n_jobs=1).fit(X, Y)
+    collection = dask_array.from_array(np.asarray(X), chunks=(100, -1))
+    calls = {
+        "X_train": lambda: axil.novelty(model, X[:2], collection, held_out=X[:3]),
+        "other": lambda: axil.similarity(model, X[:2], collection),
+        "X": lambda: axil.similarity(model, collection),
+    }
+    for name, call in calls.items():
+        with pytest.raises(axil.UnsupportedQuestionError, match="Dask collection") as refusal:
+            call()
+        assert refusal.value.question == name

@@ -154,6 +154,8 @@ def similarity(
     >>> float(similarities[0, 0]), int(rows[0, 0])  # a row shares all its own leaves
     (1.0, 0)
     """
+    _refuse_collection(X, "X")
+    _refuse_collection(other, "other")
     limits = limits_of(n_threads, memory_limit, device=device)
     reader = _leaf_reader(model)
     leaves = _leaves(reader, inputs.as_features(X, reader, "X"), limits)
@@ -238,6 +240,8 @@ def novelty(
     (True, True)
     """
     limits = limits_of(n_threads, memory_limit)
+    for name, values in (("X", X), ("X_train", X_train), ("held_out", held_out)):
+        _refuse_collection(values, name)
     reader = _leaf_reader(model)
     rows = inputs.as_features(X, reader, "X")
     training_rows = inputs.as_features(X_train, reader, "X_train")
@@ -330,6 +334,17 @@ def _tree_weights(values: ForeignObject, n_trees: int) -> FloatArray:
     if (weights < 0).any() or not weights.any():
         raise InputError("tree_weights must not be below 0, nor all 0.")
     return weights
+
+
+def _refuse_collection(values: object, name: str) -> None:
+    """Refuse rows in a Dask collection, by the name of the argument."""
+    if hasattr(values, "__dask_graph__"):
+        raise UnsupportedQuestionError(
+            name,
+            "it is a Dask collection, and rows are compared by the leaves of all rows together, "
+            "in this process",
+            "Pass rows in memory, such as a sample: X_train.sample(frac=0.1).compute().",
+        )
 
 
 class LeafReader(Protocol):

@@ -24,9 +24,8 @@ from axil.adapters.boosted_fit import (
     WeightRule,
 )
 from axil.adapters.boundary import ReadsRows
-from axil.adapters.feature_tests import FeatureTests
 from axil.adapters.linear_steps import LinearSteps
-from axil.adapters.routes import Routes, Ways
+from axil.adapters.routes import FeatureTests, Routes, Ways
 from axil.aliases import FeatureTable, ForeignObject, TableLike
 from axil.arrays import AnyArray, Cells, FloatArray, IntArray, LeafArray, RealArray, RealType
 from axil.errors import UnsupportedModelError

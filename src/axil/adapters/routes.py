@@ -225,3 +225,13 @@ def _ranks(
     ranks = np.zeros(len(column), dtype=np.int64)
     ranks[order] = places - np.append(0, ends)[sorted_columns]
     return sorted_thresholds[is_new], ranks, ends
+
+
+@dataclass(frozen=True)
+class FeatureTests:
+    """The tests of T trees on the columns of `TreeModel.tested_values`."""
+
+    #: the trees, some at a time, in the order of the model
+    routes: list[Routes]
+    #: of each tested column the features that it follows from; None: the columns are the features
+    sources: list[tuple[int, ...]] | None = None

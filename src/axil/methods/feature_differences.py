@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.adapters.boosted_fit import BoostedFit
 from axil.adapters.contract import Form, Kind, TrainingRows
-from axil.adapters.feature_tests import FeatureTests
+from axil.adapters.routes import FeatureTests
 from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.errors import ExactnessError, UnsupportedQuestionError
 from axil.kernels.cpu import feature_differences

@@ -19,14 +19,13 @@ from axil.adapters.catboost.settings import (
 )
 from axil.adapters.catboost.split_outcomes import outcome_tests, outcomes
 from axil.adapters.contract import Rounding, TrainingRows, TreeModel
-from axil.adapters.feature_tests import FeatureTests
 from axil.adapters.frames import single_table
 from axil.adapters.refusals import (
     OTHER_COLUMNS,
     OTHER_ROWS,
     OTHER_TARGETS,
 )
-from axil.adapters.routes import Routes
+from axil.adapters.routes import FeatureTests, Routes
 from axil.aliases import FeatureTable, ForeignModel, ForeignObject, TableLike
 from axil.arrays import BoolArray, FloatArray, LeafArray, RealArray
 from axil.errors import InputError, UnsupportedModelError

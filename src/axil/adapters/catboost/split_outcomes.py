@@ -11,8 +11,7 @@ import numpy as np
 from axil.adapters.catboost.blob import ModelBlob
 from axil.adapters.catboost.encodings import Encoding
 from axil.adapters.catboost.leaves import Ids, tree_nodes
-from axil.adapters.feature_tests import FeatureTests
-from axil.adapters.routes import SplitKind, Splits, make_routes
+from axil.adapters.routes import FeatureTests, SplitKind, Splits, make_routes
 from axil.arrays import FloatArray, LeafArray
 
 

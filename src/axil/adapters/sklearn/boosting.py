@@ -21,11 +21,10 @@ from axil.adapters.boosted_fit import (
 )
 from axil.adapters.class_weights import with_class_weight_advice
 from axil.adapters.contract import Kind, Nodes, Rounding, TrainingRows, TreeModel
-from axil.adapters.feature_tests import FeatureTests
 from axil.adapters.frames import as_frame, as_pandas, word_columns
 from axil.adapters.percentiles import require_rows, with_initial_tree
 from axil.adapters.refusals import Refusal, first_of, kind_of, refusal, refuse
-from axil.adapters.routes import Routes, SplitKind, Splits, make_routes
+from axil.adapters.routes import FeatureTests, Routes, SplitKind, Splits, make_routes
 from axil.adapters.searches import kinds_of
 from axil.adapters.sklearn.base import (
     SklearnAdapter,

@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from axil.adapters.boosted_fit import BoostedFit, RowGradients, Sampler, Schedule, TreeTable
 from axil.adapters.boundary import Around
 from axil.adapters.contract import Adapter, Defaults, Kind, Model, TrainingRows
-from axil.adapters.feature_tests import FeatureTests
 from axil.adapters.members import Member, SumModel
-from axil.adapters.routes import Routes, Ways
+from axil.adapters.routes import FeatureTests, Routes, Ways
 from axil.adapters.sklearn.adapter import reader_of
 from axil.adapters.sklearn.base import protected_copy, require_no_offsets
 from axil.aliases import FeatureTable, ForeignModel, ForeignObject, TableLike

@@ -20,13 +20,13 @@ from axil.adapters.boosted_fit import (
     WeightRule,
 )
 from axil.adapters.contract import Ancestors, Coefficients, Nodes, TrainingRows, TreeModel
-from axil.adapters.feature_tests import FeatureTests
 from axil.adapters.percentiles import require_rows
 from axil.adapters.refusals import refusal, refuse
 from axil.adapters.routes import (
     LARGE,
     MOST_LEAVES,
     MOST_THRESHOLDS,
+    FeatureTests,
     Routes,
     SplitKind,
     Splits,
