@@ -326,3 +326,36 @@ def test_vintages_are_compared_and_folded_in(series):
         assert str(found.top(3)["row"].dtype).startswith("datetime64")
         again = old.refit(add=(verified_model(new).features[-12:], series.to_numpy()[-12:]))
         assert again.verification.n_rows == len(new.index)
+
+
+def test_sample_weights_are_those_of_the_forecaster(series):
+    sample_weight = np.linspace(0.5, 2.0, len(series))
+    data = pd.DataFrame({"unique_id": "co2", "ds": series.index, "y": series.to_numpy()})
+    data["weight"] = sample_weight
+    by_column = mlforecast.MLForecast({"lgb": model()}, freq="MS", lags=LAGS)
+    by_column.fit(data, weight_col="weight")
+    weights = axil.forecast(by_column, data, h=H).explain().weights
+    values = series.to_numpy()
+    rows = np.array([[values[t - lag] for lag in LAGS] for t in range(12, len(values))])
+    fitted = model().fit(rows, values[12:], sample_weight=sample_weight[12:])
+    explainer = axil.Explainer(fitted, rows, values[12:], sample_weight=sample_weight[12:])
+    first_step = np.array([[values[-lag] for lag in LAGS]])
+    np.testing.assert_allclose(weights[0], explainer(first_step).weights[0], atol=1e-9)
+    by_date = pd.Series(sample_weight, series.index)
+    by_function = ForecasterRecursive(estimator=model(), lags=LAGS, weight_func=by_date.get)
+    by_function.fit(y=series)
+    forecast = axil.forecast(by_function, series, h=H)
+    np.testing.assert_allclose(forecast.explain().weights, weights, atol=1e-9)
+    assert (forecast.what_if({"1990-01-01": 400.0})["targets"] != 0).any()
+    assert np.isfinite(forecast.calibrate(2).interval(0.5)["upper"]).all()
+    with pytest.raises(axil.UnsupportedQuestionError, match="rows of the forecasters have sample"):
+        axil.compare(forecast, forecast)
+
+
+def test_steps_that_are_no_dates_have_no_years(series):
+    data = pd.DataFrame({"unique_id": "co2", "ds": range(len(series)), "y": series.to_numpy()})
+    forecaster = mlforecast.MLForecast({"lgb": model()}, freq=1, lags=LAGS).fit(data)
+    forecast = axil.forecast(forecaster, data, h=2)
+    assert forecast.top(1)["row"].between(12, len(series)).all()
+    with pytest.raises(axil.InputError, match="the steps of the data are no dates, such as 12"):
+        forecast.group("year")

@@ -8,7 +8,7 @@ import numpy as np
 
 from axil.aliases import ArrayLike, DataFrame, Series
 from axil.arrays import AnyArray, FloatArray
-from axil.errors import InputError
+from axil.errors import InputError, shown
 from axil.explanation import Explanation
 from axil.forecasts.readers.contract import TargetRows
 from axil.inputs.libraries import needed_pandas
@@ -29,7 +29,12 @@ def as_groups(groups: TimeGroups | ArrayLike, rows: TargetRows) -> AnyArray:
     if groups == "series":
         return rows.series
     if groups in ("year", "quarter", "month"):
-        dates = needed_pandas("Groups by date").to_datetime(rows.dates)
+        dates = needed_pandas("Groups by date").Index(rows.dates)
+        if dates.dtype.kind != "M" and not hasattr(dates, groups):
+            raise InputError(
+                f"groups is {groups!r}, and the steps of the data are no dates, such as "
+                f"{shown(rows.dates[0])}. Pass a label for each of the {len(rows.y)} training rows."
+            )
         return np.asarray(getattr(dates, groups))
     raise InputError(
         f'groups is {groups!r}; expected "year", "quarter", "month", "series", or a label for '

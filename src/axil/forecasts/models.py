@@ -56,7 +56,15 @@ class ExplainedModels:
         explainers = []
         for model, of_model in zip(models, rows):
             labels = row_labels(of_model.series, of_model.dates)
-            explainers.append(Explainer(model, of_model.X, of_model.y, index=labels, **settings))
+            explainer = Explainer(
+                model,
+                of_model.X,
+                of_model.y,
+                sample_weight=of_model.sample_weight,
+                index=labels,
+                **settings,
+            )
+            explainers.append(explainer)
         kinds = {explainer.kind for explainer in explainers}
         if "derivative" in kinds:
             raise UnsupportedQuestionError(

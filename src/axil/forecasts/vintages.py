@@ -25,7 +25,7 @@ import numpy as np
 from axil import inputs, templates
 from axil.aliases import DataFrame, FeatureTable, ForeignModel
 from axil.arrays import AnyArray, BoolArray, FloatArray, IntArray
-from axil.errors import InputError, counted, shown
+from axil.errors import InputError, UnsupportedQuestionError, counted, shown
 from axil.explainer import Explainer
 from axil.forecasts.models import ExplainedModels, row_labels
 from axil.forecasts.readers.contract import TargetRows
@@ -226,6 +226,12 @@ def _parts(
 
 def _check_comparable(old: Vintage, new: Vintage) -> None:
     """Raise unless the old splits can be refitted to the new rows."""
+    if any(rows.sample_weight is not None for rows in (*old.models.rows, *new.models.rows)):
+        raise UnsupportedQuestionError(
+            "compare",
+            "rows of the forecasters have sample weights",
+            "Compare the explainers of the models: axil.compare(old.explainer, new.explainer, X).",
+        )
     old_features = _feature_names(old.models.rows[0])
     new_features = _feature_names(new.models.rows[0])
     if old_features != new_features:

@@ -94,6 +94,7 @@ class TargetRows:
     y: FloatArray
     series: AnyArray  #: (N,)
     dates: AnyArray  #: (N,)
+    sample_weight: FloatArray | None = None  #: (N,)
 
 
 @dataclass(frozen=True, eq=False)

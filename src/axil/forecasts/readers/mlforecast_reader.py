@@ -93,12 +93,24 @@ class MLForecastReader(Reader):
         X = X[is_known]
         if ts.as_numpy:
             X = X.to_numpy()
+        sample_weight = None
+        if self._weight_options:
+            sample_weight = frame[ts.weight_col].to_numpy(np.float64)[is_known]
         return TargetRows(
             X=X,
             y=y[is_known],
             series=frame[ts.id_col].to_numpy()[is_known],
             dates=dates.to_numpy()[is_known],
+            sample_weight=sample_weight,
         )
+
+    @property
+    def _weight_options(self) -> dict[str, str]:
+        """Return the option that names the column of sample weights, if the fit had one."""
+        weight_column = getattr(self._forecaster.ts, "weight_col", None)
+        if weight_column is None:
+            return {}
+        return {"weight_col": weight_column}
 
     def _later(self, dates: Series, step: int) -> Series:
         """Return the dates some steps later."""
@@ -147,6 +159,7 @@ class MLForecastReader(Reader):
             static_features=self._static_names,
             keep_last_n=ts.keep_last_n,
             max_horizon=max_horizon,
+            **self._weight_options,
         )
         forecaster.ts.as_numpy = ts.as_numpy
         return frame
@@ -187,6 +200,7 @@ class MLForecastReader(Reader):
             static_features=self._static_names,
             max_horizon=max_horizon,
             as_numpy=ts.as_numpy,
+            **self._weight_options,
         )
         exog = None
         if self._exog_names:

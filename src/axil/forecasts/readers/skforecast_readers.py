@@ -53,6 +53,7 @@ class RecursiveReader(Reader):
             y=y.to_numpy().astype(np.float64),
             series=np.full(len(y), self._series_name, dtype=object),
             dates=y.index.to_numpy(),
+            sample_weight=self._forecaster.create_sample_weights(X_train=y.index),
         )
 
     @property
@@ -324,6 +325,9 @@ class MultiSeriesReader(RecursiveReader):
             y=y.to_numpy().astype(np.float64),
             series=names[codes],
             dates=y.index.to_numpy(),
+            sample_weight=self._forecaster.create_sample_weights(
+                series_names_in_=list(names), X_train=X
+            ),
         )
         return [rows]
 
