@@ -36,23 +36,42 @@ VAGUE_NAMES = re.compile(
 #: What the manual, docstrings and messages say no more, as a regular expression, and what they say instead.
 TERMS = {
     r"push|pushes|pushed": "contribution",
-    r"splits (are )?(kept|held)|(structure|splits) held fixed": "with the tree structure fixed",
-    r"(pattern|ranks) held": "active set fixed",
+    r"splits (are )?(kept|held)|(structure|splits) held( fixed)?": "with the tree structure fixed",
+    r"(pattern|ranks) held|held fixed": "active set fixed, fixed",
     r"prove|proves|proved|proven|proofs?": "verify, verified, verification",
     r"leaf space": "leaf matrix",
     r"sweeps?": "backward pass",
     r"ways": "algorithms",
-    r"draws?|drawn|bags?": "sampled rows, sample counts",
+    r"drawn? again|(rows|trees) (are |were )?drawn|(?<!out[- ]of[- ])bags?": "sampled rows, in_bag",
     r"bends?|pulls?(?! request)|lightest": "hessian, negative gradient, min_hessian",
     r"smooth loss|smooth losses": "gradient boosting with a loss",
-    r"quer(y|ies)": "explained row",
+    r"(?<!--)quer(y|ies)(?! file)(?!,)": "explained row",
     r"questions?": "method",
     r"alarms?": "uncertainty rank",
     r"lonely": "singleton",
-    r"fits? without": "leave-one-out, refit without",
+    r"fits? without (a |each |some |single |the |these |those )?(rows?|it|them|folds?)": (
+        "leave-one-out fit, refit without"
+    ),
     r"likeness(es)?": "similarity",
+    r"as people read (it|them)": "in the user's units",
 }
 OLD_TERM = re.compile(rf"\b({'|'.join(TERMS)})\b", re.IGNORECASE)
+
+#: Words of `TERMS` that names of functions, classes, variables and modules had, and what they say.
+OLD_NAME_WORDS = {
+    "push": "contribution",
+    "pushes": "contributions",
+    "pushed": "contributed",
+    "proof": "verification",
+    "proven": "verified",
+    "prove": "verify",
+    "sweep": "backward_pass",
+    "sweeps": "backward_passes",
+    "bags": "in_bag, sampled_rows",
+    "alarm": "uncertainty_rank",
+    "lonely": "singleton",
+    "likeness": "similarity",
+}
 
 #: Rules of ruff with more offenders than a list of exceptions could name; pyproject.toml leaves them to this script.
 RUFF_RULES = {
@@ -182,6 +201,27 @@ def is_set_on_self(node: ast.Attribute) -> bool:
     return isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self"
 
 
+def old_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield defined names with a word of `OLD_NAME_WORDS`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            name = node.name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            name = node.id
+        elif isinstance(node, ast.arg):
+            name = node.arg
+        else:
+            continue
+        if has_old_word(name):
+            yield node.lineno, name
+
+
+def has_old_word(name: str) -> bool:
+    """Return whether a name in snake case or camel case has a word of `OLD_NAME_WORDS`."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().split("_")
+    return not OLD_NAME_WORDS.keys().isdisjoint(words)
+
+
 def old_terms(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Yield the words of `TERMS` in docstrings and messages; code between backticks does not count."""
     for node in ast.walk(tree):
@@ -214,6 +254,7 @@ MEASURES = {
     "any_types": Measure(any_types, "a class, a Protocol or an alias; Any is for foreign objects"),
     "long_functions": Measure(long_functions, f"at most {MOST_STATEMENTS} statements"),
     "private_names": Measure(private_names, "ask through a public name, or make the name public"),
+    "old_names": Measure(old_names, "see OLD_NAME_WORDS in this script for the words to use"),
     "old_terms": Measure(old_terms, "use the terms of the field, see TERMS in this script", True),
 }
 ADVICE = {name: measure.advice for name, measure in MEASURES.items()} | {
@@ -230,6 +271,8 @@ def places_of_syntax() -> dict[str, list[Place]]:
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*.py")):
             tree = ast.parse(path.read_text(encoding="utf-8"))
+            if has_old_word(path.stem):
+                places["old_names"].append(Place(path, 1, path.stem))
             for name, measure in MEASURES.items():
                 if folder == "src/axil" or not measure.of_product_only:
                     places[name] += [Place(path, line, text) for line, text in measure.places(tree)]

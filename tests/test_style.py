@@ -52,8 +52,12 @@ SAMPLES = {
         "from axil.cli import _one\nself._a\nmodel._b\nmodel.__c__\ndef _d(): pass\nmodel._d",
         ["axil.cli._one", "model._b"],
     ),
+    "old_names": (
+        "proof = 1\ndef walk(pushes): pass\nclass LeafSweep: pass\nimproves = 2",
+        ["proof", "pushes", "LeafSweep"],
+    ),
     "old_terms": (
-        '"""Push it, see `push`."""\nprint("a proof")\nname = "query"',
+        '"""Push it, see `push`."""\nprint("a proof of the query file")\nname = "query"',
         ["'Push': write 'contribution'", "'proof': write 'verify, verified, verification'"],
     ),
 }

@@ -287,29 +287,29 @@ class Explainer(
         work. An explainer of a file is verified now.
         """
         state = {"_model": self._model, **self.__dict__}
-        state.pop("_proof", None)
+        state.pop("_verify", None)
         if self._arguments is not None and not self._arguments.is_picklable:
             del state["_arguments"]
         return state
 
-    _proof: Callable[[], VerifiedModel]  # of a file
+    _verify: Callable[[], VerifiedModel]  # of a file
 
     @classmethod
-    def _of(cls, proof: Callable[[], VerifiedModel]) -> Explainer:
+    def _of(cls, verify: Callable[[], VerifiedModel]) -> Explainer:
         """Return an explainer of a file, which is verified when it is first used."""
         explainer = cls.__new__(cls)  # past the reading, which is done
-        explainer._wait_for(proof)
+        explainer._wait_for(verify)
         return explainer
 
-    def _wait_for(self, proof: Callable[[], VerifiedModel]) -> None:
+    def _wait_for(self, verify: Callable[[], VerifiedModel]) -> None:
         """Let the first thread that uses the explainer run the verification, once."""
-        kept = Cache()
-        self._proof = lambda: kept.get("model", proof)
+        cache = Cache()
+        self._verify = lambda: cache.get("model", verify)
 
     @cached_property
     def _model(self) -> VerifiedModel:  # type: ignore[override]
         """The model of a file, verified once, by one thread."""
-        return self._proof()
+        return self._verify()
 
     @property
     def kind(self) -> str:
@@ -516,8 +516,8 @@ def load(
     limits = limits_of(n_threads, memory_limit, device=device)
     file = archive.read(path, limits.budget, key)
     _check_labels(file, X_train, index)
-    proof = files.load(file, model, limits, X_train, inverse_func, objective)
-    loaded = Explainer._of(proof)
+    verify = files.load(file, model, limits, X_train, inverse_func, objective)
+    loaded = Explainer._of(verify)
     if X_train is not None or file.header.get("prepared") is True:
-        loaded._model = proof()
+        loaded._model = verify()
     return loaded

@@ -35,7 +35,7 @@ from axil.replay.exact_model import ExactModel
 from axil.replay.verified_model import InMemory
 from axil.scale import fitted_targets
 
-_NO_BAGS = (
+_NO_IN_BAG = (
     "in_bag counts how often each tree drew each row, and this model has no trees. Leave it out."
 )
 _NO_INVERSE = (
@@ -175,7 +175,7 @@ def _without_weights(given: FitInputs, adapter: Model | None) -> InMemory:
     require_raw_output(given)
     model = in_order_of_labels(_differentiated, given)
     if given.in_bag is not None:
-        raise InputError(_NO_BAGS)
+        raise InputError(_NO_IN_BAG)
     features = inputs.as_features(given.X, model, "X_train")
     labels = frozen(
         inputs.row_index(given.index, features, model.feature_names, len(model.targets))

@@ -67,7 +67,7 @@ class Baseline(ABC):
             )
 
     @property
-    def proven(self) -> ExactModel:
+    def verified_model(self) -> ExactModel:
         """Return the explainer's verified model, if it has exact weights."""
         return exact_model(verified_model(self.explainer))
 
@@ -112,7 +112,7 @@ class Baseline(ABC):
             class_queries = self.classifier.queries(X, y)
             self._require_memory(len(class_queries))
             return self._class_scores(self.classifier, class_queries)
-        queries = self.proven.queries(X, init_score)
+        queries = self.verified_model.queries(X, init_score)
         if y is None:
             targets = None
         else:
@@ -122,7 +122,7 @@ class Baseline(ABC):
 
     def _targets(self, y: ArrayLike, queries: QueryBatch) -> FloatArray:
         """Return the targets of explained rows, (n, K), less their offsets."""
-        model = self.proven
+        model = self.verified_model
         coding = inputs.coding_of(model.adapter)
         values = inputs.as_targets(y, len(queries), model.shape[1], coding, "y", "explained")
         targets = model.scale.checked_forward(values, "y") - queries.offsets.values
@@ -162,7 +162,7 @@ class Random(Baseline):
         as_count(self.seed, "seed", least=0)
 
     def _scores(self, queries: QueryBatch, targets: FloatArray | None) -> FloatArray:
-        return self._normal_numbers(len(queries), len(self.proven.targets))
+        return self._normal_numbers(len(queries), len(self.verified_model.targets))
 
     def _class_scores(self, fit: FittedClassifier, queries: ClassQueries) -> FloatArray:
         return self._normal_numbers(len(queries), fit.n_rows)

@@ -44,9 +44,9 @@ class ClassQueries:
 class FittedClassifier:
     """A boosted classifier with log-loss, softmax or one-vs-all; other losses and DART are refused."""
 
-    def __init__(self, proven: AdditiveModel):
-        self.proven = proven
-        self.walked = proven.boosting.contributions.walked
+    def __init__(self, verified_model: AdditiveModel):
+        self.verified_model = verified_model
+        self.walked = verified_model.boosting.contributions.walked
         fit = self.walked.fit
         if not isinstance(fit.loss, (Logit, Softmax)):
             raise InputError(
@@ -86,7 +86,7 @@ class FittedClassifier:
     @property
     def n_threads(self) -> int:
         """Return how many threads to use."""
-        return self.proven.n_threads
+        return self.verified_model.n_threads
 
     @property
     def n_rows(self) -> int:
@@ -103,11 +103,11 @@ class FittedClassifier:
 
     def queries(self, X: FeatureTable, y: ForeignObject) -> ClassQueries:
         """Return checked rows; the sums of their leaves must be the model's scores."""
-        batch = self.proven.queries(X)
-        self.proven.verify_predictions(batch, None)
+        batch = self.verified_model.queries(X)
+        self.verified_model.verify_predictions(batch, None)
         targets = None
         if y is not None:
-            targets = self.proven.changes.as_targets(y, len(batch), "y", "explained")
+            targets = self.verified_model.changes.as_targets(y, len(batch), "y", "explained")
             if not np.isin(targets, (0.0, 1.0)).all():
                 raise InputError("y holds numbers other than 0 and 1; expected classes.")
         leaves = batch.coordinates.astype(np.intp)

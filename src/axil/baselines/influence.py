@@ -160,7 +160,7 @@ class LeafInfluence(TreeBaseline):
         if self.classifier is not None:
             newton_steps = int(np.max(self.classifier.walked.fit.leaf_rule.steps))
         else:
-            newton_steps = cast(Adapter, self.proven.adapter).leaf_steps
+            newton_steps = cast(Adapter, self.verified_model.adapter).leaf_steps
         if newton_steps > 1:
             _refuse(
                 "leaf_estimation_iterations", newton_steps, "of one step", "fit with one iteration"
@@ -180,7 +180,7 @@ class LeafInfluence(TreeBaseline):
     def _add_scores(self, queries: Batch, out: FloatArray) -> None:
         errors = queries.errors
         assert errors is not None
-        engines = self.proven.ready(WEIGHTS, queries.n_asked).engines
+        engines = self.verified_model.ready(WEIGHTS, queries.n_asked).engines
         for trees, engine in zip(self.trees, engines):
             if isinstance(engine, BoostedTrees):
                 boosted = engine

@@ -85,26 +85,28 @@ class TreeBaseline(Baseline):
         if self.classifier is not None:
             trees = []
         else:
-            trees = replayed_trees(self.proven)
+            trees = replayed_trees(self.verified_model)
         object.__setattr__(self, "trees", trees)
 
     def _scores(self, queries: QueryBatch, targets: FloatArray | None) -> FloatArray:
         n = len(queries)
-        out = np.zeros((n, len(self.proven.targets)))
+        out = np.zeros((n, len(self.verified_model.targets)))
         structures = [trees.fit.structure for trees in self.trees]
         # A query takes some tables over leaves and some vectors over rows.
         numbers_per_query = sum(
             3 * structure.n_rows + 4 * int(structure.cell_starts[-1]) for structure in structures
         )
-        batch_size = self.proven.budget.batch_size(8 * numbers_per_query)
-        for start, part in self.proven.batches(queries, batch_size, self.name):
+        batch_size = self.verified_model.budget.batch_size(8 * numbers_per_query)
+        for start, part in self.verified_model.batches(queries, batch_size, self.name):
             rows = slice(start, start + len(part))
             coordinates = part.coordinates
             predictions_by_trees = [
                 trees.fit.predictions(trees.leaves(coordinates)) for trees in self.trees
             ]
             predictions = np.concatenate(predictions_by_trees, axis=1)
-            self.proven.check(part, predictions)  # the replay must predict what the model does
+            self.verified_model.check(
+                part, predictions
+            )  # the replay must predict what the model does
             if targets is None:
                 batch_targets = None
             else:
@@ -116,7 +118,7 @@ class TreeBaseline(Baseline):
         n, n_outputs = queries.scores.shape
         out = np.zeros((n, fit.n_rows))
         numbers_per_query = (n_outputs + 3) * fit.n_rows + 2 * int(fit.walked.starts[-1])
-        batch_size = fit.proven.budget.batch_size(8 * numbers_per_query)
+        batch_size = fit.verified_model.budget.batch_size(8 * numbers_per_query)
         for start in track(range(0, n, batch_size), self.name):
             rows = slice(start, start + batch_size)
             self._add_class_scores(fit, queries.part(rows), out[rows])
@@ -232,7 +234,9 @@ class KernelBaseline(TreeBaseline):
         super().__post_init__()
         fit = self.classifier
         if fit is None:
-            kernels = [LeafKernel.of(t.fit.structure, self.proven.n_threads) for t in self.trees]
+            kernels = [
+                LeafKernel.of(t.fit.structure, self.verified_model.n_threads) for t in self.trees
+            ]
         else:
             kernels = [
                 LeafKernel.from_leaves(

@@ -109,7 +109,7 @@ class TREX(KernelBaseline):
         n_rows = len(targets)
         n_leaves = len(kernel.features)
         size = min(n_rows, n_leaves)
-        self.proven.budget.require(
+        self.verified_model.budget.require(
             8 * size**2 + 8 * BLOCK_NUMBERS,
             f"The system of TREX for {size} unknowns",
             "Raise memory_limit, or use BoostIn or TreeSim.",

@@ -60,7 +60,7 @@ FDR = 0.1  # share of right labels among those marked
 BY_NEIGHBOURS = "by the classes of other rows in the leaves of the fit; not a retraining"
 BY_PROBABILITY = "by the probabilities given, and the model's own without the row"
 BY_PREDICTION = "by the predictions given"
-BY_PUSHES = "by the mean of each row's score without its own contribution; not a retraining"
+BY_CONTRIBUTIONS = "by the mean of each row's score without its own contribution; not a retraining"
 ABOUT = "about {marked} of {lines} labels look wrong"  # an estimate
 #: The order of the columns, of which a narrow screen shows the first; those of cleanlab come first.
 COLUMNS = (
@@ -270,10 +270,10 @@ def around_rows(model: Any, values: FloatArray) -> FloatArray:
 
 
 def _gains(
-    proven: ExactModel, queries: QueryBatch, y: FloatArray, corrected: FloatArray
+    verified: ExactModel, queries: QueryBatch, y: FloatArray, corrected: FloatArray
 ) -> FloatArray:
     """Return the fall of the validation error if each target were corrected; see `gains`."""
-    return gains(proven, queries, error_gradient(proven, queries, y), corrected)
+    return gains(verified, queries, error_gradient(verified, queries, y), corrected)
 
 
 # -- classes ---------------------------------------------------------------------------------------
@@ -529,6 +529,6 @@ def _means_by_folds(model: Any) -> tuple[FloatArray, str]:
     try:
         scores = fold_predictions(model)
     except UnsupportedQuestionError:
-        return means_without_own_contribution(model.boosting), BY_PUSHES
+        return means_without_own_contribution(model.boosting), BY_CONTRIBUTIONS
     means: FloatArray = model.boosting.expected_targets(scores)
     return means, BY_FOLDS.format(number_of_folds(model))

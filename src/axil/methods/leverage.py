@@ -34,16 +34,16 @@ def is_estimated(method: str | None) -> bool:
     return method is not None and inputs.as_choice(method, METHODS, "method") == "estimate"
 
 
-def estimated(proven: ExactModel) -> Estimate:
+def estimated(verified: ExactModel) -> Estimate:
     """Return leverages and their standard errors, (N, 1) each, computed once.
 
     They have shape (N, K) if outputs have trees of their own.
     """
-    return proven.kept.get("estimated leverages", lambda: _estimated(proven))
+    return verified.kept.get("estimated leverages", lambda: _estimated(verified))
 
 
-def _estimated(proven: ExactModel) -> Estimate:
-    engine_estimates = [_of_engine(engine, len(proven.targets)) for engine in proven.engines]
+def _estimated(verified: ExactModel) -> Estimate:
+    engine_estimates = [_of_engine(engine, len(verified.targets)) for engine in verified.engines]
     value, error = (np.stack(parts, axis=1) for parts in zip(*engine_estimates))
     value.setflags(write=False)
     error.setflags(write=False)

@@ -88,48 +88,48 @@ class Shapley(Method):
         >>> bool(abs(values["value"].sum() - (none_known - error)) < 1e-6 * error)
         True
         """
-        proven = exact_model(self._answering("shapley"))
-        queries, y = validation(proven, X_val, y_val, init_score)
+        verified = exact_model(self._answering("shapley"))
+        queries, y = validation(verified, X_val, y_val, init_score)
         if groups is None:
             coded = None
         else:
-            coded = proven.training.group_codes(groups)[0]
-        found = baselines(proven, baseline)
+            coded = verified.training.group_codes(groups)[0]
+        found = baselines(verified, baseline)
         known = ~np.isnan(found)
-        moved = np.where(known, proven.targets - found, 0.0)
-        after = y - proven.predicted(queries)
+        moved = np.where(known, verified.targets - found, 0.0)
+        after = y - verified.predicted(queries)
         coordinates = queries.coordinates
         base = queries.offsets.base
         before = after + across(
-            proven.engines, moved, lambda engine, own: engine.matvec(coordinates, own, base)
+            verified.engines, moved, lambda engine, own: engine.matvec(coordinates, own, base)
         )
-        seen = proven.changes.pulled_back(queries, before + after)
-        warn_beyond(proven, proven.targets - moved)
+        seen = verified.changes.pulled_back(queries, before + after)
+        warn_beyond(verified, verified.targets - moved)
         values = np.where(known, moved * seen / len(y), np.nan)
-        name = proven.scale.label("value")
+        name = verified.scale.label("value")
         if coded is not None:
-            columns = _group_columns(proven, values, *coded)
+            columns = _group_columns(verified, values, *coded)
         else:
-            columns = output_columns("row", proven.index, proven.outputs) | {
-                "target": proven.shown.ravel()
+            columns = output_columns("row", verified.index, verified.outputs) | {
+                "target": verified.shown.ravel()
             }
-            columns |= {"baseline": proven.scale.inverse(found).ravel(), name: values.ravel()}
+            columns |= {"baseline": verified.scale.inverse(found).ravel(), name: values.ravel()}
         if coded is None:
             note = leave_one_out.note_on(~known.ravel())
         else:
             note = notes.NOTE
-        return sorted_table(proven, columns, columns[name], note)
+        return sorted_table(verified, columns, columns[name], note)
 
 
-def warn_beyond(proven: ExactModel, targets: FloatArray) -> None:
+def warn_beyond(verified: ExactModel, targets: FloatArray) -> None:
     """Warn if a fit to these targets (N, K) would change the active set, which the values fix."""
-    if proven.verification is None:
+    if verified.verification is None:
         held = None
     else:
-        held = proven.verification.held
+        held = verified.verification.held
     if held is None:
         return
-    pairs = zip(by_output(proven.engines, targets), by_output(proven.engines, proven.targets))
+    pairs = zip(by_output(verified.engines, targets), by_output(verified.engines, verified.targets))
     n_beyond = sum(leaves_beyond(engine, after, before) for (engine, after), (_, before) in pairs)
     if not n_beyond:
         return
@@ -144,30 +144,30 @@ def warn_beyond(proven: ExactModel, targets: FloatArray) -> None:
     )
 
 
-def baselines(proven: ExactModel, baseline: Any) -> FloatArray:
+def baselines(verified: ExactModel, baseline: Any) -> FloatArray:
     """Return the targets of unknown rows, (N, K); nan if the row keeps its own target."""
-    n, n_outputs = proven.targets.shape
+    n, n_outputs = verified.targets.shape
     if not isinstance(baseline, str):
-        inputs.refuse_other_order(proven.features, baseline, "baseline")
-        return proven.scale.checked_forward(
+        inputs.refuse_other_order(verified.features, baseline, "baseline")
+        return verified.scale.checked_forward(
             inputs.as_table(baseline, n, n_outputs, "baseline"), "baseline"
         )
     if baseline == "mean":
-        return np.tile(proven.targets.mean(axis=0), (n, 1))
+        return np.tile(verified.targets.mean(axis=0), (n, 1))
     if baseline == "others":
-        return leave_one_out.predictions(proven)
+        return leave_one_out.predictions(verified)
     raise InputError(
         f'baseline is {shown(baseline)}; expected "mean", "others", or an array with a number for every training row.'
     )
 
 
 def _group_columns(
-    proven: ExactModel, values: FloatArray, codes: IntArray, names: AnyArray
+    verified: ExactModel, values: FloatArray, codes: IntArray, names: AnyArray
 ) -> dict[str, Any]:
     """Return the columns group, (output,) rows and value."""
     n_outputs = values.shape[1]
     sums = [np.bincount(codes, np.nan_to_num(column), len(names)) for column in values.T]
-    columns = output_columns("group", names, proven.outputs)
+    columns = output_columns("group", names, verified.outputs)
     counts = np.bincount(codes, minlength=len(names))
     value = np.stack(sums, axis=1).ravel()
-    return columns | {"rows": np.repeat(counts, n_outputs), proven.scale.label("value"): value}
+    return columns | {"rows": np.repeat(counts, n_outputs), verified.scale.label("value"): value}

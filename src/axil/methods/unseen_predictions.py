@@ -34,70 +34,70 @@ WITH_METHODS = (
 )
 
 
-def has_closed_form(proven: ExactModel) -> bool:
+def has_closed_form(verified: ExactModel) -> bool:
     """Return whether leave-one-out takes less time than folds.
 
     In forests a row changes its own leaves alone.
 
     Unless class weights are counted from the labels: then it changes all leaves.
     """
-    if counts_classes(proven):
+    if counts_classes(verified):
         return False
-    return proven.deletions.is_exact_fast or all(
-        isinstance(engine, Smoother) for engine in proven.engines
+    return verified.deletions.is_exact_fast or all(
+        isinstance(engine, Smoother) for engine in verified.engines
     )
 
 
-def counts_classes(proven: ExactModel) -> bool:
+def counts_classes(verified: ExactModel) -> bool:
     """Return whether class weights are counted again for the remaining rows.
 
     Then only sets of rows have leave-out predictions.
     """
-    rules = [s.leaf_rule for engine in proven.engines for s in engine.structures]
+    rules = [s.leaf_rule for engine in verified.engines for s in engine.structures]
     counts = [rule.class_counts for rule in rules if rule is not None]
     return any(own is not None and own.is_known for own in counts)
 
 
-def unseen_predictions(proven: ExactModel, method: str) -> tuple[FloatArray, str]:
+def unseen_predictions(verified: ExactModel, method: str) -> tuple[FloatArray, str]:
     """Return the prediction of each training row by fits that did not see it, (N, K), and the note on them.
 
     Parameters
     ----------
-    proven : ExactModel
+    verified : ExactModel
         A model with exact weights.
     method : "folds" or "leave-one-out"
         "folds" is without each row all the same where that takes less time (`has_closed_form`). A
         model that cannot be fitted without some of its rows has the targets at which its rows' own
         predictions would agree with them.
     """
-    if method == "leave-one-out" and counts_classes(proven):
-        leave_one_out.left_out(proven)  # refused
+    if method == "leave-one-out" and counts_classes(verified):
+        leave_one_out.left_out(verified)  # refused
     try:
-        if method == "leave-one-out" or has_closed_form(proven):
-            found = leave_one_out.rest(proven)
-            note = proven.deletions.note()
+        if method == "leave-one-out" or has_closed_form(verified):
+            found = leave_one_out.rest(verified)
+            note = verified.deletions.note()
         else:
-            found = fold_predictions(proven)
-            note = BY_FOLDS.format(number_of_folds(proven))
+            found = fold_predictions(verified)
+            note = BY_FOLDS.format(number_of_folds(verified))
     except UnsupportedQuestionError as error:
-        return _agreeing_values(proven, error.reason), BY_WEIGHTS
+        return _agreeing_values(verified, error.reason), BY_WEIGHTS
     if np.isnan(found).any(axis=1).mean() <= MOST_UNKNOWN:
         return found, note
     reason = (
         "most training rows are alone in one of their leaves, so leave-one-out fits say no more"
     )
-    return _agreeing_values(proven, reason), BY_WEIGHTS
+    return _agreeing_values(verified, reason), BY_WEIGHTS
 
 
-def _agreeing_values(proven: ExactModel, reason: str) -> FloatArray:
+def _agreeing_values(verified: ExactModel, reason: str) -> FloatArray:
     """Return `agreeing_values`; warn if they only approximate leave-one-out predictions."""
     lost = any(
         getattr(engine.structure, "is_ranked", False)
-        for engine in proven.engines
+        for engine in verified.engines
         if isinstance(engine, Forest)
     )
-    combines = any(isinstance(engine, (Sum, Residual)) for engine in proven.engines)
-    if lost or are_boosted(proven.trees) or combines:
+    combines = any(isinstance(engine, (Sum, Residual)) for engine in verified.engines)
+    if lost or are_boosted(verified.trees) or combines:
         warn(
             f"The leave-one-out predictions are approximate here: {reason}. In their place are the targets at which "
             "rows' own predictions would agree with them, a few percent nearer to the rows' targets. Out-of-fold predictions of "
@@ -105,20 +105,20 @@ def _agreeing_values(proven: ExactModel, reason: str) -> FloatArray:
             "influence and find_label_issues.",
             ApproximationWarning,
         )
-    return agreeing_values(proven)
+    return agreeing_values(verified)
 
 
-def agreeing_values(proven: ExactModel) -> FloatArray:
+def agreeing_values(verified: ExactModel) -> FloatArray:
     """Return ``(F_j - K_jj y_j) / (1 - K_jj)``, (N, K).
 
     At this target row j's own prediction would equal it: the prediction of row j by all other rows.
     It is nan if K_jj is within 1e-6 of one.
     """
-    leverage = leverages(proven)
+    leverage = leverages(verified)
     left = 1.0 - leverage
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(
-            left > LEAST_LEFT, (proven.fitted() - leverage * proven.targets) / left, np.nan
+            left > LEAST_LEFT, (verified.fitted() - leverage * verified.targets) / left, np.nan
         )
 
 

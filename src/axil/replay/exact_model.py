@@ -196,9 +196,9 @@ class ExactModel(Refittable):
         leaves = query_batch.coordinates
         return self._row_effects(
             query_batch,
-            lambda engine, targets: engine.deletable("jacobian.gradient_contributions").pushes(
-                leaves, targets
-            ),
+            lambda engine, targets: engine.deletable(
+                "jacobian.gradient_contributions"
+            ).gradient_contributions(leaves, targets),
         )
 
     def deletion_effects(self, query_batch: QueryBatch | Combination, available: int) -> Effects:

@@ -310,8 +310,10 @@ class BoostedTrees(TreeEngine):
             return len(deletions.by_replay(slice(0, n_rows)))
         return n_rows
 
-    def pushes(self, queries: LeafArray | None, targets: FloatArray) -> Sequence[RowEffects]:
-        """Return the contributions of training rows; see `Deletable.pushes`."""
+    def gradient_contributions(
+        self, queries: LeafArray | None, targets: FloatArray
+    ) -> Sequence[RowEffects]:
+        """Return the contributions of training rows; see `Deletable.gradient_contributions`."""
         leaves = own_leaves(self.structure, queries)
         return removal.contributions(self.rows, self.fit(targets), leaves)
 

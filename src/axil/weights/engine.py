@@ -163,7 +163,9 @@ class Deletable(Engine, Protocol):
         Predictions have the offsets of the fit.
         """
 
-    def pushes(self, queries: ExplainedRows, targets: FloatArray) -> Sequence[RowEffects]:
+    def gradient_contributions(
+        self, queries: ExplainedRows, targets: FloatArray
+    ) -> Sequence[RowEffects]:
         """Return the contributions of training rows for each column of the targets (N, K).
 
         ``s_j(x) = sum_t final_t w_j b_tj r_tj [leaf_t(j) = leaf_t(x)] / (W + l2)``; see

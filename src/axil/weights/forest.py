@@ -359,7 +359,9 @@ class Forest(TreeEngine):
         weight[~is_leaf] = index.data[~is_leaf] / inner_scale
         return place, weight
 
-    def pushes(self, queries: LeafArray | None, targets: FloatArray) -> Sequence[RowEffects]:
+    def gradient_contributions(
+        self, queries: LeafArray | None, targets: FloatArray
+    ) -> Sequence[RowEffects]:
         """Return the contributions of training rows, which are weights times targets.
 
         No tree sees another, so the residuals are the targets.

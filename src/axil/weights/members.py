@@ -347,21 +347,23 @@ class Sum(Deletable):
         ]
         made = self.constant + self._mean((c, one.predictions) for c, one in each)
         for _, one in each:
-            lonely = np.isnan(one.predictions).any(axis=1)
-            made[lonely if one.emptied is None else lonely & ~one.emptied] = np.nan
+            has_none = np.isnan(one.predictions).any(axis=1)
+            made[has_none if one.emptied is None else has_none & ~one.emptied] = np.nan
         emptied = np.logical_and.reduce(
             [np.zeros(self.n_rows, bool) if o.emptied is None else o.emptied for _, o in each]
         )
         rest = self.constant + self._mean((c, one.without) for c, one in each)
         return LeftOut(made, rest, emptied=emptied)
 
-    def pushes(self, queries: ExplainedRows, targets: FloatArray) -> Sequence[RowEffects]:
-        """Return the contributions of training rows; see `Deletable.pushes`."""
+    def gradient_contributions(
+        self, queries: ExplainedRows, targets: FloatArray
+    ) -> Sequence[RowEffects]:
+        """Return the contributions of training rows; see `Deletable.gradient_contributions`."""
         return self._effects(
             self.terms,
-            lambda term: term.engine.deletable("jacobian.gradient_contributions").pushes(
-                term.own(queries), term.taken(targets)
-            ),
+            lambda term: term.engine.deletable(
+                "jacobian.gradient_contributions"
+            ).gradient_contributions(term.own(queries), term.taken(targets)),
         )
 
     def _effects(

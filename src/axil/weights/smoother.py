@@ -164,8 +164,10 @@ class Smoother(Deletable):
         weights = self.weight_rows(queries).dense()
         return [KnownEffects(-weights * column) for column in residuals.T]
 
-    def pushes(self, queries: ExplainedRows, targets: FloatArray) -> Sequence[RowEffects]:
-        """Return the contributions of training rows; see `Deletable.pushes`."""
+    def gradient_contributions(
+        self, queries: ExplainedRows, targets: FloatArray
+    ) -> Sequence[RowEffects]:
+        """Return the contributions of training rows; see `Deletable.gradient_contributions`."""
         raise UnsupportedQuestionError(
             "jacobian.gradient_contributions",
             "they are those of trees, and a linear smoother is fitted at once, not tree by tree",

@@ -120,8 +120,8 @@ class Calibrate(Method):
         >>> Explainer(forest, X[:300], y[:300]).calibrate()
         <axil.Predictive: 300 calibration rows, out-of-bag; errors nearby: out-of-bag>
         """
-        proven = self._model
-        proven.capabilities.require("calibrate")
+        verified = self._model
+        verified.capabilities.require("calibrate")
         if (X_cal is None) != (y_cal is None):
             if X_cal is None:
                 missing = "X_cal"
@@ -133,31 +133,33 @@ class Calibrate(Method):
                 "init_score is for the rows of X_cal, and there are none. Leave it out."
             )
         method = inputs.as_choice(method, METHODS, "method")
-        if proven.class_names is not None:
+        if verified.class_names is not None:
             if method != "leaves":
                 raise InputError(
                     'method="exact" is of intervals of numbers, and this model predicts classes. '
                     "Leave it out."
                 )
-            of_classes = calibrate_classes(proven, X_cal, y_cal, out_of_fold, init_score, groups)
+            of_classes = calibrate_classes(verified, X_cal, y_cal, out_of_fold, init_score, groups)
             return cast(Predictive, of_classes)  # which has the same methods, and refuses others
         if out_of_fold is None:
             folds = None
         else:
-            folds = proven.training.out_of_fold(out_of_fold)
+            folds = verified.training.out_of_fold(out_of_fold)
         if X_cal is not None:
-            return held_out(proven, X_cal, y_cal, folds, init_score, groups, method)
-        proven.capabilities.require("calibrate without X_cal and y_cal")
-        if folds is None and not is_bagged(exact_model(proven)):
+            return held_out(verified, X_cal, y_cal, folds, init_score, groups, method)
+        verified.capabilities.require("calibrate without X_cal and y_cal")
+        if folds is None and not is_bagged(exact_model(verified)):
             raise InputError(
                 "There is nothing to calibrate with: X_cal and y_cal are missing, out_of_fold too, and this model is no forest "
                 "whose trees leave rows out. Pass rows that the model was not fitted on, or "
                 "out_of_fold=cross_val_predict(model, X_train, y_train)."
             )
-        grouped = CalibrationGroups.of(groups, proven.features, proven, proven.shape[0], "training")
+        grouped = CalibrationGroups.of(
+            groups, verified.features, verified, verified.shape[0], "training"
+        )
         if folds is not None:
-            return from_folds(exact_model(proven), folds, grouped, method)
-        return from_out_of_bag(exact_model(proven), grouped)
+            return from_folds(exact_model(verified), folds, grouped, method)
+        return from_out_of_bag(exact_model(verified), grouped)
 
 
 def held_out(
@@ -203,45 +205,49 @@ def held_out(
 
 
 def from_folds(
-    proven: ExactModel, folds: FloatArray, grouped: CalibrationGroups | None, method: str
+    verified: ExactModel, folds: FloatArray, grouped: CalibrationGroups | None, method: str
 ) -> Predictive:
     """Calibrate with out-of-fold predictions (N, K) of the training rows."""
-    if proven.features is None:
+    if verified.features is None:
         raise InputError(
             "This explainer was loaded from a file, which keeps no features, and out_of_fold needs those of the training rows. "
             "Load it with them: axil.load(path, model, X_train=X_train)."
         )
-    errors, source = training_errors(proven, folds, method)
-    known = Surroundings.of(proven, [errors], source, method).of_large_leaves(CROWD)
-    rows = chosen_rows(np.arange(len(proven.targets)), grouped)
+    errors, source = training_errors(verified, folds, method)
+    known = Surroundings.of(verified, [errors], source, method).of_large_leaves(CROWD)
+    rows = chosen_rows(np.arange(len(verified.targets)), grouped)
     offsets = (
-        proven.base_offsets()
+        verified.base_offsets()
     )  # any other offset moves no weight, and predictions are out of fold
-    queries = proven.queries(
-        inputs.take_rows(proven.features, rows), None if offsets is None else offsets[rows]
+    queries = verified.queries(
+        inputs.take_rows(verified.features, rows), None if offsets is None else offsets[rows]
     )
-    own = Own(rows, leverages(proven)[rows] if known.by_leaf is None else None)
-    local = around(proven, known, queries, own, folds[rows])
+    own = Own(rows, leverages(verified)[rows] if known.by_leaf is None else None)
+    local = around(verified, known, queries, own, folds[rows])
     return Predictive(
-        proven, known, conformal_rows(local, errors[rows]), "out-of-fold", groups_of(grouped, rows)
+        verified,
+        known,
+        conformal_rows(local, errors[rows]),
+        "out-of-fold",
+        groups_of(grouped, rows),
     )
 
 
-def from_out_of_bag(proven: ExactModel, grouped: CalibrationGroups | None) -> Predictive:
+def from_out_of_bag(verified: ExactModel, grouped: CalibrationGroups | None) -> Predictive:
     """Calibrate with the trees of a forest that were fitted without each row."""
-    errors, source = training_errors(proven, None, "exact")
-    known = Surroundings.of(proven, [errors], source, "exact")
+    errors, source = training_errors(verified, None, "exact")
+    known = Surroundings.of(verified, [errors], source, "exact")
     rows = chosen_rows(np.flatnonzero(np.isfinite(errors).all(axis=1)), grouped)
     if not len(rows):
         raise InputError(
             "Every tree of this forest was fitted on every row, so none is out of bag. Pass X_cal and y_cal."
         )
     parts = []
-    step = proven.budget.batch_size(proven.bytes_per_query(WEIGHTS))
+    step = verified.budget.batch_size(verified.bytes_per_query(WEIGHTS))
     for first in track(range(0, len(rows), step), "intervals"):
         some = rows[first : first + step]
         answers = [
-            engine.out_of_bag(some)[0] for engine in proven.engines if isinstance(engine, Forest)
+            engine.out_of_bag(some)[0] for engine in verified.engines if isinstance(engine, Forest)
         ]
         sums = [one.moments(values) for one, values in zip(answers, known.values[0])]
         parts.append(
@@ -250,7 +256,7 @@ def from_out_of_bag(proven: ExactModel, grouped: CalibrationGroups | None) -> Pr
             )
         )
     return Predictive(
-        proven,
+        verified,
         known,
         conformal_rows(joined(parts), errors[rows]),
         "out-of-bag",

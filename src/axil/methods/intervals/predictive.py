@@ -143,14 +143,14 @@ class Predictive(Distribution, page.Shown):
         True
         """
         place = page.as_target(path)
-        proven = self._model
-        proven.capabilities.require("to_html of intervals")
-        queries = proven.queries(X, init_score)
-        explained = ExplainedRows(proven, queries)
+        verified = self._model
+        verified.capabilities.require("to_html of intervals")
+        queries = verified.queries(X, init_score)
+        explained = ExplainedRows(verified, queries)
         chosen = explained.page_options(groups, None, options)
         ends = self._interval(queries, confidence_level, symmetric)
         found = tables.joined(
-            [best.columns for _, best in why.reasons(proven, self._around, queries, ON_PAGE)]
+            [best.columns for _, best in why.reasons(verified, self._around, queries, ON_PAGE)]
         )
         intervals = page.Intervals(
             confidence_level=float(confidence_level),
