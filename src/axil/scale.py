@@ -239,7 +239,10 @@ def _in_type(function: Function, dtype: np.dtype[Any], values: FloatArray) -> An
 
 
 def _rounding(function: Function, values: AnyArray) -> float:
-    """Return the relative rounding of a function: NumPy's logarithms of int8 have half precision."""
+    """Return the relative rounding error of a function.
+
+    NumPy's logarithms of int8 have half precision, for example.
+    """
     with np.errstate(all="ignore"):
         dtype = np.asarray(function(values)).dtype
     if dtype.kind == "f":

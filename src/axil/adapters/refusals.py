@@ -163,7 +163,7 @@ def kind_of(
 
 
 def gradient_refusals(table: Iterable[Refusal[R]], *more: Refusal[R]) -> tuple[Refusal[R], ...]:
-    """Return the rows that stand in the way of gradients too, and those that stand in the way of gradients alone."""
+    """Return the rows of the table that apply to gradients: those of both kinds, then their own."""
     shared_rows = (row for row in table if not (row.derivative or row.linear_only))
     return *shared_rows, *more
 

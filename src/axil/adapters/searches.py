@@ -99,7 +99,7 @@ def kinds_of(model: object) -> list[str]:
 
 
 def _is_search(model: object) -> bool:
-    """Return whether an object is a search by its class, or by what its fit has put into it."""
+    """Return whether an object is a search, by its class or by its fitted attributes."""
     attributes = getattr(model, "__dict__", {})  # looked up statically: a proxy answers to any name
     if "refit" not in attributes:
         return False

@@ -59,7 +59,7 @@ class Factors:
 
     @property
     def n_outputs(self) -> int:
-        """K."""
+        """The number of outputs, K."""
         return int(self.walked.targets.shape[1])
 
     @cached_property

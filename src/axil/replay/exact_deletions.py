@@ -164,7 +164,9 @@ def rows_in_turn(
 
 
 def _single_effects(engine: Engine, query: Any, targets: FloatArray, output: int) -> FloatArray:
-    """Return the effect of deleting each row, (N,): exact if that takes no longer.
+    """Return the effect of deleting each row, (N,).
+
+    It is exact if that takes no longer than first order.
 
     Bounds and ranks have no effects of first order. nan: nothing is left without the row.
     """

@@ -222,7 +222,7 @@ class ExactModel(Refittable):
         query_batch: QueryBatch | Combination,
         compute: Callable[[Engine, FloatArray], Sequence[RowEffects]],
     ) -> Effects:
-        """Return the numbers that ``compute`` has of each engine, with the targets of the outputs that it serves."""
+        """Return the results of ``compute`` for each engine and the targets of its outputs."""
         numbers = [
             compute(engine, targets) for engine, targets in by_output(self.engines, self.targets)
         ]

@@ -229,7 +229,7 @@ class GradientWalk:
     # -- comparisons with the model ----------------------------------------------------------------
 
     def _check_before(self) -> None:
-        """Compare all that no leaf value is needed for: row counts and initial scores."""
+        """Compare row counts and initial scores, before any leaf value is computed."""
         fit = self.fit
         if self.drawn is None:
             self._check_counts()

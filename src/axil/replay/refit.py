@@ -452,7 +452,7 @@ def _refit_structure(
 
 
 def _rule_for(adapter: Adapter, structure: Structure, rows: RefitRows) -> NewtonRule:
-    """Return the rule from the sums and weights of these rows to leaf values."""
+    """Return the leaf rule for the sums and weights of these rows."""
     if not rows.total_weight > 0:
         raise InputError(NO_ROWS)
     rule = _known_rule(structure).reached(structure.leaf_weights == 0)

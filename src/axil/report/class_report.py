@@ -33,7 +33,7 @@ NOT_REASONS = (
 
 @dataclass(frozen=True, eq=False)
 class ClassPlan:
-    """Everything that pages on classes are made of."""
+    """Everything about a report on classes except the weights."""
 
     asked: ExplainedRows
     words: Words

@@ -38,7 +38,7 @@ FOREST_SECONDS = 5e-9  # per row, tree and column, or row and pair of trees
 
 
 def is_forest(structure: Structure) -> bool:
-    """Return whether no tree sees another, nor an initial prediction or offsets.
+    """Return whether trees are independent of each other, of an initial prediction and of offsets.
 
     Leaves then hold means of the targets themselves, whatever these are.
     """

@@ -197,7 +197,10 @@ class ExactLightGBM(LightGBMAdapter):
         return Gradients.of(name, alpha, rows.targets[:, 0], rows.weights)
 
     def _base(self, start: float, totals: Totals, coefficients: Coefficients | None) -> Base:
-        """Return where scores start, if ``start`` is the mean or the percentile that the objective starts from."""
+        """Return the initial scores.
+
+        ``start`` is the mean or the percentile from which the objective starts.
+        """
         from_average = self._settings.flag("boost_from_average") and not totals.offset
         # A mean of zero is not boosted from (src/boosting/gbdt.cpp), but with other targets the fit
         # starts from theirs.

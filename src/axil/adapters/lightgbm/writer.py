@@ -89,7 +89,10 @@ def _block(block: str, tree: TreeText, fit: LeafFit, t: int, averages: bool) -> 
 
 
 def _base_in_values(fit: LeafFit, t: int, has_split: bool, averages: bool) -> float:
-    """Return the base that the leaf values of a tree hold: of the first one, in forests of all that split."""
+    """Return the initial prediction that LightGBM includes in the leaf values of a tree.
+
+    The first tree includes it; in forests every tree with a split does.
+    """
     if not fit.estimated:
         return 0.0
     if averages:

@@ -114,7 +114,7 @@ class GradientBoostingAdapter(StackAdapter):
         return np.asarray(scores, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
 
     def trees(self, rows: TrainingRows) -> list[BoostedFit]:
-        """Return the trees as one entry.
+        """Return the trees as one entry; percentiles have the initial prediction as first tree.
 
         Rows that early stopping held out, and the rows of each stage, are sampled again.
         """

@@ -79,7 +79,7 @@ class FixedModel:
         return getattr(self._model, name)
 
     def __sklearn_clone__(self) -> FixedModel:
-        """Return the model itself where scikit-learn makes a copy to fit."""
+        """Return the model itself when scikit-learn copies it for a fit."""
         return self
 
 
