@@ -44,52 +44,53 @@ _NO_INVERSE = (
 )
 
 
-def make_verified_model(given: FitInputs) -> InMemory:
+def make_verified_model(fit_inputs: FitInputs) -> InMemory:
     """Return the verified model of a fitted model on its training data.
 
     An ``objective`` or a ``loss`` is for a model without exact weights, so such a model is not
     asked for them.
     """
     adapter: Model | None = None
-    if given.objective is not None or given.loss is not None:
-        adapter = adapters.find_by_gradients(given.model, given.objective)
+    if fit_inputs.objective is not None or fit_inputs.loss is not None:
+        adapter = adapters.find_by_gradients(fit_inputs.model, fit_inputs.objective)
     else:
-        adapter = _read(given)
+        adapter = _read(fit_inputs)
     if adapter is not None and adapter.kind is Kind.EXACT:
-        if given.output != "raw":
+        if fit_inputs.output != "raw":
             raise InputError(
-                f"output is {given.output!r}, which is for models with a link, such as boosted classifiers. Predictions of this "
+                f"output is {fit_inputs.output!r}, which is for models with a link, "
+                f"such as boosted classifiers. Predictions of this "
                 "model are weighted sums of its targets: leave it out."
             )
-        return exact_model(adapter, given)
-    if given.inverse_func is not None:
+        return exact_model(adapter, fit_inputs)
+    if fit_inputs.inverse_func is not None:
         raise InputError(_NO_INVERSE)
-    return _without_weights(given, adapter)
+    return _without_weights(fit_inputs, adapter)
 
 
-def _read(given: FitInputs) -> Model | None:
+def _read(fit_inputs: FitInputs) -> Model | None:
     """Return the adapter of a model; None if it may have derivatives alone."""
-    reading = adapters.examine(given.model)
+    reading = adapters.examine(fit_inputs.model)
     if reading.adapter is None and reading.not_exact is None:
-        raise adapters.unread(given.model)
+        raise adapters.unread(fit_inputs.model)
     return reading.adapter
 
 
-def _member_model(given: FitInputs) -> InMemory:
+def _member_model(fit_inputs: FitInputs) -> InMemory:
     """Return the verified model of one of several models inside another."""
-    adapter = _read(given)
+    adapter = _read(fit_inputs)
     if adapter is not None and adapter.kind is Kind.EXACT:
-        return exact_model(adapter, replace(given, output="raw"))
-    return _without_weights(given, adapter)
+        return exact_model(adapter, replace(fit_inputs, output="raw"))
+    return _without_weights(fit_inputs, adapter)
 
 
-def exact_model(adapter: Model, given: FitInputs) -> ExactModel:
+def exact_model(adapter: Model, fit_inputs: FitInputs) -> ExactModel:
     """Return the verified model of predictions that are weighted sums of the targets."""
-    refuse_group(given, "a model of exact weights")
-    as_given = (given.X, given.y)
-    limits = given.limits
+    refuse_group(fit_inputs, "a model of exact weights")
+    as_given = (fit_inputs.X, fit_inputs.y)
+    limits = fit_inputs.limits
     try:
-        X = owned_rows(inputs.as_features(given.X, adapter, "X_train"))
+        X = owned_rows(inputs.as_features(fit_inputs.X, adapter, "X_train"))
     except InputError as error:
         raise mistakes.names_target(error, *as_given) from None
     n_rows = X.shape[0]
@@ -100,25 +101,25 @@ def exact_model(adapter: Model, given: FitInputs) -> ExactModel:
     classes = inputs.coding_of(adapter)
     targets = owned(
         inputs.as_targets(
-            given.y, n_rows, adapter.n_outputs, classes, repeated=repeated, missing=missing
+            fit_inputs.y, n_rows, adapter.n_outputs, classes, repeated=repeated, missing=missing
         )
     )
-    if given.inverse_func is not None and classes is not None:
+    if fit_inputs.inverse_func is not None and classes is not None:
         raise InputError(
             "inverse_func is for transformed numbers; this model predicts classes. Leave it out."
         )
-    fitted = fitted_targets(adapter.scale, given.inverse_func, targets, given.y)
-    weights = inputs.as_weights(given.sample_weight, n_rows)
-    offsets = inputs.as_offsets(given.init_score, n_rows, adapter.n_outputs, "training")
-    in_bag = inputs.as_in_bag(given.in_bag, n_rows)
-    labels = inputs.row_index(given.index, X, adapter.feature_names, n_rows)
+    fitted = fitted_targets(adapter.scale, fit_inputs.inverse_func, targets, fit_inputs.y)
+    weights = inputs.as_weights(fit_inputs.sample_weight, n_rows)
+    offsets = inputs.as_offsets(fit_inputs.init_score, n_rows, adapter.n_outputs, "training")
+    in_bag = inputs.as_in_bag(fit_inputs.in_bag, n_rows)
+    labels = inputs.row_index(fit_inputs.index, X, adapter.feature_names, n_rows)
     if limits.device == "auto":
         limits = settled(limits, n_rows * _number_of_trees(adapter, X))
-    if not given.verify:
+    if not fit_inputs.verify:
         mistakes.refuse_other_order(*as_given)
     rows = TrainingRows(X, fitted.targets, weights, offsets, in_bag)
     try:
-        return build(adapter, rows, labels, limits, given.verify).on(fitted)
+        return build(adapter, rows, labels, limits, fit_inputs.verify).on(fitted)
     except ExactnessError as error:
         raise mistakes.with_cause(
             error, adapter, rows, as_given, lambda changed: build(adapter, changed, labels, limits)
@@ -160,60 +161,60 @@ def _number_of_trees(adapter: Model, X: object) -> int:
     return int(adapter.coordinates(inputs.take_rows(X, slice(0, 1))).shape[1])
 
 
-def _without_weights(given: FitInputs, adapter: Model | None) -> InMemory:
+def _without_weights(fit_inputs: FitInputs, adapter: Model | None) -> InMemory:
     """Return the verified model of contributions or, for predictions without them, of derivatives.
 
     ``adapter`` reads boosted trees; it is None for other models.
     """
     if adapter is not None:
-        return additive_model(given, cast(Adapter, adapter))
-    refuse_group(given, "no booster")
-    given = _copied(given)
-    several = mean.read(given, _member_model)
+        return additive_model(fit_inputs, cast(Adapter, adapter))
+    refuse_group(fit_inputs, "no booster")
+    fit_inputs = _copied(fit_inputs)
+    several = mean.read(fit_inputs, _member_model)
     if several is not None:
         return several
-    require_raw_output(given)
-    model = in_order_of_labels(_differentiated, given)
-    if given.in_bag is not None:
+    require_raw_output(fit_inputs)
+    model = in_order_of_labels(_differentiated, fit_inputs)
+    if fit_inputs.in_bag is not None:
         raise InputError(_NO_IN_BAG)
-    features = inputs.as_features(given.X, model, "X_train")
+    features = inputs.as_features(fit_inputs.X, model, "X_train")
     labels = frozen(
-        inputs.row_index(given.index, features, model.feature_names, len(model.targets))
+        inputs.row_index(fit_inputs.index, features, model.feature_names, len(model.targets))
     )
-    backend = inputs.backend_of(given.X)
-    return DerivativeModel(model, labels, features, backend, given.limits, model.verification)
+    backend = inputs.backend_of(fit_inputs.X)
+    return DerivativeModel(model, labels, features, backend, fit_inputs.limits, model.verification)
 
 
-def additive_model(given: FitInputs, adapter: Adapter) -> AdditiveModel:
+def additive_model(fit_inputs: FitInputs, adapter: Adapter) -> AdditiveModel:
     """Return the verified model of boosted trees, of squared error too, by their gradients."""
-    given = _copied(given)
-    require_raw_output(given)
-    model = in_order_of_labels(lambda ordered: boosting.read(ordered, adapter), given)
-    features = inputs.as_features(given.X, adapter, "X_train")
+    fit_inputs = _copied(fit_inputs)
+    require_raw_output(fit_inputs)
+    model = in_order_of_labels(lambda ordered: boosting.read(ordered, adapter), fit_inputs)
+    features = inputs.as_features(fit_inputs.X, adapter, "X_train")
     labels = frozen(
-        inputs.row_index(given.index, features, adapter.feature_names, len(model.targets))
+        inputs.row_index(fit_inputs.index, features, adapter.feature_names, len(model.targets))
     )
-    backend = inputs.backend_of(given.X)
-    about = (adapter, labels, features, backend, model.limits, model.verification)
-    return AdditiveModel(*about, boosting=model)
+    backend = inputs.backend_of(fit_inputs.X)
+    model_fields = (adapter, labels, features, backend, model.limits, model.verification)
+    return AdditiveModel(*model_fields, boosting=model)
 
 
-def _copied(given: FitInputs) -> FitInputs:
+def _copied(fit_inputs: FitInputs) -> FitInputs:
     """Return the model with copies of its data, which later changes by the user do not reach."""
     return replace(
-        given,
-        X=owned_rows(as_rows(given.X)),
-        y=copied(given.y),
-        sample_weight=copied(given.sample_weight),
-        init_score=copied(given.init_score),
-        group=copied(given.group),
+        fit_inputs,
+        X=owned_rows(as_rows(fit_inputs.X)),
+        y=copied(fit_inputs.y),
+        sample_weight=copied(fit_inputs.sample_weight),
+        init_score=copied(fit_inputs.init_score),
+        group=copied(fit_inputs.group),
     )
 
 
-def _differentiated(given: FitInputs) -> Implicit:
+def _differentiated(fit_inputs: FitInputs) -> Implicit:
     """Return the smooth learner or the network on its training data."""
     for read in (learners.read, torch.read):
-        model = read(given)
+        model = read(fit_inputs)
         if model is not None:
             return model
-    raise unread(given)
+    raise unread(fit_inputs)

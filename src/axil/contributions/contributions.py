@@ -84,7 +84,7 @@ class Contributions(Factors):
     # -- rows --------------------------------------------------------------------------------------
 
     def _blocks(self, n: int) -> list[slice]:
-        entries = sum(len(own) for own in self.trees) + n * self.n_outputs
+        entries = sum(len(trees) for trees in self.trees) + n * self.n_outputs
         return spans(len(self.walked.targets), max(64, self._block_entries() // entries))
 
     def _block_entries(self) -> int:
@@ -117,22 +117,22 @@ class Contributions(Factors):
         with self.backend.guard():
             tables = [xp.asarray(table) for table in tables]
             for rows in track(self._blocks(n), "contributions"):
-                made = []
+                contributions = []
                 for k, factors in enumerate(self.factors(rows)):
                     out = xp.empty((rows.stop - rows.start, n))
                     self.rows.scaled_read_out(tables[k], factors, rows.start, out, self._own(k))
-                    made.append(out)
-                yield rows.start, made
+                    contributions.append(out)
+                yield rows.start, contributions
 
     def mixed_tables(self, queries: LeafArray, u: AnyPlaceArray) -> list[FloatArray]:
         """Return for each output the leaves of rows (n, T) times factors (n, m), (C_k, m).
 
         The factors may be dense or sparse.
         """
-        found: list[FloatArray] = []
+        tables: list[FloatArray] = []
         for k, starts in enumerate(self.starts):
-            found.append(self._mixed(k, sums_at(self._met(queries, k), int(starts[-1]), u), True))
-        return found
+            tables.append(self._mixed(k, sums_at(self._met(queries, k), int(starts[-1]), u), True))
+        return tables
 
     def _met(self, queries: LeafArray, k: int) -> NDArray[np.int64]:
         """Return the leaves of rows in the trees of output k, (n, T_k).
@@ -206,9 +206,11 @@ class Contributions(Factors):
                 for k, factors in enumerate(self.factors(rows)):
                     self.rows.factor_sums(factors, own_codes, rows.start, sums[k][0], self._own(k))
                     for of_sizes in sums[k][1:]:
-                        taken = xp.abs(factors, out=factors)
-                        self.rows.factor_sums(taken, own_codes, rows.start, of_sizes, self._own(k))
-            return [[host(each) for each in own] for own in sums]
+                        sizes_of_factors = xp.abs(factors, out=factors)
+                        self.rows.factor_sums(
+                            sizes_of_factors, own_codes, rows.start, of_sizes, self._own(k)
+                        )
+            return [[host(values) for values in output_sums] for output_sums in sums]
 
     def sums_by_group(self, queries: LeafArray, cells: list[FloatArray]) -> FloatArray:
         """Return the contributions to rows in these leaves (n, T), summed by group, (n, K, groups).
@@ -224,16 +226,16 @@ class Contributions(Factors):
 
     def on_itself(self) -> FloatArray:
         """Return the contribution of each row to its own score, (N, K), in O(T N)."""
-        found = np.zeros((len(self.walked.targets), self.n_outputs))
+        contributions = np.zeros((len(self.walked.targets), self.n_outputs))
         with self.backend.guard():
             for rows in track(self._blocks(0), "contributions"):
                 for k, factors in enumerate(self.factors(rows)):
                     for place, t in enumerate(self.trees[k].tolist() if self._mixes else ()):
                         if (t, k) in self._mixes:
-                            own = np.diagonal(self._mixes[t, k])[self.walked.leaves[t, rows]]
-                            factors[place] *= like(own, factors)
-                    found[rows, k] = host(factors.sum(axis=0))
-        return found
+                            shares = np.diagonal(self._mixes[t, k])[self.walked.leaves[t, rows]]
+                            factors[place] *= like(shares, factors)
+                    contributions[rows, k] = host(factors.sum(axis=0))
+        return contributions
 
     # -- verification -------------------------------------------------------------------------------
 
@@ -248,22 +250,24 @@ class Contributions(Factors):
         are far larger than theirs, in a fit that diverged, up to `CHECKED_ROWS` training rows are
         compared with all contributions to them.
         """
-        w, (found, terms) = self.walked, self._leaf_sums
+        w, (leaf_sums, terms) = self.walked, self._leaf_sums
         largest = max(float(np.abs(w.score).max()), float(np.abs(self.base).max()))
         scale = np.maximum(terms, largest)
         scale[scale == 0] = 1.0
-        error = np.abs(found - w.fit.table.leaf_values) / scale
+        error = np.abs(leaf_sums - w.fit.table.leaf_values) / scale
         worst = np.unravel_index(int(error.argmax()), error.shape)
         if not error[worst] <= EXACT:
             expected = float(w.fit.table.leaf_values[worst])
             raise ExactnessError(
-                "sum of the contributions in a leaf", float(found[worst]), expected, CHANGED
+                "sum of the contributions in a leaf", float(leaf_sums[worst]), expected, CHANGED
             )
         step = -(-len(w.targets) // CHECKED_ROWS)
         checked_leaves = w.leaves.T[::step]
         if largest > DIVERGED * float(self.sizes(checked_leaves).min()):
             self.agree(
-                leaf_scores(w.fit, checked_leaves, self.base, values=found), checked_leaves, step
+                leaf_scores(w.fit, checked_leaves, self.base, values=leaf_sums),
+                checked_leaves,
+                step,
             )
         return float(error[worst])
 
@@ -274,8 +278,8 @@ class Contributions(Factors):
         Both have shape (L, 1), or (L, K) if outputs share trees.
         """
         w = self.walked
-        made = np.zeros((2, *w.fit.table.leaf_values.shape))
-        n_terms = sum(len(own) for own in self.trees)
+        totals = np.zeros((2, *w.fit.table.leaf_values.shape))
+        n_terms = sum(len(trees) for trees in self.trees)
         program = self._program
         in_core = program is not None and self.backend.xp is np and len(program.terms) == n_terms
         no_group = np.zeros(len(w.targets), dtype=np.intp)
@@ -283,11 +287,11 @@ class Contributions(Factors):
             every = self._sums_in_core()
         else:
             every = self._own_sums(no_group, 1, sizes=True)
-        for k, (own, sums) in enumerate(zip(self.trees, every)):
-            at = np.concatenate([np.arange(w.starts[t], w.starts[t + 1]) for t in own])
-            found = self._mixed(k, sums[0], False)
-            made[:, at, w.fit.schedule.column(k)] = found[:, 0], sums[1][:, 0]
-        return made[0], mixed_terms(w, made[1])
+        for k, (trees, sums) in enumerate(zip(self.trees, every)):
+            at = np.concatenate([np.arange(w.starts[t], w.starts[t + 1]) for t in trees])
+            mixed = self._mixed(k, sums[0], False)
+            totals[:, at, w.fit.schedule.column(k)] = mixed[:, 0], sums[1][:, 0]
+        return totals[0], mixed_terms(w, totals[1])
 
     def _sums_in_core(self) -> list[list[FloatArray]]:
         """Return `_own_sums` with sizes from one kernel that stores no factors.
@@ -301,14 +305,14 @@ class Contributions(Factors):
         sums = np.zeros((len(program.scales), 2))
         for rows in track(spans(len(self.walked.targets), SUMMED_ROWS), "contributions"):
             own_rows.gradient_sums(program, *self._given(rows), rows.start, sums)
-        ends = np.cumsum([len(term.scale) for one in self.terms for term in one])
+        ends = np.cumsum([len(term.scale) for terms in self.terms for term in terms])
         by_place = dict(zip(program.terms[:, 2].tolist(), np.split(sums, ends[:-1])))
         places = iter(sorted(by_place))
-        found = []
-        for own in self.trees:
-            made = np.concatenate([by_place[next(places)] for _ in own])
-            found.append([made[:, :1], made[:, 1:]])
-        return found
+        sums_of_outputs = []
+        for trees in self.trees:
+            place_sums = np.concatenate([by_place[next(places)] for _ in trees])
+            sums_of_outputs.append([place_sums[:, :1], place_sums[:, 1:]])
+        return sums_of_outputs
 
     def agree(self, total: FloatArray, queries: LeafArray, step: int = 0) -> None:
         """Raise unless ``total`` has the scores of rows in these leaves.
@@ -333,9 +337,9 @@ def mixed_terms(walked: ReplayedStages, sizes: FloatArray) -> FloatArray:
     terms = sizes.copy()
     for t, k, step in zip(walked.stage_tree.tolist(), walked.stage_output.tolist(), walked.steps):
         if step.mix is not None:
-            own = slice(walked.starts[t], walked.starts[t + 1])
+            leaves = slice(walked.starts[t], walked.starts[t + 1])
             column = walked.fit.schedule.column(k)
-            terms[own, column] = step.mix.terms @ sizes[own, column]
+            terms[leaves, column] = step.mix.terms @ sizes[leaves, column]
     return terms
 
 
@@ -355,39 +359,39 @@ def sizes_of(
     """
     if least is None:
         least = ordinary_size(fit, base, leaf_sizes)
-    found: FloatArray = np.maximum(leaf_scores(fit, leaves, np.abs(base), values=leaf_sizes), least)
-    return found
+    sizes: FloatArray = np.maximum(leaf_scores(fit, leaves, np.abs(base), values=leaf_sizes), least)
+    return sizes
 
 
 def ordinary_size(fit: BoostedFit, base: FloatArray, leaf_sizes: FloatArray) -> float:
     """Return the size of a score in an ordinary leaf of every tree, for the largest output."""
     typical: FloatArray = np.abs(base)  # a new array
-    for t, own in enumerate(np.split(leaf_sizes, np.cumsum(fit.table.n_leaves)[:-1])):
-        ordinary = np.sort(own, axis=0)[(len(own) - 1) // 2]
+    for t, sizes_of_tree in enumerate(np.split(leaf_sizes, np.cumsum(fit.table.n_leaves)[:-1])):
+        ordinary = np.sort(sizes_of_tree, axis=0)[(len(sizes_of_tree) - 1) // 2]
         outputs = fit.schedule.outputs_served(t)
         typical[outputs] += ordinary
     return float(typical.max())
 
 
 def check_added(
-    asked: QueryBatch | Combination,
-    made: FloatArray,
+    batch: QueryBatch | Combination,
+    contribution_sums: FloatArray,
     of_leaves: FloatArray,
     sizes: FloatArray,
     largest: float,
 ) -> None:
     """Raise `ExactnessError` unless the contributions sum to the model's raw scores, (n, K).
 
-    ``asked`` has the explained rows, or sums of them.
+    ``batch`` has the explained rows, or sums of them.
     """
-    if isinstance(asked, Combination):
-        of_leaves = asked.of(of_leaves)
-        sizes = np.asarray(abs(asked.coefficients) @ sizes)
-    check_sums(made, of_leaves, sizes, EXACT, largest, NOT_ADDED_UP)
+    if isinstance(batch, Combination):
+        of_leaves = batch.of(of_leaves)
+        sizes = np.asarray(abs(batch.coefficients) @ sizes)
+    check_sums(contribution_sums, of_leaves, sizes, EXACT, largest, NOT_ADDED_UP)
 
 
 def check_sums(
-    found: FloatArray,
+    sums: FloatArray,
     expected: FloatArray,
     sizes: FloatArray,
     tolerance: float,
@@ -404,7 +408,7 @@ def check_sums(
     step : int
         If not 0, the rows are the training rows at this step, and not explained rows.
     """
-    error = np.abs(found - expected)
+    error = np.abs(sums - expected)
     allowed = tolerance * sizes
     beyond = np.flatnonzero(~(error <= allowed).all(axis=1))
     if not len(beyond):
@@ -418,5 +422,5 @@ def check_sums(
             f"The fit has scores of up to {largest:.1e}: it diverged, and beside them the library rounded away what made this "
             "score. Fit with a smaller learning rate or more regularisation."
         )
-    what = f"score of {'training' if step else 'explained'} row {row * max(step, 1)} (from 0)"
-    raise ExactnessError(what, float(found[row, at[1]]), float(expected[row, at[1]]), cause)
+    quantity = f"score of {'training' if step else 'explained'} row {row * max(step, 1)} (from 0)"
+    raise ExactnessError(quantity, float(sums[row, at[1]]), float(expected[row, at[1]]), cause)

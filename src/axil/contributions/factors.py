@@ -75,21 +75,21 @@ class Factors:
     def starts(self) -> list[NDArray[np.int64]]:
         """For each output, where the leaves of each of its trees begin among all of them, (T_k + 1,)."""
         n_leaves = self.walked.fit.table.n_leaves
-        return [np.append(0, np.cumsum(n_leaves[own])) for own in self.trees]
+        return [np.append(0, np.cumsum(n_leaves[trees])) for trees in self.trees]
 
     @cached_property
     def terms(self) -> list[list[StageTerm]]:
         """The stages of each round."""
         w = self.walked
         coefficients = np.zeros(len(w.steps))
-        for one in w.rounds:
-            for s, coefficient in one.changes:
+        for round_stages in w.rounds:
+            for s, coefficient in round_stages.changes:
                 coefficients[s] += coefficient
-        places = [{int(t): i for i, t in enumerate(own)} for own in self.trees]
-        found = []
-        for number, one in enumerate(w.rounds):
+        places = [{int(t): i for i, t in enumerate(trees)} for trees in self.trees]
+        terms_by_round = []
+        for number, round_stages in enumerate(w.rounds):
             terms = []
-            for s in one.stages:
+            for s in round_stages.stages:
                 t = int(w.stage_tree[s])
                 k = int(w.stage_output[s])
                 step = w.steps[s]
@@ -97,8 +97,8 @@ class Factors:
                 if step.inverse is not None:
                     scale = scale[:, None] * step.inverse[:, k, :]
                 terms.append(StageTerm(number, t, k, places[k][t], scale))
-            found.append(terms)
-        return found
+            terms_by_round.append(terms)
+        return terms_by_round
 
     @cached_property
     def _exponent(self) -> float:
@@ -113,7 +113,7 @@ class Factors:
             tuple[int, int], tuple[FloatArray, float]
         ] = {}  # by each tree so far, and the largest of it
         most = reached = float(np.abs(w.start).max(initial=0.0))
-        for t, k, gain in (move for one in self._moves for move in one):
+        for t, k, gain in (move for round_moves in self._moves for move in round_moves):
             before, size = gained.get((t, k), (np.zeros(()), 0.0))
             after = before + gain
             gained[t, k] = after, float(np.abs(after).max(initial=0.0))
@@ -130,7 +130,7 @@ class Factors:
     @cached_property
     def _moves(self) -> list[list[tuple[int, int, FloatArray]]]:
         """For each round the tree, the output, and the change of scores in each leaf, (L_t,)."""
-        return [self.walked.gains(one) for one in self.walked.rounds]
+        return [self.walked.gains(step_round) for step_round in self.walked.rounds]
 
     @cached_property
     def _program(self) -> Program | None:
@@ -142,7 +142,7 @@ class Factors:
             form = None
         else:
             form = w.loss.affine(w.targets[:1])
-        terms = [term for one in self.terms for term in one]
+        terms = [term for round_entries in self.terms for term in round_entries]
         if (
             form is None
             or w.gradients is not None
@@ -153,11 +153,14 @@ class Factors:
             return None
         if w.drawn is not None and w.drawn.dtype != np.uint8:
             return None
-        moves = [move for one in self._moves for move in one]
-        begin = np.append(0, np.cumsum([len(own) for own in self.trees]))
+        moves = [move for round_entries in self._moves for move in round_entries]
+        begin = np.append(0, np.cumsum([len(trees) for trees in self.trees]))
         bounds = [
             (0, 0),
-            *((len(some), len(others)) for some, others in zip(self.terms, self._moves)),
+            *(
+                (len(some), len(moves_of_round))
+                for some, moves_of_round in zip(self.terms, self._moves)
+            ),
         ]
         steps = np.concatenate([np.zeros(0), *(gain for *_, gain in moves)])
         return Program(
@@ -180,14 +183,16 @@ class Factors:
         """
         n = rows.stop - rows.start
         xp = self.backend.xp
-        bounds = list(pairwise(np.append(0, np.cumsum([len(own) for own in self.trees])).tolist()))
+        bounds = list(
+            pairwise(np.append(0, np.cumsum([len(trees) for trees in self.trees])).tolist())
+        )
         if self._program is not None:
             whole = xp.empty((bounds[-1][1], n))
             self.rows.gradient_factors(self._program, *self._given(rows), rows.start, whole)
         else:
-            made = np.zeros((bounds[-1][1], n))
-            self._share([made[first:last] for first, last in bounds], rows)
-            whole = xp.asarray(made)
+            factors = np.zeros((bounds[-1][1], n))
+            self._share([factors[first:last] for first, last in bounds], rows)
+            whole = xp.asarray(factors)
         return [whole[first:last] for first, last in bounds]
 
     @property
@@ -214,7 +219,7 @@ class Factors:
         """
         w = self.walked
         score = np.array(self._start(rows))
-        found = np.zeros((len(w.leaves), len(score)))
+        reductions = np.zeros((len(w.leaves), len(score)))
         leaves = w.leaves[:, rows]
         before = np.abs(w.targets[rows] - w.loss.mean(score))
         for terms, moves in zip(self.terms, self._moves):
@@ -222,9 +227,9 @@ class Factors:
                 score[:, k] += gain[leaves[t]]
             after = np.abs(w.targets[rows] - w.loss.mean(score))
             for t, k in {(term.tree, term.output) for term in terms}:
-                found[t] += before[:, k] - after[:, k]
+                reductions[t] += before[:, k] - after[:, k]
             before = after
-        return found
+        return reductions
 
     def _start(self, rows: slice) -> FloatArray:
         w = self.walked
@@ -247,14 +252,15 @@ class Factors:
         xp = self.backend.xp
         if xp is np:
             return self._made(rows)
-        intercepts, slopes, states = (xp.array(part[:, rows], order="C") for part in self._kept)
+        intercepts, slopes, states = (xp.array(values[:, rows], order="C") for values in self._kept)
         return intercepts, slopes, states
 
     @cached_property
     def _kept(self) -> list[AnyPlaceArray]:
         """Intercepts, slopes and first states of all rows, stored on a GPU."""
         return [
-            self.backend.xp.asarray(part) for part in self._made(slice(0, len(self.walked.targets)))
+            self.backend.xp.asarray(values)
+            for values in self._made(slice(0, len(self.walked.targets)))
         ]
 
     def _made(self, rows: slice) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -269,21 +275,21 @@ class Factors:
         else:
             state = np.array(start, order="C")
         intercepts, slopes = (
-            np.ascontiguousarray(counted * part.T) for part in (form.intercepts, form.slopes)
+            np.ascontiguousarray(counted * values.T) for values in (form.intercepts, form.slopes)
         )
         return intercepts, slopes, state
 
-    def _share(self, found: list[FloatArray], rows: slice) -> None:
+    def _share(self, factors: list[FloatArray], rows: slice) -> None:
         """Share the rows out to threads, which walk them through the fit."""
         parts = np.linspace(rows.start, rows.stop, self.limits.n_threads + 1).astype(int)
         spans = [slice(a, b) for a, b in pairwise(parts) if b > a]
         if len(spans) < 2 or self.walked.gradients is not None:
-            self._fill(found, rows, rows.start)
+            self._fill(factors, rows, rows.start)
         else:
             with ThreadPoolExecutor(len(spans)) as pool:
-                list(pool.map(lambda span: self._fill(found, span, rows.start), spans))
+                list(pool.map(lambda span: self._fill(factors, span, rows.start), spans))
 
-    def _fill(self, found: list[FloatArray], rows: slice, first: int) -> None:
+    def _fill(self, factors: list[FloatArray], rows: slice, first: int) -> None:
         """Walk these rows through the fit, writing their factors into the columns from ``first`` on."""
         w = self.walked
         columns = slice(rows.start - first, rows.stop - first)
@@ -298,9 +304,9 @@ class Factors:
         for number, (terms, moves) in enumerate(zip(self.terms, self._moves)):
             loss = w.loss_of_round(number)
             seen_score = w.seen_scores(w.rounds[number], score, rows)
-            kept = w.gradients
-            if kept is not None:
-                g = kept[terms[0].round, rows].astype(np.float64)  # with the weights in them
+            gradients = w.gradients
+            if gradients is not None:
+                g = gradients[terms[0].round, rows].astype(np.float64)  # with the weights in them
             elif loss.single:
                 g = loss.weighted_slopes(y, seen_score, weights)[0].astype(np.float64)
             else:
@@ -314,7 +320,7 @@ class Factors:
                     put = np.einsum("jm,jm->j", term.scale[leaf], g)
                 if w.drawn is not None:
                     put *= w.drawn[term.tree, rows]
-                found[term.output][term.place, columns] += put
+                factors[term.output][term.place, columns] += put
             for t, k, gain in moves:
                 score[:, k] += np.take(gain.astype(score.dtype, copy=False), leaves[t])
 

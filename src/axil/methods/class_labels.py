@@ -43,11 +43,13 @@ class ClassLabels:
 
         All arrays have shape (N, K). One of the two is enough; nan stands for no evidence.
         """
-        given = labels.argmax(axis=1)
+        given_classes = labels.argmax(axis=1)
         means = _means(shares, probabilities)
-        known = ~np.isnan(means).any(axis=1)
-        expected = np.where(known, np.nan_to_num(means).argmax(axis=1), given)
-        return cls(given, expected, _given_quality(means, given), expected != given)
+        is_judged = ~np.isnan(means).any(axis=1)
+        expected = np.where(is_judged, np.nan_to_num(means).argmax(axis=1), given_classes)
+        return cls(
+            given_classes, expected, _given_quality(means, given_classes), expected != given_classes
+        )
 
     @classmethod
     def of_probabilities(
@@ -57,18 +59,18 @@ class ClassLabels:
 
         All arrays have shape (N, K).
         """
-        given = labels.argmax(axis=1)
+        given_classes = labels.argmax(axis=1)
         means = _means(out_of_fold, probabilities)
-        quality = _given_quality(means, given)
+        quality = _given_quality(means, given_classes)
         expected = means.argmax(axis=1)
         confident = _confident_classes(labels, out_of_fold)
-        contested = (expected != given) | ((confident >= 0) & (confident != given))
-        n_issues = min(int(contested.sum()), _n_confidently_wrong(given, confident))
-        is_label_issue = np.zeros(len(given), dtype=bool)
+        contested = (expected != given_classes) | ((confident >= 0) & (confident != given_classes))
+        n_issues = min(int(contested.sum()), _n_confidently_wrong(given_classes, confident))
+        is_label_issue = np.zeros(len(given_classes), dtype=bool)
         is_label_issue[np.argsort(quality, kind="stable")[:n_issues]] = True
-        others = np.where(labels > 0, -1.0, means).argmax(axis=1)
-        expected = np.where(is_label_issue, others, expected)
-        return cls(given, expected, quality, is_label_issue)
+        best_other_classes = np.where(labels > 0, -1.0, means).argmax(axis=1)
+        expected = np.where(is_label_issue, best_other_classes, expected)
+        return cls(given_classes, expected, quality, is_label_issue)
 
     def columns(
         self, index: AnyArray, classes: Any, probabilities: FloatArray | None
@@ -92,9 +94,9 @@ def _means(first: FloatArray, second: FloatArray) -> FloatArray:
     return np.where(np.isnan(first), second, means)
 
 
-def _given_quality(means: FloatArray, given: IntArray) -> FloatArray:
+def _given_quality(means: FloatArray, given_classes: IntArray) -> FloatArray:
     """Return the mean of the class of each row, from 0 to 1, (N,)."""
-    return np.clip(means[np.arange(len(given)), given], 0.0, 1.0)
+    return np.clip(means[np.arange(len(given_classes)), given_classes], 0.0, 1.0)
 
 
 def _confident_classes(labels: FloatArray, probabilities: FloatArray) -> IntArray:
@@ -105,16 +107,16 @@ def _confident_classes(labels: FloatArray, probabilities: FloatArray) -> IntArra
     return np.where(confident.max(axis=1) >= 0, confident.argmax(axis=1), -1)
 
 
-def _n_confidently_wrong(given: IntArray, confident: IntArray) -> int:
+def _n_confidently_wrong(given_classes: IntArray, confident: IntArray) -> int:
     """Return the number of wrong labels by confident learning.
 
     The share of wrong labels of a class is that among its confident rows.
     """
     n_wrong = 0.0
-    for k in np.unique(given):
-        known = confident[(given == k) & (confident >= 0)]
-        if len(known):
-            n_wrong += (given == k).sum() * (known != k).mean()
+    for k in np.unique(given_classes):
+        confident_classes = confident[(given_classes == k) & (confident >= 0)]
+        if len(confident_classes):
+            n_wrong += (given_classes == k).sum() * (confident_classes != k).mean()
     return round(n_wrong)
 
 
@@ -125,19 +127,20 @@ def both_classes(second: FloatArray) -> FloatArray:
     return second
 
 
-def as_probabilities(given: Any, n: int, n_classes: int) -> FloatArray:
+def as_probabilities(passed: Any, n: int, n_classes: int) -> FloatArray:
     """Return checked out-of-fold probabilities of all classes, (n, K).
 
     For two classes the user may pass those of the second.
     """
-    numbers = inputs.as_numbers(given, "out_of_fold", "probabilities, one row per training row")
+    numbers = inputs.as_numbers(passed, "out_of_fold", "probabilities, one row per training row")
     if n_classes == 2 and (numbers.ndim < 2 or numbers.shape[1] == 1):
-        second = inputs.as_vector(given, n, "out_of_fold")
+        second = inputs.as_vector(passed, n, "out_of_fold")
         numbers = np.stack([1 - second, second], axis=1)
-    found = inputs.as_table(numbers, n, n_classes, "out_of_fold")
-    if found.min() < -1e-6 or found.max() > 1 + 1e-6:
+    probabilities = inputs.as_table(numbers, n, n_classes, "out_of_fold")
+    if probabilities.min() < -1e-6 or probabilities.max() > 1 + 1e-6:
         raise InputError(
-            f"out_of_fold holds {found.min():.6g} to {found.max():.6g}; expected probabilities from 0 to 1, such as "
+            f"out_of_fold holds {probabilities.min():.6g} to {probabilities.max():.6g}; "
+            f"expected probabilities from 0 to 1, such as "
             'cross_val_predict(model, X, y, method="predict_proba").'
         )
-    return found
+    return probabilities

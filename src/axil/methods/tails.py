@@ -24,18 +24,18 @@ def tails(power: float, y: FloatArray, means: FloatArray, weights: FloatArray) -
 
     The variance is a power of the mean.
     """
-    known = np.isfinite(means) & (means > 0)
+    is_known = np.isfinite(means) & (means > 0)
     if power == 1:
-        upper, lower = _poisson(y, means, weights, known)
+        upper, lower = _poisson(y, means, weights, is_known)
     elif power == 2:
-        upper, lower = _gamma(y, means, known)
+        upper, lower = _gamma(y, means, is_known)
     else:
-        upper, lower = _tweedie(power, y, means, known)
-    return np.where(known, np.minimum(2 * np.minimum(upper, lower), 1.0), np.nan)
+        upper, lower = _tweedie(power, y, means, is_known)
+    return np.where(is_known, np.minimum(2 * np.minimum(upper, lower), 1.0), np.nan)
 
 
 def _poisson(
-    y: FloatArray, means: FloatArray, weights: FloatArray, known: BoolArray
+    y: FloatArray, means: FloatArray, weights: FloatArray, is_known: BoolArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return probabilities of counts of at least y, and of at most y, (N, 1) each.
 
@@ -48,38 +48,38 @@ def _poisson(
         y, means = (np.rint(counts), means * weights[:, None])
     else:
         y, means = (y, means)
-    excess = _excess(y, means, known)
+    excess = _excess(y, means, is_known)
     if excess > 0:
-        return _negative_binomial(y, np.where(known, means, 1.0), 1 / excess)
+        return _negative_binomial(y, np.where(is_known, means, 1.0), 1 / excess)
     upper = np.where(y > 0, gammainc(np.maximum(y, TINY), means), 1.0)
     return upper, gammaincc(y + 1, means)
 
 
-def _excess(y: FloatArray, means: FloatArray, known: BoolArray) -> float:
+def _excess(y: FloatArray, means: FloatArray, is_known: BoolArray) -> float:
     """Return the a for which counts have the variance mean + a mean^2; 0 if it may be chance.
 
     With it as many counts are beyond the quartiles of Poisson's distribution as there are. A few
     wrong counts do not move it. If means are so low that hardly any counts are beyond, it is 0,
     because wrong counts alone would decide.
     """
-    at = y[known]
-    own = means[known]
+    at = y[is_known]
+    known_means = means[is_known]
     if not len(at):
         return 0.0
-    low = poisson.ppf(0.25, own)
-    high = np.maximum(poisson.ppf(0.75, own), 1.0)
-    found = float(((at < low) | (at > high)).mean())
+    low = poisson.ppf(0.25, known_means)
+    high = np.maximum(poisson.ppf(0.75, known_means), 1.0)
+    share_beyond = float(((at < low) | (at > high)).mean())
 
     def beyond(excess: float) -> float:
-        upper = _negative_binomial(high, own, 1 / excess)
-        lower = _negative_binomial(low, own, 1 / excess)
+        upper = _negative_binomial(high, known_means, 1 / excess)
+        lower = _negative_binomial(low, known_means, 1 / excess)
         return float((2.0 - upper[1] - lower[0]).mean())
 
     usual = beyond(EXCESSES[0])
-    if usual < LEAST_BEYOND or found <= usual + 3 * np.sqrt(usual * (1 - usual) / len(at)):
+    if usual < LEAST_BEYOND or share_beyond <= usual + 3 * np.sqrt(usual * (1 - usual) / len(at)):
         return 0.0
-    made = np.maximum.accumulate([beyond(excess) for excess in EXCESSES])
-    return float(np.exp(np.interp(found, made, np.log(EXCESSES))))
+    expected_shares = np.maximum.accumulate([beyond(excess) for excess in EXCESSES])
+    return float(np.exp(np.interp(share_beyond, expected_shares, np.log(EXCESSES))))
 
 
 def _negative_binomial(
@@ -99,14 +99,14 @@ def _whole(numbers: FloatArray) -> bool:
     return bool(np.allclose(numbers, np.rint(numbers), rtol=0, atol=1e-5))
 
 
-def _gamma(y: FloatArray, means: FloatArray, known: BoolArray) -> tuple[FloatArray, FloatArray]:
+def _gamma(y: FloatArray, means: FloatArray, is_known: BoolArray) -> tuple[FloatArray, FloatArray]:
     """Return probabilities of amounts above and below y, (N, 1) each.
 
     The shape is the one with the quartiles of log(y / mean).
     """
-    ratios = y / np.where(known, means, 1.0)
-    if known.any():
-        low, high = np.quantile(np.log(ratios[known]), QUARTILES)
+    ratios = y / np.where(is_known, means, 1.0)
+    if is_known.any():
+        low, high = np.quantile(np.log(ratios[is_known]), QUARTILES)
     else:
         low, high = (-1.0, 1.0)
     widths = np.diff(np.log(gammaincinv(SHAPES[:, None], QUARTILES)), axis=1)[
@@ -117,7 +117,7 @@ def _gamma(y: FloatArray, means: FloatArray, known: BoolArray) -> tuple[FloatArr
 
 
 def _tweedie(
-    power: float, y: FloatArray, means: FloatArray, known: BoolArray
+    power: float, y: FloatArray, means: FloatArray, is_known: BoolArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return probabilities of amounts of at least y, and of at most y, (N, 1) each.
 
@@ -125,18 +125,18 @@ def _tweedie(
     zeros as there are, which a few wrong amounts do not move. Without zeros it is that of the
     median residual.
     """
-    mu = np.where(known, means, 1.0)
-    zeros = float((y[known] == 0).mean()) if known.any() else 0.0
+    mu = np.where(is_known, means, 1.0)
+    zeros = float((y[is_known] == 0).mean()) if is_known.any() else 0.0
     counts_at_one = mu ** (2 - power) / (2 - power)  # expected numbers of amounts, at dispersion 1
     if 0 < zeros < 1:
-        made = np.array(
-            [np.exp(-counts_at_one[known] / size).mean() for size in DISPERSIONS]
+        expected_zeros = np.array(
+            [np.exp(-counts_at_one[is_known] / size).mean() for size in DISPERSIONS]
         )  # rises
-        dispersion = float(np.exp(np.interp(zeros, made, np.log(DISPERSIONS))))
+        dispersion = float(np.exp(np.interp(zeros, expected_zeros, np.log(DISPERSIONS))))
     else:
         dispersion = (
-            float(np.median(((y - mu) ** 2 / mu**power)[known])) / chi2.ppf(0.5, 1)
-            if known.any()
+            float(np.median(((y - mu) ** 2 / mu**power)[is_known])) / chi2.ppf(0.5, 1)
+            if is_known.any()
             else 1.0
         )
     number, size, steps = (

@@ -57,18 +57,20 @@ class Rules:
         rules = (self.among, self.distinct, self.within, self.asof, self.dropped)
         return any(rule is not None for rule in rules)
 
-    def choice(self, known: Columns, k: Any, n_threads: int = 1) -> tuple[Choice, Allowed]:
+    def choice(
+        self, columns_of_rows: Columns, k: Any, n_threads: int = 1
+    ) -> tuple[Choice, Allowed]:
         """Return how rows are chosen, and which of them may be."""
         count = inputs.as_count(k, "k")
         near = []
         values = []
-        for rule in self.near(known):
-            columns = [known.of_all_training(column, "within") for column in rule.columns]
+        for rule in self.near(columns_of_rows):
+            columns = [columns_of_rows.of_all_training(column, "within") for column in rule.columns]
             values.append(rule.measure.values(columns))
             near.append(rule.nearness([column.dtype for column in columns]))
-        codes = _codes(known, self.distinct)
-        everywhere = self._everywhere(known)
-        allowed = Allowed(everywhere, self._by_query(known), codes, codes, tuple(values))
+        codes = _codes(columns_of_rows, self.distinct)
+        everywhere = self._everywhere(columns_of_rows)
+        allowed = Allowed(everywhere, self._by_query(columns_of_rows), codes, codes, tuple(values))
         return Choice(count, False, codes is not None, tuple(near), n_threads), allowed
 
     # -- among -------------------------------------------------------------------------------------
@@ -89,7 +91,7 @@ class Rules:
         ]
         return len(required) == 2
 
-    def _everywhere(self, known: Columns) -> IntArray | None:
+    def _everywhere(self, columns: Columns) -> IntArray | None:
         """Return the positions of the training rows that may be listed beside any row; None for all."""
         mask = None
         if self.dropped is not None:
@@ -98,9 +100,9 @@ class Rules:
             among = self.among
             name = "among"
             if callable(among):
-                among = said_by(among, known.training_rows())
+                among = said_by(among, columns.training_rows())
                 name = RETURNED
-            allowed = _mask(known, among, name)
+            allowed = _mask(columns, among, name)
             if mask is None:
                 mask = allowed
             else:
@@ -109,39 +111,40 @@ class Rules:
             return None
         return np.flatnonzero(mask)
 
-    def _by_query(self, known: Columns) -> NDArray[np.uint8] | None:
+    def _by_query(self, columns: Columns) -> NDArray[np.uint8] | None:
         """Return the bits (n, rows / 8) of the training rows that may be listed beside each row; None for all."""
         if not self.is_by_query:
             return None
-        rows = known.training_rows()
+        rows = columns.training_rows()
         masks = (
-            _mask(known, said_by(self.among, rows, query), RETURNED) for query in known.each_query()
+            _mask(columns, said_by(self.among, rows, query), RETURNED)
+            for query in columns.each_query()
         )
-        return packed(masks, known.training[0].shape[0])
+        return packed(masks, columns.training[0].shape[0])
 
     # -- within and asof ---------------------------------------------------------------------------
 
-    def near(self, known: Columns) -> list[NearRule]:
+    def near(self, table_columns: Columns) -> list[NearRule]:
         """Return the rules of ``within`` and ``asof``; the first one is that of ``asof``."""
         rules: list[NearRule] = []
         for number, (columns, distance) in enumerate(self._pairs()):
             is_before = self.asof is not None and number == 0
             if isinstance(columns, (tuple, list)) and len(columns) == 2 and not is_before:
-                rules.append(place_rule(known, columns, distance))
+                rules.append(place_rule(table_columns, columns, distance))
             else:
-                rules.append(self._range_rule(known, columns, distance, is_before))
+                rules.append(self._range_rule(table_columns, columns, distance, is_before))
         return rules
 
-    def dated(self, known: Columns) -> RangeRule | None:
+    def dated(self, columns: Columns) -> RangeRule | None:
         """Return the rule with the date of the estimates, if there is one."""
-        for rule in self.near(known):
+        for rule in self.near(columns):
             if isinstance(rule, RangeRule) and (rule.is_before or rule.points.dtype.kind == "M"):
                 return rule
         return None
 
-    def place(self, known: Columns) -> PlaceRule | None:
+    def place(self, columns: Columns) -> PlaceRule | None:
         """Return the rule on the distance between places, if there is one."""
-        for rule in self.near(known):
+        for rule in self.near(columns):
             if isinstance(rule, PlaceRule):
                 return rule
         return None
@@ -198,28 +201,32 @@ class Rules:
             '"5 km"), or a list of such pairs.'
         )
 
-    def _range_rule(self, known: Columns, column: Any, distance: Any, is_before: bool) -> RangeRule:
+    def _range_rule(
+        self, columns: Columns, column: Any, distance: Any, is_before: bool
+    ) -> RangeRule:
         """Return the rule of one column."""
         if column is None:
             places = []
         else:
-            places = known.chosen(column, "within")
+            places = columns.chosen(column, "within")
         if len(places) != 1:
             raise InputError(f"within names {shown(column)}; expected one column.")
         place = places[0]
         is_literal = False
         if not is_before:
-            points, source, dtype = points_of_column(known, place, "within")
-        elif isinstance(self.asof, str) and self.asof in known.names:
-            points, source, dtype = points_of_column(known, known.names.index(self.asof), "asof")
+            points, source, dtype = points_of_column(columns, place, "within")
+        elif isinstance(self.asof, str) and self.asof in columns.names:
+            points, source, dtype = points_of_column(
+                columns, columns.names.index(self.asof), "asof"
+            )
         else:
-            point = _date(self.asof, known)
-            points = np.repeat(point, known.queries[0].shape[0])
+            point = _date(self.asof, columns)
+            points = np.repeat(point, columns.queries[0].shape[0])
             source = "asof"
             dtype = point.dtype
             is_literal = True
         return RangeRule(
-            (place,), known.names[place], distance, points, source, dtype, is_before, is_literal
+            (place,), columns.names[place], distance, points, source, dtype, is_before, is_literal
         )
 
 
@@ -252,26 +259,26 @@ def said_by(among: Callable[..., Any], *arguments: Any, rows: str = "the trainin
         ) from error
 
 
-def _mask(known: Columns, mask: Any, what: str) -> BoolArray:
+def _mask(columns: Columns, mask: Any, parameter: str) -> BoolArray:
     """Check a mask of the training rows (N,)."""
-    features = known.training[0]
+    features = columns.training[0]
     inputs.refuse_other_order(features, mask, "among")
-    return inputs.as_mask(mask, features.shape[0], what)
+    return inputs.as_mask(mask, features.shape[0], parameter)
 
 
-def _codes(known: Columns, distinct: Any) -> IntArray | None:
+def _codes(columns: Columns, distinct: Any) -> IntArray | None:
     """Return a number for each label of the training rows (N,); rows without a label differ."""
     if distinct is None:
         return None
     if isinstance(distinct, str) or inputs.is_whole(distinct):
-        place = known.chosen(distinct, "distinct")[0]
-        distinct = known.of_all_training(place, "distinct")
-    features = known.training[0]
+        place = columns.chosen(distinct, "distinct")[0]
+        distinct = columns.of_all_training(place, "distinct")
+    features = columns.training[0]
     inputs.refuse_other_order(features, distinct, "distinct")
     return inputs.label_codes(distinct, features.shape[0], "distinct")
 
 
-def _date(asof: Any, known: Columns) -> AnyArray:
+def _date(asof: Any, columns: Columns) -> AnyArray:
     """Return a date or a number (1,), from itself or from its text."""
     expected = 'expected a date such as "2025-01-01", a number where the column holds numbers, or the name of a column of X'
     value = asof
@@ -280,7 +287,7 @@ def _date(asof: Any, known: Columns) -> AnyArray:
             value = np.datetime64(asof)
         except ValueError:
             raise InputError(
-                f"asof is {shown(asof)}; {expected}.{suggestion(asof, known.names)}{known.hint}"
+                f"asof is {shown(asof)}; {expected}.{suggestion(asof, columns.names)}{columns.hint}"
             ) from None
     try:
         point = inputs.as_points(np.array([value], dtype=object), "asof")

@@ -100,8 +100,8 @@ def assign_leaves(
         least = 1
     else:
         least = ROUTED_ROWS * limits.n_threads
-    for part in track(spans(n_rows, max(least, entries // len(n_leaves))), "leaves"):
-        adapter.assign(take_rows(X, part), leaves[:, part], limits.n_threads, backend)
+    for rows in track(spans(n_rows, max(least, entries // len(n_leaves))), "leaves"):
+        adapter.assign(take_rows(X, rows), leaves[:, rows], limits.n_threads, backend)
     return leaves
 
 
@@ -131,11 +131,11 @@ def check_placement(placement: Placement | None, leaves: Leaves, limits: Limits)
     """Raise unless training rows have the same leaves (T, N) as before."""
     if placement is None:
         return
-    found = limits.budget.empty(
+    assigned = limits.budget.empty(
         leaves.shape, np.uint16, "The leaf numbers of all training rows", ELSEWHERE
     )
-    placement.assign(found, limits.n_threads)
-    if not np.array_equal(found, leaves):
+    placement.assign(assigned, limits.n_threads)
+    if not np.array_equal(assigned, leaves):
         raise InputError(
             "X_train is not what the explainer was made of; expected the same rows in the same order."
         )
@@ -159,40 +159,40 @@ def replay(
     budget.require(
         needed, "Tables of which leaves depend on which (bounded or smoothed leaves)", SMALLER_TREES
     )
-    found = replayed(trees, walked, offsets)
+    replayed_fit = replayed(trees, walked, offsets)
     if targets is None or walked.ranks is not None or walked.cut is not None:
-        return found
+        return replayed_fit
     mean = np.average(targets, axis=0, weights=trees.weights.row_weights)
-    return _with_inherited(found, trees, mean)
+    return _with_inherited(replayed_fit, trees, mean)
 
 
-def _with_inherited(found: Replay, trees: BoostedFit, mean: FloatArray) -> Replay:
+def _with_inherited(replay_of_rows: Replay, trees: BoostedFit, mean: FloatArray) -> Replay:
     """Return the replay with values of ancestors in leaves of averaged trees that have no rows.
 
     Such leaves exist after a refit. A leaf whose value is nearer to that of an empty leaf of the
     library was empty in the fit.
     """
-    s = found.structure
+    s = replay_of_rows.structure
     empty = s.leaf_weights == 0
     if not s.averages or not empty.any():
-        return found
+        return replay_of_rows
     final = np.repeat(s.final, s.n_leaves)[:, None]
     rule = rule_of(s)
     lost = replace(s, leaf_rule=replace(rule, emptied=empty))
-    values = inherited_values(lost, found.values, found.sums, mean)
+    values = inherited_values(lost, replay_of_rows.values, replay_of_rows.sums, mean)
     apart = [
-        np.abs(final * made - trees.table.leaf_values).sum(axis=1)
-        for made in (values, found.values)
+        np.abs(final * leaf_values - trees.table.leaf_values).sum(axis=1)
+        for leaf_values in (values, replay_of_rows.values)
     ]
     emptied = empty & (apart[0] <= apart[1])
     if not emptied.any():
-        return found
+        return replay_of_rows
     s = replace(s, leaf_rule=replace(rule, emptied=emptied))
-    values = inherited_values(s, found.values, found.sums, mean)
+    values = inherited_values(s, replay_of_rows.values, replay_of_rows.sums, mean)
     if not is_forest(s):
-        pattern = inheriting(s).newton_rule.linearise(found.sums[:, 0], s.leaf_weights)
+        pattern = inheriting(s).newton_rule.linearise(replay_of_rows.sums[:, 0], s.leaf_weights)
         s = replace(s, linear_leaves=pattern)
-    return replace(found, structure=s, values=values)
+    return replace(replay_of_rows, structure=s, values=values)
 
 
 def replayed(
@@ -219,16 +219,16 @@ def replayed(
     trees = trees.with_learning_rates(rates)
     leaf_weights = walked.leaf_weights
     if trees.leaf_rule.ranks is None:
-        held: dict[str, Any] = pattern.counts
+        counts: dict[str, Any] = pattern.counts
     else:
-        held = {"ranked": len(walked.sums)}
+        counts = {"ranked": len(walked.sums)}
     if walked.cut is not None:
         constants = replace(pattern, shift=None).values(trees.table.n_leaves, walked.cut.sums)[:, 0]
         pattern = replace(
             pattern, shift=constants if pattern.shift is None else pattern.shift + constants
         )
         leaf_weights = walked.cut.free
-        held = held | {"cut": walked.cut.share}
+        counts = counts | {"cut": walked.cut.share}
     structure = fitted_structure(
         trees,
         walked.cells,
@@ -246,7 +246,7 @@ def replayed(
         values,
         walked.score,
         recovered,
-        held,
+        counts,
         walked.drawn_weights,
     )
 
@@ -334,36 +334,39 @@ def recover_rates(
         trees.table.leaf_values[int(trees.initial.is_first_tree) :]
     ).max(initial=0.0)
     for t in unknown:
-        own = slice(ends[t] - trees.table.n_leaves[t], ends[t])
+        leaves = slice(ends[t] - trees.table.n_leaves[t], ends[t])
         # One value, or two that balance each other, are led to by any targets with some rate or
         # other, and zeros by none.
-        size = float(np.sum(values[own] ** 2))
-        if size == 0 or 0 < np.count_nonzero(np.abs(trees.table.leaf_values[own]) > negligible) < 3:
+        size = float(np.sum(values[leaves] ** 2))
+        if (
+            size == 0
+            or 0 < np.count_nonzero(np.abs(trees.table.leaf_values[leaves]) > negligible) < 3
+        ):
             if counts is not None and trees.table.leaf_counts is not None:
-                _refuse_other_rows(trees, counts, int(t), own)
+                _refuse_other_rows(trees, counts, int(t), leaves)
             raise UnsupportedModelError(
                 "learning_rate",
                 f"unknown for tree {t}",
                 f"it is not stated, and a tree of {trees.table.n_leaves[t]} leaves does not tell it from the targets",
                 "See that the targets are those of the fit, in its order; or fit with one learning rate, or with more leaves.",
             )
-        rates[t] = np.sum(trees.table.leaf_values[own] * values[own]) / size
+        rates[t] = np.sum(trees.table.leaf_values[leaves] * values[leaves]) / size
     return rates, {"rates": [[int(t), float(rates[t])] for t in unknown]} if len(unknown) else {}
 
 
-def _refuse_other_rows(trees: BoostedFit, counts: NDArray[np.int64], t: int, own: slice) -> None:
+def _refuse_other_rows(trees: BoostedFit, counts: NDArray[np.int64], t: int, leaves: slice) -> None:
     """Raise if the leaves of a tree have other numbers of rows than in the fit.
 
     Then the rate is not the cause.
     """
     assert trees.table.leaf_counts is not None
-    apart = np.flatnonzero(counts[own] != trees.table.leaf_counts[own])
+    apart = np.flatnonzero(counts[leaves] != trees.table.leaf_counts[leaves])
     if len(apart):
         leaf = int(apart[0])
         raise ExactnessError(
             "row count",
-            float(counts[own][leaf]),
-            float(trees.table.leaf_counts[own][leaf]),
+            float(counts[leaves][leaf]),
+            float(trees.table.leaf_counts[leaves][leaf]),
             OTHER_ROWS,
             t,
             leaf,

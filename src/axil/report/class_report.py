@@ -166,7 +166,7 @@ class ClassPage:
             classes_of_set=self._set_text(),
             level_words=plan.level_words,
             outcomes=self._outcomes(),
-            likeness=self._likeness(),
+            likeness=self._similarity_text(),
             rules="; ".join(plan.rule_texts),
             heads=self._heads(),
             rows=self._rows(),
@@ -251,7 +251,7 @@ class ClassPage:
             text += f" {self.plan.at_least} are wanted."
         return text
 
-    def _likeness(self) -> str:
+    def _similarity_text(self) -> str:
         """Return how like the most similar training row is, with a caution if it is hardly alike."""
         if "similarity" not in self.lines or not len(self.lines["row"]):
             return ""

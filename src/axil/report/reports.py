@@ -244,55 +244,62 @@ class Reports(Method):
                     "feature_groups": feature_groups,
                 }
             )
-            suspected = suspect_rows(asked.model, suspects, out_of_fold, len(asked))
+            suspected = suspect_rows(explained.model, suspects, out_of_fold, len(explained))
             rules = Rules(among, distinct, within, asof, suspected.dropped)
-            known = asked.listing(beside).known
-            choice, allowed = asked.model.training.choice(known, k, rules)
-            extras = extras_of(known, columns, rules, None, suspected.marked, asked.model.shape[0])
+            table_columns = explained.listing(beside).known
+            choice, allowed = explained.model.training.choice(table_columns, k, rules)
+            extras = extras_of(
+                table_columns, columns, rules, None, suspected.marked, explained.model.shape[0]
+            )
             level, level_words = _level_of_sets(interval, confidence_level)
             class_plan = ClassPlan(
-                asked=asked,
+                asked=explained,
                 words=words,
-                choice=ranked(asked, choice, by or default_ranking(asked.model)),
+                choice=ranked(explained, choice, by or default_ranking(explained.model)),
                 allowed=allowed,
-                columns=known,
+                columns=table_columns,
                 chosen=extras.chosen,
-                labels=page_labels(asked.queries.rows),
+                labels=page_labels(explained.queries.rows),
                 suspects=suspected.marked,
                 predictive=checked_predictive(interval),
                 confidence_level=level,
                 level_words=level_words,
-                rule_texts=rule_texts(rules, known, words, among_text),
+                rule_texts=rule_texts(rules, table_columns, words, among_text),
                 at_least=as_at_least(at_least, choice.k),
             )
             return _report_on_classes(class_plan, folder, search)
-        check_report(asked, interval)
-        model = asked.model
-        known = asked.listing(beside).known
-        check_names(words, known)
-        suspected = suspect_rows(model, suspects, out_of_fold, len(asked))
+        check_report(explained, interval)
+        model = explained.model
+        table_columns = explained.listing(beside).known
+        check_names(words, table_columns)
+        suspected = suspect_rows(model, suspects, out_of_fold, len(explained))
         rules = Rules(among, distinct, within, asof, suspected.dropped)
-        choice, allowed = model.training.choice(known, k, rules)
-        extras = extras_of(known, columns, rules, map, suspected.marked, model.shape[0])
+        choice, allowed = model.training.choice(table_columns, k, rules)
+        extras = extras_of(table_columns, columns, rules, map, suspected.marked, model.shape[0])
         grid = grid_plan(
-            asked, known, adjustments, feature_groups, extras.places, init_score is not None
+            explained,
+            table_columns,
+            adjustments,
+            feature_groups,
+            extras.places,
+            init_score is not None,
         )
         extras = replace(
             extras,
             grid=grid,
             at_least=as_at_least(at_least, choice.k),
-            approximate=_approximate_figures(asked, words),
-            rule_texts=rule_texts(rules, known, words, among_text),
+            approximate=_approximate_figures(explained, words),
+            rule_texts=rule_texts(rules, table_columns, words, among_text),
         )
         if stability is not None:
-            spread, _ = spread_of(stability, len(asked), 1)
+            spread, _ = spread_of(stability, len(explained), 1)
             extras = replace(extras, stability=spread[:, 0])
-        search_columns = known.chosen([] if search is None else search, "search")
-        labels = page_labels(asked.queries.rows)
-        level, level_words = _checked_level(asked, interval, confidence_level)
+        search_columns = table_columns.chosen([] if search is None else search, "search")
+        labels = page_labels(explained.queries.rows)
+        level, level_words = _checked_level(explained, interval, confidence_level)
         plan = Plan(
             words=words,
-            choice=ranked(asked, choice, by, sign),
+            choice=ranked(explained, choice, by, sign),
             sign=sign,
             allowed=allowed,
             extras=extras,
@@ -300,14 +307,14 @@ class Reports(Method):
             confidence_level=level,
             level_words=level_words,
             labels=labels,
-            values=model.scale.inverse(asked.queries.predictions)[:, 0],
+            values=model.scale.inverse(explained.queries.predictions)[:, 0],
             offsets=inputs.as_offsets(init_score, len(labels), 1, "explained"),
         )
-        place = opened(folder, file_names(labels), plan.record(asked, fitted_of(model)))
+        place = opened(folder, file_names(labels), plan.record(explained, fitted_of(model)))
         missing = place.missing()
         n_listed = np.zeros(0, dtype=np.intp)
         if len(missing):
-            n_listed = _write_pages(plan, place, asked, missing)
+            n_listed = _write_pages(plan, place, explained, missing)
         _write_index(place, plan, search_columns)
         return Written(
             place.path / "index.html",
@@ -353,8 +360,8 @@ def _level_of_sets(interval: Any, confidence_level: float | None) -> tuple[float
     level = DEFAULT_CONFIDENCE_LEVEL
     if confidence_level is not None:
         level = inputs.as_number(confidence_level, "confidence_level")
-    about = "" if predictive.source == "held out" else "about "
-    return level, about + shares(level)
+    prefix = "" if predictive.source == "held out" else "about "
+    return level, prefix + shares(level)
 
 
 def _sampled(n: int, sample: int, seed: int) -> IntArray:
@@ -384,14 +391,14 @@ def _of_sample(
 
 def _approximate_figures(asked: ExplainedRows, words: Words) -> str:
     """Return which figures of the pages are approximate, in words; "" for none."""
-    verification = asked.model.verification
+    verification = explained.model.verification
     if verification is None or verification.held is None:
         return ""
     return f"the effects of other {words.target}s hold for small changes"
 
 
 def _checked_level(
-    asked: ExplainedRows, interval: Predictive | None, confidence_level: float | None
+    explained: ExplainedRows, interval: Predictive | None, confidence_level: float | None
 ) -> tuple[float, str]:
     """Check the confidence level of the intervals before any work, and return it as a number and in words."""
     if interval is None:
@@ -404,7 +411,7 @@ def _checked_level(
     level = DEFAULT_CONFIDENCE_LEVEL
     if confidence_level is not None:
         level = inputs.as_number(confidence_level, "confidence_level")
-    no_rows = inputs.take_rows(asked.queries.rows, slice(0, 0))
+    no_rows = inputs.take_rows(explained.queries.rows, slice(0, 0))
     interval.interval(no_rows, level)  # raises for a level that it cannot have
     if interval.source == "held out":
         approximately = ""
@@ -413,16 +420,18 @@ def _checked_level(
     return level, approximately + shares(level)
 
 
-def _write_pages(plan: Plan, folder: Folder, asked: ExplainedRows, missing: IntArray) -> IntArray:
+def _write_pages(
+    plan: Plan, folder: Folder, explained: ExplainedRows, missing: IntArray
+) -> IntArray:
     """Write the pages of these rows, and return how many training rows each of them lists.
 
     Threads write while the weights of the next rows are computed.
     """
     n_listed = []
     pending: deque[Future[None]] = deque()
-    pool = ThreadPoolExecutor(asked.model.n_threads)
+    pool = ThreadPoolExecutor(explained.model.n_threads)
     try:
-        for batch in _batches(plan, take(asked, missing), missing):
+        for batch in _batches(plan, take(explained, missing), missing):
             n_listed.append(np.diff(batch.starts))
             for start in range(0, len(batch), CHUNK):
                 chunk = range(start, min(start + CHUNK, len(batch)))
@@ -436,22 +445,22 @@ def _write_pages(plan: Plan, folder: Folder, asked: ExplainedRows, missing: IntA
     return np.concatenate(n_listed)
 
 
-def _batches(plan: Plan, asked: ExplainedRows, positions: IntArray) -> Iterator[Cases]:
+def _batches(plan: Plan, explained_rows: ExplainedRows, positions: IntArray) -> Iterator[Cases]:
     """Yield the content of the pages on these rows, which are at these positions of X."""
     choice, allowed = _restricted(plan, positions)
     n_columns = 24 + 3 * len(plan.extras.chosen)
     start = 0
-    for predicted, listed in compared(asked, choice, allowed, True, n_columns):
+    for predicted, listed in compared(explained_rows, choice, allowed, True, n_columns):
         stop = start + len(predicted.labels)
         batch_positions = positions[start:stop]
         values = plan.values[batch_positions]
-        explained = take(asked, np.arange(start, stop))
+        explained = take(explained_rows, np.arange(start, stop))
         batch = cases(explained, predicted, listed, batch_positions, values, choice.k, plan.extras)
         if plan.predictive is not None:
             offsets = None
             if plan.offsets is not None:
                 offsets = plan.offsets[batch_positions]
-            rows = inputs.take_rows(asked.queries.rows, slice(start, stop))
+            rows = inputs.take_rows(explained_rows.queries.rows, slice(start, stop))
             batch = replace(batch, interval=_interval(plan, rows, offsets, values))
         start = stop
         yield batch

@@ -115,12 +115,12 @@ class Nodes(Transferable):
             raise ValueError(
                 f"rivals of the nodes are {rows.dtype} {rows.shape}, expected three columns of numbers"
             )
-        node, side, other = rows.T
-        known = (rows >= 0).all() and (rows[:, ::2] < len(tree)).all() and (side <= 1).all()
+        node, side, rival = rows.T
+        exist = (rows >= 0).all() and (rows[:, ::2] < len(tree)).all() and (side <= 1).all()
         if not (
-            known
-            and (tree[node] == tree[other]).all()
-            and (self.parents[other] < self.parents[node]).all()
+            exist
+            and (tree[node] == tree[rival]).all()
+            and (self.parents[rival] < self.parents[node]).all()
         ):
             raise ValueError(
                 "a rival of another tree, or that is not made before the node it limits"
@@ -129,12 +129,12 @@ class Nodes(Transferable):
     @cached_property
     def levels(self) -> list[Ids]:
         """The splits of all trees by their depth, the roots first."""
-        found = []
+        levels = []
         level = self.starts[:-1]
         while len(level := level[self.leaf[level] < 0]):
-            found.append(level)
+            levels.append(level)
             level = self.children[level].ravel()
-        return found
+        return levels
 
     @cached_property
     def stages(self) -> list[Ids]:
@@ -170,10 +170,10 @@ class Nodes(Transferable):
     @cached_property
     def parents(self) -> Ids:
         """The parent of each node, (M,); a root is its own parent."""
-        found = np.arange(len(self.leaf))
+        parents = np.arange(len(self.leaf))
         splits = np.flatnonzero(self.leaf < 0)
-        found[self.children[splits]] = splits[:, None]
-        return found
+        parents[self.children[splits]] = splits[:, None]
+        return parents
 
     @cached_property
     def ends(self) -> tuple[Ids, Ids]:
@@ -184,21 +184,21 @@ class Nodes(Transferable):
     def totals(self, of_leaves: FloatArray) -> FloatArray:
         """Return the sums of numbers of leaves (L,) over the leaves below each node, (M,)."""
         at, leaves = self.ends
-        found = np.zeros(len(self.leaf))
-        found[at] = of_leaves[leaves]
+        totals = np.zeros(len(self.leaf))
+        totals[at] = of_leaves[leaves]
         for splits in reversed(self.levels):
-            left, right = self.children[splits].T
-            found[splits] = found[left] + found[right]
-        return found
+            left_child, right_child = self.children[splits].T
+            totals[splits] = totals[left_child] + totals[right_child]
+        return totals
 
     def inside(self) -> FloatArray:
         """Return 1 for the leaves below each node, and for a leaf itself, (M, L)."""
         at, leaves = self.ends
-        found = np.zeros((len(self.leaf), len(leaves)))
-        found[at, leaves] = 1.0
+        is_inside = np.zeros((len(self.leaf), len(leaves)))
+        is_inside[at, leaves] = 1.0
         for splits in reversed(self.levels):
-            found[splits] = found[self.children[splits]].sum(axis=1)
-        return found
+            is_inside[splits] = is_inside[self.children[splits]].sum(axis=1)
+        return is_inside
 
     def recounted(
         self, rows: tuple[FloatArray, FloatArray], weights: tuple[FloatArray, FloatArray]
@@ -220,14 +220,14 @@ class Nodes(Transferable):
         splits = splits[self.own[self.children[splits, 0]] < 1]  # all others are not smoothed
         children = self.children[splits]
         shares = self.own[children[:, 0]]
-        taken = self.path_smooth * shares / (1 - shares)
-        away = np.round(taken - self._left_rows(splits, rows[0], weights[0]))
+        estimated = self.path_smooth * shares / (1 - shares)
+        away = np.round(estimated - self._left_rows(splits, rows[0], weights[0]))
         total = self.totals(rows[1])[splits]
-        left = np.clip(self._left_rows(splits, rows[1], weights[1]) + away, 0.0, total)
-        counts = np.stack([left, total - left], axis=1)
-        own = self.own.copy()
-        own[children] = counts / (counts + self.path_smooth)
-        return replace(self, own=own)
+        left_rows = np.clip(self._left_rows(splits, rows[1], weights[1]) + away, 0.0, total)
+        counts = np.stack([left_rows, total - left_rows], axis=1)
+        own_shares = self.own.copy()
+        own_shares[children] = counts / (counts + self.path_smooth)
+        return replace(self, own=own_shares)
 
     def _left_rows(self, splits: Ids, rows: FloatArray, weights: FloatArray) -> FloatArray:
         """Return the rows of the left child of each split by its share of the split's weight.
@@ -246,15 +246,15 @@ class Nodes(Transferable):
         """Return the nodes after these leaves, (L,), have lost their rows: they bound no others."""
         if not leaves.any() or (self.signs is None and self.rivals is None):
             return self
-        gone = self.totals((~leaves).astype(np.float64)) == 0
+        is_empty = self.totals((~leaves).astype(np.float64)) == 0
         signs = self.signs
         rivals = self.rivals
         if signs is not None:
-            signs = np.where((self.leaf < 0) & gone[self.children].any(axis=1), 0, signs).astype(
-                signs.dtype
-            )
+            signs = np.where(
+                (self.leaf < 0) & is_empty[self.children].any(axis=1), 0, signs
+            ).astype(signs.dtype)
         return replace(
-            self, signs=signs, rivals=None if rivals is None else rivals[~gone[rivals[:, 2]]]
+            self, signs=signs, rivals=None if rivals is None else rivals[~is_empty[rivals[:, 2]]]
         )
 
     def tree(self, t: int) -> Nodes:
@@ -278,5 +278,5 @@ class Nodes(Transferable):
     def _rivals_of(self, first: int, last: int) -> Ids:
         assert self.rivals is not None
         node = self.rivals[:, 0]
-        found: Ids = self.rivals[(node >= first) & (node < last)] - np.array([first, 0, first])
-        return found
+        rivals: Ids = self.rivals[(node >= first) & (node < last)] - np.array([first, 0, first])
+        return rivals

@@ -43,11 +43,11 @@ class Picks:
 
     def values(self, residuals: FloatArray) -> FloatArray:
         """Return the percentiles of residuals (N,) by these rows and shares, (n,), without shifts."""
-        found = np.asarray((self.shares * residuals[self.rows]).sum(axis=0))
+        percentiles = np.asarray((self.shares * residuals[self.rows]).sum(axis=0))
         if self.free is None or self.free_at is None or self.free_shares is None:
-            return found
-        return found + self.free_shares * np.bincount(
-            self.free_at, residuals[self.free], len(found)
+            return percentiles
+        return percentiles + self.free_shares * np.bincount(
+            self.free_at, residuals[self.free], len(percentiles)
         )
 
     def codes(self, n_rows: int) -> NDArray[np.uint8]:
@@ -56,12 +56,12 @@ class Picks:
         It is 1 for the lower row of a leaf, also if that is the upper one too, 2 for the upper row,
         3 for free rows, and 0 for all others.
         """
-        found = np.zeros(n_rows, dtype=np.uint8)
+        row_codes = np.zeros(n_rows, dtype=np.uint8)
         for code in (1, 0):
-            found[self.rows[code]] = code + 1
+            row_codes[self.rows[code]] = code + 1
         if self.free is not None:
-            found[self.free] = 3
-        return found
+            row_codes[self.free] = 3
+        return row_codes
 
     def with_rounding(self, rounded_residuals: FloatArray, residuals: FloatArray) -> Picks:
         """Return the picks whose constants, if any, include the rounding of the residuals, (N,)."""
@@ -134,9 +134,12 @@ class Ranks(Transferable, ABC):
             upper = np.minimum(lower + 1, counts - 1)
         else:
             w = weights[order]
-            found = [self.weighed(w[start : start + n]) for start, n in zip(first, counts)]
-            lower, upper = (np.array([part[k] for part in found], dtype=np.int64) for k in range(2))
-            share = np.array([part[2] for part in found])
+            rank_pairs = [self.weighed(w[start : start + n]) for start, n in zip(first, counts)]
+            lower, upper = (
+                np.array([rank_pair[k] for rank_pair in rank_pairs], dtype=np.int64)
+                for k in range(2)
+            )
+            share = np.array([rank_pair[2] for rank_pair in rank_pairs])
         upper = np.where(share == 0, lower, upper)
         picked = np.stack([order[first + lower], order[first + upper]])
         return Picks(leaves.astype(np.int64), picked, np.stack([1.0 - share, share]))
@@ -171,9 +174,9 @@ class Ranks(Transferable, ABC):
         n_leaves: int,
     ) -> FloatArray:
         """Return the percentiles, (n_leaves,); 0 for a leaf without rows."""
-        found = self.picks(leaf, residuals, draw)
+        picks = self.picks(leaf, residuals, draw)
         out = np.zeros(n_leaves)
-        out[found.leaves] = found.values(residuals)
+        out[picks.leaves] = picks.values(residuals)
         return out
 
 
@@ -200,10 +203,10 @@ class RankedFit(Transferable):
 
     def less(self, rows: IntArray, n_rows: int) -> RankedFit:
         """Return the refit without some more of the N rows."""
-        left = np.zeros(n_rows, dtype=np.bool_)
-        left[slice(None) if self.rows is None else self.rows] = True
-        left[rows] = False
-        return replace(self, rows=np.flatnonzero(left))
+        remains = np.zeros(n_rows, dtype=np.bool_)
+        remains[slice(None) if self.rows is None else self.rows] = True
+        remains[rows] = False
+        return replace(self, rows=np.flatnonzero(remains))
 
     def picks(self, t: int, leaf: LeafArray, residuals: FloatArray) -> Picks:
         """Return the rows whose residuals are the values of the leaves of tree t.
@@ -219,25 +222,25 @@ class RankedFit(Transferable):
         ranked_residuals = residuals
         if self.single:
             ranked_residuals = residuals.astype(np.float32).astype(np.float64)
-        own = self.rows
-        if own is None:
+        sampled = self.rows
+        if sampled is None:
             picks = self.rule.picks(leaf, ranked_residuals, draw, is_base)
         else:
-            rule = self.rule.of_rows(own)
-            picks = rule.picks(leaf[own], ranked_residuals[own], draw[own], is_base)
+            rule = self.rule.of_rows(sampled)
+            picks = rule.picks(leaf[sampled], ranked_residuals[sampled], draw[sampled], is_base)
             free = picks.free
             if free is not None:
-                free = own[free]
-            picks = replace(picks, rows=own[picks.rows], free=free)
+                free = sampled[free]
+            picks = replace(picks, rows=sampled[picks.rows], free=free)
         return picks.with_rounding(ranked_residuals, residuals)
 
     def last(self, leaves: LeafArray) -> BoolArray:
         """Return whether a row is the only one that counts in its leaf, (T, N)."""
-        found = np.zeros(leaves.shape, dtype=np.bool_)
+        is_last = np.zeros(leaves.shape, dtype=np.bool_)
         for t, leaf in enumerate(leaves):
             rows = self.counted(t, len(leaf))
-            found[t, rows] = np.bincount(leaf[rows], minlength=1)[leaf[rows]] == 1
-        return found
+            is_last[t, rows] = np.bincount(leaf[rows], minlength=1)[leaf[rows]] == 1
+        return is_last
 
     def counted(self, t: int, n_rows: int) -> IntArray:
         """Return the rows that count in tree t."""

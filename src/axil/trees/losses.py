@@ -177,10 +177,10 @@ class Loss(ABC):
 
     def slopes(self, y: FloatArray, F: FloatArray) -> Slopes:
         """Return the derivatives at targets and scores (N, K), as the library uses them."""
-        found = self._slopes(y, F)
+        slopes = self._slopes(y, F)
         if self.unit_hessian:
-            return Slopes(found.g, 1.0, found.g_by_score, 0.0, found.g_by_target)
-        return found
+            return Slopes(slopes.g, 1.0, slopes.g_by_score, 0.0, slopes.g_by_target)
+        return slopes
 
     @property
     def anywhere(self) -> bool:
@@ -208,8 +208,8 @@ class Loss(ABC):
 
     def leaf_slopes(self, y: FloatArray, F: FloatArray) -> tuple[Any, Any]:
         """Return g and h of `slopes`; leaf values need no other derivatives."""
-        found = self.slopes(y, F)
-        return found.g, found.h
+        slopes = self.slopes(y, F)
+        return slopes.g, slopes.h
 
     def weighted_slopes(
         self, y: FloatArray, F: FloatArray, weights: FloatArray
@@ -223,12 +223,12 @@ class Loss(ABC):
             return weights[:, None] * np.broadcast_to(g, F.shape), weights[
                 :, None
             ] * np.broadcast_to(h, F.shape)
-        return self._single(*(part.astype(np.float32) for part in (y, F, weights[:, None])))
+        return self._single(*(values.astype(np.float32) for values in (y, F, weights[:, None])))
 
     def _single(self, y: Any, F: Any, w: Any) -> tuple[Any, Any]:
         """Return `weighted_slopes` of float32 numbers."""
         g, h = self.leaf_slopes(y.astype(np.float64), F.astype(np.float64))
-        g, h = (np.broadcast_to(part, F.shape).astype(np.float32) for part in (g, h))
+        g, h = (np.broadcast_to(values, F.shape).astype(np.float32) for values in (g, h))
         return w * g, w * h
 
     def start_rounding(self, start: FloatArray) -> FloatArray:
@@ -453,11 +453,11 @@ class Logistic(Logit):
 
     def gradient(self, y: FloatArray, F: FloatArray) -> FloatArray:
         """Return s (p - y)."""
-        found = self.mean(F)
-        found -= y
+        gradients = self.mean(F)
+        gradients -= y
         if self.scale == 1:
-            return found
-        return self.scale * found
+            return gradients
+        return self.scale * gradients
 
     @property
     def exponent(self) -> float:  # type: ignore[override]
@@ -537,8 +537,8 @@ class Softmax(Loss):
         return np.asarray(logs - logs.mean() if self.centred else logs)
 
     def _link_slopes(self, means: FloatArray) -> FloatArray:
-        each = np.diag(1.0 / np.maximum(means + self.added, self.near))
-        return np.asarray(each - each.mean(axis=0) if self.centred else each)
+        slopes = np.diag(1.0 / np.maximum(means + self.added, self.near))
+        return np.asarray(slopes - slopes.mean(axis=0) if self.centred else slopes)
 
     def _single(self, y: Any, F: Any, w: Any) -> tuple[Any, Any]:
         one = np.float32(1)
@@ -575,14 +575,19 @@ class Deviance(Loss):
     meaning = "mean"
 
     def _slopes(self, y: FloatArray, F: FloatArray) -> Slopes:
-        one = 1 - self.power
-        two = 2 - self.power
+        one_less_power = 1 - self.power
+        two_less_power = 2 - self.power
         c = self.factor
-        a = np.exp(one * F)
-        b = np.exp(two * F)
-        bend = two * b - one * y * a
+        a = np.exp(one_less_power * F)
+        b = np.exp(two_less_power * F)
+        slope = two_less_power * b - one_less_power * y * a
         return Slopes(
-            b - y * a, c * bend, bend, c * (two**2 * b - one**2 * y * a), -a, -c * one * a
+            b - y * a,
+            c * slope,
+            slope,
+            c * (two_less_power**2 * b - one_less_power**2 * y * a),
+            -a,
+            -c * one_less_power * a,
         )
 
     def gradient(self, y: FloatArray, F: FloatArray) -> FloatArray:

@@ -116,10 +116,14 @@ class Sum(Deletable):
         """Return the weights of explained rows and the constants of their predictions."""
         answers = [term.engine.weight_rows(term.own(queries), base) for term in self.terms]
         intercepts = self._intercepts(answers, 1.0)
-        known = [answer.sparse() if self.is_sparse else None for answer in answers]
-        if all(part is not None for part in known):
+        sparse_weights = [answer.sparse() if self.is_sparse else None for answer in answers]
+        if all(member_weights is not None for member_weights in sparse_weights):
             return KnownAnswer(
-                sum(t.spread(part, self.n_rows) for t, part in zip(self.terms, known)), intercepts
+                sum(
+                    t.spread(member_weights, self.n_rows)
+                    for t, member_weights in zip(self.terms, sparse_weights)
+                ),
+                intercepts,
             )
         return self._added(answers, intercepts)
 
@@ -143,62 +147,69 @@ class Sum(Deletable):
         )
 
     def _added(self, answers: Sequence[Answer], intercepts: FloatArray) -> Answer:
-        each = zip(self.terms, answers)
+        terms_and_answers = zip(self.terms, answers)
         return KnownAnswer(
-            _total(term.spread(answer.dense(), self.n_rows) for term, answer in each), intercepts
+            _total(term.spread(answer.dense(), self.n_rows) for term, answer in terms_and_answers),
+            intercepts,
         )
 
     def _intercepts(self, answers: Sequence[Answer], counted: Any) -> FloatArray:
         """Return the intercepts of the models' answers with the constant, as often as it counts."""
-        own = np.sum([t.coefficient * a.intercepts for t, a in zip(self.terms, answers)], axis=0)
-        return np.asarray(own + self.constant * counted)
+        intercepts = np.sum(
+            [t.coefficient * a.intercepts for t, a in zip(self.terms, answers)], axis=0
+        )
+        return np.asarray(intercepts + self.constant * counted)
 
     def predicted(self, queries: ExplainedRows, targets: FloatArray) -> FloatArray:
         """Return the predictions of the fit to targets (N, K), (n, K)."""
-        each = (
+        predictions = (
             (t.coefficient, t.engine.predicted(t.own(queries), t.taken(targets)))
             for t in self.terms
         )
         return self.constant + (
-            self._mean(each) if self.thinned else _total(c * made for c, made in each)
+            self._mean(predictions)
+            if self.thinned
+            else _total(c * values for c, values in predictions)
         )
 
-    def _mean(self, each: Iterator[tuple[float, FloatArray]]) -> FloatArray:
+    def _mean(self, predictions: Iterator[tuple[float, FloatArray]]) -> FloatArray:
         """Return the sum of coefficients times predictions.
 
         A model without a prediction, nan, leaves its share to the others.
         """
         total = np.zeros(1)
-        left = np.zeros(1)
-        for coefficient, made in each:
-            there = ~np.isnan(made)
-            total = total + coefficient * np.where(there, made, 0.0)
-            left = left + coefficient * there
-        return np.where(left == self._whole, total, self._ratio(left) * total)
+        coefficients = np.zeros(1)
+        for coefficient, values in predictions:
+            is_known = ~np.isnan(values)
+            total = total + coefficient * np.where(is_known, values, 0.0)
+            coefficients = coefficients + coefficient * is_known
+        return np.where(coefficients == self._whole, total, self._ratio(coefficients) * total)
 
     @property
     def _whole(self) -> float:
         """The coefficients of all models."""
         return sum(term.coefficient for term in self.terms)
 
-    def _ratio(self, left: Any) -> FloatArray:
+    def _ratio(self, coefficients: Any) -> FloatArray:
         """Return the factor from a sum over the remaining models to a mean of all.
 
         ``left`` is the sum of their coefficients. nan if no model remains.
         """
-        some = np.abs(left) > ROUNDING * abs(self._whole)
-        return np.asarray(np.divide(self._whole, left, out=np.full_like(left, np.nan), where=some))
+        some = np.abs(coefficients) > ROUNDING * abs(self._whole)
+        return np.asarray(
+            np.divide(self._whole, coefficients, out=np.full_like(coefficients, np.nan), where=some)
+        )
 
     def leverage(self, available: int) -> FloatArray:
         """Return ``K[j, j]``, (N,)."""
-        found = np.zeros(self.n_rows)
+        leverages = np.zeros(self.n_rows)
         for term in self.terms:
             if term.rows is None:
-                found += term.coefficient * term.engine.leverage(available)
+                leverages += term.coefficient * term.engine.leverage(available)
         some = replace(self, terms=tuple(term for term in self.terms if term.rows is not None))
         if some.terms:
-            return found + diagonal(rows_of_weights(some, self.n_rows))
-        return found
+            return leverages + diagonal(rows_of_weights(some, self.n_rows))
+        return leverages
 
     def squares(self, available: int) -> float:
         """Return ``sum_ij K[i, j]^2``."""
@@ -208,28 +219,29 @@ class Sum(Deletable):
 
     def approximate_matvec(self, v: FloatArray) -> tuple[FloatArray, FloatArray] | None:
         """Return the sum over the models fitted to all rows."""
-        known = [(t, t.engine.approximate_matvec(v)) for t in self.terms if t.rows is None]
-        found = [(t.coefficient, *like) for t, like in known if like is not None]
-        if not found:
+        answers = [(t, t.engine.approximate_matvec(v)) for t in self.terms if t.rows is None]
+        products = [(t.coefficient, *like) for t, like in answers if like is not None]
+        if not products:
             return None
-        return _total(c * made for c, made, _ in found), _total(
-            c * diagonal for c, _, diagonal in found
+        return _total(c * product for c, product, _ in products), _total(
+            c * diagonal for c, _, diagonal in products
         )
 
     def costs(self, available: int) -> Seconds:
         """Return the time of work on all training rows within ``available`` bytes."""
-        found = [(term, term.engine.costs(available)) for term in self.terms]
-        column = sum(costs.column for _, costs in found)
+        member_costs = [(term, term.engine.costs(available)) for term in self.terms]
+        column = sum(costs.column for _, costs in member_costs)
         leverage = sum(
-            self.n_rows * c.column if term.rows is not None else c.leverage for term, c in found
+            self.n_rows * c.column if term.rows is not None else c.leverage
+            for term, c in member_costs
         )
         if len(self.terms) == 1 and self.terms[0].rows is None:
-            return replace(found[0][1], leverage=leverage)
+            return replace(member_costs[0][1], leverage=leverage)
         if self._all_rows:
-            deletion = sum(costs.deletion for _, costs in found)
+            deletion = sum(costs.deletion for _, costs in member_costs)
         else:
             deletion = np.inf
-        replays = sum(min(costs.deletion, costs.replays) for _, costs in found)
+        replays = sum(min(costs.deletion, costs.replays) for _, costs in member_costs)
         if not self._all_rows and replays < np.inf:
             replays = 2 * self.n_rows * column
         return Seconds(leverage, self.n_rows * column, column, deletion, replays)
@@ -254,10 +266,10 @@ class Sum(Deletable):
 
     def _saying(self, queries: ExplainedRows, targets: FloatArray) -> Sequence[Term]:
         """Return the terms of the models that still predict all of these rows."""
-        made = [
+        predictions = [
             term.engine.predicted(term.own(queries), term.taken(targets)) for term in self.terms
         ]
-        said = [term for term, own in zip(self.terms, made) if not np.isnan(own).any()]
+        said = [term for term, values in zip(self.terms, predictions) if not np.isnan(values).any()]
         if said:
             return self._of(said).terms
         return self.terms
@@ -290,39 +302,43 @@ class Sum(Deletable):
                 ).T
             except NothingLeft:
                 continue
-        return [KnownEffects(own) for own in changes]
+        return [KnownEffects(change) for change in changes]
 
     def _deletion(
         self, queries: ExplainedRows, targets: FloatArray, before: FloatArray, available: int
     ) -> Sequence[RowEffects]:
         """Return the sum of the changes of models fitted to all rows."""
-        asked = [
+        term_effects = [
             (t, t.engine.deletable("removal").deletion(t.own(queries), targets, available))
             for t in self.terms
         ]
-        own = [t.engine.predicted(t.own(queries), targets) for t in self.terms]
-        found: list[RowEffects] = []
+        predictions = [t.engine.predicted(t.own(queries), targets) for t in self.terms]
+        row_effects: list[RowEffects] = []
         for k in range(before.shape[1]):
             total: Any = 0.0
-            gone: dict[int, BoolArray] = {}
-            for i, (term, effects) in enumerate(asked):
+            empty_by_term: dict[int, BoolArray] = {}
+            for i, (term, effects) in enumerate(term_effects):
                 change = gathered(effects[k], self.n_rows)
                 if _drops(term.engine):
                     empty = np.isnan(change)
                 else:
                     empty = np.zeros(1, dtype=bool)
                 if empty.any():
-                    gone[i] = empty
-                    change = np.where(empty, -own[i][:, [k]], change)
+                    empty_by_term[i] = empty
+                    change = np.where(empty, -predictions[i][:, [k]], change)
                 total = total + term.coefficient * change
-            if gone:
-                left = self._whole - sum(
-                    self.terms[i].coefficient * empty for i, empty in gone.items()
+            if empty_by_term:
+                coefficients = self._whole - sum(
+                    self.terms[i].coefficient * empty for i, empty in empty_by_term.items()
                 )
                 at = before[:, [k]] - self.constant
-                total = np.where(left == self._whole, total, self._ratio(left) * (at + total) - at)
-            found.append(KnownEffects(total))
-        return found
+                total = np.where(
+                    coefficients == self._whole,
+                    total,
+                    self._ratio(coefficients) * (at + total) - at,
+                )
+            row_effects.append(KnownEffects(total))
+        return row_effects
 
     def left_out(self, targets: FloatArray, available: int) -> LeftOut:
         """Return the leave-one-out predictions of the training rows.
@@ -338,22 +354,22 @@ class Sum(Deletable):
                 "of a row.",
             )
         share = available // len(self.terms)
-        each = [
+        members = [
             (
                 t.coefficient,
                 t.engine.deletable("diagnostics.leave_one_out").left_out(targets, share),
             )
             for t in self.terms
         ]
-        made = self.constant + self._mean((c, one.predictions) for c, one in each)
-        for _, one in each:
-            has_none = np.isnan(one.predictions).any(axis=1)
-            made[has_none if one.emptied is None else has_none & ~one.emptied] = np.nan
+        predictions = self.constant + self._mean((c, member.predictions) for c, member in members)
+        for _, member in members:
+            has_none = np.isnan(member.predictions).any(axis=1)
+            predictions[has_none if member.emptied is None else has_none & ~member.emptied] = np.nan
         emptied = np.logical_and.reduce(
-            [np.zeros(self.n_rows, bool) if o.emptied is None else o.emptied for _, o in each]
+            [np.zeros(self.n_rows, bool) if o.emptied is None else o.emptied for _, o in members]
         )
-        rest = self.constant + self._mean((c, one.without) for c, one in each)
-        return LeftOut(made, rest, emptied=emptied)
+        rest = self.constant + self._mean((c, member.without) for c, member in members)
+        return LeftOut(predictions, rest, emptied=emptied)
 
     def gradient_contributions(
         self, queries: ExplainedRows, targets: FloatArray
@@ -370,15 +386,15 @@ class Sum(Deletable):
         self, terms: Sequence[Term], ask: Callable[[Term], Sequence[RowEffects]]
     ) -> list[RowEffects]:
         """Return the sums of the effects in these models, for each output."""
-        asked = [(term, ask(term)) for term in terms]
-        found: list[RowEffects] = []
-        for output in range(len(asked[0][1])):
+        term_effects = [(term, ask(term)) for term in terms]
+        row_effects: list[RowEffects] = []
+        for output in range(len(term_effects[0][1])):
             total = _total(
-                term.spread(term.gathered(own[output], self.n_rows), self.n_rows)
-                for term, own in asked
+                term.spread(term.gathered(member_effects[output], self.n_rows), self.n_rows)
+                for term, member_effects in term_effects
             )
-            found.append(KnownEffects(total))
-        return found
+            row_effects.append(KnownEffects(total))
+        return row_effects
 
     def around(self, queries: ExplainedRows, values: FloatArray) -> FloatArray:
         """Return the means of the models' answers under |coefficient|.
@@ -400,24 +416,26 @@ class Sum(Deletable):
 
     def without(self, rows: IntArray, targets: FloatArray) -> Sum:
         """Return the mean of the models without these rows; a model without any row is not in it."""
-        left: list[Term] = []
+        remaining: list[Term] = []
         for term in self.terms:
             if term.rows is None:
-                own = rows
+                member_rows = rows
             else:
-                own = np.flatnonzero(np.isin(term.rows, rows))
+                member_rows = np.flatnonzero(np.isin(term.rows, rows))
             try:
-                if len(own):
-                    engine = term.engine.deletable("without").without(own, term.taken(targets))
+                if len(member_rows):
+                    engine = term.engine.deletable("without").without(
+                        member_rows, term.taken(targets)
+                    )
                     term = replace(term, engine=engine)
-                left.append(term)
+                remaining.append(term)
             except NothingLeft:
                 continue
-        if not left:
+        if not remaining:
             raise NothingLeft(
                 f"Without {len(rows)} rows none of any weight is left; ask for a smaller set."
             )
-        return self._of(left)
+        return self._of(remaining)
 
     def with_targets(self, targets: FloatArray) -> Sum:
         """Return the engine of the fit to other targets (N, K)."""
@@ -430,9 +448,9 @@ class Sum(Deletable):
     @property
     def memory(self) -> Memory:
         """The bytes that explained rows and `prepared` take."""
-        each = [term.engine.memory for term in self.terms]
-        per_query = max(part.per_query for part in each) + 2 * 8 * self.n_rows
-        return Memory(per_query, sum(part.preparation for part in each))
+        memories = [term.engine.memory for term in self.terms]
+        per_query = max(memory.per_query for memory in memories) + 2 * 8 * self.n_rows
+        return Memory(per_query, sum(memory.preparation for memory in memories))
 
     def prepared(self, n_queries: int | None = None, available: int | None = None) -> Sum:
         """Return the engine with its parts prepared; see `Engine.prepared`."""
@@ -482,8 +500,10 @@ class Residual(Engine):
             before.dense() + weights - self.first.rmatvec(None, np.ascontiguousarray(weights.T)).T
         )
         n_outputs = before.intercepts.shape[1]
-        left = weighted(weights, self.first.predicted(None, np.zeros((self.n_rows, n_outputs))))
-        return KnownAnswer(total, before.intercepts + after.intercepts - left)
+        subtracted = weighted(
+            weights, self.first.predicted(None, np.zeros((self.n_rows, n_outputs)))
+        )
+        return KnownAnswer(total, before.intercepts + after.intercepts - subtracted)
 
     def matvec(self, queries: ExplainedRows, v: FloatArray, base: float = 1.0) -> FloatArray:
         """Return ``sum_j k_j(x) v_j``, (n, S), for vectors (N, S)."""
@@ -501,14 +521,14 @@ class Residual(Engine):
     def predicted(self, queries: ExplainedRows, targets: FloatArray) -> FloatArray:
         """Return the predictions of the fit to targets (N, K), (n, K)."""
         first, then = self._parts(queries)
-        left = targets - self.first.predicted(None, targets)
-        return self.first.predicted(first, targets) + self.then.predicted(then, left)
+        residuals = targets - self.first.predicted(None, targets)
+        return self.first.predicted(first, targets) + self.then.predicted(then, residuals)
 
     def with_targets(self, targets: FloatArray) -> Residual:
         """Return the engine of the fit to other targets (N, K)."""
         first = self.first.with_targets(targets)
-        left = targets - first.predicted(None, targets)
-        return replace(self, first=first, then=self.then.with_targets(left))
+        residuals = targets - first.predicted(None, targets)
+        return replace(self, first=first, then=self.then.with_targets(residuals))
 
     def leverage(self, available: int) -> FloatArray:
         """Return ``K[j, j]``, (N,)."""
@@ -540,10 +560,10 @@ class Residual(Engine):
     @property
     def memory(self) -> Memory:
         """The bytes that explained rows and `prepared` take."""
-        each = [self.first.memory, self.then.memory]
+        memories = [self.first.memory, self.then.memory]
         return Memory(
-            sum(part.per_query for part in each) + 2 * 8 * self.n_rows,
-            sum(part.preparation for part in each),
+            sum(memory.per_query for memory in memories) + 2 * 8 * self.n_rows,
+            sum(memory.preparation for memory in memories),
         )
 
     def prepared(self, n_queries: int | None = None, available: int | None = None) -> Residual:
@@ -572,6 +592,6 @@ def _drops(engine: Engine) -> bool:
 def _total(parts: Iterator[Any]) -> FloatArray:
     """Return the sum of arrays, with at most two of them in memory."""
     total = np.array(next(parts))
-    for part in parts:
-        total += part
+    for values in parts:
+        total += values
     return total

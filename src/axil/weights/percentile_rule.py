@@ -189,9 +189,9 @@ def inherited_rows(structure: Structure, targets: FloatArray) -> csr_array:
     leaves = []
     rows = []
     shares = []
-    for _, found, part in _inherited(s, y, np.flatnonzero(emptied)):
-        for row, share in zip(part.rows, part.shares):
-            leaves.append(found)
+    for _, empty_leaves, picks in _inherited(s, y, np.flatnonzero(emptied)):
+        for row, share in zip(picks.rows, picks.shares):
+            leaves.append(empty_leaves)
             rows.append(row)
             shares.append(share)
     if leaves:
@@ -214,37 +214,37 @@ def without_each(s: Structure, targets: FloatArray) -> tuple[Positions, Position
     ranks = ranks_of(s)
     y = targets[:, 0]
     ranked_targets = ranks.rounded_targets(y)
-    found = []
+    entries = []
     for t, leaf in enumerate(s.leaves()):
         counted = ranks.counted(t, s.n_rows)
         order = counted[np.argsort(leaf[counted], kind="stable")]
-        own = leaf[order].astype(np.intp)
-        size = np.bincount(own, minlength=int(s.n_leaves[t]))
-        place = np.arange(len(order)) - (np.cumsum(size) - size)[own]
+        ordered_leaves = leaf[order].astype(np.intp)
+        size = np.bincount(ordered_leaves, minlength=int(s.n_leaves[t]))
+        place = np.arange(len(order)) - (np.cumsum(size) - size)[ordered_leaves]
         for k in range(int(size.max(initial=0))):
-            gone = order[place == k]
-            picks = ranks.less(gone, s.n_rows).picks(t, leaf, ranked_targets)
+            removed = order[place == k]
+            picks = ranks.less(removed, s.n_rows).picks(t, leaf, ranked_targets)
             values = np.zeros(int(s.n_leaves[t]))
             values[picks.leaves] = picks.values(y)
-            at = leaf[gone].astype(np.intp)
+            at = leaf[removed].astype(np.intp)
             after = values[at]
             last = size[at] == 1
-            after[last] = _beside(s, t, s.starts[t] + at[last], gone[last], y)
-            found.append((s.starts[t] + at, gone, after))
-    leaves, rows, after = (np.concatenate(part) for part in zip(*found))
+            after[last] = _beside(s, t, s.starts[t] + at[last], removed[last], y)
+            entries.append((s.starts[t] + at, removed, after))
+    leaves, rows, after = (np.concatenate(column) for column in zip(*entries))
     return leaves, rows, after
 
 
 def _beside(s: Structure, t: int, leaves: Ids, rows: Ids, y: FloatArray) -> FloatArray:
     """Return the values of leaves of tree t, (n,), after each has lost its only row."""
     ancestors = ancestors_of(s)
-    found = np.zeros(len(leaves))
+    values = np.zeros(len(leaves))
     filled = ancestors.totals((s.leaf_weights > 0).astype(np.float64)).astype(np.int64)
     nodes = ancestors.nearest_beside(leaves, filled)
     for place, (node, row) in enumerate(zip(nodes, rows)):
         rest = ranks_of(s).less(np.array([row]), s.n_rows)
-        found[place] = _value_of(s, rest, t, int(node), y)
-    return found
+        values[place] = _value_of(s, rest, t, int(node), y)
+    return values
 
 
 def _value_of(s: Structure, ranks: RankedFit, t: int, node: int, y: FloatArray) -> float:
@@ -264,9 +264,9 @@ def _picks_of(s: Structure, ranks: RankedFit, t: int, nodes: Ids, y: FloatArray)
         ranks = replace(ranks, drawn=None)
         label = np.zeros(s.n_rows, dtype=np.int64)
     else:
-        own = np.arange(s.starts[t], s.starts[t + 1])
-        inside = ancestors_of(s).below(nodes, own, s.total_leaves).tocoo()
-        of_leaves = np.full(len(own), NO_NODE)
+        tree_leaves = np.arange(s.starts[t], s.starts[t + 1])
+        inside = ancestors_of(s).below(nodes, tree_leaves, s.total_leaves).tocoo()
+        of_leaves = np.full(len(tree_leaves), NO_NODE)
         of_leaves[inside.col - s.starts[t]] = inside.row
         label = of_leaves[s.leaves()[t].astype(np.intp)]
         ranks = ranks.less(np.flatnonzero(label == NO_NODE), s.n_rows)
@@ -294,8 +294,8 @@ def _inherited(s: Structure, y: FloatArray, emptied: Ids) -> Iterator[tuple[int,
         if not len(picks.leaves):
             continue
         leaves = emptied[(trees == tree) & (nodes == node)]
-        one = np.zeros(len(leaves), dtype=np.int64)
-        yield tree, leaves, Picks(leaves, picks.rows[:, one], picks.shares[:, one])
+        first_pick = np.zeros(len(leaves), dtype=np.int64)
+        yield tree, leaves, Picks(leaves, picks.rows[:, first_pick], picks.shares[:, first_pick])
 
 
 def _walked(s: Structure, targets: FloatArray) -> tuple[FittedValues, list[Picks]]:

@@ -175,12 +175,12 @@ def held_out(
     truth = model.scale.checked_forward(
         inputs.as_table(y, n, model.shape[1], "y_cal", "calibration"), "y_cal"
     )
-    held, own = equal_rows(model, inputs.take_rows(queries.rows, rows), truth[rows])
+    twins, twins_in_training = equal_rows(model, inputs.take_rows(queries.rows, rows), truth[rows])
     if model.features is not None:
         alike = ALIKE
     else:
         alike = ALIKE_TARGET
-    rows = rows[~rows_of_the_fit(held, own, "calibration", alike, HARM, INSTEAD)]
+    rows = rows[~rows_of_the_fit(twins, twins_in_training, "calibration", alike, HARM, INSTEAD)]
     if len(rows) < n:
         if init_score is None:
             offsets = None
@@ -188,16 +188,16 @@ def held_out(
             offsets = queries.offsets.values[rows]
         queries = model.queries(inputs.take_rows(queries.rows, rows), offsets)
         truth = truth[rows]
-    found = model.deletions.training_errors(folds, method)
-    if found is None:
-        here, source = training_errors(exact_model(model), folds, method)
-        found = [here], source
-    errors, source = found
-    known = Surroundings.of(model, errors, source, method)
-    local = around(model, known, queries)
+    errors_and_source = model.deletions.training_errors(folds, method)
+    if errors_and_source is None:
+        local_errors, source = training_errors(exact_model(model), folds, method)
+        errors_and_source = [local_errors], source
+    errors, source = errors_and_source
+    surroundings = Surroundings.of(model, errors, source, method)
+    local = around(model, surroundings, queries)
     return Predictive(
         model,
-        known,
+        surroundings,
         conformal_rows(local, truth - local.predictions),
         "held out",
         groups_of(grouped, rows),
@@ -214,7 +214,7 @@ def from_folds(
             "Load it with them: axil.load(path, model, X_train=X_train)."
         )
     errors, source = training_errors(verified, folds, method)
-    known = Surroundings.of(verified, [errors], source, method).of_large_leaves(CROWD)
+    surroundings = Surroundings.of(verified, [errors], source, method).of_large_leaves(CROWD)
     rows = chosen_rows(np.arange(len(verified.targets)), grouped)
     offsets = (
         verified.base_offsets()
@@ -222,11 +222,11 @@ def from_folds(
     queries = verified.queries(
         inputs.take_rows(verified.features, rows), None if offsets is None else offsets[rows]
     )
-    own = Own(rows, leverages(verified)[rows] if known.by_leaf is None else None)
-    local = around(verified, known, queries, own, folds[rows])
+    own_rows = Own(rows, leverages(verified)[rows] if surroundings.by_leaf is None else None)
+    local = around(verified, surroundings, queries, own_rows, folds[rows])
     return Predictive(
         verified,
-        known,
+        surroundings,
         conformal_rows(local, errors[rows]),
         "out-of-fold",
         groups_of(grouped, rows),
@@ -236,7 +236,7 @@ def from_folds(
 def from_out_of_bag(verified: ExactModel, grouped: CalibrationGroups | None) -> Predictive:
     """Calibrate with the trees of a forest that were fitted without each row."""
     errors, source = training_errors(verified, None, "exact")
-    known = Surroundings.of(verified, [errors], source, "exact")
+    surroundings = Surroundings.of(verified, [errors], source, "exact")
     rows = chosen_rows(np.flatnonzero(np.isfinite(errors).all(axis=1)), grouped)
     if not len(rows):
         raise InputError(
@@ -249,7 +249,7 @@ def from_out_of_bag(verified: ExactModel, grouped: CalibrationGroups | None) -> 
         answers = [
             engine.out_of_bag(some)[0] for engine in verified.engines if isinstance(engine, Forest)
         ]
-        sums = [one.moments(values) for one, values in zip(answers, known.values[0])]
+        sums = [answer.moments(values) for answer, values in zip(answers, surroundings.values[0])]
         parts.append(
             known.usual.local(
                 sums, proven.weight_layout.output_groups, out_of_bag_predictions(proven)[some]
@@ -257,17 +257,17 @@ def from_out_of_bag(verified: ExactModel, grouped: CalibrationGroups | None) -> 
         )
     return Predictive(
         verified,
-        known,
+        surroundings,
         conformal_rows(joined(parts), errors[rows]),
         "out-of-bag",
         groups_of(grouped, rows),
     )
 
 
-def conformal_rows(local: Local, left: FloatArray) -> tuple[Conformal, ...]:
+def conformal_rows(local: Local, errors: FloatArray) -> tuple[Conformal, ...]:
     """Return the calibration rows with their errors (n, K), output by output."""
     penalty = np.full(len(NAMES), PENALTY)
     return tuple(
-        Conformal(local.features[:, k], local.sizes[:, k], left[:, k], penalty)
-        for k in range(left.shape[1])
+        Conformal(local.features[:, k], local.sizes[:, k], errors[:, k], penalty)
+        for k in range(errors.shape[1])
     )

@@ -43,18 +43,25 @@ def equal_rows(model: Any, X: FeatureTable, truth: FloatArray) -> tuple[IntArray
         features is not None and inputs.is_single(getattr(features, "_meta", features))
     )
     keys = shards.each(keys_of, single, model.training.by_shard)
-    starts = np.cumsum([0, *shards.collected(lambda shard, _, own: len(own), None, keys)])
+    starts = np.cumsum(
+        [0, *shards.collected(lambda shard, _, shard_keys: len(shard_keys), None, keys)]
+    )
     rows = chosen_rows(np.arange(starts[-1]))
     chosen = [rows[(rows >= first) & (rows < last)] - first for first, last in pairwise(starts)]
     some = shards.collected(
-        lambda shard, _, own: own[0][own[1]], None, [list(pair) for pair in zip(keys, chosen)]
+        lambda shard, _, shard_keys: shard_keys[0][shard_keys[1]],
+        None,
+        [list(pair) for pair in zip(keys, chosen)],
     )
-    asked = np.concatenate([inputs.row_keys(X, truth, single), *some])
-    held, own = np.split(
-        shards.total(lambda shard, every, own: occurrences(own, every), asked, keys), [len(truth)]
+    row_keys = np.concatenate([inputs.row_keys(X, truth, single), *some])
+    twins, shard_keys = np.split(
+        shards.total(
+            lambda shard, every, shard_keys: occurrences(shard_keys, every), row_keys, keys
+        ),
+        [len(truth)],
     )
-    says_nothing = features is None and (own > 1).any()
-    return np.zeros_like(held) if says_nothing else held, twins_among(own)
+    says_nothing = features is None and (shard_keys > 1).any()
+    return np.zeros_like(twins) if says_nothing else twins, twins_among(shard_keys)
 
 
 def keys_of(shard: Any, single: bool, X: FeatureTable) -> Keys:
@@ -64,8 +71,8 @@ def keys_of(shard: Any, single: bool, X: FeatureTable) -> Keys:
     """
     if X is None:
         X = np.empty((len(shard.targets), 0))
-    found: Keys = inputs.row_keys(X, shard.targets, single)[shard.row_weights != 0]
-    return found
+    row_keys: Keys = inputs.row_keys(X, shard.targets, single)[shard.row_weights != 0]
+    return row_keys
 
 
 def groups_of(grouped: CalibrationGroups | None, rows: IntArray) -> CalibrationGroups | None:

@@ -86,20 +86,20 @@ class Conformal:
 
         The new rows have features (m, p).
         """
-        new, known = (
-            _leverages(_with_intercept(each), self._inverse) for each in (features, self.features)
+        new_leverages, leverages = (
+            _leverages(_with_intercept(rows), self._inverse) for rows in (features, self.features)
         )
-        return np.asarray(np.sqrt(new * known.max()))
+        return np.asarray(np.sqrt(new_leverages * leverages.max()))
 
     def at_places(self, features: FloatArray, sizes: FloatArray, places: list[int]) -> FloatArray:
         """Return `magnitudes` at these places, sorted upwards and counted from 0, (m, P).
 
         It is fastest for new rows of similar `reaches`.
         """
-        design, left = self._in_order
+        design, residuals = self._in_order
         reach = self.reaches(features).max(initial=0.0) * (1 + 1e-6)  # more than rounding
-        least, most = np.sort(left / np.array([[1 + reach], [max(1 - reach, 1e-300)]]), axis=0)
-        found = np.empty((len(features), len(places)))
+        least, most = np.sort(residuals / np.array([[1 + reach], [max(1 - reach, 1e-300)]]), axis=0)
+        values = np.empty((len(features), len(places)))
         for p, place in enumerate(places):
             first = np.searchsorted(most, least[place])
             last = np.searchsorted(least, most[place], "right")
@@ -107,18 +107,22 @@ class Conformal:
                 some = slice(0, None)
             else:
                 some = slice(first, last)
-            here = self._left_of(features, design[some], left[some])
-            found[:, p] = np.partition(here, place - some.start, axis=1)[:, place - some.start]
-        return self._magnitudes(features, sizes, found)
+            block_values = self._left_of(features, design[some], residuals[some])
+            values[:, p] = np.partition(block_values, place - some.start, axis=1)[
+                :, place - some.start
+            ]
+        return self._magnitudes(features, sizes, values)
 
     @cached_property
     def _in_order(self) -> tuple[FloatArray, FloatArray]:
         """Designs (n, p + 1) and residuals (n,) of the calibration rows, the smallest residual first."""
-        left = self._fit[1]
-        order = np.argsort(left, kind="stable")
-        return _with_intercept(self.features)[order], left[order]
+        residuals = self._fit[1]
+        order = np.argsort(residuals, kind="stable")
+        return _with_intercept(self.features)[order], residuals[order]
 
-    def _left_of(self, features: FloatArray, design: FloatArray, left: FloatArray) -> FloatArray:
+    def _left_of(
+        self, features: FloatArray, design: FloatArray, residuals: FloatArray
+    ) -> FloatArray:
         """Return e (1 + g) / (1 + u) of some calibration rows, (m, n'); inf where 1 + u <= 0.
 
         The rows have designs (n', p + 1) and residuals e (n',).
@@ -127,14 +131,16 @@ class Conformal:
         u = new @ self._inverse @ design.T
         u += 1
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            found = left * (1 + _leverages(new, self._inverse))[:, None] / u
-        found[u <= 0] = np.inf
-        return np.asarray(found)
+            values = residuals * (1 + _leverages(new, self._inverse))[:, None] / u
+        values[u <= 0] = np.inf
+        return np.asarray(values)
 
-    def _magnitudes(self, features: FloatArray, sizes: FloatArray, left: FloatArray) -> FloatArray:
+    def _magnitudes(
+        self, features: FloatArray, sizes: FloatArray, residuals: FloatArray
+    ) -> FloatArray:
         """Return the unsigned atoms of new rows from these residuals, (m, P)."""
         with np.errstate(over="ignore"):
-            at = np.exp(left + (_with_intercept(features) @ self._fit[0])[:, None])
+            at = np.exp(residuals + (_with_intercept(features) @ self._fit[0])[:, None])
             return np.asarray(sizes[:, None] * np.maximum(at - SOFTENED, 0.0))
 
     def drawn(self, features: FloatArray, sizes: FloatArray) -> FloatArray:
@@ -155,10 +161,10 @@ class Conformal:
 
         See the module.
         """
-        found = self.drawn(features, sizes)
-        nowhere = np.isinf(found)
+        atoms = self.drawn(features, sizes)
+        nowhere = np.isinf(atoms)
         signs = np.sign(self.errors)
-        lower, upper = (np.where(nowhere & (signs == away), 0.0, found) for away in (1.0, -1.0))
+        lower, upper = (np.where(nowhere & (signs == away), 0.0, atoms) for away in (1.0, -1.0))
         return np.sort(lower, axis=1), np.sort(upper, axis=1)
 
     def lower(self, features: FloatArray, sizes: FloatArray) -> FloatArray:

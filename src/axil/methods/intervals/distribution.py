@@ -99,8 +99,8 @@ class Distribution:
         """
         queries = self._model.queries(X, init_score)
         columns = output_columns("query", queries.labels, self._model.outputs)
-        found = self._interval(queries, confidence_level, symmetric, groups)
-        columns |= {name: values.ravel() for name, values in found.items()}
+        intervals = self._interval(queries, confidence_level, symmetric, groups)
+        columns |= {name: values.ravel() for name, values in intervals.items()}
         return tables.note(tables.make(columns, self._model.backend), NOTE)
 
     def quantiles(
@@ -128,16 +128,16 @@ class Distribution:
             Labels of the rows of X, where `calibrate` was given labels; a column that it was given
             is read from X.
         """
-        wanted = _as_probabilities(q)
+        probabilities = _as_probabilities(q)
         if self._rising:
-            rising = wanted
+            rising = probabilities
         else:
-            rising = 1.0 - wanted
+            rising = 1.0 - probabilities
 
-        def ends(one: Distribution, local: Local, _: Any) -> FloatArray:
-            for share in wanted:
-                one._require(max(share, 1.0 - share), share, "q")
-            n = one.n_calibration
+        def ends(distribution: Distribution, local: Local, _: Any) -> FloatArray:
+            for share in probabilities:
+                distribution._require(max(share, 1.0 - share), share, "q")
+            n = distribution.n_calibration
             # Both places for one half, whose mean is the median.
             above = np.array(
                 [
@@ -148,13 +148,13 @@ class Distribution:
                 ]
             )
             below = np.where(rising == 0.5, n + 1 - above, above)
-            lower = one._atoms(local, Conformal.lower)
-            upper = one._atoms(local, Conformal.upper)
+            lower = distribution._atoms(local, Conformal.lower)
+            upper = distribution._atoms(local, Conformal.upper)
             highest = np.where((rising >= 0.5)[:, None], upper[:, above - 1], lower[:, above - 1])
             lowest = np.where((rising > 0.5)[:, None], upper[:, below - 1], lower[:, below - 1])
             return (highest + lowest) / 2
 
-        return self._reduced(X, init_score, ends, len(wanted), "quantiles", groups)
+        return self._reduced(X, init_score, ends, len(probabilities), "quantiles", groups)
 
     def cdf(
         self,
@@ -183,9 +183,9 @@ class Distribution:
         queries = self._model.queries(X, init_score)
         at = self._shown(self._targets(y, queries))
 
-        def rank(one: Distribution, local: Local, some: Any) -> FloatArray:
-            n = one.n_calibration
-            atoms = one._atoms(local)
+        def rank(distribution: Distribution, local: Local, some: Any) -> FloatArray:
+            n = distribution.n_calibration
+            atoms = distribution._atoms(local)
             value = at[some][:, None, :]
             return np.asarray(
                 ((atoms < value).sum(axis=1) + (atoms <= value).sum(axis=1) + 1.0) / (2 * (n + 1))
@@ -229,12 +229,12 @@ class Distribution:
             Offsets of the rows of X, as in `Explainer.explain`.
         """
         queries = self._model.queries(X, init_score)
-        made = self._shown(self._model.predicted(queries))
+        predictions = self._shown(self._model.predicted(queries))
         if self._model.outputs is None:
-            made = made[:, 0]
+            predictions = predictions[:, 0]
         if inputs.as_flag(return_std, "return_std"):
-            return (made, self._reduced(queries, None, _deviations))
-        return made
+            return (predictions, self._reduced(queries, None, _deviations))
+        return predictions
 
     def sample(
         self,
@@ -271,10 +271,10 @@ class Distribution:
             seed = inputs.as_count(random_state, "random_state", least=0)
         draws = np.random.default_rng(seed)
 
-        def drawn(one: Distribution, local: Local, _: Any) -> FloatArray:
-            atoms = one._atoms(local, Conformal.drawn)
-            which = draws.integers(atoms.shape[1], size=(len(atoms), n, 1))
-            return np.take_along_axis(atoms, which, axis=1)
+        def drawn(distribution: Distribution, local: Local, _: Any) -> FloatArray:
+            atoms = distribution._atoms(local, Conformal.drawn)
+            positions = draws.integers(atoms.shape[1], size=(len(atoms), n, 1))
+            return np.take_along_axis(atoms, positions, axis=1)
 
         return self._reduced(X, init_score, drawn, n, "draws", groups)
 
@@ -306,8 +306,8 @@ class Distribution:
         queries = self._model.queries(X, init_score)
         truth = self._shown(self._targets(y, queries))
 
-        def score(one: Distribution, local: Local, some: Any) -> FloatArray:
-            atoms = one._atoms(local)
+        def score(distribution: Distribution, local: Local, some: Any) -> FloatArray:
+            atoms = distribution._atoms(local)
             n = atoms.shape[1]
             ranks = (2.0 * np.arange(1, n + 1) - n - 1)[:, None]
             apart = np.abs(atoms - truth[some][:, None, :]).mean(axis=1)
@@ -324,8 +324,8 @@ class Distribution:
         level = _as_probability(confidence_level, "confidence_level")
         symmetric = inputs.as_flag(symmetric, "symmetric")
         members = self._members(queries, groups)
-        for one, _ in members:
-            one._require(
+        for distribution, _ in members:
+            distribution._require(
                 level if symmetric else (1.0 + level) / 2, confidence_level, "confidence_level"
             )
         local = around(self._model, self._around, queries)
@@ -333,14 +333,16 @@ class Distribution:
             np.empty((3, *local.predictions.shape)),
             np.empty_like(local.predictions),
         )
-        for one, rows in members:
-            ends[0][rows], ends[1][rows], scale[rows] = one._ends(local[rows], level, symmetric)
-            uncertainty_ranks[rows] = one._uncertainty_ranks(local[rows])
-        seen = [self._shown(local.predictions + end) for end in ends]
+        for distribution, rows in members:
+            ends[0][rows], ends[1][rows], scale[rows] = distribution._ends(
+                local[rows], level, symmetric
+            )
+            uncertainty_ranks[rows] = distribution._uncertainty_ranks(local[rows])
+        shown_ends = [self._shown(local.predictions + end) for end in ends]
         if self._rising:
-            lower, upper = seen
+            lower, upper = shown_ends
         else:
-            lower, upper = seen[::-1]
+            lower, upper = shown_ends[::-1]
         return {
             "prediction": self._shown(local.predictions),
             "lower": lower,
@@ -352,35 +354,35 @@ class Distribution:
     def _ends(self, local: Local, confidence_level: float, symmetric: bool) -> FloatArray:
         """Return the lower and upper errors of the intervals and the median size of errors, (3, n, K)."""
         n = self.n_calibration
-        found = np.empty((3, *local.predictions.shape))
+        errors = np.empty((3, *local.predictions.shape))
         middle = (n - 1) // 2
         inner = order_of(confidence_level, n)
         outer = order_of((1.0 + confidence_level) / 2, n)
         for k, rows in enumerate(self._rows):
             alike = np.argsort(rows.reaches(local.features[:, k]), kind="stable")
-            for some in (alike[part] for part in self._some(len(alike))):
+            for some in (alike[rows_of_part] for rows_of_part in self._some(len(alike))):
                 at = local.features[some, k], local.sizes[some, k]
                 if symmetric:
                     scale, upper = rows.at_places(*at, [middle, inner - 1]).T
-                    found[:, some, k] = -upper, upper, scale
+                    errors[:, some, k] = -upper, upper, scale
                 else:
                     lowest, highest = rows.bounds(*at)
-                    found[:, some, k] = (
+                    errors[:, some, k] = (
                         lowest[:, n - outer],
                         highest[:, outer - 1],
                         rows.at_places(*at, [middle])[:, 0],
                     )
-        return found
+        return errors
 
     def _uncertainty_ranks(self, local: Local) -> FloatArray:
         """Return the share of calibration rows with a smaller local scale, (n, K)."""
-        found = np.empty_like(local.predictions)
+        ranks = np.empty_like(local.predictions)
         for k, rows in enumerate(self._rows):
-            known = np.sort(rows.scales(rows.features, rows.sizes))
-            found[:, k] = np.searchsorted(
-                known, rows.scales(local.features[:, k], local.sizes[:, k])
-            ) / len(known)
-        return found
+            sorted_scales = np.sort(rows.scales(rows.features, rows.sizes))
+            ranks[:, k] = np.searchsorted(
+                sorted_scales, rows.scales(local.features[:, k], local.sizes[:, k])
+            ) / len(sorted_scales)
+        return ranks
 
     def _reduced(
         self,
@@ -422,31 +424,34 @@ class Distribution:
         )
         members = self._members(queries, groups)
         local = around(self._model, self._around, queries)
-        found = np.empty((n, k) if lines is None else (n, lines, k))
-        for one, rows in members:
-            for part in one._some(len(rows), of_each):
-                some = rows[part]
-                found[some] = reduce(one, local[some], some)
+        results = np.empty((n, k) if lines is None else (n, lines, k))
+        for distribution, rows in members:
+            for rows_of_part in distribution._some(len(rows), of_each):
+                some = rows[rows_of_part]
+                results[some] = reduce(distribution, local[some], some)
         if self._model.outputs is None:
-            return found[..., 0]
-        return found
+            return results[..., 0]
+        return results
 
-    def _members(self, queries: QueryBatch, given: Any) -> list[tuple[Distribution, IntArray]]:
+    def _members(self, queries: QueryBatch, labels: Any) -> list[tuple[Distribution, IntArray]]:
         """Return the distribution of each group of calibration rows, and the explained rows in it."""
         if self._groups is None:
-            if given is not None:
+            if labels is not None:
                 raise InputError(
                     "groups was given, and calibrate was given none. Leave it out, or calibrate with groups=."
                 )
             return [(self, np.arange(len(queries)))]
-        known = self._groups
-        codes = self._groups.of_queries(queries, given)
-        return [(self._of_group(known, g), np.flatnonzero(codes == g)) for g in np.unique(codes)]
+        calibration_groups = self._groups
+        codes = self._groups.of_queries(queries, labels)
+        return [
+            (self._of_group(calibration_groups, g), np.flatnonzero(codes == g))
+            for g in np.unique(codes)
+        ]
 
-    def _of_group(self, known: CalibrationGroups, g: int) -> Distribution:
+    def _of_group(self, calibration_groups: CalibrationGroups, g: int) -> Distribution:
         """Return this distribution with the calibration rows of one group alone."""
-        rows = tuple(one[known.codes == g] for one in self._rows)
-        return replace(self, _rows=rows, _groups=None, _group=known.names[g])
+        rows = tuple(output_rows[calibration_groups.codes == g] for output_rows in self._rows)
+        return replace(self, _rows=rows, _groups=None, _group=calibration_groups.names[g])
 
     def _atoms(
         self,
@@ -470,19 +475,19 @@ class Distribution:
         Memory also holds all results, of which each row has ``lines``.
         """
         k = len(self._rows)
-        left = (self._model.budget.available - 8 * k * n * lines) // (8 * COPIES)
-        step = max(1, min(ATOM_ENTRIES, left) // (k * max(self.n_calibration, lines)))
+        n_entries = (self._model.budget.available - 8 * k * n * lines) // (8 * COPIES)
+        step = max(1, min(ATOM_ENTRIES, n_entries) // (k * max(self.n_calibration, lines)))
         return spans(n, step)
 
-    def _require(self, share: float, given: Any, what: str) -> None:
+    def _require(self, share: float, value: Any, parameter: str) -> None:
         n = self.n_calibration
         needed = least_rows(share)
         if n < needed:
-            there = f"there are {n}. Calibrate with more rows"
+            shortage = f"there are {n}. Calibrate with more rows"
             if self._group is not None:
-                there = f"the group {shown(self._group)} has {n}. Calibrate with more rows of it, join it with another group"
+                shortage = f"the group {shown(self._group)} has {n}. Calibrate with more rows of it, join it with another group"
             raise InputError(
-                f"{what} is {shown(given)}, which takes at least {needed} calibration rows; {there}, or ask for less."
+                f"{parameter} is {shown(value)}, which takes at least {needed} calibration rows; {shortage}, or ask for less."
             )
 
     def _shown(self, values: FloatArray) -> FloatArray:
@@ -492,8 +497,8 @@ class Distribution:
             return values
         finite = np.isfinite(values)
         # Functions may refuse what is infinite, so any target stands in for it.
-        found = scale.inverse(np.where(finite, values, self._model.targets[0]))
-        return np.where(finite, found, values if self._rising else -values)
+        readable = scale.inverse(np.where(finite, values, self._model.targets[0]))
+        return np.where(finite, readable, values if self._rising else -values)
 
     @property
     def _rising(self) -> bool:
@@ -501,8 +506,8 @@ class Distribution:
         if self._model.scale.is_identity:
             return True
         t = self._model.targets[:, 0]
-        seen = self._model.shown[:, 0]
-        return bool(seen[t.argmax()] >= seen[t.argmin()])
+        readable = self._model.shown[:, 0]
+        return bool(readable[t.argmax()] >= readable[t.argmin()])
 
     def _targets(self, y: Any, queries: QueryBatch) -> FloatArray:
         """Return the user's targets on the scale of the fit, (n, K)."""
@@ -512,22 +517,26 @@ class Distribution:
         )
 
 
-def _as_probability(value: Any, what: str) -> float:
-    found = inputs.as_number(value, what)
-    if not 0.0 < found < 1.0:
+def _as_probability(value: Any, parameter: str) -> float:
+    probability = inputs.as_number(value, parameter)
+    if not 0.0 < probability < 1.0:
         raise InputError(
-            f"{what} is {shown(value)}; expected a number between 0 and 1, such as 0.9."
+            f"{parameter} is {shown(value)}; expected a number between 0 and 1, such as 0.9."
         )
-    return found
+    return probability
 
 
 def _as_probabilities(q: Any) -> FloatArray:
-    found = np.atleast_1d(inputs.as_numbers(q, "q", "numbers between 0 and 1"))
-    if found.ndim != 1 or not len(found) or not ((found > 0) & (found < 1)).all():
+    probabilities = np.atleast_1d(inputs.as_numbers(q, "q", "numbers between 0 and 1"))
+    if (
+        probabilities.ndim != 1
+        or not len(probabilities)
+        or not ((probabilities > 0) & (probabilities < 1)).all()
+    ):
         raise InputError(
             f"q is {shown(q)}; expected numbers between 0 and 1, such as (0.05, 0.5, 0.95)."
         )
-    return found
+    return probabilities
 
 
 def _deviations(distribution: Distribution, local: Local, rows: object) -> FloatArray:

@@ -110,9 +110,12 @@ class Usual:
 
         The sums (2, n, 1 + 3 K) are of ones, sizes of errors, targets and squares of targets.
         """
-        parts = [self._logs(found, outputs) for found, outputs in zip(moments, output_groups)]
-        logs = np.concatenate([part[0] for part in parts], axis=1)
-        nearby = np.concatenate([part[1] for part in parts], axis=1)
+        parts = [
+            self._logs(engine_moments, outputs)
+            for engine_moments, outputs in zip(moments, output_groups)
+        ]
+        logs = np.concatenate([logs_and_errors[0] for logs_and_errors in parts], axis=1)
+        nearby = np.concatenate([logs_and_errors[1] for logs_and_errors in parts], axis=1)
         level = predictions - self.means
         edges = [level - self.lowest, self.highest - level]
         place = [np.log(np.maximum(edge, 0.0) / self.spread + AT_EDGE) for edge in edges]
@@ -123,11 +126,11 @@ class Usual:
     def _logs(self, moments: FloatArray, outputs: slice) -> tuple[FloatArray, FloatArray]:
         """Return logarithms of the moments, (n, K, 5), and the errors nearby, (n, K)."""
         total = moments[..., :1]
-        known = total > 0
+        has_weight = total > 0
         usual = self.averages[:, outputs].ravel()  # around a query without weights
         with np.errstate(divide="ignore", invalid="ignore"):
-            means = np.where(known, moments[..., 1:] / total, usual)
-            shares = np.where(known[1], total[1] / np.square(total[0]), 1.0)
+            means = np.where(has_weight, moments[..., 1:] / total, usual)
+            shares = np.where(has_weight[1], total[1] / np.square(total[0]), 1.0)
         nearby, mean, square = np.split(means, 3, axis=-1)
         squares = (
             np.concatenate([np.square(nearby), np.maximum(square - np.square(mean), 0.0)])
@@ -154,12 +157,17 @@ class Known(RowTotals):
 def known_of(shard: Any, _: Any, errors: FloatArray) -> Known:
     """Return totals over the rows of a shard with errors (rows, K)."""
     with np.errstate(over="ignore", invalid="ignore"):  # sizes that `Usual` refuses
-        there = np.isfinite(errors)
+        is_known = np.isfinite(errors)
         y = shard.targets
-        sizes = np.abs(np.where(there, errors, 0.0)).sum(axis=0)
+        sizes = np.abs(np.where(is_known, errors, 0.0)).sum(axis=0)
         ends = y.min(axis=0, initial=np.inf), y.max(axis=0, initial=-np.inf)
         return Known(
-            len(y), int(there.all(axis=1).sum()), there.sum(axis=0), sizes, y.sum(axis=0), *ends
+            len(y),
+            int(is_known.all(axis=1).sum()),
+            is_known.sum(axis=0),
+            sizes,
+            y.sum(axis=0),
+            *ends,
         )
 
 
@@ -178,16 +186,16 @@ def values_of(
 ) -> list[FloatArray]:
     """Return the values whose moments are computed, (rows, 1 + 3 m), for each group of m outputs."""
     filling, means, output_groups = usual
-    known = filled(errors, filling)
+    filled_errors = filled(errors, filling)
     y = shard.targets - means
-    return [moment_values(known[:, outputs], y[:, outputs]) for outputs in output_groups]
+    return [moment_values(filled_errors[:, outputs], y[:, outputs]) for outputs in output_groups]
 
 
 def leaf_sums_of(shard: Any, n_threads: int, values: list[FloatArray]) -> FloatArray:
     """Return sums of the values over the leaves of all trees, (L, 1 + 3 m), group after group."""
     parts = [
-        by_leaf(structure, host_backend(n_threads).rows_of(structure), own)
-        for structure, own in zip(shard.structures, values)
+        by_leaf(structure, host_backend(n_threads).rows_of(structure), group_values)
+        for structure, group_values in zip(shard.structures, values)
     ]
     return np.concatenate(parts)
 
@@ -223,14 +231,14 @@ class Surroundings:
         They go by leaves, or by weights with the method "exact" and for other models.
         """
         shards = model.shards
-        found: Known = shards.total(known_of, None, errors)
+        totals: Known = shards.total(known_of, None, errors)
         with np.errstate(over="ignore", invalid="ignore"):  # sizes that `Usual` refuses
-            filling = found.errors / np.maximum(found.known, 1)
-            means = found.targets / found.rows
-            averages = shards.total(spread_of, (filling, means), errors) / found.rows
+            filling = totals.errors / np.maximum(totals.known, 1)
+            means = totals.targets / totals.rows
+            averages = shards.total(spread_of, (filling, means), errors) / totals.rows
             spread = np.sqrt(averages[2])
         spread = np.where(spread > 0, spread, 1.0)
-        usual = Usual(means, spread, found.lowest - means, found.highest - means, averages)
+        usual = Usual(means, spread, totals.lowest - means, totals.highest - means, averages)
         values = shards.each(values_of, (filling, means, model.weight_layout.output_groups), errors)
         leaves = method == "leaves" and boosted_structures(model.trees) is not None
         if leaves:
@@ -276,10 +284,10 @@ class Own:
         assert self.weights is not None
         mine = values[self.rows]
         weights = self.weights[:, engine]
-        left = moments - np.stack([np.abs(weights), np.square(weights)])[:, :, None] * mine
-        more_than_rounding = left[..., 0] > 1e-9 * moments[..., 0]
-        left[..., 0] = np.where(more_than_rounding, left[..., 0], 0.0)
-        return np.asarray(left)
+        remaining = moments - np.stack([np.abs(weights), np.square(weights)])[:, :, None] * mine
+        more_than_rounding = remaining[..., 0] > 1e-9 * moments[..., 0]
+        remaining[..., 0] = np.where(more_than_rounding, remaining[..., 0], 0.0)
+        return np.asarray(remaining)
 
 
 def around(
@@ -301,21 +309,21 @@ def around(
     first = 0
     table = bytes_of(n, k * (len(NAMES) + 3))
     size = model.budget.batch_size(model.bytes_per_query(WEIGHTS) + 64 * (1 + 3 * k), table)
-    for batch, found in answer(
+    for batch, effect_moments in answer(
         model.ready(WEIGHTS, len(queries)), queries, WEIGHTS, Moments(), size, known.values
     ):
         some = slice(first, first + len(batch))
         first = some.stop
-        sums = found.sums
+        sums = effect_moments.sums
         if own is not None:
             sums = [
                 own[some].left_out(e, *pair) for e, pair in enumerate(zip(sums, known.values[0]))
             ]
         if instead is None:
-            made = found.predictions
+            predictions = effect_moments.predictions
         else:
-            made = instead[some]
-        parts.append(known.usual.local(sums, model.weight_layout.output_groups, made))
+            predictions = instead[some]
+        parts.append(known.usual.local(sums, model.weight_layout.output_groups, predictions))
     return joined(parts)
 
 
@@ -344,17 +352,17 @@ def _around_leaves(
             met = own_leaves(structure, batch.coordinates) + structure.starts[:-1]
             sums.append(leaf_moments(by_leaf[bounds[e] : bounds[e + 1]], met, mine))
         if instead is None:
-            made = model.predicted(batch)
+            predictions = model.predicted(batch)
         else:
-            made = instead[some]
-        parts.append(known.usual.local(sums, model.weight_layout.output_groups, made))
+            predictions = instead[some]
+        parts.append(known.usual.local(sums, model.weight_layout.output_groups, predictions))
     return joined(parts)
 
 
 def joined(parts: list[Local]) -> Local:
     """Return all batches as one."""
     columns = (
-        [getattr(part, name) for part in parts]
+        [getattr(local, name) for local in parts]
         for name in ("predictions", "features", "sizes", "nearby")
     )
     return Local(*map(np.concatenate, columns))
