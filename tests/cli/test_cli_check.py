@@ -169,7 +169,7 @@ def test_a_device_is_looked_for_before_any_work(run, fails, monkeypatch):
     monkeypatch.setattr("axil.kernels.choose.why_no_gpu", lambda: "CuPy is not installed")
     fails(
         f"check lightgbm.txt {PLAIN} --device cuda",
-        'device="cuda" was asked for, but CuPy is not installed',
+        'device="cuda" was requested, but CuPy is not installed',
     )
     assert run(f"check lightgbm.txt {PLAIN} --device auto")[0] == 0
 

@@ -219,7 +219,7 @@ def test_pushes_of_a_classifier_add_up_on_the_screen_too(run):
         f"explain dear.txt {more} --query query.csv --top 300 --out pushes.csv --format table"
     )
     assert code == 0
-    assert "they add up to it, exactly" in out
+    assert "they sum to it exactly" in out
     assert ", probability of 1 0." in out
     assert ", score " in out
     found = pd.read_csv("pushes.csv")

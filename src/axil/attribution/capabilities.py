@@ -157,7 +157,10 @@ _DERIVATIVE: dict[str, Refusal] = {
         "Fit boosted trees, a forest or a linear model of numbers.",
     ),
     "refit": ("it has no splits to keep", "Fit its model to the new rows."),
-    "what_if": ("other targets move the optimum, and only its derivatives are at hand", DERIVED),
+    "what_if": (
+        "other targets move the optimum, and axil knows derivatives at this one alone",
+        DERIVED,
+    ),
     **_each(
         (
             "removal",

@@ -6,8 +6,8 @@ from typing import Any
 
 NOTE = "exact with the fitted structure fixed; not a retraining"
 ADDITIVE = (
-    "contributions: what each row's own gradients put into the score; with the initial prediction "
-    "they add up to it, exactly"
+    "contributions: what each row's own gradients add to the score; with the initial prediction "
+    "they sum to it exactly"
 )
 DERIVATIVE = "a derivative by the targets with the fitted structure fixed; not a decomposition of the prediction"
 ENCODED = "encodings of categories by the targets are fixed too"

@@ -112,7 +112,7 @@ SETTINGS: dict[str, ArgparseSettings] = {
     "stability": {
         "type": int,
         "metavar": "N",
-        "help": "fit N times in earnest, and say how far that moves predictions",
+        "help": "retrain N times, and report how far that moves predictions",
     },
 }
 # How the value of an option becomes the value of a parameter; others are taken as they are

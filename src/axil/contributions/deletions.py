@@ -50,7 +50,7 @@ class AdditiveDeletions(ReplayedDeletions):
         remaining_weights[rows] = 0.0
         if not remaining_weights.any():
             raise InputError(
-                f"Without {len(rows)} rows none of any weight is left; ask for a smaller set."
+                f"Without {len(rows)} rows no row with a weight is left; ask for a smaller set."
             )
         model = self.model.with_offsets_of(queries)
         fits = model.deleted([rows[:0], rows], "without")

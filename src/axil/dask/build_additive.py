@@ -176,9 +176,9 @@ def _unsummed_settings(fit: BoostedFit) -> Iterator[tuple[str, str, str]]:
     if fit.leaf_rule.averages:
         yield "boosting", "rf", "axil does not average trees over partitions with this loss"
     elif fit.schedule.tree_shares is not None:
-        yield "boosting", "dart", "trees are taken out of the scores and put back on the way"
+        yield "boosting", "dart", "it removes trees from the scores and adds them back"
     if fit.loss.recorded:
-        yield "objective", "custom", "its gradients are asked for on all rows at once"
+        yield "objective", "custom", "its gradients need all rows at once"
     if fit.loss.pooled:
         yield "objective", fit.loss.name, "its gradients depend on the residuals of all rows"
     if fit.loss.joint:

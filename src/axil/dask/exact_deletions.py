@@ -62,7 +62,7 @@ class PartitionedDeletions(Deletions):
         fits = self.model.refits.without(rows)
         if fits is None:
             raise InputError(
-                "Without these rows none of any weight is left; ask for a smaller set."
+                "Without these rows no row with a weight is left; ask for a smaller set."
             )
         emptied = [rule_of(fit.structure).emptied for fit in fits]
         n_emptied = sum(int(leaves.sum()) for leaves in emptied if leaves is not None)

@@ -245,7 +245,7 @@ class PartitionedTrees:
         fits = self.model.refits.without(self.model.training.positions_by_partition(rows))
         if fits is None:
             raise NothingLeft(
-                f"Without {len(rows)} rows none of any weight is left; ask for a smaller set."
+                f"Without {len(rows)} rows no row with a weight is left; ask for a smaller set."
             )
         return replace(self, known_fit=fits[self.entry])
 

@@ -126,7 +126,7 @@ def limits_of(
     if inputs.as_choice(device, DEVICES, "device") == "cuda":
         reason = why_no_gpu()
         if reason is not None:
-            raise InputError(f'device="cuda" was asked for, but {reason}. {INSTALL}')
+            raise InputError(f'device="cuda" was requested, but {reason}. {INSTALL}')
     directory = None
     if scratch is not None:
         directory = inputs.as_directory(scratch)

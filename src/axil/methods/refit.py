@@ -348,7 +348,7 @@ def _changed(
             added_labels = _added_labels(model, new_X, n)
         labels = inputs.joined(labels, added_labels)
     if not len(y) or (weights is not None and not weights.any()):
-        raise InputError("Without these rows none of any weight is left to fit again; keep some.")
+        raise InputError("Without these rows no row with a weight is left to fit again; keep some.")
     fit_targets = model.changes.as_targets(y, len(y), "targets", "training")
     refit_inputs = RefitInputs(
         old_rows, new_X, X, y, fit_targets, weights, offsets, inputs.as_row_groups(groups, len(y))

@@ -135,11 +135,11 @@ def warn_beyond(verified: ExactModel, targets: FloatArray) -> None:
         return
     radius = ""
     if held.radius > 0:
-        radius = f"; it holds for sure while targets move by {held.radius:.3g} in all"
+        radius = f"; it stays certain while targets move by {held.radius:.3g} in all"
     warn(
-        f"The baseline would change the pattern of {n_beyond:,} of {held.n_leaves:,} leaves: sums that L1 moves or puts to "
-        "zero, values at a clip or a bound, rows of a certain rank, residuals that are cut off. The values hold that pattern "
-        f"fixed, as they hold the splits (explainer.verification.held){radius}.",
+        f"The baseline would change the active set of {n_beyond:,} of {held.n_leaves:,} leaves: sums that L1 moves or puts to "
+        "zero, values at a clip or a bound, rows of a certain rank, residuals that are cut off. The values keep the active "
+        f"set fixed, like the splits (explainer.verification.held){radius}.",
         ApproximationWarning,
     )
 

@@ -433,7 +433,7 @@ class Sum(Deletable):
                 continue
         if not remaining:
             raise NothingLeft(
-                f"Without {len(rows)} rows none of any weight is left; ask for a smaller set."
+                f"Without {len(rows)} rows no row with a weight is left; ask for a smaller set."
             )
         return self._of(remaining)
 
@@ -547,7 +547,7 @@ class Residual(Engine):
         """Return the engine, or refuse the method; see `Engine.deletable`."""
         raise UnsupportedQuestionError(
             question,
-            "the trees were fitted to what another model leaves over, and how both follow the weight of a row is not put "
+            "the trees were fitted to the residuals of another model, and how both follow the weight of a row is not put "
             "together",
             "Weights, what_if and influence work for it; refit without the row to see what it "
             "does.",

@@ -71,7 +71,7 @@ class PercentileRule(RankedOrClippedRule):
         ranks = self.ranks.less(rows, s.n_rows)
         if ranks.rows is not None and not len(ranks.rows):
             raise NothingLeft(
-                f"Without {len(rows)} rows none of any weight is left; ask for a smaller set."
+                f"Without {len(rows)} rows no row with a weight is left; ask for a smaller set."
             )
         return _with_ranked_fit(s, ranks)
 

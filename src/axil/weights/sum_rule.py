@@ -209,7 +209,7 @@ def remaining_weights(s: Structure, rows: IntArray) -> FloatArray:
     weights[rows] = 0.0
     if not weights.any():
         raise NothingLeft(
-            f"Without {len(rows)} rows none of any weight is left; ask for a smaller set."
+            f"Without {len(rows)} rows no row with a weight is left; ask for a smaller set."
         )
     return weights
 

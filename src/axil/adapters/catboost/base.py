@@ -298,7 +298,7 @@ _WEIGHTS = (
 )
 _VALUES = (
     OTHER_TARGETS,
-    "The fit was given another baseline (pass it as init_score), or another sample_weight.",
+    "The fit used another baseline (pass it as init_score), or another sample_weight.",
     "The model was changed after its fit (set_leaf_values, set_scale_and_bias, shrink), or "
     "continued from one with other data or several other settings (init_model).",
     "It was trained on several machines, or given weights below 1e-7, which CatBoost drops.",

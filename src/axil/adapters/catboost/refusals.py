@@ -354,7 +354,7 @@ def doubt(
 #: are not listed.
 EXACT = (
     "loss_function: RMSE, MultiRMSE, MultiRMSEWithMissingValues; MAE, Quantile, MultiQuantile and "
-    "MAPE with Exact leaves, with the ranks of the rows held",
+    "MAPE with Exact leaves, with the ranks of the rows fixed",
     "loss_function: Huber with leaf_estimation_iterations=1, with the residuals held that delta "
     "cuts off",
     "boosting_type Plain and Ordered, every bootstrap_type, every grow_policy: all rows count in "
@@ -498,7 +498,7 @@ The shares are the weights that sum_models was given.""",
     Refusal(
         "task_type",
         lambda model: model.encoded and model.on_gpu and f"GPU with {model.encoded}",
-        "a GPU draws another random order of the rows to encode categories, which is not replayed",
+        "a GPU makes another random order of the rows to encode categories, which is not replayed",
         'Fit with task_type="CPU", or with one_hot_max_size of at least the number of categories.',
     ),
     Refusal(

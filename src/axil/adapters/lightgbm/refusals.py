@@ -348,7 +348,7 @@ _SAMPLED = (
 _BUNDLES = "LightGBM bundled sparse columns that overlap in a few rows: fit again with enable_bundle=False."
 _VALUES = (
     OTHER_TARGETS,
-    "The fit was given another init_score, or another sample_weight.",
+    "The fit used another init_score, or another sample_weight.",
     "The model was changed after its fit (refit, set_leaf_output, shuffle_models), or continued "
     "from one with other data or settings (init_model), or settings changed while it was trained.",
 )

@@ -123,8 +123,8 @@ EXACT = (
     "weight zero), interaction_cst",
     "gradient boosting: loss=absolute_error and quantile; trees and forests: "
     "criterion=absolute_error; with the ranks fixed",
-    "gradient boosting: loss=huber without sample_weight, with ranks, delta and the rows beyond "
-    "it held",
+    "gradient boosting: loss=huber without sample_weight, with ranks, delta and the set "
+    "of clipped rows fixed",
     "trees and forests: bootstrap, max_samples, sample_weight, class_weight, several outputs or "
     "labels",
     "bagging over trees: bootstrap, max_samples, max_features",

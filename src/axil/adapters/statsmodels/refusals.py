@@ -10,7 +10,7 @@ from axil.aliases import ForeignModel
 
 EXACT = (
     "OLS and WLS, with weights read from the model; method pinv and qr; any cov_type",
-    "GLS with a known sigma, held fixed; one that was estimated from residuals is held fixed too",
+    "GLS with a known sigma, which is fixed; so is one that was estimated from residuals",
     "formulas: X_train is a pandas frame of the columns that the right-hand side names; "
     "transforms are held fixed",
 )

@@ -343,7 +343,7 @@ _SAMPLED = (
 )
 _VALUES = (
     OTHER_TARGETS,
-    "The fit was given another base_margin (pass it as init_score), or another sample_weight.",
+    "The fit used another base_margin (pass it as init_score), or another sample_weight.",
     "The model was loaded from a file that keeps neither reg_alpha, max_delta_step and "
     "monotone_constraints nor learning_rate and reg_lambda, which trees of one or two leaves are "
     "too few to show. Pickle the model, which keeps all of them: `axil` on the command line reads "
