@@ -180,7 +180,7 @@ def test_removal_sets_by_effects(name):
 
 def test_what_has_no_deletions_is_refused_by_name():
     explainer = explainer_of("lightgbm binary")
-    with pytest.raises(axil.InputError, match="none of any weight is left"):
+    with pytest.raises(axil.InputError, match="no row with a weight is left"):
         explainer.without(X_NEW, LABELS)
     with pytest.raises(axil.InputError, match="row 999"):
         explainer.without(X_NEW, ["row 999"])

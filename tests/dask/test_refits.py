@@ -113,7 +113,7 @@ def test_rows_are_named_by_their_labels(pair):
         (["patient 7"] * 2, "twice"),
         ("patient 7", "expected a list of labels"),
         ([True], "unknown"),
-        (list(X.index), "none of any weight is left"),
+        (list(X.index), "no row with a weight is left"),
     ):
         with pytest.raises(axil.InputError, match=message):
             explainer.without(QUERIES, rows)
@@ -121,7 +121,7 @@ def test_rows_are_named_by_their_labels(pair):
     model = lgb.LGBMRegressor(n_estimators=2, n_jobs=1, verbose=-1).fit(twice, Y)
     alike = axil.Explainer(model, partitioned(twice), partitioned(Y))
     with pytest.raises(
-        axil.InputError, match="none of any weight is left"
+        axil.InputError, match="no row with a weight is left"
     ):  # the label means all of its rows
         alike.without(twice.iloc[:1], ["a"])
 

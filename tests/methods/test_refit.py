@@ -450,7 +450,7 @@ def test_bad_input_is_named():
         explainer.refit(add=X)
     with pytest.raises(axil.InputError, match="targets is a list"):
         explainer.refit(targets=[1.0])
-    with pytest.raises(axil.InputError, match="none of any weight is left"):
+    with pytest.raises(axil.InputError, match="no row with a weight is left"):
         explainer.refit(drop=np.ones(TRAIN, dtype=bool))
     model.fit(X, y)
     with pytest.raises(axil.InputError, match="fitted again or changed since"):

@@ -317,7 +317,7 @@ def test_bad_rows_and_methods():
         explainer.removal(case.X_new, method="second-order")
     with pytest.raises(InputError, match="rows is 'abc'; expected a list"):
         explainer.without(case.X_new, "abc")
-    with pytest.raises(InputError, match="none of any weight is left"):
+    with pytest.raises(InputError, match="no row with a weight is left"):
         explainer.without(case.X_new, range(len(case.y)))
     unchanged = explainer.without(case.X_new, [])
     np.testing.assert_allclose(unchanged["change"], 0.0, atol=1e-12 * np.abs(case.y).max())

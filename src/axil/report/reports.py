@@ -228,12 +228,12 @@ class Reports(Method):
         (42, 42, 0)
         """
         words = Words(title, target, unit, rows, query, {} if names is None else names, date_format)
-        asked = self._explained_rows("report", X, init_score)
+        explained = self._explained_rows("report", X, init_score)
         if sample is not None:
-            positions = _sampled(len(asked), sample, seed)
-            asked = take(asked, positions)
+            positions = _sampled(len(explained), sample, seed)
+            explained = take(explained, positions)
             beside, init_score = _of_sample(positions, beside, init_score, stability)
-        if asked.model.class_names is not None:
+        if explained.model.class_names is not None:
             require_class_options(
                 {
                     "unit": unit,
@@ -389,7 +389,7 @@ def _of_sample(
     return beside, init_score
 
 
-def _approximate_figures(asked: ExplainedRows, words: Words) -> str:
+def _approximate_figures(explained: ExplainedRows, words: Words) -> str:
     """Return which figures of the pages are approximate, in words; "" for none."""
     verification = explained.model.verification
     if verification is None or verification.held is None:

@@ -251,8 +251,8 @@ def from_out_of_bag(verified: ExactModel, grouped: CalibrationGroups | None) -> 
         ]
         sums = [answer.moments(values) for answer, values in zip(answers, surroundings.values[0])]
         parts.append(
-            known.usual.local(
-                sums, proven.weight_layout.output_groups, out_of_bag_predictions(proven)[some]
+            surroundings.usual.local(
+                sums, verified.weight_layout.output_groups, out_of_bag_predictions(verified)[some]
             )
         )
     return Predictive(
