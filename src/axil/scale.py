@@ -354,7 +354,7 @@ def _require_monotone(targets: FloatArray, shown_targets: FloatArray, name: str)
 
 
 def _recognised(scale: TargetScale, targets: FloatArray) -> TargetScale:
-    """Return the scale with the base of its logarithm, if it is one; the identity if it is that.
+    """Return a known scale, such as a logarithm with its base, or the identity.
 
     The inverse is compared with powers at the targets and around them.
     """

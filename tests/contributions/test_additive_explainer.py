@@ -92,7 +92,7 @@ def test_top_streams_what_explanations_hold(binary, multi):
     for explainer in (binary, multi):
         for by in ("weight", "contribution"):
             pd.testing.assert_frame_equal(explainer.top(X, 3, by=by), explainer(X).top(3, by))
-    assert binary.top(X.head(0)).shape == (0, 7)
+    assert binary.top(X.head(0)).shape == (0, 9)
     assert set(multi(X.head(2)).group(LABELS)["group"]) == {"cheap", "dear"}
 
 

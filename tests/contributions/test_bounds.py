@@ -381,7 +381,7 @@ def test_shares_that_are_quotients_of_rounding_are_refused(name, monkeypatch):
     monkeypatch.setattr(NodeRule, "coupled_leaves", quotients)
     with (
         np.errstate(all="ignore"),
-        pytest.raises(axil.ExactnessError, match="sum of the pushes in a leaf"),
+        pytest.raises(axil.ExactnessError, match="sum of the contributions in a leaf"),
     ):
         axil.Explainer(own.model, X, own.y, sample_weight=W)
 

@@ -118,7 +118,7 @@ def test_the_same_answers_from_a_device(name, device, monkeypatch):
     )  # the same bits
     top = [one.top(X, k=4) for one in (cpu, gpu)]
     np.testing.assert_allclose(top[1]["contribution"], top[0]["contribution"], **CLOSE)
-    np.testing.assert_allclose(top[1]["score"], top[0]["score"], **CLOSE)
+    np.testing.assert_allclose(top[1]["prediction"], top[0]["prediction"], **CLOSE)
     groups = np.arange(N) % 3
     sums = [one.group(X_NEW, groups)["contribution"] for one in (cpu, gpu)]
     np.testing.assert_allclose(sums[1], sums[0], **CLOSE)

@@ -335,7 +335,7 @@ def test_an_account_that_does_not_add_up_raises_on_construction_and_on_use(name)
     if walked.gradients is not None:  # with the weights in them
         changes = {"gradients": 1.001 * walked.gradients}
     wrong = Contributions(replace(walked, **changes), ONE)
-    with pytest.raises(axil.ExactnessError, match="pushes in a leaf"):
+    with pytest.raises(axil.ExactnessError, match="contributions in a leaf"):
         wrong.verify_sums()
     queries = verified_model(explainer_of(name)).queries(X_NEW).coordinates
     with pytest.raises(axil.ExactnessError, match="explained row"):

@@ -86,6 +86,7 @@ def test_classes_are_one_hot_targets():
         "query",
         "output",
         "prediction",
+        "probability",
         "rank",
         "row",
         "weight",

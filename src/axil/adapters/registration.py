@@ -104,6 +104,6 @@ def _lacks(adapter: object, name: str) -> bool:
 
 
 def _members(contract: type) -> list[str]:
-    """Return the names of the attributes and methods that a contract itself states."""
+    """Return the names of the attributes and methods that a contract defines."""
     methods = [name for name, value in vars(contract).items() if isinstance(value, FunctionType)]
     return [name for name in (*get_annotations(contract), *methods) if not name.startswith("_")]

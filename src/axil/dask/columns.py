@@ -410,7 +410,7 @@ def labelled_rows(shard: PartitionRows, labels: AnyArray, _: None) -> IntArray:
 
 
 def marked_rows(shard: PartitionRows, _: None, numbered: list[Any]) -> IntArray:
-    """Return the positions of the rows that truth values mark; ``numbered``: see `table_of`."""
+    """Return the positions of the rows with a true value; for ``numbered`` see `table_of`."""
     number, mask = numbered
     with named(number):
         return np.flatnonzero(inputs.as_mask(mask, len(shard.index), "rows"))

@@ -203,7 +203,7 @@ def _parts_of(whole: ForeignModel, last: ForeignModel | None) -> InsideModels | 
 
 
 def _kind_of(mean_adapter: MeanAdapter, parts: InsideModels) -> type[MeanModel]:
-    """Return the kind of model that verified members make."""
+    """Return the kind of a model from the kinds of its verified members."""
     kinds = {member_model.kind for _, member_model in mean_adapter.members}
     if kinds == {Kind.ADDITIVE} and parts.of_scores:
         return MeanOfContributions

@@ -54,7 +54,7 @@ class Learner(Protocol):
         """Return how the scores of the training rows move along directions (P, m), (N, K, m)."""
 
     def pull(self, pulls: FloatArray) -> FloatArray:
-        """Return the gradient of the sum of pulls (N, K) times the training scores, (P,)."""
+        """Return the gradient of the sum of factors (N, K) times the training scores, (P,)."""
 
     def product(
         self, directions: FloatArray, gradient: FloatArray, curvature: FloatArray

@@ -141,7 +141,7 @@ class Bounded:
             rows[open_columns] = open_rows
 
     def _give_up_for_few(self, scale: AnyPlaceArray | None, k: int) -> None:
-        """Drop blocks that do not even pay for a few places without a scale."""
+        """Drop blocks that do not pay even for a few places without a scale."""
         if scale is None and k <= FEW:
             self.blocks = None
             self._may_pay = False

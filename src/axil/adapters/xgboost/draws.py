@@ -307,7 +307,7 @@ def gpu_powers(n: int) -> Words:
 
 
 def gpu_bag(word: int, subsample: float, powers: Words) -> BoolArray:
-    """Return which rows a GPU samples from a word, (n,); all in float32, as there."""
+    """Return which rows a GPU samples with a random word, (n,), in its float32 arithmetic."""
     x = powers * np.uint64(word % int(_GPU_MODULUS) or 1) % _GPU_MODULUS
     u = (x - np.uint64(1)).astype(np.float32) / np.float32(2.0**31)
     return np.asarray(u <= np.float32(subsample))

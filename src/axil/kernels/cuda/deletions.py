@@ -18,7 +18,7 @@ MOVED_BYTES = 1 << 28  # of results that go to the host at a time
 
 
 class Deleted(KeptCells):
-    """Rows in the refit without them."""
+    """The leave-one-out residuals of rows on the GPU."""
 
     @within_memory()
     def deletions(
