@@ -30,14 +30,37 @@ STATUS_WORDS = ("as before", "{target} corrected", "new", "left out")
 class ShownChanges(Protocol):
     """What the page is about: an `axil.comparison.Comparison`."""
 
-    before: FloatArray  #: (n, K) on the scale of the fit
-    parts: dict[str, FloatArray]  #: (n, K) each
-    effects: FloatArray  #: (n, K, M)
-    rows: ComparedRows
-    old: Explainer
-    new: Explainer
-    X: FeatureTable
-    new_X: FeatureTable
+    @property
+    def before(self) -> FloatArray:
+        """The predictions of the old model on the scale of the fit, (n, K)."""
+
+    @property
+    def parts(self) -> dict[str, FloatArray]:
+        """The parts of the change, (n, K) each."""
+
+    @property
+    def effects(self) -> FloatArray:
+        """The effects of the training rows, (n, K, M)."""
+
+    @property
+    def rows(self) -> ComparedRows:
+        """The training rows of both models."""
+
+    @property
+    def old(self) -> Explainer:
+        """The explainer of the old model."""
+
+    @property
+    def new(self) -> Explainer:
+        """The explainer of the new model."""
+
+    @property
+    def X(self) -> FeatureTable:
+        """The explained rows as the old model takes them."""
+
+    @property
+    def new_X(self) -> FeatureTable:
+        """The explained rows as the new model takes them."""
 
     @property
     def query_index(self) -> AnyArray:

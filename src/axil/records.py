@@ -24,6 +24,7 @@ from axil.explainer import Explainer
 from axil.inputs import as_path
 from axil.machine.atomic import whole
 from axil.matched_rows import ABSENT, ADDED, CHANGED, REMOVED, match_rows
+from axil.methods.kinds import exact_model
 from axil.methods.method import verified_model
 from axil.replay.queries import QueryBatch
 from axil.report.folder import fingerprint
@@ -203,7 +204,7 @@ def _row_digests(queries: QueryBatch) -> list[str]:
 def _fitted(explainer: Explainer) -> FloatArray:
     """Return the predictions of the training rows in the targets' own units, (N, K)."""
     model = verified_model(explainer)
-    return np.asarray(model.scale.inverse(np.asarray(model.fitted())))
+    return np.asarray(model.scale.inverse(np.asarray(exact_model(model).fitted())))
 
 
 def _keeps_structure(

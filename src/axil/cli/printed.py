@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from axil.aliases import Ranking
 from axil.cli.screen import TextColumn, fitted_lines, plain, text_column, visible
 from axil.errors import LONGEST_VALUE, shortened
 from axil.explanation import Explanation
@@ -57,7 +58,7 @@ def comparables(
     training: pd.DataFrame,
     queries: pd.DataFrame | None,
     k: int,
-    by: str | None,
+    by: Ranking | None,
     n_printed: int,
     per_class: bool = True,
 ) -> tuple[pd.DataFrame, list[PrintedAnswer]]:
@@ -155,8 +156,7 @@ def _title(
 ) -> str:
     """Return the line above an answer: the explained row and its prediction."""
     title = f"Query {shortened(visible(plain(explanation.query_index[query])), LONGEST_VALUE)}"
-    has_several_outputs = explanation.outputs is not None and n_outputs > 1
-    if has_several_outputs:
+    if explanation.outputs is not None and n_outputs > 1:
         title += f", output {visible(str(explanation.outputs[output]))}"
     line = {name: rows[name].iloc[0] for name in TITLE_COLUMNS if name in rows.columns}
     facts = []

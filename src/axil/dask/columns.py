@@ -141,9 +141,9 @@ class PartitionedColumns(TrainingColumns):
                 for values_here, part in zip(values, self.cut(column, "within")):
                     values_here.append(part)
         choice = replace(choice, near=tuple(near))
-        columns = zip(range(len(no_column)), masks, dropped, masks_by_row, keys, values)
+        by_partition = zip(range(len(no_column)), masks, dropped, masks_by_row, keys, values)
         return choice, self.model.shards.each(
-            allowed_rows, measures, [list(rows) for rows in columns]
+            allowed_rows, measures, [list(rows) for rows in by_partition]
         )
 
     def _distinct_column(self, distinct: Collection | str | int) -> Collection:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from axil.aliases import LeaveOneOut
 from axil.arrays import BoolArray, FloatArray
 from axil.attribution import notes
 from axil.contributions.additive_model import AdditiveModel
@@ -21,7 +22,7 @@ ALONE = (
     "what it would be"
 )
 METHOD = "diagnostics.leave_one_out"
-METHODS = ("exact", "folds")
+METHODS: tuple[LeaveOneOut, ...] = ("exact", "folds")
 BY_FOLDS_INSTEAD = 'method="folds" takes less.'
 INSTEAD = (
     "find_label_issues and calibrate need none of it if you pass predictions of your own: "

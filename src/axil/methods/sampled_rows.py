@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from axil.arrays import AnyArray, FloatArray, IntArray
+from axil.aliases import LabelsLike
+from axil.arrays import FloatArray, IntArray
 from axil.attribution import WEIGHTS, Kind
 from axil.errors import InputError, UnsupportedQuestionError, shown
 from axil.inputs import named_rows, take_rows
@@ -50,7 +51,7 @@ def sample_counts(model: VerifiedModel) -> FloatArray:
     return np.asarray((counts[n_initial:] * (exact.row_weights > 0)).T)
 
 
-def out_of_bag_sums(model: ExactModel, rows: AnyArray | None) -> WeightedSums:
+def out_of_bag_sums(model: ExactModel, rows: LabelsLike | None) -> WeightedSums:
     """Return the predictions of training rows by the trees that were fitted without them.
 
     Parameters
@@ -69,8 +70,8 @@ def out_of_bag_sums(model: ExactModel, rows: AnyArray | None) -> WeightedSums:
     forests = [engine for engine in model.engines if isinstance(engine, Forest)]
     if rows is None:
         positions = np.arange(model.shape[0])
-        is_unseen = [forest.out_of_bag(positions)[1] for forest in forests]
-        positions = np.flatnonzero(np.all(is_unseen, axis=0))
+        by_forest = [forest.out_of_bag(positions)[1] for forest in forests]
+        positions = np.flatnonzero(np.all(by_forest, axis=0))
     else:
         positions = np.asarray(named_rows(rows, model.index))
     model.require(len(positions), "Name fewer rows, or raise memory_limit.")

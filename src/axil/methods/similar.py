@@ -36,7 +36,7 @@ from axil.reductions.choice import Choice, Compared
 from axil.replay.fitted_trees import are_boosted
 from axil.replay.verified_model import VerifiedModel
 
-SIGNS = ("any", "for", "against")
+SIGNS: tuple[Sign, ...] = ("any", "for", "against")
 DEFAULT_SIGNS = {True: "any", False: "for"}  # by whether leaves rank the rows
 ACTIONS = ("keep", "mark", "drop")
 #: The notes on tables, by whether leaves rank the rows.
@@ -254,6 +254,7 @@ def against_prediction(explained: ExplainedRows, k: int) -> DataFrame:
     batch_columns = []
     for predicted, comparison in compared(explained, choice, None, False, 11):
         columns = comparables.listed(predicted, comparison).columns
+        assert model.class_names is not None
         columns["target"] = model.class_names[codes[columns.pop("position")]]
         del columns["asked"]
         if predicted.weighted:
@@ -388,9 +389,11 @@ def _as_suspects(suspects: Suspects) -> tuple[str, Any]:
     """Return the action on suspects, and the rows that the user names or None."""
     if isinstance(suspects, str) or not hasattr(suspects, "__len__"):
         return inputs.as_choice(suspects, ACTIONS, "suspects"), None
-    is_pair = isinstance(suspects, tuple) and len(suspects) == 2 and isinstance(suspects[0], str)
-    if is_pair and suspects[0] in ("mark", "drop") and not isinstance(suspects[1], str):
-        return suspects[0], suspects[1]
+    if isinstance(suspects, tuple) and len(suspects) == 2:
+        action, rows = suspects
+        is_action = isinstance(action, str) and action in ("mark", "drop")
+        if is_action and not isinstance(rows, str):
+            return str(action), rows
     return "mark", suspects
 
 

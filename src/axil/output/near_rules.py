@@ -63,7 +63,9 @@ class Measure(Protocol):
 class NearRule(Protocol):
     """One rule on how near a training row must be."""
 
-    columns: tuple[int, ...]  #: by position
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """The columns that the rule is about, by position."""
 
     @property
     def measure(self) -> Measure:
@@ -254,7 +256,7 @@ def measured(column: AnyArray, name: str, points: AnyArray, source: str) -> AnyA
 def distance_text(distance: Any, points: AnyArray) -> str:
     """Return a distance along a column in words: "3 years", "20", "25 %"."""
     if isinstance(distance, (timedelta, np.timedelta64)):
-        days = np.timedelta64(distance) / np.timedelta64(1, "D")  # type: ignore[arg-type]
+        days = np.timedelta64(distance) / np.timedelta64(1, "D")
         return _counted(f"{days:g}", "day")
     if isinstance(distance, str):
         period = re.fullmatch(r"\s*(\d+)\s*([DWMY])\s*", distance)

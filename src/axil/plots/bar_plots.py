@@ -176,6 +176,7 @@ def _sums_of_explanation(
     )
 
 
+GAIN_OR_GRADIENT: tuple[Literal["gain", "gradient"], ...] = ("gain", "gradient")
 INFLUENCE_AXES = {
     "gain": "fall of the {error}\nif this target were corrected",
     "gradient": "derivative of the {error}\nby this target",
@@ -205,7 +206,7 @@ def influence(
         frame = as_frame(source)
         has_gain = frame is None or labelled(source, "gain")[0] in frame.columns
         by = "gain" if has_gain else "gradient"
-    by = as_choice(by, ("gain", "gradient"), "by")
+    by = as_choice(by, GAIN_OR_GRADIENT, "by")
     column, scale = labelled(source, by)
     lines, _ = one_query(source, 0, output, ("row", column))
     values = as_numbers(lines[column], f'the column "{column}"')

@@ -18,6 +18,7 @@ from axil.plots.sources import group_labels, largest, output_position, text
 if TYPE_CHECKING:
     from axil.plots.canvas import Axes
 
+RANKINGS: tuple[Ranking, ...] = ("weight", "contribution")
 MOST_POINTS = 1000  # of one row or group in a swarm, evenly spaced over the predictions
 
 
@@ -78,7 +79,7 @@ def overall(
     k = as_count(k, "k")
     swarm = as_flag(swarm, "swarm")
     if by is not None:
-        by = as_choice(by, ("weight", "contribution"), "by")
+        by = as_choice(by, RANKINGS, "by")
     place = output_position(output, explanation.outputs)
     values, quantity = _values(explanation, by, place)
     labels = explanation.index

@@ -10,9 +10,9 @@ import numpy as np
 from axil.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from axil.methods.method import ExplainedRows
 from axil.output import comparables, site_map
-from axil.output.comparables import Predicted
 from axil.output.shown_columns import Columns
 from axil.output.site_map import Places, Sheets
+from axil.output.tables import Predicted
 from axil.reductions.choice import Compared
 from axil.report.grid import GridPlan, Split
 from axil.scale import TargetScale

@@ -237,17 +237,20 @@ def grid_tables(cases: Cases, i: int, words: Words) -> list[GridTable]:
     tables = []
     n_tables = -(-len(lines) // PER_GRID)
     for block in np.array_split(np.arange(lines.start, lines.stop), n_tables):
-        heads = [f"{line - lines.start + 1}.\u00a0{row_name(cases.rows[line])}" for line in block]
-        prices = [GridCell(words.amount(cases.targets[line])) for line in block]
+        block_lines = [int(line) for line in block]
+        heads = [
+            f"{line - lines.start + 1}.\u00a0{row_name(cases.rows[line])}" for line in block_lines
+        ]
+        prices = [GridCell(words.amount(cases.targets[line])) for line in block_lines]
         table_lines = [GridLine(words.target.capitalize(), "", prices)]
         for group in groups:
             cells = [
                 _amount_cell(cases, i, line, [group], texts.of_row(group, line), words)
-                for line in block
+                for line in block_lines
             ]
             table_lines.append(GridLine(texts.name(group), texts.of_query(group), cells))
         if others:
-            cells = [_amount_cell(cases, i, line, others, "", words) for line in block]
+            cells = [_amount_cell(cases, i, line, others, "", words) for line in block_lines]
             table_lines.append(GridLine(f"Other ({len(others)} more)", "", cells))
         table_lines += _totals(cases, i, block, words)
         tables.append(GridTable(heads, table_lines))

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from axil.arrays import BoolArray, FloatArray, IntArray, RealType
+from axil.arrays import BoolArray, FloatArray, IntArray, RealArray, RealType
 from axil.errors import InputError
 from axil.trees.losses import RoundRows, Slopes, Squared
 
@@ -69,7 +69,7 @@ class RankedRows:
     starts: IntArray  #: (Q + 1,) the places where the groups begin
 
     @classmethod
-    def of(cls, groups: IntArray, scores: FloatArray, present: IntArray) -> RankedRows:
+    def of(cls, groups: IntArray, scores: RealArray, present: IntArray) -> RankedRows:
         """Return the present rows of these groups (N,) in the order of their scores (N,)."""
         group = groups[present]
         order = np.lexsort((-scores[present], group))
@@ -191,7 +191,7 @@ def norm_factors(group_sums: FloatArray) -> FloatArray:
     return factors
 
 
-def weighted(rows: RoundRows, g: FloatArray, h: FloatArray) -> tuple[FloatArray, FloatArray]:
+def weighted(rows: RoundRows, g: RealArray, h: RealArray) -> tuple[FloatArray, FloatArray]:
     """Return gradients and hessians (N, 1), from those of the rows (N,) without row weights."""
     weights = rows.weights.astype(rows.precision)
     return (g * weights)[:, None], (h * weights)[:, None]

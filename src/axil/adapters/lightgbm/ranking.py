@@ -236,7 +236,7 @@ def _gains(settings: LightGBMSettings) -> FloatArray:
     printed = settings.text("label_gain")
     if printed:
         return np.array([float(gain) for gain in printed.split(",")])
-    return 2.0 ** np.arange(31) - 1
+    return np.asarray(2.0 ** np.arange(31) - 1, dtype=np.float64)
 
 
 def lambdarank(settings: LightGBMSettings, groups: IntArray) -> LambdaRank:

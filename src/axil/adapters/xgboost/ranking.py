@@ -231,7 +231,7 @@ class _PairTerms:
         rises = counts[lower] / lower_rank - (counts[upper] + 1) / upper_rank - between
         falls = counts[upper] / upper_rank - counts[lower] / lower_rank + between
         is_rise = self.labels[upper] < self.labels[lower]
-        return np.where(is_rise, rises, falls) / totals[self.ranked.group[upper]]
+        return np.asarray(np.where(is_rise, rises, falls) / totals[self.ranked.group[upper]])
 
 
 def _sigmoids(differences: AnyArray) -> AnyArray:

@@ -35,7 +35,7 @@ from axil.replay.exact_model import ExactModel
 from axil.replay.rows_of_the_fit import rows_of_the_fit
 from axil.weights.forest import Forest
 
-METHODS = ("leaves", "exact")
+METHODS: tuple[CalibrationMethod, ...] = ("leaves", "exact")
 # Rows of a leaf below which the leaf says nothing of a training row's error: its splits followed
 # the row's own target, so that the few rows beside the row have errors like its own, and the rows
 # around a new row have not. The number was chosen on made-up data; without it 90 % intervals around

@@ -20,7 +20,7 @@ from axil.output import tables
 from axil.replay.queries import QueryBatch
 from axil.replay.verified_model import VerifiedModel
 
-SET_METHODS = ("lac", "aps")
+SET_METHODS: tuple[SetMethod, ...] = ("lac", "aps")
 NOTE = (
     "calibrated: the sets hold the true class on average over rows that are exchangeable with the "
     "calibration rows, not at every row"
