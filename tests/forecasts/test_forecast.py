@@ -176,6 +176,9 @@ def test_path_lists_the_features_that_are_forecasts(frame):
 def test_forecasters_that_are_not_read_are_named(frame):
     with pytest.raises(axil.InputError, match="expected mlforecast's MLForecast, or skforecast"):
         axil.forecast(model(), frame)
+    forecaster = mlforecast.MLForecast({"lgb": model()}, freq="MS", lags=LAGS).fit(frame)
+    with pytest.raises(axil.InputError, match=r"data is a numpy\.ndarray; expected pandas"):
+        axil.forecast(forecaster, frame.to_numpy())
     two = mlforecast.MLForecast({"a": model(), "b": model()}, freq="MS", lags=LAGS).fit(frame)
     with pytest.raises(axil.InputError, match="say which, such as model='a'"):
         axil.forecast(two, frame, h=2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 
 from axil.adapters import around
 from axil.aliases import ForeignModel, ForeignObject
@@ -34,6 +35,12 @@ def reader_of(
     cls = type(forecaster)
     library = cls.__module__.split(".")[0]
     name = cls.__name__
+    is_forecaster = library in ("mlforecast", "skforecast")
+    if is_forecaster and not isinstance(data, Mapping) and not hasattr(data, "iloc"):
+        raise InputError(
+            f"data is a {type(data).__module__}.{type(data).__name__}; expected pandas. Fit the "
+            "forecaster to a frame or a series of pandas, and pass that."
+        )
     if library == "mlforecast" and name == "MLForecast":
         copies = copy.deepcopy((forecaster, data, exog))
         return MLForecastReader(*copies, model)
