@@ -219,7 +219,10 @@ class Schedule:
 
 @dataclass(frozen=True)
 class TreeTable:
-    """The leaves of T trees, as the model records them. Leaves are stacked, tree after tree, L in all."""
+    """The leaves of T trees, as the model records them.
+
+    Leaves are stacked, tree after tree, L in all.
+    """
 
     n_leaves: NDArray[np.int64]  #: (T,)
     #: (L, K), or (L, 1) where each tree serves one output: what each leaf adds to a prediction,

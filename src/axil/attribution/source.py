@@ -9,7 +9,10 @@ from axil.attribution import notes
 
 
 class Quantity(Enum):
-    """The number that belongs to an explained row and a training row. The value is the word that users read."""
+    """The number that belongs to an explained row and a training row.
+
+    The value is the word that users read.
+    """
 
     WEIGHT = "weights"
     CONTRIBUTION = "contributions"

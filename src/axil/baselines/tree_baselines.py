@@ -177,7 +177,10 @@ class LeafKernel:
         return _weights_of(self.rows)
 
     def between(self, queries: LeafArray) -> FloatArray:
-        """Return k of rows in these leaves, (T, n), with all training rows, (n, N). O(T) per pair."""
+        """Return k of rows in these leaves, (T, n), with all training rows, (n, N).
+
+        O(T) per pair.
+        """
         n = queries.shape[1]
         values = self.features**2
         table = np.zeros((len(values), n))

@@ -349,7 +349,10 @@ class Boosting:
         return None
 
     def means(self, scores: FloatArray) -> FloatArray | None:
-        """Return the means of scores by the link, (n, K); None if they are the scores themselves."""
+        """Return the means of scores by the link, (n, K).
+
+        It is None if they are the scores themselves.
+        """
         if self.loss.meaning:
             return self.loss.mean(scores)
         return None

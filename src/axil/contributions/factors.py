@@ -134,7 +134,10 @@ class Factors:
 
     @cached_property
     def _program(self) -> Program | None:
-        """The rounds in the form of a kernel; None if the kernel lacks the loss or the kind of leaves."""
+        """The rounds in the form of a kernel.
+
+        It is None if the kernel lacks the loss or the kind of leaves.
+        """
         w = self.walked
         a = self._exponent
         # kernels compute in double precision

@@ -83,7 +83,10 @@ class LabelWeights:
             )
 
     def _class_ratios(self, is_present: BoolArray) -> FloatArray | None:
-        """Return the factors of row weights (N,) if only some rows remain; None if they do not change."""
+        """Return the factors of row weights (N,) if only some rows remain.
+
+        It is None if they do not change.
+        """
         if not self._has_class_rule:
             return None
         class_weights = weights_of_classes(

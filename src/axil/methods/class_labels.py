@@ -100,7 +100,10 @@ def _given_quality(means: FloatArray, given_classes: IntArray) -> FloatArray:
 
 
 def _confident_classes(labels: FloatArray, probabilities: FloatArray) -> IntArray:
-    """Return the most probable of the confidently likely classes of each row, (N,); -1 if none is."""
+    """Return the most probable of the confidently likely classes of each row, (N,).
+
+    It is -1 if none is.
+    """
     counts = np.maximum(labels.sum(axis=0), 1.0)
     usual = (probabilities * labels).sum(axis=0) / counts
     confident = np.where(labels.any(axis=0) & (probabilities >= usual), probabilities, -1.0)

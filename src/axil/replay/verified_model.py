@@ -150,7 +150,10 @@ class VerifiedModel(ABC):
 
     @property
     def reflection(self) -> float | None:
-        """The sum of the predictions of two classes; None if predictions are those of the library."""
+        """The sum of the predictions of two classes.
+
+        It is None if predictions are those of the library.
+        """
         return None
 
     @property
@@ -339,7 +342,10 @@ class InMemory(VerifiedModel, Attribution[QueryBatch | Combination]):
 
     @property
     def reflection(self) -> float | None:
-        """The sum of the predictions of two classes; None if predictions are those of the library."""
+        """The sum of the predictions of two classes.
+
+        It is None if predictions are those of the library.
+        """
         if not self.is_reflected:
             return None
         if self.explains_scores:

@@ -252,7 +252,7 @@ class ClassPage:
         return text
 
     def _similarity_text(self) -> str:
-        """Return how like the most similar training row is, with a caution if it is hardly alike."""
+        """Return the similarity of the nearest training row in words, with a caution if it is low."""
         if "similarity" not in self.lines or not len(self.lines["row"]):
             return ""
         words = self.plan.words

@@ -62,7 +62,10 @@ class GroupedLoss(CoupledLoss):
 
 @dataclass(frozen=True)
 class RankedRows:
-    """The rows of all groups, each group from its highest score to its lowest. Ties keep the order of the rows."""
+    """The rows of all groups, each group from its highest score to its lowest.
+
+    Ties keep the order of the rows.
+    """
 
     rows: IntArray  #: (n,) positions among the rows of the fit
     group: IntArray  #: (n,) the number of the group at each place

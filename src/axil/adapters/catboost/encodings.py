@@ -177,7 +177,10 @@ class Fold:
         return is_above + [self.equals(*value) for value in statistic.one_hot]
 
     def classification(self, statistic: Statistic) -> Classification:
-        """Return how targets are classified; 0 if a file lost the number, as there is only one way."""
+        """Return how targets are classified.
+
+        It is 0 if a file lost the number, as there is only one way.
+        """
         return self.classifications[max(statistic.classification, 1) - 1]
 
     def is_above(self, column: int, border: float) -> BoolArray:

@@ -21,7 +21,10 @@ PERCENTILES = ("quantile", "regression_l1", "mape")  # objectives
 
 @dataclass(frozen=True)
 class Percentile(Ranks):
-    """LightGBM's rule of percentiles. lambda_l1, lambda_l2 and path_smooth do not change these values."""
+    """LightGBM's rule of percentiles.
+
+    lambda_l1, lambda_l2 and path_smooth do not change these values.
+    """
 
     #: from 4.7 on; before, weighted percentiles were mixed by the weights of the rows one further
     #: up

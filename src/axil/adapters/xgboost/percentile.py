@@ -21,7 +21,10 @@ PERCENTILES = ("reg:absoluteerror", "reg:quantileerror")  # objectives
 
 @dataclass(frozen=True)
 class XGBoostPercentile(Ranks):
-    """The rule of XGBoost. Settings of sums (reg_lambda, reg_alpha, max_delta_step) do not reach its leaf values."""
+    """The rule of XGBoost.
+
+    Settings of sums (reg_lambda, reg_alpha, max_delta_step) do not reach its leaf values.
+    """
 
     def even(self, counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], FloatArray]:
         """Return ranks and shares by linear interpolation, with the first rank at 1 / (n + 1)."""
