@@ -136,9 +136,8 @@ def _listed_rows_note(cases: Cases, i: int, words: Words) -> str:
     if not n_listed:
         return f"{note}None of these {words.rows} meets the conditions."
     if n_listed < cases.extras.at_least:
-        verb = "meets" if n_listed == 1 else "meet"
         note += (
-            f"Only {n_listed} of them {verb} the conditions, fewer than the "
+            f"Of these, {n_listed} may be listed by the conditions, fewer than the "
             f"{cases.extras.at_least} that are wanted. "
         )
     if cases.similarity is None:

@@ -1,6 +1,6 @@
 """The sales comparison grid of a page: the adjustment of each listed row, split over features.
 
-Appraisers draw it with one column per comparable and one line per feature. The amounts are those of
+It has one column per comparable and one line per feature, as appraisers use it. The amounts are those of
 `Explainer.adjustments`. They lead from the target of a listed row to its adjusted target.
 """
 
@@ -124,7 +124,7 @@ class Split:
 def grid_plan(
     explained: ExplainedRows,
     columns: Columns,
-    wanted: bool | None,
+    is_wanted: bool | None,
     feature_groups: FeatureNames | None,
     places: Places | None,
     has_offsets: bool,
@@ -136,7 +136,7 @@ def grid_plan(
     explained : ExplainedRows
     columns : Columns
         The features of the training rows and of the explained rows.
-    wanted : bool, optional
+    is_wanted : bool, optional
         Whether pages have a grid. None stands for pages of models that axil can split.
     feature_groups : mapping, optional
         As in `Explainer.adjustments`.
@@ -145,16 +145,16 @@ def grid_plan(
     has_offsets : bool
         Whether the explained rows have offsets, which are no feature.
     """
-    if wanted is not None:
-        wanted = inputs.as_flag(wanted, "adjustments")
-    if wanted is False:
+    if is_wanted is not None:
+        is_wanted = inputs.as_flag(is_wanted, "adjustments")
+    if is_wanted is False:
         if feature_groups is not None:
             raise InputError(
                 "feature_groups says how adjustments are split, and adjustments=False leaves them "
                 "out. Leave one of them out."
             )
         return None
-    is_required = wanted is True or feature_groups is not None
+    is_required = is_wanted is True or feature_groups is not None
     if has_offsets:
         if is_required:
             raise InputError(
@@ -232,11 +232,12 @@ def grid_tables(cases: Cases, i: int, words: Words) -> list[GridTable]:
     lines = cases.lines(i)
     if split is None or not len(lines):
         return []
-    groups, others = _groups_with_lines(split, lines, float(cases.values[i]))
+    groups, other_groups = _groups_with_lines(split, lines, float(cases.values[i]))
     texts = _GroupTexts(cases, i, words)
     tables = []
     n_tables = -(-len(lines) // PER_GRID)
-    for block in np.array_split(np.arange(lines.start, lines.stop), n_tables):
+    for positions in np.array_split(np.arange(lines.start, lines.stop), n_tables):
+        block = positions.tolist()
         block_lines = [int(line) for line in block]
         heads = [
             f"{line - lines.start + 1}.\u00a0{row_name(cases.rows[line])}" for line in block_lines
@@ -249,9 +250,9 @@ def grid_tables(cases: Cases, i: int, words: Words) -> list[GridTable]:
                 for line in block_lines
             ]
             table_lines.append(GridLine(texts.name(group), texts.of_query(group), cells))
-        if others:
-            cells = [_amount_cell(cases, i, line, others, "", words) for line in block_lines]
-            table_lines.append(GridLine(f"Other ({len(others)} more)", "", cells))
+        if other_groups:
+            cells = [_amount_cell(cases, i, line, other_groups, "", words) for line in block_lines]
+            table_lines.append(GridLine(f"Other ({len(other_groups)} more)", "", cells))
         table_lines += _totals(cases, i, block, words)
         tables.append(GridTable(heads, table_lines))
     return tables
@@ -263,10 +264,10 @@ def _groups_with_lines(split: Split, lines: range, value: float) -> tuple[list[i
     largest = sizes.max(axis=0)
     order = np.argsort(-sizes.sum(axis=0), kind="stable").tolist()
     groups = [group for group in order if largest[group] > LEAST_SHARE * abs(value)][:MOST_LINES]
-    others = [group for group in order if group not in groups and largest[group] > 0]
-    if len(others) == 1:  # its own name says more than "other"
-        return groups + others, []
-    return groups, others
+    other_groups = [group for group in order if group not in groups and largest[group] > 0]
+    if len(other_groups) == 1:  # its own name says more than "other"
+        return groups + other_groups, []
+    return groups, other_groups
 
 
 def _amount_cell(
@@ -288,11 +289,13 @@ def _percent_text(value: float) -> str:
     """Return a percentage with its sign, or "" if it is unknown."""
     if np.isnan(value):
         return ""
-    sign = "+" if value > 0 else ""
-    return f"{sign}{percent(value / 100)}"
+    text = percent(value / 100)
+    if value > 0:
+        return f"+{text}"
+    return text
 
 
-def _totals(cases: Cases, i: int, block: IntArray, words: Words) -> list[GridLine]:
+def _totals(cases: Cases, i: int, block: list[int], words: Words) -> list[GridLine]:
     """Return the lines below the features: net and gross adjustment, and the adjusted target."""
     split = cases.split
     assert split is not None
