@@ -41,6 +41,9 @@ OTHER_LEVELS = {"ratio_study"}
 OPTIONS = ("by", "method", "sign", "statistic", "suspects", "tree_weights", "device", "output")
 #: `by` that names groups of rows, outputs that the user names, and numbers.
 VALUES_OF_THE_USER = {
+    ("Comparison.targets_after", "output"),
+    ("Comparison.targets_before", "output"),
+    ("Comparison.to_html", "by"),
     ("Explainer.aggregate", "by"),
     ("ratio_study", "by"),
     ("Jacobian.derivatives", "output"),
