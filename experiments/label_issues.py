@@ -51,7 +51,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 import axil
 from axil.methods import folds, label_issues, unseen_predictions
 from axil.methods.class_labels import both_classes
-from axil.methods.intervals.training_errors import out_of_bag
+from axil.methods.intervals.training_errors import out_of_bag_predictions
 from axil.methods.method import verified_model
 
 try:
@@ -252,7 +252,9 @@ def residuals_of(model: Any) -> dict[str, np.ndarray]:
     found["fit"] = model.fitted()
     if model.deletions.is_exact_fast:
         found["out of bag"] = np.where(
-            np.isnan(out_of_bag(model)), model.fitted(), out_of_bag(model)
+            np.isnan(out_of_bag_predictions(model)),
+            model.fitted(),
+            out_of_bag_predictions(model),
         )
     return {name: model.targets - predictions for name, predictions in found.items()}
 

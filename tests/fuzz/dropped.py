@@ -334,9 +334,11 @@ def _check_single_rows(explainer: Any, trial: Trial, rows: Any) -> None:
     effects = _asked(lambda: explainer.removal(trial.X_new, method="exact"))
     if effects is not None:
         effects = np.asarray(effects).reshape(trial.X_new.shape[0], -1, len(trial.y))
-    own = _asked(explainer.diagnostics.leave_one_out)
+    own = _asked(lambda: explainer.diagnostics.leave_one_out(method="exact"))
     if own is not None:
-        own = np.asarray(own["prediction"], dtype=float).reshape(len(trial.y), -1)
+        # Predictions of classifiers and other losses are classes and means of their scores.
+        column = "score" if "score" in own else "prediction"
+        own = np.asarray(own[column], dtype=float).reshape(len(trial.y), -1)
     for row in rows:
         _check_row(explainer, trial, int(row), effects, own)
 
