@@ -76,9 +76,9 @@ def out_of_bag_sums(model: ExactModel, rows: LabelsLike | None) -> WeightedSums:
         positions = np.asarray(named_rows(rows, model.index))
     model.require(len(positions), "Name fewer rows, or raise memory_limit.")
     answers = [forest.out_of_bag(positions) for forest in forests]
-    is_unseen = np.all([is_out_of_bag for _, is_out_of_bag in answers], axis=0)
-    if not is_unseen.all():
-        label = model.index[positions[~is_unseen]][0]
+    has_unseen_tree = np.all([is_out_of_bag for _, is_out_of_bag in answers], axis=0)
+    if not has_unseen_tree.all():
+        label = model.index[positions[~has_unseen_tree]][0]
         raise InputError(
             f"Every tree was fitted on row {shown(label)}, so no tree says what it would be without "
             "the row. Leave it out, or fit more trees."

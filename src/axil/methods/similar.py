@@ -255,7 +255,7 @@ def against_prediction(explained: ExplainedRows, k: int) -> DataFrame:
     for predicted, comparison in compared(explained, choice, None, False, 11):
         columns = comparables.listed(predicted, comparison).columns
         assert model.class_names is not None
-        columns["target"] = model.class_names[codes[columns.pop("position")]]
+        columns["target"] = np.asarray(model.class_names)[codes[columns.pop("position")]]
         del columns["asked"]
         if predicted.weighted:
             del columns["contribution"]  # of rows of other classes it is zero
