@@ -256,8 +256,8 @@ class ComputedWalk:
                 self.is_rounded,
                 each_block,
                 host_backend(self.n_threads),
-                self.rows.row_weights.is_present,
             )
+            row_scores.is_present = self.rows.row_weights.is_present
             values_of_stages: dict[int, FloatArray] = {}
             for step_round in track(self.replayed.rounds, "refit"):
                 steps = self._steps(step_round, row_scores)

@@ -37,8 +37,6 @@ class RowScores:
         Has some work done on every block of rows; see `axil.machine.blocks.row_blocks`.
     backend : Backend
         Where the leaf sums are computed.
-    is_present : bool array of shape (C, N), optional
-        The rows that each fit has, for losses whose gradients depend on other rows; by default all.
     """
 
     def __init__(
@@ -51,7 +49,6 @@ class RowScores:
         rounded: bool,
         each_block: BlockWorker,
         backend: Backend,
-        is_present: BoolArray | None = None,
     ):
         self.loss = fit.loss
         self.targets = targets
@@ -73,7 +70,8 @@ class RowScores:
             self.sum_weights = np.ones(len(targets))
         self._is_rounded = rounded
         self._leaf_weights = leaf_weights.reshape(len(weights), -1)
-        self._is_present = is_present
+        #: (C, N) the rows that each fit has, for gradients that depend on other rows; None: all
+        self.is_present: BoolArray | None = None
         self._n_computed = 0  # how often gradients were computed
         self.has_unit_weights = bool(np.all(self.sum_weights == 1))
         # Ranks turn on ties, and rounding decides what is tied.
@@ -122,8 +120,8 @@ class RowScores:
         for copy, weights in enumerate(self._leaf_weights):
             rows = slice(copy * n_rows, (copy + 1) * n_rows)
             is_present = None
-            if self._is_present is not None:
-                is_present = self._is_present[copy]
+            if self.is_present is not None:
+                is_present = self.is_present[copy]
             round_rows = RoundRows(
                 self.targets[rows],
                 scores[rows],

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from axil.arrays import BoolArray, FloatArray, IntArray, RealArray, RealType
+from axil.arrays import AnyArray, BoolArray, FloatArray, IntArray, RealArray, RealType
 from axil.errors import InputError
 from axil.trees.losses import RoundRows, Slopes, Squared
 
@@ -95,7 +95,7 @@ class RankedRows:
         """The numbers of present rows of the groups, (Q,)."""
         return np.diff(self.starts)
 
-    def have_one_score(self, scores: FloatArray) -> BoolArray:
+    def have_one_score(self, scores: AnyArray) -> BoolArray:
         """Return whether all rows of a group have one score, (Q,), by the scores (n,) at all places."""
         have_one = np.ones(self.n_groups, dtype=np.bool_)
         filled = np.flatnonzero(self.sizes)
@@ -117,7 +117,7 @@ class RankedRows:
         terms = factors[counted] * in_order[counted]
         return np.bincount(self.group[counted], terms, self.n_groups)
 
-    def pairs(self, labels: FloatArray, top: int) -> Iterator[RowPairs]:
+    def pairs(self, labels: FloatArray, top: int) -> Iterator[LabelPairs]:
         """Yield the pairs of places of one group, of which one is among its first ``top``, block by block.
 
         A block has whole groups. Its pairs are those of unequal labels (n,), ordered by the upper
@@ -134,19 +134,19 @@ class RankedRows:
             upper = np.repeat(places[block], n_below[block])
             firsts = np.repeat(np.cumsum(n_below[block]) - n_below[block], n_below[block])
             lower = upper + 1 + np.arange(len(upper)) - firsts
-            yield RowPairs.of_unequal(upper, lower, labels)
+            yield LabelPairs.of_unequal(upper, lower, labels)
             first = last
 
 
 @dataclass(frozen=True)
-class RowPairs:
+class LabelPairs:
     """Pairs of places in `RankedRows`, of which one has the better label."""
 
     better: IntArray
     worse: IntArray
 
     @classmethod
-    def of_unequal(cls, first: IntArray, second: IntArray, labels: FloatArray) -> RowPairs:
+    def of_unequal(cls, first: IntArray, second: IntArray, labels: FloatArray) -> LabelPairs:
         """Return the pairs of these places whose labels (n,) are not equal."""
         differs = labels[first] != labels[second]
         first = first[differs]

@@ -54,7 +54,7 @@ class QueryRMSE(GroupedLoss):
         return float((rows.weights[:, None] * residuals**2).sum())
 
     def _slopes(self, y: FloatArray, F: FloatArray) -> Slopes:
-        """Derivatives of each row's own part; `couple` does the rest."""
+        """Return the derivatives of each row by itself; `couple` does the rest."""
         return Slopes(F - y, 1.0, 1.0, 0.0, -1.0)
 
     def couple(self, of_rows: FloatArray, weights: FloatArray) -> FloatArray:

@@ -33,9 +33,9 @@ from axil.errors import InputError
 from axil.trees.coupled_losses import (
     CoupledLoss,
     GroupedLoss,
+    LabelPairs,
     PairSums,
     RankedRows,
-    RowPairs,
     norm_factors,
     weighted,
 )
@@ -124,7 +124,7 @@ class _LambdaTerms:
         )
         self.is_divided = loss.is_normalised & ~ranked.have_one_score(scores)
 
-    def of(self, pairs: RowPairs) -> tuple[FloatArray, FloatArray]:
+    def of(self, pairs: LabelPairs) -> tuple[FloatArray, FloatArray]:
         """Return the weights of pairs and their sigmoids."""
         better = pairs.better
         worse = pairs.worse
@@ -229,10 +229,10 @@ def check_labels(y: FloatArray, what: str, n_labels: int) -> None:
 
 def _gains(settings: LightGBMSettings) -> FloatArray:
     """Return the gain of each label: label_gain, by default 2^label - 1."""
-    for given in settings.given("label_gain"):
-        if isinstance(given, str):
-            given = given.split(",")
-        return np.array([float(gain) for gain in given])
+    for gains in settings.given("label_gain"):
+        if isinstance(gains, str):
+            gains = gains.split(",")
+        return np.array([float(gain) for gain in gains])
     printed = settings.text("label_gain")
     if printed:
         return np.array([float(gain) for gain in printed.split(",")])

@@ -33,9 +33,9 @@ from axil.arrays import AnyArray, FloatArray, IntArray
 from axil.errors import InputError
 from axil.trees.coupled_losses import (
     GroupedLoss,
+    LabelPairs,
     PairSums,
     RankedRows,
-    RowPairs,
     norm_factors,
 )
 from axil.trees.losses import RoundRows
@@ -125,7 +125,7 @@ class XGBoostRanking(GroupedLoss):
         h = sums.h * factors * weights * scale
         return g[:, None], h[:, None]
 
-    def _pairs(self, ranked: RankedRows, labels: FloatArray, number: int) -> Iterator[RowPairs]:
+    def _pairs(self, ranked: RankedRows, labels: FloatArray, number: int) -> Iterator[LabelPairs]:
         if self.draws is None:
             return ranked.pairs(labels, self.n_pairs)
         seeds = self.draws.seeds(number)
@@ -161,7 +161,7 @@ class _PairTerms:
         self.scores = scores
         self.is_divided = loss.divides_by_distance & ~ranked.have_one_score(scores)
 
-    def of(self, pairs: RowPairs) -> tuple[FloatArray, FloatArray]:
+    def of(self, pairs: LabelPairs) -> tuple[FloatArray, FloatArray]:
         """Return minus lambda and mu of pairs."""
         differences = self.scores[pairs.better] - self.scores[pairs.worse]
         sigmoids = _sigmoids(differences).astype(np.float64)
@@ -172,7 +172,7 @@ class _PairTerms:
         curvatures = np.maximum(sigmoids * (1 - sigmoids), MIN_CURVATURE)
         return (sigmoids - 1) * delta, curvatures * delta * 2
 
-    def _deltas(self, pairs: RowPairs) -> FloatArray:
+    def _deltas(self, pairs: LabelPairs) -> FloatArray:
         """Return the change of the measure for each pair."""
         if self.loss.name == "rank:ndcg":
             return self._changes_of_ndcg(pairs)
@@ -199,7 +199,7 @@ class _PairTerms:
         largest = self.ranked.best_sums(self._gains, self._gains, self._discounts, top)
         return np.divide(1.0, largest, out=np.zeros_like(largest), where=largest > 0)
 
-    def _changes_of_ndcg(self, pairs: RowPairs) -> FloatArray:
+    def _changes_of_ndcg(self, pairs: LabelPairs) -> FloatArray:
         gain_of_better = self._gains[pairs.better]
         gain_of_worse = self._gains[pairs.worse]
         discount_of_better = self._discounts[pairs.better]
@@ -221,7 +221,7 @@ class _PairTerms:
         totals = np.bincount(ranked.group, self.labels, ranked.n_groups)
         return counts, precisions, totals
 
-    def _changes_of_precision(self, pairs: RowPairs) -> FloatArray:
+    def _changes_of_precision(self, pairs: LabelPairs) -> FloatArray:
         counts, precisions, totals = self._relevant_so_far
         upper = np.minimum(pairs.better, pairs.worse)
         lower = np.maximum(pairs.better, pairs.worse)
@@ -236,15 +236,15 @@ class _PairTerms:
 
 def _sigmoids(differences: AnyArray) -> AnyArray:
     """Return the sigmoids of float32 numbers, in float32 as XGBoost computes them."""
-    one = np.float32(1)
     exponents = np.minimum(-differences, np.float32(88.7)).astype(np.float64)
     powers = np.exp(exponents).astype(np.float32)
-    return one / (powers + one + np.float32(MIN_CURVATURE))
+    sigmoids: AnyArray = np.float32(1) / (powers + np.float32(1) + np.float32(MIN_CURVATURE))
+    return sigmoids
 
 
 def _drawn_pairs(
     ranked: RankedRows, labels: FloatArray, n_pairs: int, seeds: NDArray[np.uint64]
-) -> RowPairs:
+) -> LabelPairs:
     """Return the pairs of each row with random rows of its group that have other labels.
 
     Rows come by label, the largest first, and rows of one label by rank. Each label in turn draws
@@ -268,8 +268,8 @@ def _drawn_pairs(
     is_before = partners < bucket_start
     partner_in_group = np.where(is_before, partners, partners + sizes[bucket])
     rows = by_label[starts[bucket] + place_in_bucket]
-    others = by_label[ranked.starts[group[bucket]] + partner_in_group]
-    return RowPairs.of_unequal(rows, others, labels)
+    partner_rows = by_label[ranked.starts[group[bucket]] + partner_in_group]
+    return LabelPairs.of_unequal(rows, partner_rows, labels)
 
 
 def _minstd_below(
