@@ -13,7 +13,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -44,7 +44,7 @@ class CoupledLoss(Squared):
         return np.zeros(1)
 
     @abstractmethod
-    def fit_gradients(self, rows: RoundRows) -> tuple[Any, Any]:
+    def fit_gradients(self, rows: RoundRows) -> tuple[AnyArray, AnyArray]:
         """Return g and h (N, 1) of all rows of a fit, with the row weights in them."""
 
     def _slopes(self, y: FloatArray, F: FloatArray) -> Slopes:

@@ -187,7 +187,7 @@ class Loss(ABC):
         """Whether `slopes` also accepts arrays of a GPU, and then returns such arrays."""
         return type(self)._slopes in _ANYWHERE
 
-    def fit_gradients(self, rows: RoundRows) -> tuple[Any, Any]:
+    def fit_gradients(self, rows: RoundRows) -> tuple[AnyArray, AnyArray]:
         """Return g and h (N, K) of all rows of a fit; ``recorded`` ones include the row weights."""
         return self.leaf_slopes(rows.targets, rows.scores.astype(np.float64))
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -79,7 +79,7 @@ class Cox(CoupledLoss):
         "its gradients turn on the order of the times, which changes in steps"
     )
 
-    def fit_gradients(self, rows: RoundRows) -> tuple[Any, Any]:
+    def fit_gradients(self, rows: RoundRows) -> tuple[AnyArray, AnyArray]:
         """Return g and h (N, 1), with the row weights in them where the library has them there."""
         at_risk = RowsAtRisk.of(rows)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
