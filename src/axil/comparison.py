@@ -314,7 +314,7 @@ ChangesT = TypeVar("ChangesT", covariant=True)
 
 
 @runtime_checkable
-class Vintage(Protocol[ChangesT]):
+class HasChanges(Protocol[ChangesT]):
     """The protocol of objects with their own rows to compare, such as `axil.forecasts.Forecast`."""
 
     def changes_since(self, old: ForeignObject, /) -> ChangesT:
@@ -328,12 +328,12 @@ def compare(
 
 
 @overload
-def compare(old: Vintage[ChangesT], new: Vintage[ChangesT]) -> ChangesT: ...
+def compare(old: HasChanges[ChangesT], new: HasChanges[ChangesT]) -> ChangesT: ...
 
 
 def compare(
-    old: Explainer | Vintage[ChangesT],
-    new: Explainer | Vintage[ChangesT],
+    old: Explainer | HasChanges[ChangesT],
+    new: Explainer | HasChanges[ChangesT],
     X: TableLike | None = None,
     *,
     init_score: ArrayLike | None = None,
@@ -381,7 +381,7 @@ def compare(
     >>> bool(abs(table["change"] - table.iloc[:, 4:].sum(axis=1)).max() < 1e-9)
     True
     """
-    if isinstance(new, Vintage):
+    if isinstance(new, HasChanges):
         if X is not None or init_score is not None:
             raise InputError("Forecasts have rows of their own; leave X and init_score out.")
         return new.changes_since(old)

@@ -132,7 +132,7 @@ def test_supports_agrees_and_every_question_is_answered_or_refused(
     rows |= {
         "jacobian.derivatives": (X_NEW,),
         "jacobian.by_sample_weight": (X_NEW,),
-        "refit": ([1],),
+        "refit": (),
         "jacobian.gradient_contributions": (X_NEW,),
     }
     rows |= {
