@@ -173,7 +173,7 @@ class PartitionedAdditiveModel(PartitionedModel):
 
 @dataclass(frozen=True, eq=False)
 class PartitionedAdditiveTrees(FittedTrees):
-    """The trees of a model whose contributions add up to scores, and whose rows are in partitions."""
+    """The trees of a model of contributions whose rows are in partitions."""
 
     model: PartitionedAdditiveModel
 

@@ -72,7 +72,7 @@ class PartitionedColumns(TrainingColumns):
         return inputs.column_names((rows,), self.model.adapter.feature_names, rows.shape[1])
 
     def cut(self, values: Collection, name: str) -> list[Delayed]:
-        """Return the partitions of a collection after checking that they are those of the training rows."""
+        """Return the partitions of a collection, which must be those of the training rows."""
         return partitions(values, name, self.model.layout)
 
     def gathered_values(self, values: Collection, name: str) -> AnyArray:
@@ -265,7 +265,7 @@ class GatheredColumns(PartitionedColumns):
     """The columns of training rows in partitions; those that users pass are gathered here."""
 
     def positions(self, rows: UserValues) -> IntArray:
-        """Return the positions, among all rows, of the rows that labels name or truth values mark."""
+        """Return the positions of the rows that labels name, or truth values mark."""
         return inputs.named_rows(rows, self.gathered()[1])
 
     def group_codes(self, labels: Collection | str, name: str = "groups") -> Sequence[Any]:

@@ -52,7 +52,7 @@ class PartitionedDeletions(Deletions):
         return self.model.refits.n_refits()
 
     def share_of(self, rows: Sequence[Sequence[int]]) -> float:
-        """Return the share of some rows in the number of all rows; weights stay in the partitions."""
+        """Return the share of rows in the number of all; weights stay in the partitions."""
         return sum(map(len, rows)) / max(self.model.shape[0], 1)
 
     def without(self, queries: QueryBatch, rows: Sequence[Delayed]) -> WithoutRows:

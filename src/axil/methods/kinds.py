@@ -33,7 +33,7 @@ def in_memory_model(model: VerifiedModel) -> InMemory:
 
 
 def refittable_model(model: VerifiedModel) -> Refittable:
-    """Return a model that can be fitted again to other targets or rows, with the type of its kind."""
+    """Return a model that can be fitted to other targets or rows, with the type of its kind."""
     assert isinstance(model, Refittable)
     return model
 

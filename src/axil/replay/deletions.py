@@ -67,12 +67,12 @@ class Deletions(ABC):
 
     @property
     def has_active_set(self) -> bool:
-        """Whether leaf values follow from row weights by a rule with an active set, or from other nodes."""
+        """Whether leaf values follow from row weights by more than a linear rule of their own rows."""
         return False
 
     @property
     def ranks_or_clips(self) -> bool:
-        """Whether leaves rank their rows, or clip residuals, as for percentiles and Huber's loss."""
+        """Whether leaves rank their rows, or clip residuals: percentiles, Huber's loss."""
         return False
 
     @property
@@ -82,7 +82,7 @@ class Deletions(ABC):
 
     @property
     def n_emptied(self) -> int:
-        """The number of leaves of averaged trees that have no rows, and have their ancestors' values."""
+        """The number of leaves of averaged trees with no rows and the values of ancestors."""
         return 0
 
     @property
@@ -91,14 +91,14 @@ class Deletions(ABC):
         return 0.0
 
     def seconds(self, available: int) -> tuple[float, bool]:
-        """Return the time of the deletions of every single row, and whether the leaf matrix makes them.
+        """Return the time of deleting every single row, and whether the leaf matrix does it.
 
         ``available`` bytes may be taken.
         """
         return 0.0, True
 
     def n_replayed(self) -> int:
-        """Return the number of rows whose deletion changes the active set, or is replayed anyway."""
+        """Return the number of rows whose deletion is replayed, as for another active set."""
         return 0
 
     def note(self) -> str:
@@ -122,7 +122,7 @@ class Deletions(ABC):
         raise NotImplementedError
 
     def without(self, queries: QueryBatch, rows: Positions) -> WithoutRows:
-        """Return predictions of the fit, and of the refit without these rows; the splits are fixed."""
+        """Return predictions of the fit, and of the refit without these rows, splits fixed."""
         raise NotImplementedError
 
     def without_groups(

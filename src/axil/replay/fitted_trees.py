@@ -55,7 +55,7 @@ def are_boosted(trees: FittedTrees | None) -> bool:
 
 
 def boosted_structures(trees: FittedTrees | None) -> Sequence[Structure] | None:
-    """Return the boosted trees of each group of outputs whose targets have weights; None without."""
+    """Return the boosted trees of each group of outputs; None if there are none with weights."""
     if trees is None:
         return None
     return trees.structures

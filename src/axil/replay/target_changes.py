@@ -46,11 +46,11 @@ class TargetChanges(ABC):
 
     @abstractmethod
     def moved(self, queries: QueryBatch, targets: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return predictions, and their changes if the training targets were (N, K) others, (n, K)."""
+        """Return predictions, and their changes with other training targets (N, K), (n, K)."""
 
     @abstractmethod
     def loss_slopes(self, queries: QueryBatch, y: FloatArray) -> FloatArray:
-        """Return the derivative of the loss of each explained row with target y by its score, (n, K).
+        """Return the derivatives of the losses of explained rows by their scores, (n, K).
 
         The score is compared with the model's own.
         """

@@ -37,7 +37,7 @@ COPIES: list[Copy] = []  # of read-only arrays of the host, as long as those liv
 
 def known_copy(cells: Cells) -> Copy | None:
     """Return the copy of a read-only array on the GPU; None if there is none."""
-    return next((known for known in COPIES if known.source() is cells), None)
+    return next((device_copy for device_copy in COPIES if device_copy.source() is cells), None)
 
 
 def copy_of(cells: Cells) -> Copy:
