@@ -148,19 +148,34 @@ def _listed_rows_note(cases: Cases, i: int, words: Words) -> str:
         listed = f"are the {n_listed} most like this {words.query}"
         if n_listed == 1:
             listed = f"is the one most like this {words.query}"
-    restriction = " of those that may be shown" if cases.extras.is_restricted else ""
-    note += f"Listed {listed}{restriction}."
+    note += f"Listed {listed}"
+    if cases.extras.is_restricted:
+        note += " of those that may be shown"
+    note += "."
     if cases.similarity is not None and cases.similarity[cases.lines(i)].max() < LEAST_ALIKE:
         note += f" None of them is very like it: take their {words.target}s with caution."
-    change, value = cases.joint_effects[i], cases.values[i]
+    return note + _effect_note(cases, i, words)
+
+
+def _effect_note(cases: Cases, i: int, words: Words) -> str:
+    """Return a sentence on the joint effect of the listed rows, or "" if it is not known."""
+    change = cases.joint_effects[i]
+    value = cases.values[i]
     if np.isnan(change):
-        return note
+        return ""
+    n_listed = len(cases.lines(i))
+    n_train = cases.extras.n_train
     targets = f"its {words.target}"
     if n_listed > 1:
         targets = f"the {words.target} of each of them"
-    direction = "higher" if change >= 0 else "lower"
+    direction = "lower"
+    if change >= 0:
+        direction = "higher"
     amount = f"{words.amount(abs(change), value)}{_share_of(change, value)}"
-    note += f" If {targets} had been {percent(RAISED)} higher, the estimate would be {amount} {direction}"
+    note = (
+        f" If {targets} had been {percent(RAISED)} higher, the estimate would be {amount} "
+        f"{direction}"
+    )
     if n_train > n_listed:
         return f"{note}; the other {n_train - n_listed:,} make the rest of it."
     return f"{note}."
@@ -201,7 +216,9 @@ def _are_numbers(cases: Cases) -> list[bool]:
     are_numbers = []
     columns = zip(cases.row_columns, cases.query_columns, cases.extras.commas_from)
     for row_column, query_column, commas_from in columns:
-        column = query_column if row_column is None else row_column
+        column = row_column
+        if row_column is None:
+            column = query_column
         is_number = column is not None and column.dtype.kind in "iuf"
         are_numbers.append(is_number and commas_from < np.inf)
     return are_numbers
@@ -269,7 +286,7 @@ def _distance_warning(cases: Cases, i: int, line: int) -> str:
 
 
 def _mean_note(cases: Cases, i: int, words: Words) -> str:
-    """Return why the mean of the adjusted targets differs from the estimate, or "" if it is near."""
+    """Return why the mean of the adjusted targets differs from the estimate; "" if it is near."""
     lines = cases.lines(i)
     adjusted = cases.adjusted[lines.start : lines.stop]
     value = float(cases.values[i])
@@ -328,9 +345,10 @@ def _grid_note(cases: Cases, words: Words) -> str:
     if cases.split is None:
         return ""
     note = (
-        f"Each line says what the model adds to a {words.target}, or takes off it, because this {words.query} differs "
-        f"there. The amounts of a column lead from its {words.target} to the adjusted {words.target}; they are rounded. "
-        "Net adjustment: their sum. Gross adjustment: their sum without signs, small lines one by one."
+        f"Each line says what the model adds to a {words.target}, or takes off it, because this "
+        f"{words.query} differs there. The amounts of a column lead from its {words.target} to the "
+        f"adjusted {words.target}; they are rounded. Net adjustment: their sum. Gross adjustment: "
+        "their sum without signs, small lines one by one."
     )
     if cases.split.scale.is_log:
         note += " Amounts add up, and percentages multiply: each is the factor of its line."

@@ -1,4 +1,4 @@
-"""Reports on classes: a page per row of X, led by the most similar training rows and what became of them."""
+"""Reports on classes: a page per row of X, led by the most similar training rows."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from axil import inputs
+from axil.aliases import FeatureTable
 from axil.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from axil.errors import InputError, shown
 from axil.methods.intervals.class_predictive import ClassPredictive, class_probabilities
@@ -19,6 +20,7 @@ from axil.output.shown_columns import Columns
 from axil.reductions.choice import Allowed, Choice
 from axil.replay.verified_model import VerifiedModel
 from axil.report.folder import Folder, fingerprint
+from axil.report.report_plan import ranking_name
 from axil.report.wording import DASH, Words, percent, row_name
 from axil.templates import render
 
@@ -95,6 +97,9 @@ class ClassPlan:
         interval = None
         if self.predictive is not None:
             interval = f"{self.predictive!r} at {self.confidence_level:g}"
+        suspects = None
+        if self.suspects is not None:
+            suspects = fingerprint(self.suspects)
         model = self.asked.model
         return {
             "pages": len(self.labels),
@@ -105,12 +110,12 @@ class ClassPlan:
             "rows that may be listed": fingerprint(
                 *(values for values in restrictions if values is not None)
             ),
-            "suspects": None if self.suspects is None else fingerprint(self.suspects),
+            "suspects": suspects,
             "interval": interval,
             "k": self.choice.k,
             "at least": self.at_least,
             "rules": list(self.rule_texts),
-            "by": "leaves" if self.choice.by_leaves else "weight",
+            "by": ranking_name(self.choice),
             "columns": [self.columns.names[i] for i in self.chosen],
             "words": {
                 name: getattr(self.words, name)
@@ -120,7 +125,7 @@ class ClassPlan:
         }
 
     def write_pages(self, folder: Folder, missing: IntArray, index: str) -> IntArray:
-        """Write the pages of these rows of X, and return how many training rows each of them lists."""
+        """Write the pages of these rows of X; return how many training rows each of them lists."""
         n_listed = np.zeros(len(missing), dtype=np.intp)
         explained = take(self.asked, missing)
         n_columns = 24 + 3 * len(self.chosen)
@@ -175,7 +180,7 @@ class ClassPage:
         )
 
     def _probability_texts(self) -> list[str]:
-        """Return the probability of the class that the report is about first, then those of others."""
+        """Return the probability of the class that the report is about, then those of others."""
         plan = self.plan
         of_row = plan.probabilities[self.position]
         names = plan.names.tolist()
@@ -193,7 +198,7 @@ class ClassPage:
         return texts
 
     def _calibrated(self) -> FloatArray | None:
-        """Return the calibrated probabilities of the row in the order of the classes; None without calibration rows."""
+        """Return the calibrated probabilities of the row, (C,); None without calibration rows."""
         plan = self.plan
         if plan.predictive is None:
             return None
@@ -202,7 +207,7 @@ class ClassPage:
         by_name = dict(zip(table["output"].to_list(), table["probability"].to_list()))
         return np.array([by_name[name] for name in plan.names.tolist()])
 
-    def _row(self) -> Any:
+    def _row(self) -> FeatureTable:
         """Return the row of X."""
         rows = self.plan.asked.queries.rows
         return inputs.take_rows(rows, slice(self.position, self.position + 1))
@@ -252,14 +257,17 @@ class ClassPage:
         return text
 
     def _similarity_text(self) -> str:
-        """Return the similarity of the nearest training row in words, with a caution if it is low."""
+        """Return the similarity of the nearest training row in words; a low one has a caution."""
         if "similarity" not in self.lines or not len(self.lines["row"]):
             return ""
         words = self.plan.words
         most = float(self.lines["similarity"].max())
         text = f"The most similar one is like it in {percent(most)} of the steps of the model."
         if most < LEAST_ALIKE:
-            text += f" None of the {words.rows} is very like this {words.query}: take the prediction with caution."
+            text += (
+                f" None of the {words.rows} is very like this {words.query}: take the prediction "
+                "with caution."
+            )
         return text
 
     def _heads(self) -> list[str]:
@@ -282,7 +290,7 @@ class ClassPage:
         first = [f"This {words.query}", DASH]
         if has_similarity:
             first.append("")
-        first += ["" if column is None else words.cell(column[0]) for column in of_query]
+        first += _cells(of_query, 0, words)
         rows = [first]
         for line in range(n_shown):
             position = self.lines["position"][line]
@@ -292,12 +300,23 @@ class ClassPage:
             cells = [f"{line + 1}.\u00a0{row_name(self.lines['row'][line])}", name]
             if has_similarity:
                 cells.append(percent(float(self.lines["similarity"][line])))
-            cells += ["" if column is None else words.cell(column[line]) for column in of_rows]
+            cells += _cells(of_rows, line, words)
             rows.append(cells)
         return rows
 
 
-def require_class_options(options: dict[str, Any]) -> None:
+def _cells(columns: Sequence[AnyArray | None], line: int, words: Words) -> list[str]:
+    """Return one line of some columns as text; "" for a column that the rows do not have."""
+    texts = []
+    for column in columns:
+        if column is None:
+            texts.append("")
+        else:
+            texts.append(words.cell(column[line]))
+    return texts
+
+
+def require_class_options(options: dict[str, object]) -> None:
     """Raise for options of `report` that are of numbers alone; None and "" stand for none."""
     for name, value in options.items():
         if value is not None and not (isinstance(value, str) and not value):
@@ -307,17 +326,17 @@ def require_class_options(options: dict[str, Any]) -> None:
             )
 
 
-def checked_predictive(interval: Any) -> ClassPredictive | None:
+def checked_predictive(interval: object) -> ClassPredictive | None:
     """Return the sets that pages show, checked."""
-    if interval is not None and not isinstance(interval, ClassPredictive):
-        raise InputError(
-            f"interval is {shown(interval)}; expected what explainer.calibrate(...) returned."
-        )
-    return interval
+    if interval is None or isinstance(interval, ClassPredictive):
+        return interval
+    raise InputError(
+        f"interval is {shown(interval)}; expected what explainer.calibrate(...) returned."
+    )
 
 
 def default_ranking(model: VerifiedModel) -> str | None:
-    """Return how similar rows are found: by shared leaves, or None, by weight, for models without trees."""
+    """Return how similar rows are ranked: by shared leaves, or None, by weight, without trees."""
     if model.capabilities.is_refused('similar(by="leaves")'):
         return None
     return "leaves"

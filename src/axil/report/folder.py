@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from axil.aliases import PathLike
 from axil.arrays import IntArray
 from axil.errors import InputError, counted, shown
 from axil.inputs import as_path
@@ -108,7 +109,7 @@ class Folder:
         whole(self.path / "pages" / self.files[i], text)
 
 
-def opened(path: Any, files: list[str], record: dict[str, Any]) -> Folder:
+def opened(path: PathLike, files: list[str], record: dict[str, Any]) -> Folder:
     """Return the folder at a path, and make it if it does not exist.
 
     Raises `InputError` for a folder that holds other files, or a report with another record.
@@ -206,4 +207,7 @@ def write_index(
 def _entry(label: str, file: str, value: str, search_words: str) -> list[object]:
     """Return label, sub-folder, file name (0 if it is the label), value and further words."""
     folder, name = file.removesuffix(".html").split("/")
-    return [label, folder, 0 if name == label else name, value, search_words]
+    file_entry: str | int = name
+    if name == label:
+        file_entry = 0
+    return [label, folder, file_entry, value, search_words]

@@ -1,7 +1,7 @@
 """The sales comparison grid of a page: the adjustment of each listed row, split over features.
 
-It has one column per comparable and one line per feature, as appraisers use it. The amounts are those of
-`Explainer.adjustments`. They lead from the target of a listed row to its adjusted target.
+It has one column per comparable and one line per feature, as appraisers use it. The amounts are
+those of `Explainer.adjustments`. They lead from the target of a listed row to its adjusted target.
 """
 
 from __future__ import annotations
@@ -259,7 +259,7 @@ def grid_tables(cases: Cases, i: int, words: Words) -> list[GridTable]:
 
 
 def _groups_with_lines(split: Split, lines: range, value: float) -> tuple[list[int], list[int]]:
-    """Return the groups with a line of their own, the largest first, and all others with an effect."""
+    """Return the groups with a line of their own, largest first, and all others with an effect."""
     sizes = np.abs(split.amounts[lines.start : lines.stop])
     largest = sizes.max(axis=0)
     order = np.argsort(-sizes.sum(axis=0), kind="stable").tolist()

@@ -80,7 +80,7 @@ class Plan:
             "at least": extras.at_least,
             "rules": list(extras.rule_texts),
             "sign": self.sign,
-            "by": "leaves" if self.choice.by_leaves else "weight",
+            "by": ranking_name(self.choice),
             "columns": extras.names,
             "words": {
                 name: getattr(self.words, name)
@@ -96,7 +96,7 @@ class Plan:
             return None
         return {name: grid.groups.features(i) for i, name in enumerate(grid.groups.names)}
 
-    def _fingerprint_of_queries(self, rows: Any) -> str:
+    def _fingerprint_of_queries(self, rows: FeatureTable) -> str:
         """Return a hash of the labels, features and offsets of X, and of the columns beside it."""
         columns = self.extras.columns
         positions = [*self.extras.chosen]
@@ -109,6 +109,13 @@ class Plan:
             arrays.append(self.offsets)
         shown_columns = columns.of_queries(np.arange(len(self.labels)), positions)
         return fingerprint(self.labels, *_known(shown_columns), *arrays)
+
+
+def ranking_name(choice: Choice) -> str:
+    """Return what ranks the listed rows, as the option ``by`` names it."""
+    if choice.by_leaves:
+        return "leaves"
+    return "weight"
 
 
 def _known(arrays: Sequence[AnyArray | None]) -> list[AnyArray]:
@@ -190,13 +197,13 @@ def page_labels(X: FeatureTable) -> list[str]:
     if len(set(labels)) < len(labels):
         repeated = Counter(labels).most_common(1)[0][0]
         raise InputError(
-            f"X has several rows labelled {shown(repeated)}, which would have one page; expected labels of their own. Give X "
-            "another index, or X.reset_index(drop=True)."
+            f"X has several rows labelled {shown(repeated)}, which would have one page; expected "
+            "labels of their own. Give X another index, or X.reset_index(drop=True)."
         )
     return labels
 
 
-def check_report(asked: ExplainedRows, interval: Any) -> None:
+def check_report(asked: ExplainedRows, interval: object) -> None:
     """Raise for models, rows and intervals that reports do not support."""
     model = asked.model
     if model.outputs is not None:

@@ -7,14 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from axil import inputs
-from axil.aliases import ArrayLike, Sign, SimilarBy, Suspects, TableLike
+from axil.aliases import ArrayLike, FeatureTable, PathLike, Sign, SimilarBy, Suspects, TableLike
 from axil.arrays import FloatArray, IntArray
 from axil.errors import InputError, shown
+from axil.methods.intervals.class_predictive import ClassPredictive
 from axil.methods.intervals.predictive import Predictive
 from axil.methods.method import ExplainedRows, Method, take
 from axil.methods.similar import compared, fitted_of, ranked, suspect_rows
@@ -42,6 +43,9 @@ from axil.report.report_plan import (
 )
 from axil.report.wording import COMMAS_FROM, Words, shares
 
+if TYPE_CHECKING:
+    from axil.retraining import Stability
+
 CHUNK = 64  # pages that a thread writes at a time
 WAITING = 64  # chunks that may wait to be written
 INDEX = "../../index.html"  # as pages link to it
@@ -67,7 +71,7 @@ class Reports(Method):
     def report(
         self,
         X: TableLike,
-        folder: Any,
+        folder: PathLike,
         *,
         k: int = 10,
         columns: Sequence[Any] | None = None,
@@ -77,11 +81,11 @@ class Reports(Method):
         rows: str = "records",
         query: str = "case",
         names: Mapping[str, str] | None = None,
-        search: Sequence[Any] = (),
+        search: Sequence[str | int] = (),
         map: Any = None,
         interval: Predictive | None = None,
         confidence_level: float | None = None,
-        stability: Any = None,
+        stability: Stability | None = None,
         by: SimilarBy | None = None,
         among: Any = None,
         distinct: Any = None,
@@ -108,16 +112,18 @@ class Reports(Method):
         probability and the prediction set. ``unit``, ``map``, ``stability``, ``sign``,
         ``adjustments`` and ``feature_groups`` are for numbers alone.
 
-        A page says what the prediction is, how sure it is, and which training rows carry it. For each of these rows it says how
-        far the prediction follows its target, how the row differs, and what its target would be if the model moved it to the
-        explained row (`similar` with ``adjust``). It marks targets that look wrong to
+        A page says what the prediction is, how sure it is, and which training rows carry it. For
+        each of these rows it says how far the prediction follows its target, how the row differs,
+        and what its target would be if the model moved it to the explained row (`similar` with
+        ``adjust``). It marks targets that look wrong to
         `find_label_issues`. It shows the mean of the adjusted targets, and explains why that
         differs from the prediction. A page needs no script and no network, and ``index.html`` needs
         no server.
 
-        An interrupted report continues where it stopped: existing pages are complete, and are not written again. The file
-        ``report.json`` records what a folder was made of, and axil refuses another model, table or option there. Several
-        processes may write to one folder. The report never holds an (n, n_train) array.
+        An interrupted report continues where it stopped: existing pages are complete, and are not
+        written again. The file ``report.json`` records what a folder was made of, and axil refuses
+        another model, table or option there. Several processes may write to one folder. The report
+        never holds an (n, n_train) array.
 
         Parameters
         ----------
@@ -227,13 +233,14 @@ class Reports(Method):
         >>> found.pages, found.written, again.written
         (42, 42, 0)
         """
-        words = Words(title, target, unit, rows, query, {} if names is None else names, date_format)
         explained = self._explained_rows("report", X, init_score)
         if sample is not None:
             positions = _sampled(len(explained), sample, seed)
             explained = take(explained, positions)
             beside, init_score = _of_sample(positions, beside, init_score, stability)
-        if explained.model.class_names is not None:
+        model = explained.model
+        is_of_classes = model.class_names is not None
+        if is_of_classes:
             require_class_options(
                 {
                     "unit": unit,
@@ -244,18 +251,25 @@ class Reports(Method):
                     "feature_groups": feature_groups,
                 }
             )
-            suspected = suspect_rows(explained.model, suspects, out_of_fold, len(explained))
-            rules = Rules(among, distinct, within, asof, suspected.dropped)
-            table_columns = explained.listing(beside).known
-            choice, allowed = explained.model.training.choice(table_columns, k, rules)
-            extras = extras_of(
-                table_columns, columns, rules, None, suspected.marked, explained.model.shape[0]
-            )
+        else:
+            check_report(explained, interval)
+        words = Words(title, target, unit, rows, query, names or {}, date_format)
+        table_columns = explained.listing(beside).known
+        check_names(words, table_columns)
+        suspected = suspect_rows(model, suspects, out_of_fold, len(explained))
+        rules = Rules(among, distinct, within, asof, suspected.dropped)
+        choice, allowed = model.training.choice(table_columns, k, rules)
+        extras = replace(
+            extras_of(table_columns, columns, rules, map, suspected.marked, model.shape[0]),
+            at_least=as_at_least(at_least, choice.k),
+            rule_texts=rule_texts(rules, table_columns, words, among_text),
+        )
+        if is_of_classes:
             level, level_words = _level_of_sets(interval, confidence_level)
             class_plan = ClassPlan(
                 asked=explained,
                 words=words,
-                choice=ranked(explained, choice, by or default_ranking(explained.model)),
+                choice=ranked(explained, choice, by or default_ranking(model)),
                 allowed=allowed,
                 columns=table_columns,
                 chosen=extras.chosen,
@@ -264,38 +278,19 @@ class Reports(Method):
                 predictive=checked_predictive(interval),
                 confidence_level=level,
                 level_words=level_words,
-                rule_texts=rule_texts(rules, table_columns, words, among_text),
-                at_least=as_at_least(at_least, choice.k),
+                rule_texts=extras.rule_texts,
+                at_least=extras.at_least,
             )
             return _report_on_classes(class_plan, folder, search)
-        check_report(explained, interval)
-        model = explained.model
-        table_columns = explained.listing(beside).known
-        check_names(words, table_columns)
-        suspected = suspect_rows(model, suspects, out_of_fold, len(explained))
-        rules = Rules(among, distinct, within, asof, suspected.dropped)
-        choice, allowed = model.training.choice(table_columns, k, rules)
-        extras = extras_of(table_columns, columns, rules, map, suspected.marked, model.shape[0])
-        grid = grid_plan(
-            explained,
-            table_columns,
-            adjustments,
-            feature_groups,
-            extras.places,
-            init_score is not None,
-        )
+        has_offsets = init_score is not None
         extras = replace(
             extras,
-            grid=grid,
-            at_least=as_at_least(at_least, choice.k),
+            grid=grid_plan(
+                explained, table_columns, adjustments, feature_groups, extras.places, has_offsets
+            ),
             approximate=_approximate_figures(explained, words),
-            rule_texts=rule_texts(rules, table_columns, words, among_text),
+            stability=_spread_of_refits(stability, len(explained)),
         )
-        if stability is not None:
-            spread, _ = spread_of(stability, len(explained), 1)
-            extras = replace(extras, stability=spread[:, 0])
-        search_columns = table_columns.chosen([] if search is None else search, "search")
-        labels = page_labels(explained.queries.rows)
         level, level_words = _checked_level(explained, interval, confidence_level)
         plan = Plan(
             words=words,
@@ -306,31 +301,45 @@ class Reports(Method):
             predictive=interval,
             confidence_level=level,
             level_words=level_words,
-            labels=labels,
+            labels=page_labels(explained.queries.rows),
             values=model.scale.inverse(explained.queries.predictions)[:, 0],
-            offsets=inputs.as_offsets(init_score, len(labels), 1, "explained"),
+            offsets=inputs.as_offsets(init_score, len(explained), 1, "explained"),
         )
-        place = opened(folder, file_names(labels), plan.record(explained, fitted_of(model)))
-        missing = place.missing()
-        n_listed = np.zeros(0, dtype=np.intp)
-        if len(missing):
-            n_listed = _write_pages(plan, place, explained, missing)
-        _write_index(place, plan, search_columns)
-        return Written(
-            place.path / "index.html",
-            len(labels),
-            len(missing),
-            int((n_listed == 0).sum()),
-            int((n_listed < extras.at_least).sum()),
-        )
+        return _report_on_numbers(plan, explained, folder, search)
 
 
-def _report_on_classes(plan: ClassPlan, folder: Any, search: Sequence[Any] | None) -> Written:
+def _spread_of_refits(stability: Stability | None, n: int) -> FloatArray | None:
+    """Return how far retraining moves each of n predictions, (n,); None without refits."""
+    if stability is None:
+        return None
+    spread, _ = spread_of(stability, n, 1)
+    return spread[:, 0]
+
+
+def _report_on_numbers(
+    plan: Plan, explained: ExplainedRows, folder: PathLike, search: Sequence[str | int] | None
+) -> Written:
+    """Write the pages of a report on numbers, and its index."""
+    search_columns = _searched(plan.extras.columns, search)
+    record = plan.record(explained, fitted_of(explained.model))
+    place = opened(folder, file_names(plan.labels), record)
+    missing = place.missing()
+    n_listed = np.zeros(0, dtype=np.intp)
+    if len(missing):
+        n_listed = _write_pages(plan, place, explained, missing)
+    amounts = [plan.words.amount(value) for value in plan.values.tolist()]
+    search_words = _search_words(plan.extras.columns, search_columns, plan.labels, plan.words)
+    write_index(place.path, plan.labels, place.files, amounts, search_words, plan.words)
+    return _written(place, n_listed, plan.extras.at_least)
+
+
+def _report_on_classes(
+    plan: ClassPlan, folder: PathLike, search: Sequence[str | int] | None
+) -> Written:
     """Write the pages of a report on classes, and its index."""
     if not len(plan.asked):
         raise InputError("X has no rows, so there is nothing to report on.")
-    check_names(plan.words, plan.columns)
-    search_columns = plan.columns.chosen([] if search is None else search, "search")
+    search_columns = _searched(plan.columns, search)
     place = opened(folder, file_names(plan.labels), plan.record())
     missing = place.missing()
     n_listed = np.zeros(0, dtype=np.intp)
@@ -338,30 +347,57 @@ def _report_on_classes(plan: ClassPlan, folder: Any, search: Sequence[Any] | Non
         n_listed = plan.write_pages(place, missing, INDEX)
     search_words = _search_words(plan.columns, search_columns, plan.labels, plan.words)
     write_index(place.path, plan.labels, place.files, plan.values, search_words, plan.words)
+    return _written(place, n_listed, plan.at_least)
+
+
+def _searched(columns: Columns, search: Sequence[str | int] | None) -> list[int]:
+    """Return the positions of the columns that the index searches."""
+    if search is None:
+        return []
+    return columns.chosen(search, "search")
+
+
+def _written(folder: Folder, n_listed: IntArray, at_least: int) -> Written:
+    """Return the summary of a report, from how many rows each page of this call lists."""
     return Written(
-        place.path / "index.html",
-        len(plan.labels),
-        len(missing),
-        int((n_listed == 0).sum()),
-        int((n_listed < plan.at_least).sum()),
+        index=folder.path / "index.html",
+        pages=len(folder.files),
+        written=len(n_listed),
+        unlisted=int((n_listed == 0).sum()),
+        too_few=int((n_listed < at_least).sum()),
     )
 
 
-def _level_of_sets(interval: Any, confidence_level: float | None) -> tuple[float, str]:
+def _level_of_sets(
+    interval: Predictive | ClassPredictive | None, confidence_level: float | None
+) -> tuple[float, str]:
     """Return the confidence level of prediction sets as a number and in words."""
     predictive = checked_predictive(interval)
+    level = _level(predictive, confidence_level)
+    return level, _level_words(predictive, level)
+
+
+def _level(
+    predictive: Predictive | ClassPredictive | None, confidence_level: float | None
+) -> float:
+    """Return the confidence level of a report, checked; the default one for None."""
+    if confidence_level is None:
+        return DEFAULT_CONFIDENCE_LEVEL
     if predictive is None:
-        if confidence_level is not None:
-            raise InputError(
-                f"confidence_level is {shown(confidence_level)}, and there is no interval to have it. "
-                "Pass interval=explainer.calibrate(...) too, or leave it out."
-            )
-        return DEFAULT_CONFIDENCE_LEVEL, ""
-    level = DEFAULT_CONFIDENCE_LEVEL
-    if confidence_level is not None:
-        level = inputs.as_number(confidence_level, "confidence_level")
-    prefix = "" if predictive.source == "held out" else "about "
-    return level, prefix + shares(level)
+        raise InputError(
+            f"confidence_level is {shown(confidence_level)}, and there is no interval to have it. "
+            "Pass interval=explainer.calibrate(...) too, or leave it out."
+        )
+    return inputs.as_number(confidence_level, "confidence_level")
+
+
+def _level_words(predictive: Predictive | ClassPredictive | None, level: float) -> str:
+    """Return a confidence level in words; "" without calibration rows."""
+    if predictive is None:
+        return ""
+    if predictive.source == "held out":
+        return shares(level)
+    return f"about {shares(level)}"
 
 
 def _sampled(n: int, sample: int, seed: int) -> IntArray:
@@ -375,7 +411,10 @@ def _sampled(n: int, sample: int, seed: int) -> IntArray:
 
 
 def _of_sample(
-    positions: IntArray, beside: Any, init_score: ArrayLike | None, stability: Any
+    positions: IntArray,
+    beside: Any,
+    init_score: ArrayLike | None,
+    stability: Stability | None,
 ) -> tuple[Any, ArrayLike | None]:
     """Return the further columns and the offsets of a sample of X."""
     if stability is not None:
@@ -400,24 +439,12 @@ def _approximate_figures(explained: ExplainedRows, words: Words) -> str:
 def _checked_level(
     explained: ExplainedRows, interval: Predictive | None, confidence_level: float | None
 ) -> tuple[float, str]:
-    """Check the confidence level of the intervals before any work, and return it as a number and in words."""
-    if interval is None:
-        if confidence_level is not None:
-            raise InputError(
-                f"confidence_level is {shown(confidence_level)}, and there is no interval to have it. "
-                "Pass interval=explainer.calibrate(...) too, or leave it out."
-            )
-        return DEFAULT_CONFIDENCE_LEVEL, ""
-    level = DEFAULT_CONFIDENCE_LEVEL
-    if confidence_level is not None:
-        level = inputs.as_number(confidence_level, "confidence_level")
-    no_rows = inputs.take_rows(explained.queries.rows, slice(0, 0))
-    interval.interval(no_rows, level)  # raises for a level that it cannot have
-    if interval.source == "held out":
-        approximately = ""
-    else:
-        approximately = "about "
-    return level, approximately + shares(level)
+    """Return the confidence level of the intervals as a number and in words, checked before any work."""
+    level = _level(interval, confidence_level)
+    if interval is not None:
+        no_rows = inputs.take_rows(explained.queries.rows, slice(0, 0))
+        interval.interval(no_rows, level)  # raises for a level that it cannot have
+    return level, _level_words(interval, level)
 
 
 def _write_pages(
@@ -479,7 +506,7 @@ def _restricted(plan: Plan, positions: IntArray) -> tuple[Choice, Sequence[Allow
 
 
 def _interval(
-    plan: Plan, rows: Any, offsets: FloatArray | None, values: FloatArray
+    plan: Plan, rows: FeatureTable, offsets: FloatArray | None, values: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return the lower and upper ends of the intervals of some rows.
 
@@ -494,7 +521,8 @@ def _interval(
     tolerance = TOLERANCE * np.abs(values).max(initial=1e-300)
     if not np.allclose(predictions, values, rtol=0, atol=tolerance):
         raise InputError(
-            "interval predicts other values than this explainer; expected what its own calibrate returned."
+            "interval predicts other values than this explainer; expected what its own calibrate "
+            "returned."
         )
     return np.asarray(table["lower"].to_numpy()), np.asarray(table["upper"].to_numpy())
 
@@ -506,13 +534,6 @@ def _write_chunk(folder: Folder, plan: Plan, batch: Cases, chunk: range) -> None
         label = plan.labels[position]
         text = case_page.render(batch, i, label, plan.words, plan.level_words, INDEX)
         folder.write(position, text)
-
-
-def _write_index(folder: Folder, plan: Plan, search_columns: list[int]) -> None:
-    """Write the index, which searches labels and these columns of X."""
-    search_words = _search_words(plan.extras.columns, search_columns, plan.labels, plan.words)
-    amounts = [plan.words.amount(value) for value in plan.values.tolist()]
-    write_index(folder.path, plan.labels, folder.files, amounts, search_words, plan.words)
 
 
 def _search_words(
