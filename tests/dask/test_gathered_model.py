@@ -90,7 +90,11 @@ METHODS = {
     "reach": lambda e: e.jacobian.sensitivity(QUERIES, ["patient 3", "patient 200"]),
     "shapley": lambda e: e.shapley(*validation(e)),
     "shapley(baseline='mean')": lambda e: e.shapley(*validation(e), baseline="mean"),
+    "shapley(groups=)": lambda e: e.shapley(*validation(e), groups="sex"),
     "min_label_changes": lambda e: e.min_label_changes(QUERIES, 150.0, (-900.0, 900.0)),
+    "min_label_changes(groups=)": lambda e: e.min_label_changes(
+        QUERIES, 150.0, (-900.0, 900.0), groups="sex"
+    ),
 }
 
 

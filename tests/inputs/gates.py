@@ -167,6 +167,7 @@ KINDS = {
     ),
     "folder": "path",  # tests/report
     "query": "position",
+    **dict.fromkeys(("group", "pos_label"), "object"),
     "which": "which",
     "in_bag": "bags",
     "sigma": "sizes",

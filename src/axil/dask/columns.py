@@ -83,17 +83,20 @@ class PartitionedColumns(TrainingColumns):
 
     def group_codes(self, labels: Collection | str, name: str = "groups") -> Sequence[Delayed]:
         """Return each row's group number and the names of the groups, partition by partition."""
-        if isinstance(labels, str):
-            labels = self._feature(labels, name)
-        return self.model.shards.each(coded_rows, name, self.cut(labels, name))
+        return self._partition_codes(labels, name)
 
     def gathered_group_codes(
         self, labels: Collection | str, name: str = "groups"
     ) -> tuple[IntArray, AnyArray]:
         """Return the group number of each training row and the groups' names, in this process."""
-        pairs = self.model.cluster.collect(list(self.group_codes(labels, name)))
+        pairs = self.model.cluster.collect(list(self._partition_codes(labels, name)))
         row_names = np.concatenate([names[codes] for codes, names in pairs if len(codes)])
         return inputs.group_codes(row_names, len(row_names), name)
+
+    def _partition_codes(self, labels: Collection | str, name: str) -> Sequence[Delayed]:
+        if isinstance(labels, str):
+            labels = self._feature(labels, name)
+        return self.model.shards.each(coded_rows, name, self.cut(labels, name))
 
     def most_groups(self, group_codes: Sequence[Delayed]) -> int:
         """Return the largest possible number of groups."""
