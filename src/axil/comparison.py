@@ -278,13 +278,15 @@ class Comparison:
         >>> "New patients, and those left out" in page
         True
         """
+        if target is None:
+            target = "value"
         words = Words(
             title="",
-            target="value" if target is None else target,
+            target=target,
             unit=unit,
             rows=rows,
             query=query,
-            names={} if names is None else names,
+            names=names or {},
             date_format=date_format,
         )
         count = inputs.as_count(k, "k")

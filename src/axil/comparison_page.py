@@ -268,8 +268,9 @@ def _signed_percent(share: float) -> str:
     """Return a share in percent with its sign, or "" where it is not known."""
     if np.isnan(share):
         return ""
-    sign = "+" if share > 0 else ""
-    return f"{sign}{percent(share)}"
+    if share > 0:
+        return f"+{percent(share)}"
+    return percent(share)
 
 
 # -- tables ----------------------------------------------------------------------------------------
@@ -360,7 +361,12 @@ def _comparables(comparison: ShownChanges, options: PageOptions) -> dict[int, li
     for i, (before, now) in enumerate(zip(*by_explainer)):
         old_names = {name for name, *_ in before}
         new_names = {name for name, *_ in now}
-        lines = [[*cells, "" if cells[0] in old_names else "new in this list"] for cells in now]
+        lines = []
+        for cells in now:
+            change = "new in this list"
+            if cells[0] in old_names:
+                change = ""
+            lines.append([*cells, change])
         lines += [[*cells, "no longer"] for cells in before if cells[0] not in new_names]
         caption = f"The {words.rows} most like this {words.query}, now and before"
         heads = [words.rows.capitalize(), words.target.capitalize(), ""]

@@ -250,15 +250,7 @@ class Explainer(
             "in_bag": in_bag,
             "group": group,
         }
-        for name, value in named.items():
-            if hasattr(value, "__dask_graph__"):
-                raise InputError(
-                    f"{name} is a Dask collection, and X_train is none; expected all of them as collections, or all in memory."
-                )
-        if client is not None:
-            raise InputError(
-                "client is for training rows in Dask collections, and X_train is none. Leave it out."
-            )
+        _refuse_collections(named, client)
         machine = {
             "n_threads": n_threads,
             "memory_limit": memory_limit,
@@ -426,6 +418,20 @@ class Explainer(
         """
         self._model.capabilities.require("save")
         files.save(path, self._model, key)
+
+
+def _refuse_collections(values_by_name: dict[str, object], client: object) -> None:
+    """Raise for Dask collections and a client beside training rows in memory."""
+    for name, values in values_by_name.items():
+        if hasattr(values, "__dask_graph__"):
+            raise InputError(
+                f"{name} is a Dask collection, and X_train is none; expected all of them as "
+                "collections, or all in memory."
+            )
+    if client is not None:
+        raise InputError(
+            "client is for training rows in Dask collections, and X_train is none. Leave it out."
+        )
 
 
 def _check_labels(file: archive.Archive, X_train: Any, index: Any) -> None:

@@ -202,11 +202,12 @@ class Explanation(Arrays):
         return page.write(page.summarise([self._sums], chosen), place)
 
     def _groups(self, labels: Any, what: str) -> tuple[IntArray, AnyArray]:
-        about = self._sums.context
-        if about is None:
-            rows, names = (None, None)
-        else:
-            rows, names = (about.X_train, about.feature_names)
+        context = self._sums.context
+        rows = None
+        names = None
+        if context is not None:
+            rows = context.X_train
+            names = context.feature_names
         return group_codes(row_values(labels, rows, names, what), len(self.targets), what)
 
     def show(self, height: int = page.HEIGHT, **options: Any) -> page.Page:

@@ -134,11 +134,15 @@ def certificate(old: Explainer, new: Explainer) -> Record:
     >>> record["rows deleted"], record["tree structure kept"]
     ([7, 30], True)
     """
-    before, after = _state(old), _state(new)
+    before = _state(old)
+    after = _state(new)
     rows = match_rows(old, new)
     stayed = np.flatnonzero((rows.before != ABSENT) & (rows.after != ABSENT))
     is_structure_kept = _keeps_structure(old, new, rows.before[stayed], rows.after[stayed])
     moved = np.abs(_fitted(new)[rows.after[stayed]] - _fitted(old)[rows.before[stayed]])
+    mean_move = 0.0
+    if moved.size:
+        mean_move = float(moved.mean())
     content = {
         **_header("certificate"),
         "before": before,
@@ -150,7 +154,7 @@ def certificate(old: Explainer, new: Explainer) -> Record:
         "predictions moved": {
             "rows": len(stayed),
             "largest": float(moved.max(initial=0.0)),
-            "mean": float(moved.mean()) if moved.size else 0.0,
+            "mean": mean_move,
         },
     }
     if is_structure_kept:
@@ -181,7 +185,9 @@ def _state(explainer: Explainer) -> dict[str, Data]:
     n_rows = features.shape[0]
     columns = inputs.feature_columns(features, np.arange(n_rows), list(range(features.shape[1])))
     verification = model.verification
-    text = "" if verification is None else repr(verification)
+    text = ""
+    if verification is not None:
+        text = repr(verification)
     return {
         "library": model.adapter.library,
         "kind": model.kind.value,

@@ -145,29 +145,19 @@ def stability(
             f"y has {len(targets)} rows; X has {n_train}. Expected a target for each row of X."
         )
     weights = inputs.as_weights(sample_weight, n_train)
-    seeds = seeds_of(estimator)
-    name = type(estimator).__name__
-    if method == "seed" and not seeds:
-        raise InputError(
-            f'{name} has no seed, so fits to the same rows are the same; take method="bootstrap".'
-        )
+    seeds = _seeds(estimator, method)
     rng = np.random.default_rng(inputs.as_count(random_state, "random_state", least=0))
-    classes = None
-    if callable(getattr(estimator, "predict_proba", None)):
-        classes = np.unique(inputs.as_array(targets, "y"))
+    classes = _classes(estimator, targets)
     results = []
     for _ in track(range(n), "stability"):
         rows = np.arange(n_train)
         if method == "bootstrap":
             rows = rng.integers(0, n_train, n_train)
-        refitted = clone(estimator)
         parameters = dict.fromkeys(seeds, int(rng.integers(0, MAX_SEED)))
-        if parameters:
-            refitted.set_params(**parameters)
-        if weights is None:
-            row_weights = {}
-        else:
-            row_weights = {"sample_weight": weights[rows]}
+        row_weights = {}
+        if weights is not None:
+            row_weights["sample_weight"] = weights[rows]
+        refitted = _with_parameters(estimator, parameters)
         refitted.fit(
             inputs.take_rows(training_rows, rows), _targets_at(targets, rows), **row_weights
         )
@@ -187,9 +177,35 @@ def stability(
         inputs.row_labels(new_rows),
         outputs,
         method,
-        name,
+        type(estimator).__name__,
         inputs.backend_of(new_rows),
     )
+
+
+def _seeds(estimator: ForeignModel, method: RefitMethod) -> list[str]:
+    """Return the names of the parameters that are seeds; the method "seed" needs one."""
+    seeds = seeds_of(estimator)
+    if method == "seed" and not seeds:
+        raise InputError(
+            f"{type(estimator).__name__} has no seed, so fits to the same rows are the same; take "
+            'method="bootstrap".'
+        )
+    return seeds
+
+
+def _classes(estimator: ForeignModel, targets: ForeignObject) -> AnyArray | None:
+    """Return the classes that the estimator predicts probabilities of; None if it has none."""
+    if not callable(getattr(estimator, "predict_proba", None)):
+        return None
+    return np.unique(inputs.as_array(targets, "y"))
+
+
+def _with_parameters(estimator: ForeignModel, parameters: dict[str, int]) -> ForeignModel:
+    """Return a copy of an estimator that is not fitted, with other parameters."""
+    copied = clone(estimator)
+    if parameters:
+        copied.set_params(**parameters)
+    return copied
 
 
 def _check_estimator(estimator: ForeignModel) -> None:

@@ -165,8 +165,8 @@ def similarity(
     n_trees, n = leaves.shape
     m = other_leaves.shape[1]
     limits = settled(limits, leaves.size * m / COMPARED_PER_ENTRY)
-    weights = None
     total_weight = float(n_trees)
+    weights = None
     if tree_weights is not None:
         weights = _tree_weights(tree_weights, n_trees)
         total_weight = float(weights.sum())
@@ -176,8 +176,7 @@ def similarity(
         similarities = np.empty((n, m))
         queries = np.ascontiguousarray(other_leaves.T, dtype=dtype)
         _kernel_rows(leaves, dtype, limits).matches(queries, weights, 0, similarities)
-        similarities /= total_weight
-        return similarities
+        return np.divide(similarities, total_weight, out=similarities)
     k = min(inputs.as_count(k, "k"), m)
     sums = np.zeros((n, k))
     positions = np.full((n, k), -1, dtype=np.int64)
@@ -272,7 +271,11 @@ def novelty(
     means = [score / max(n_trees, 1) for score in scores]
     if held_out is None:
         return means[0]
-    novelties, held_out_novelties = means
+    return _share_of_lower(*means)
+
+
+def _share_of_lower(novelties: FloatArray, held_out_novelties: FloatArray) -> FloatArray:
+    """Return the share of the held-out rows that is less novel than each row, (n,)."""
     n_less_novel = np.searchsorted(np.sort(held_out_novelties), novelties)
     return n_less_novel / max(len(held_out_novelties), 1)
 

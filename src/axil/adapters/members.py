@@ -80,7 +80,7 @@ class InsideModels(Protocol):
     members: list[Member]  #: ``model`` is a fitted model here, not its adapter
     classes: AnyArray | None  #: of the whole
     n_outputs: int  #: columns of targets: classes, labels or numbers
-    about: str  #: what is explained, for the note of tables
+    explained_text: str  #: what is explained, for the note of tables
     of_scores: bool  #: whether the members' scores are explained
     calibration: ScoreCalibration | None  #: notes on the probability beside the score
     #: returns what is explained, by the whole's own account; None: it has none

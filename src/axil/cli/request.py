@@ -15,6 +15,7 @@ import numpy as np
 
 from axil import adapters, retraining
 from axil.adapters import files
+from axil.aliases import ForeignModel
 from axil.arrays import AnyArray, FloatArray
 from axil.cli.data import (
     FileRows,
@@ -340,7 +341,7 @@ def read_saved_subject(arguments: argparse.Namespace) -> Subject:
     return Subject(arguments.model, adapter, explainer, roles, training, template=template)
 
 
-def _read_adapter(model: Any) -> tuple[adapters.Model, bool]:
+def _read_adapter(model: ForeignModel) -> tuple[adapters.Model, bool]:
     """Return the adapter of a model, and whether its score is a sum of contributions."""
     reading = adapters.examine(model)
     if reading.adapter is None:
@@ -349,7 +350,7 @@ def _read_adapter(model: Any) -> tuple[adapters.Model, bool]:
 
 
 def _pos_label(name: str | None, adapter: adapters.Model) -> Any:
-    """Return the model's class with this name, or the name itself, which `Explainer` then refuses."""
+    """Return the model's class with this name, or the name, which `Explainer` then refuses."""
     if adapter.classes is None:
         classes = list(range(getattr(adapter, "numbered_classes", 0)))
     else:

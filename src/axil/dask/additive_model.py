@@ -362,7 +362,7 @@ def walk_partition(
 
 
 def _furthest_score(X: Features, rows: AdditivePartition, shared: SharedFit) -> Miss:
-    """Return the largest difference of sums of leaf values from the library's scores of some rows."""
+    """Return the largest difference of sums of leaf values from the library's scores of rows."""
     n_rows = len(rows.index)
     checked = np.arange(0, n_rows, max(1, -(-n_rows // shared.n_checked)))
     if not len(checked):

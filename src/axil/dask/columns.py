@@ -360,13 +360,21 @@ def allowed_rows(
         if keys is not None:
             labels = inputs.as_labels(keys, n_rows, "distinct").astype(object)
             codes = inputs.label_codes(labels, n_rows, "distinct")
-        values = []
-        first = 0
-        for measure, n_columns in measures:
-            columns_of_rule = near_columns[first : first + n_columns]
-            values.append(measure.values([np.asarray(column) for column in columns_of_rule]))
-            first += n_columns
-    return Allowed(among, bits, codes, labels, tuple(values))
+        values = _values_of_rules(measures, near_columns)
+    return Allowed(among, bits, codes, labels, values)
+
+
+def _values_of_rules(
+    measures: list[tuple[Measure, int]], columns: Sequence[UserValues]
+) -> tuple[AnyArray, ...]:
+    """Return the values of the rows of a partition that each rule of ``within`` compares."""
+    values = []
+    first = 0
+    for measure, n_columns in measures:
+        columns_of_rule = columns[first : first + n_columns]
+        values.append(measure.values([np.asarray(column) for column in columns_of_rule]))
+        first += n_columns
+    return tuple(values)
 
 
 @dataclass(frozen=True)

@@ -36,20 +36,25 @@ class DerivativeModel(InMemory):
 
     @property
     def outputs(self) -> AnyArray | None:
+        """The names of the outputs; None if there is one."""
         return self.adapter.outputs
 
     @property
     def class_names(self) -> AnyArray | None:
+        """The classes, with the scored one last; None for numbers."""
         return self.in_order(self.adapter.class_names)
 
     @property
     def explains_scores(self) -> bool:
+        """Whether the derivatives are of scores with a meaning of their own."""
         return self.adapter.meaning_of_scores is not None
 
     def has_link_of(self, source: Source) -> bool:
+        """Return whether the explained scores have a link."""
         return self.adapter.meaning_of_scores is not None
 
     def meant(self, scores: FloatArray) -> dict[str, FloatArray]:
+        """Return the means or probabilities of scores, by name; empty without a link."""
         link = self.adapter.meaning_of_scores
         if link is None:
             return {}
@@ -61,6 +66,7 @@ class DerivativeModel(InMemory):
         return {"probability": means}
 
     def queries(self, X: FeatureTable, init_score: ForeignObject = None) -> QueryBatch:
+        """Return the batch of these rows; refuse offsets."""
         if init_score is not None:
             raise InputError(
                 f"init_score is not taken here: a {self.adapter.library} model that is not boosted "
@@ -73,6 +79,7 @@ class DerivativeModel(InMemory):
         return self.adapter
 
     def derivative_effects(self, query_batch: QueryBatch | Combination) -> Effects:
+        """Return the derivatives of predictions by the targets of the training rows."""
         if isinstance(query_batch, QueryBatch):
             derivatives = self.adapter.target_derivatives(query_batch.rows)
         else:

@@ -62,9 +62,9 @@ class MeanAdapter(Defaults):
         if parts.calibration is not None:
             self.about_predictions = ""
         else:
-            self.about_predictions = parts.about
+            self.about_predictions = parts.explained_text
         if parts.of_scores and output == "probability":
-            self.about_predictions = parts.about.replace("scores", "probabilities")
+            self.about_predictions = parts.explained_text.replace("scores", "probabilities")
         self.calibration = parts.calibration
         self.members: list[tuple[Member, InMemory]] = []  #: once they are verified
         stated = [
@@ -313,13 +313,15 @@ class MeanModel(InMemory):
 
     @property
     def outputs(self) -> AnyArray | None:
+        """The classes or the numbers of the outputs; None if there is one."""
         if self.targets.shape[1] == 1:
             return None
-        return (
-            np.arange(self.targets.shape[1]) if self.parts.classes is None else self.parts.classes
-        )
+        if self.parts.classes is None:
+            return np.arange(self.targets.shape[1])
+        return self.parts.classes
 
     def queries(self, X: FeatureTable, init_score: ForeignObject = None) -> QueryBatch:
+        """Return the batch of these rows; refuse offsets."""
         if init_score is not None:
             raise InputError(
                 "init_score is not taken here: a model of several others has no offsets. Leave it "
@@ -333,9 +335,11 @@ class MeanModel(InMemory):
 
     @property
     def explains_scores(self) -> bool:
+        """Whether the members' scores are explained."""
         return self.adapter.explains_scores
 
     def reflected(self) -> MeanModel:
+        """Return the model of the other one of two classes."""
         model: MeanModel = super().reflected()
         return replace(model, targets=frozen(1.0 - self.targets))
 
@@ -448,6 +452,7 @@ class MeanOfDerivatives(MeanModel):
         return super().own_refusals() | MEAN_OF_DERIVATIVES
 
     def derivative_effects(self, query_batch: QueryBatch | Combination) -> Effects:
+        """Return the derivatives of predictions by the targets of the training rows."""
         derivatives = self._summed(self.source, query_batch)
         return derived(derivatives, query_batch.predictions, self.targets, query_batch.start)
 
@@ -457,9 +462,11 @@ class MeanOfDerivatives(MeanModel):
 
     @property
     def class_names(self) -> AnyArray | None:
+        """The classes, with the scored one last; None for numbers."""
         return self.in_order(self.parts.classes)
 
     def has_link_of(self, source: Source) -> bool:
+        """Return whether the explained scores have a link."""
         return self.parts.classes is not None and self.adapter.explains_scores
 
 
@@ -486,10 +493,12 @@ class MeanOfContributions(MeanModel):
 
     @property
     def deletions(self) -> MeanDeletions:
+        """The refits without training rows."""
         return MeanDeletions(self)
 
     @property
     def class_names(self) -> AnyArray | None:
+        """The classes, with the scored one last; None for numbers."""
         return self.in_order(self.parts.classes)
 
     def has_link_of(self, source: Source) -> bool:

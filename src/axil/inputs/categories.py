@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import narwhals.stable.v2 as nw
 
 from axil.aliases import ForeignObject
 from axil.inputs.codes import is_missing
 from axil.inputs.libraries import Frame
+
+LabelT = TypeVar("LabelT")
 
 _CATEGORIES = (nw.Categorical, nw.Enum)
 
@@ -151,7 +153,7 @@ def _is_categories(dtype: ForeignObject) -> bool:
     return isinstance(dtype, _CATEGORIES) or dtype in _CATEGORIES
 
 
-def _values_not_in(categories: Iterable[Any], values: Iterable[Any]) -> list[Any]:
+def _values_not_in(categories: Iterable[LabelT], values: Iterable[LabelT]) -> list[LabelT]:
     """Return the values that are no categories, in their order."""
     category_set = set(categories)
     return [value for value in values if value not in category_set]

@@ -1,4 +1,4 @@
-"""Groups of training rows: such as the search results of a ranking model, as its library takes them."""
+"""Groups of training rows, such as the search results of a ranking model."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Cache:
         return dict(self._values)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return the values as the state, because they may refer to this object; a lock is not copied."""
+        """Return the values as the state, as they may refer to this object; no lock is copied."""
         return Cache, (), dict(self._values)
 
     def __setstate__(self, values: dict[Hashable, Any]) -> None:

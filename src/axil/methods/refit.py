@@ -340,10 +340,7 @@ def _changed(
         X = inputs.stack_rows(X, new_X)
         y = np.concatenate([y, added.y])
         weights = _joined_weights(weights, len(old_rows), added)
-        if offsets is not None and added.offsets is not None:
-            offsets = np.concatenate([offsets, added.offsets])
-        else:
-            offsets = None
+        offsets = _joined_offsets(offsets, added.offsets)
         if added_labels is None:
             added_labels = _added_labels(model, new_X, n)
         labels = inputs.joined(labels, added_labels)
@@ -354,6 +351,13 @@ def _changed(
         old_rows, new_X, X, y, fit_targets, weights, offsets, inputs.as_row_groups(groups, len(y))
     )
     return refit_inputs, labels
+
+
+def _joined_offsets(offsets: FloatArray | None, added: FloatArray | None) -> FloatArray | None:
+    """Return the offsets of the old and the added rows; None unless both have some."""
+    if offsets is None or added is None:
+        return None
+    return np.concatenate([offsets, added])
 
 
 def _joined_weights(

@@ -88,6 +88,9 @@ def out_of_bag_sums(model: ExactModel, rows: LabelsLike | None) -> WeightedSums:
         np.concatenate([answer.intercepts for answer, _ in answers], axis=1),
         (len(positions), model.shape[1]),
     )
+    stacked_weights = weights[0]
+    if len(weights) > 1:
+        stacked_weights = np.stack(weights)
     features = None
     if model.features is not None:
         features = take_rows(model.features, positions)
@@ -96,7 +99,7 @@ def out_of_bag_sums(model: ExactModel, rows: LabelsLike | None) -> WeightedSums:
         intercepts = intercepts[:, 0]
         targets = targets[:, 0]
     return WeightedSums(
-        weights=weights[0] if len(weights) == 1 else np.stack(weights),
+        weights=stacked_weights,
         intercepts=np.ascontiguousarray(intercepts),
         targets=targets,
         index=model.index,

@@ -112,13 +112,17 @@ class RangeRule:
     def nearness(self, dtypes: Sequence[DType]) -> WithinRange:
         """Return the lowest and the highest value of rows, for each explained row."""
         all_dtypes = (self.dtype, *dtypes)
-        width = 0 if self.distance is None else self.distance
+        width = self.distance
+        if width is None:
+            width = 0
         lowest, highest = inputs.interval_around(self.points, width, self.column_name, all_dtypes)
         if not self.is_before:
             return WithinRange(lowest, highest)
         if self.distance is None:
-            first = -np.inf if self.points.dtype.kind == "f" else inputs.FIRST
-            lowest = np.full_like(self.points, first)
+            if self.points.dtype.kind == "f":
+                lowest = np.full_like(self.points, -np.inf)
+            else:
+                lowest = np.full_like(self.points, inputs.FIRST)
         return WithinRange(lowest, inputs.just_before(self.points, all_dtypes))
 
     def text(self, words: Wording) -> str:

@@ -28,7 +28,7 @@ POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR
 RETURNED = "What the function among returned"
 
 
-def as_at_least(at_least: Any, k: Any) -> int:
+def as_at_least(at_least: object, k: int) -> int:
     """Check how many rows must be listed beside each row; 1 for None."""
     if at_least is None:
         return 1
@@ -190,7 +190,7 @@ class Rules:
                 raise self._not_rules(within)
         return pairs
 
-    def _not_rules(self, within: Any) -> InputError:
+    def _not_rules(self, within: object) -> InputError:
         """Return the error for a value of ``within`` that holds no rules."""
         alternative = ""
         if self.asof is not None:
@@ -230,7 +230,7 @@ class Rules:
         )
 
 
-def _is_column(value: Any) -> bool:
+def _is_column(value: object) -> bool:
     """Whether a value is the name or the position of a column."""
     return isinstance(value, str) or inputs.is_whole(value)
 

@@ -251,7 +251,9 @@ def drawing(
         shown, true_places, radii, _apart(true_places, radii, (x, y))
     ):
         is_moved = np.hypot(middle[0] - true_place[0], middle[1] - true_place[1]) > MOVED
-        place = true_place if is_moved else None
+        place = None
+        if is_moved:
+            place = true_place
         circles.append(Circle(*middle, radius, titles[j], j + 1, place))
     bar_length, bar_distance = sheets.bar[i].tolist()
     bar_text = distance_text(bar_distance, sheets.unit, "g")
@@ -278,7 +280,8 @@ def _apart(
                     continue
                 is_clear = False
                 if distance < 1e-6:  # at one place: each pair parts in a direction of its own
-                    east, north = np.cos(2.4 * b), np.sin(2.4 * b)
+                    east = np.cos(2.4 * b)
+                    north = np.sin(2.4 * b)
                     distance = 1.0
                 step = (gap - min(distance, gap)) / 2 + 0.05
                 if b == fixed:

@@ -295,7 +295,7 @@ class Loss(ABC):
         return np.diag(np.broadcast_to(slope, (1, len(means)))[0])
 
     def check(  # noqa: B027 - a loss takes any targets unless it overrides this
-        self, y: FloatArray, what: str = "y_train", whole: bool = True
+        self, y: FloatArray, argument: str = "y_train", whole: bool = True
     ) -> None:
         """Raise `InputError` for targets that the loss does not accept.
 
@@ -417,11 +417,11 @@ class Logit(Loss):
         """Return s p (1 - p) on the diagonals."""
         return _diagonal(np.asarray(self.scale * expit(self.scale * F) * expit(-self.scale * F)))
 
-    def check(self, y: FloatArray, what: str = "y_train", whole: bool = True) -> None:
+    def check(self, y: FloatArray, argument: str = "y_train", whole: bool = True) -> None:
         """Require targets from 0 to 1."""
         if y.min(initial=0.0) < 0 or y.max(initial=0.0) > 1:
             raise InputError(
-                f"{what} goes from {y.min():g} to {y.max():g}; this loss takes targets from 0 to 1."
+                f"{argument} goes from {y.min():g} to {y.max():g}; this loss takes targets from 0 to 1."
             )
 
 
@@ -645,7 +645,7 @@ class Deviance(Loss):
         """Return exp(F) on the diagonals."""
         return _diagonal(np.exp(F))
 
-    def check(self, y: FloatArray, what: str = "y_train", whole: bool = True) -> None:
+    def check(self, y: FloatArray, argument: str = "y_train", whole: bool = True) -> None:
         """Require targets above 0, or at least 0 if the family has zeros.
 
         A fit starts from the mean of its targets, so some of them must then be above 0.
@@ -657,7 +657,7 @@ class Deviance(Loss):
                 least = "above 0"
             else:
                 least = "from 0 up, not all 0"
-            raise InputError(f"{what} goes down to {low:g}; this loss takes targets {least}.")
+            raise InputError(f"{argument} goes down to {low:g}; this loss takes targets {least}.")
 
 
 #: slopes by operations that arrays of other modules have as well

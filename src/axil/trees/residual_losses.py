@@ -150,10 +150,12 @@ class SquaredLog(Squared):
             np.nan,
         )
 
-    def check(self, y: FloatArray, what: str = "y_train", whole: bool = True) -> None:
+    def check(self, y: FloatArray, argument: str = "y_train", whole: bool = True) -> None:
         """Require targets above -1."""
         if y.min(initial=0.0) <= -1:
-            raise InputError(f"{what} goes down to {y.min():g}; this loss takes targets above -1.")
+            raise InputError(
+                f"{argument} goes down to {y.min():g}; this loss takes targets above -1."
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -94,14 +94,14 @@ class Cox(CoupledLoss):
     def slopes_in_order(self, rows: RoundRows, at_risk: RowsAtRisk) -> tuple[AnyArray, AnyArray]:
         """Return g and h of the rows at risk, (n,) each."""
 
-    def check(self, y: FloatArray, what: str = "y_train", whole: bool = True) -> None:
+    def check(self, y: FloatArray, argument: str = "y_train", whole: bool = True) -> None:
         """Require times other than 0, some of them of events."""
         if (y == 0).any():
             raise InputError(
-                f"{what} has times of 0; this loss takes times above 0, with a minus sign where "
-                "a row was censored."
+                f"{argument} has times of 0; this loss takes times above 0, with a minus sign "
+                "where a row was censored."
             )
         if whole and not (y > 0).any():
             raise InputError(
-                f"{what} has no time of an event, and all times of censored rows are below 0."
+                f"{argument} has no time of an event, and all times of censored rows are below 0."
             )

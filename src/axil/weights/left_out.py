@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.arrays import BoolArray, FloatArray
-from axil.machine.arrays import host, like
+from axil.machine.arrays import AnyPlaceArray, host, like
 from axil.machine.progress import track
 from axil.structure import Structure
 from axil.weights.deletion import Deletion, InLeafMatrix, inherited_without
@@ -124,9 +124,7 @@ def left_out(deletion: Deletion) -> LeftOut:
     sums = np.zeros((len(trees), len(fitted.base)))
     total = 0.0
     for rows in track(deletion.blocks(), "training rows"):
-        residuals = deletion.alone(rows)
-        if len(trees) <= s.n_trees:
-            residuals = residuals[:, like(trees, residuals)]
+        residuals = _residuals_at(trees, deletion.alone(rows), s.n_trees)
         has_no_weight = np.isnan(host(residuals[:, 0])).any(axis=0)
         counted = ~(is_singleton(rows) | has_no_weight)
         is_counted[rows] = counted
@@ -138,15 +136,29 @@ def left_out(deletion: Deletion) -> LeftOut:
         predictions[rows] = np.where(counted[:, None], rest[rows], np.nan)
         if not counted.all():
             residuals[:, :, like(np.flatnonzero(~counted), residuals)] = 0.0
-        errors = np.einsum("ktj,ktj,j->tk", residuals, residuals, like(weights, residuals))
-        sums += host(errors)
+        sums += host(np.einsum("ktj,ktj,j->tk", residuals, residuals, like(weights, residuals)))
         total += weights.sum()
-    has_no_steps = s.coefficients is not None and len(trees) <= 2  # the initial prediction, and all
-    # of percentiles, the initial prediction is a tree
-    if rule_of(s).ranks_rows or has_no_steps:
-        return LeftOut(predictions, rest)
-    curve = Curve(trees, means(sums, total), int(is_counted.sum()), fitted, is_counted)
+    curve = None
+    if _has_curve(s, len(trees)):
+        curve = Curve(trees, means(sums, total), int(is_counted.sum()), fitted, is_counted)
     return LeftOut(predictions, rest, curve)
+
+
+def _residuals_at(
+    trees: NDArray[np.int64], residuals: AnyPlaceArray, n_trees: int
+) -> AnyPlaceArray:
+    """Return the residuals (K, T, rows) after some numbers of trees; they may be all."""
+    if len(trees) > n_trees:
+        return residuals
+    return residuals[:, like(trees, residuals)]
+
+
+def _has_curve(s: Structure, n_stages: int) -> bool:
+    """Return whether fewer trees are a model too, so that there are errors after each number."""
+    if rule_of(s).ranks_rows:  # the initial prediction is a tree
+        return False
+    has_no_steps = s.coefficients is not None and n_stages <= 2  # the initial prediction, and all
+    return not has_no_steps
 
 
 def _averaged(deletion: Deletion) -> LeftOut:

@@ -58,9 +58,9 @@ class LambdaRank(GroupedLoss):
 
     name = "lambdarank"
 
-    def check(self, y: FloatArray, what: str = "y_train", whole: bool = True) -> None:
+    def check(self, y: FloatArray, argument: str = "y_train", whole: bool = True) -> None:
         """Require labels that have a gain."""
-        check_labels(y, what, len(self.gains))
+        check_labels(y, argument, len(self.gains))
 
     @cached_property
     def _table(self) -> FloatArray:
@@ -146,9 +146,9 @@ class XeNdcg(GroupedLoss):
     name = "rank_xendcg"
     draws_numbers = True
 
-    def check(self, y: FloatArray, what: str = "y_train", whole: bool = True) -> None:
+    def check(self, y: FloatArray, argument: str = "y_train", whole: bool = True) -> None:
         """Require labels from 0 up."""
-        check_labels(y, what, 31)
+        check_labels(y, argument, 31)
 
     @cached_property
     def _numbers(self) -> NDArray[np.int64]:
@@ -216,13 +216,13 @@ def _uniforms_after(words: NDArray[np.uint32], n_steps: NDArray[np.uint32]) -> F
     return np.asarray(((states >> np.uint32(16)) & np.uint32(0x7FFF)) / 32768.0)
 
 
-def check_labels(y: FloatArray, what: str, n_labels: int) -> None:
+def check_labels(y: FloatArray, argument: str, n_labels: int) -> None:
     """Raise for labels that are not whole numbers from 0 up to the largest that has a gain."""
     is_label = (y >= 0) & (y < n_labels) & (y == np.rint(y))
     if not is_label.all():
         wrong = float(y[~is_label][0])
         raise InputError(
-            f"{what} holds {wrong:g}; this ranking objective takes relevance labels, whole numbers "
+            f"{argument} holds {wrong:g}; this ranking objective takes relevance labels, whole numbers "
             f"from 0 to {n_labels - 1}."
         )
 

@@ -36,7 +36,7 @@ class ModelsInside:
     members: list[Member]  #: ``model`` is a fitted model here, not its adapter
     classes: AnyArray | None  #: of the whole
     n_outputs: int  #: columns of targets: classes, labels or numbers
-    about: str  #: what is explained, for the note of tables
+    explained_text: str  #: what is explained, for the note of tables
     #: whether the members' scores are explained, before what the whole makes of them
     of_scores: bool = False
     #: returns what is explained, by the whole's own account; None: it has none
@@ -239,9 +239,9 @@ def _side_by_side(model: ForeignModel) -> ModelsInside | None:
     if is_binary:
         members = [replace(members[0], output=None)]
         n_outputs = 2
-    about = "each output is predicted by a model of its own"
+    explained_text = "each output is predicted by a model of its own"
     if classifiers.classes is not None:
-        about = (
+        explained_text = (
             "scores are those of each class against the rest, before anything is made of all of "
             "them"
         )
@@ -250,7 +250,7 @@ def _side_by_side(model: ForeignModel) -> ModelsInside | None:
         members,
         classifiers.classes,
         n_outputs,
-        about,
+        explained_text,
         of_scores=True,
         predict=partial(_scores_of_whole, classifiers),
     )

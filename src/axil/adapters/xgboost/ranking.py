@@ -93,16 +93,16 @@ class XGBoostRanking(GroupedLoss):
         """Whether pairs are sampled at random."""
         return self.draws is not None
 
-    def check(self, y: FloatArray, what: str = "y_train", whole: bool = True) -> None:
+    def check(self, y: FloatArray, argument: str = "y_train", whole: bool = True) -> None:
         """Require labels that the measure takes."""
         if self.name == "rank:map" and not np.isin(y, (0, 1)).all():
             raise InputError(
-                f"{what} holds {y[~np.isin(y, (0, 1))][0]:g}; rank:map takes labels of 0 and 1."
+                f"{argument} holds {y[~np.isin(y, (0, 1))][0]:g}; rank:map takes labels of 0 and 1."
             )
         is_large = self.name == "rank:ndcg" and self.has_exponential_gain and (y > 31).any()
         if (y < 0).any() or is_large:
             raise InputError(
-                f"{what} goes from {y.min():g} to {y.max():g}; {self.name} takes relevance labels "
+                f"{argument} goes from {y.min():g} to {y.max():g}; {self.name} takes relevance labels "
                 "from 0 to 31."
             )
 

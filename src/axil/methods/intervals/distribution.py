@@ -323,11 +323,12 @@ class Distribution:
         """Return the columns of `interval`, each (n, K)."""
         level = _as_probability(confidence_level, "confidence_level")
         symmetric = inputs.as_flag(symmetric, "symmetric")
+        required_level = (1.0 + level) / 2
+        if symmetric:
+            required_level = level
         members = self._members(queries, groups)
         for distribution, _ in members:
-            distribution._require(
-                level if symmetric else (1.0 + level) / 2, confidence_level, "confidence_level"
-            )
+            distribution._require(required_level, confidence_level, "confidence_level")
         local = around(self._model, self._around, queries)
         (*ends, scale), uncertainty_ranks = (
             np.empty((3, *local.predictions.shape)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Callable
 
 import numpy as np
 
@@ -43,23 +43,42 @@ def training_errors(
         return model.targets - out_of_bag_predictions(model), "out-of-bag"
     if method == "leaves" and boosted_structures(model.trees) is not None:
         return model.targets - model.fitted(), "fit"
-    available = model.budget.available
-    if (
-        method == "leaves"
-        and leave_one_out.seconds_of(model) > number_of_folds(model) * model.deletions.pass_seconds
-    ):
-        with suppress(UnsupportedQuestionError):
-            errors = model.targets - fold_predictions(model)
-            if np.isfinite(errors).all(axis=1).mean() > 0.5:
-                return errors, "folds"
+    if method == "leaves" and _folds_are_faster(model):
+        errors = _errors_of_refits(model, fold_predictions)
+        if errors is not None:
+            return errors, "folds"
     if leave_one_out.seconds_of(model) <= PATIENCE:
-        try:
-            errors = model.targets - leave_one_out.predictions(model)
-        except UnsupportedQuestionError:
-            errors = np.full_like(model.targets, np.nan)
-        # Otherwise most rows are singletons in one of their leaves.
-        if np.isfinite(errors).all(axis=1).mean() > 0.5:
+        errors = _errors_of_refits(model, leave_one_out.predictions)
+        if errors is not None:
             return errors, "leave-one-out"
+    return _errors_of_fit(model)
+
+
+def _folds_are_faster(model: ExactModel) -> bool:
+    """Return whether refits without folds take less time than the leave-one-out fits."""
+    seconds_of_folds = number_of_folds(model) * model.deletions.pass_seconds
+    return leave_one_out.seconds_of(model) > seconds_of_folds
+
+
+def _errors_of_refits(
+    model: ExactModel, predictions_of: Callable[[ExactModel], FloatArray]
+) -> FloatArray | None:
+    """Return the errors of refits (N, K); None if they are unsupported, or nan for most rows.
+
+    Leave-one-out errors are nan for most rows if most are singletons in one of their leaves.
+    """
+    try:
+        errors = model.targets - predictions_of(model)
+    except UnsupportedQuestionError:
+        return None
+    if np.isfinite(errors).all(axis=1).mean() > 0.5:
+        return errors
+    return None
+
+
+def _errors_of_fit(model: ExactModel) -> tuple[FloatArray, str]:
+    """Return the errors by leverages, or those of the fit itself, and their source."""
+    available = model.budget.available
     if sum(engine.costs(available).leverage for engine in model.engines) <= PATIENCE:
         errors = model.targets - agreeing_values(model)
         if np.isfinite(errors).any(axis=0).all():
