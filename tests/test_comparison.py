@@ -102,8 +102,8 @@ def test_the_parts_are_those_of_a_replay_by_hand(both):
 
 
 def test_rows_and_groups_add_up(both):
-    found = axil.compare(*both, X)
-    table, every = found.table(), found.top(100)
+    comparison = axil.compare(*both, X)
+    table, every = comparison.table(), comparison.top(100)
     assert every.groupby("query", sort=False)["effect"].sum().tolist() == pytest.approx(
         (table[PARTS[:4]].sum(axis=1)).tolist()
     )
@@ -114,12 +114,12 @@ def test_rows_and_groups_add_up(both):
         pytest.approx(5.0),
     )
     assert np.isnan(every[every["status"] == "added"]["weight before"]).all()
-    top = found.top(3)
+    top = comparison.top(3)
     assert (
         top.groupby("query")["effect"].apply(lambda own: own.abs().is_monotonic_decreasing)
     ).all()
     years = pd.Series(np.where(np.arange(70) % 2, "odd", "even"), index=ALL.index)
-    sums = found.group(years)
+    sums = comparison.group(years)
     assert sums.groupby("query", sort=False)["effect"].sum().tolist() == pytest.approx(
         (table[PARTS[:4]].sum(axis=1)).tolist()
     )
@@ -127,9 +127,9 @@ def test_rows_and_groups_add_up(both):
     assert one == pytest.approx(
         every[(every["query"] == "r0") & every["row"].map(years).eq("odd")]["effect"].sum()
     )
-    assert len(found.group("a")) == 4 * 70
+    assert len(comparison.group("a")) == 4 * 70
     with pytest.raises(InputError, match="groups has no label for row"):
-        found.group(years.iloc[:-1])
+        comparison.group(years.iloc[:-1])
 
 
 @pytest.mark.parametrize(
@@ -175,15 +175,15 @@ def test_every_kind(kind):
     if kind == "other library":
         model = xgb.XGBRegressor(n_estimators=4, max_depth=2).fit(ALL.loc[NEW], Y_NEW[NEW])
         new = axil.Explainer(model, ALL.loc[NEW], Y_NEW[NEW])
-    found = axil.compare(old, new, X)
-    table, whole = found.table(), found.top(100)
-    names = [found.scale.label(name) for name in PARTS]
-    moved = found.scale.forward(table["after"].to_numpy()) - found.scale.forward(
+    comparison = axil.compare(old, new, X)
+    table, whole = comparison.table(), comparison.top(100)
+    names = [comparison.scale.label(name) for name in PARTS]
+    moved = comparison.scale.forward(table["after"].to_numpy()) - comparison.scale.forward(
         table["before"].to_numpy()
     )
     np.testing.assert_allclose(table[names].sum(axis=1), moved, atol=1e-9)
     rows = whole.groupby(["query", *(["output"] if "output" in whole else [])], sort=False)[
-        found.scale.label("effect")
+        comparison.scale.label("effect")
     ].sum()
     np.testing.assert_allclose(rows, table[names[:4]].sum(axis=1), atol=1e-9)
     assert np.abs(table[names[0]]).max() > 0
@@ -248,23 +248,23 @@ def test_refusals(both, tmp_path):
 
 
 def test_the_page(both, tmp_path):
-    found = axil.compare(*both, X)
-    page = found.to_html(title="<b>", target="price", rows="sales", query="home")
+    comparison = axil.compare(*both, X)
+    page = comparison.to_html(title="<b>", target="price", rows="sales", query="home")
     assert "&lt;b&gt;" in page
     assert "r60" in page
     assert "New sales, and those left out" in page
     assert "44 stayed as they were, 15 are new, 8 were left out, and 3 have another price" in page
     for words in ("rows kept", "new splits", "e+0", "base"):
         assert words not in page
-    found.to_html(tmp_path / "page.html")
+    comparison.to_html(tmp_path / "page.html")
     assert (tmp_path / "page.html").stat().st_size > 1000
     assert (
-        repr(found)
+        repr(comparison)
         == "<axil.Comparison: 4 predictions; 47 training rows kept, 3 of them with other targets, 15 added, 8 removed>"
     )
-    caption, cells = table_cells(found._repr_html_())
+    caption, cells = table_cells(comparison._repr_html_())
     assert cells[::2] == ["explained", "training data"]
-    assert repr(found) == f"<{caption}: {'; '.join(cells[1::2])}>"
+    assert repr(comparison) == f"<{caption}: {'; '.join(cells[1::2])}>"
 
 
 def numbers_of(section):
@@ -319,11 +319,11 @@ def test_the_parts_on_the_page_add_up(scale, by):
 
 
 def test_the_page_lists_comparables_before_and_now(both):
-    found = axil.compare(*both, X)
-    page = found.to_html(target="price", rows="sales", query="home", columns=["a"])
+    comparison = axil.compare(*both, X)
+    page = comparison.to_html(target="price", rows="sales", query="home", columns=["a"])
     old, new = (explainer.similar(X, 5, columns=[]) for explainer in both)
     sections = page.split("<section")[1:]
-    for section, label in zip(sections, found.query_index):
+    for section, label in zip(sections, comparison.query_index):
         table = section.split("The sales most like this home, now and before")[1]
         listed = re.findall(r"<tr><td[^>]*>([^<]*)</td>.*?<td[^>]*>([a-z ]*)</td></tr>", table)
         lists = [set(one["row"][one["query"] == label].astype(str)) for one in (old, new)]
@@ -335,8 +335,8 @@ def test_the_page_lists_comparables_before_and_now(both):
 
 
 def test_the_waterfall_leads_from_old_to_new(both):
-    found = axil.compare(*both, X)
-    ax = axil.plots.waterfall(found, query="r33")
+    comparison = axil.compare(*both, X)
+    ax = axil.plots.waterfall(comparison, query="r33")
     labels = [one.get_text() for one in ax.get_yticklabels()]
     assert labels == [
         "old model",
@@ -364,22 +364,22 @@ def test_dates_as_labels(unit, index):
         )
         model = lgb.LGBMRegressor(**SETTINGS).fit(X_train, own)
         explainers_of_dates.append(axil.Explainer(model, X_train, own, index=dates[labels]))
-    found = axil.compare(*explainers_of_dates, X if index == "frame" else X.to_numpy())
+    comparison = axil.compare(*explainers_of_dates, X if index == "frame" else X.to_numpy())
     expected = axil.compare(*explainers(lambda: lgb.LGBMRegressor(**SETTINGS)), X)
-    np.testing.assert_allclose(found.table()[PARTS], expected.table()[PARTS], atol=1e-9)
-    top = found.top(3)
+    np.testing.assert_allclose(comparison.table()[PARTS], expected.table()[PARTS], atol=1e-9)
+    top = comparison.top(3)
     assert top["row"].dtype.kind == "M"
     assert top["row"].iloc[0] == pd.Timestamp(
         dates[ALL.index.get_loc(expected.top(3)["row"].iloc[0])]
     )
     years = pd.Series(np.arange(70) % 2, index=dates)
     np.testing.assert_allclose(
-        found.group(years)["effect"],
+        comparison.group(years)["effect"],
         expected.group(pd.Series(np.arange(70) % 2, index=ALL.index))["effect"],
         atol=1e-9,
     )
     with pytest.raises(InputError, match=r"groups has no label for row 2011-03-11 \(1 rows"):
-        found.group(years.iloc[:-1])
+        comparison.group(years.iloc[:-1])
     other = explainers_of_dates[1]
     moved = axil.Explainer(
         other.model,

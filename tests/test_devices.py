@@ -159,8 +159,8 @@ def test_the_same_answers_from_a_device(fitted, name, device, monkeypatch):
         changed = {row: y[row] + 1 for row in range(0, len(y), 7)}
         moved = [one.what_if(queries, changed)["after"] for one in (gpu, cpu)]
         np.testing.assert_allclose(moved[0], moved[1], **CLOSE)
-        found = [one.diagnostics.leave_one_out()["prediction"] for one in (gpu, cpu)]
-        np.testing.assert_allclose(found[0], found[1], rtol=1e-8, atol=1e-9)
+        left_out = [one.diagnostics.leave_one_out()["prediction"] for one in (gpu, cpu)]
+        np.testing.assert_allclose(left_out[0], left_out[1], rtol=1e-8, atol=1e-9)
         for method in ("exact", "first-order"):
             effects = [one.removal(queries[:3], method=method) for one in (gpu, cpu)]
             np.testing.assert_allclose(*effects, rtol=1e-7, atol=1e-9)

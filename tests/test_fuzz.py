@@ -64,12 +64,14 @@ class Exploded:
         self._explainer = EXPLAINER(*given)
 
     def __call__(self, X):
-        found = self._explainer(X)
-        parts = np.array(found.contributions)
+        explanation = self._explainer(X)
+        parts = np.array(explanation.contributions)
         parts[..., 0] += 1e3
         parts[..., 1] -= 1e3
         return SimpleNamespace(
-            contributions=parts, intercepts=found.intercepts, predictions=found.predictions
+            contributions=parts,
+            intercepts=explanation.intercepts,
+            predictions=explanation.predictions,
         )
 
 

@@ -25,11 +25,11 @@ NEW = X.head(5) + 0.1
 
 
 def test_the_mean_of_drawn_rows_scatters_as_the_textbook_says():
-    found = axil.stability(DummyRegressor(), X, Y, NEW, n=600)
+    refits = axil.stability(DummyRegressor(), X, Y, NEW, n=600)
     np.testing.assert_allclose(
-        found.std, np.std(Y) / np.sqrt(len(Y)), rtol=0.15
+        refits.std, np.std(Y) / np.sqrt(len(Y)), rtol=0.15
     )  # the error of 600 draws is 2.9 %
-    np.testing.assert_allclose(found.mean, Y.mean(), atol=5 * np.std(Y) / np.sqrt(len(Y) * 600))
+    np.testing.assert_allclose(refits.mean, Y.mean(), atol=5 * np.std(Y) / np.sqrt(len(Y) * 600))
 
 
 def test_refits_are_those_of_the_rows_drawn():
@@ -57,10 +57,10 @@ def test_refits_are_those_of_the_rows_drawn():
     ],
 )
 def test_other_seeds(estimator):
-    found = axil.stability(estimator, X, Y, NEW, n=4, method="seed")
-    assert (found.std > 0).all()
+    refits = axil.stability(estimator, X, Y, NEW, n=4, method="seed")
+    assert (refits.std > 0).all()
     np.testing.assert_array_equal(
-        axil.stability(estimator, X, Y, NEW, n=4, method="seed").predictions, found.predictions
+        axil.stability(estimator, X, Y, NEW, n=4, method="seed").predictions, refits.predictions
     )
     assert (
         not hasattr(estimator, "tree_count_") or estimator.tree_count_ is None
@@ -68,44 +68,44 @@ def test_other_seeds(estimator):
 
 
 def test_the_table():
-    found = axil.stability(clone(DecisionTreeRegressor(max_depth=2)), X, Y, NEW, n=40)
-    table = found.table(0.8)
+    refits = axil.stability(clone(DecisionTreeRegressor(max_depth=2)), X, Y, NEW, n=40)
+    table = refits.table(0.8)
     assert list(table.columns) == ["query", "mean", "std", "lower", "upper"]
     assert table["query"].tolist() == NEW.index.tolist()
-    np.testing.assert_allclose(table["lower"], np.quantile(found.predictions, 0.1, axis=0))
+    np.testing.assert_allclose(table["lower"], np.quantile(refits.predictions, 0.1, axis=0))
     assert (
-        repr(found)
+        repr(refits)
         == "<axil.Stability: DecisionTreeRegressor, 40 refits to sampled rows, 5 predictions>"
     )
 
 
 def test_classes_have_probabilities_even_where_none_was_drawn():
     y = np.where(np.arange(80) < 2, "rare", np.where(X["a"] > 0, "high", "low"))
-    found = axil.stability(LogisticRegression(), X, y, NEW, n=12)
-    assert found.predictions.shape == (12, 5, 3)
-    np.testing.assert_allclose(found.predictions.sum(axis=2), 1.0)
-    assert found.outputs.tolist() == ["high", "low", "rare"]
-    assert (found.predictions[:, :, 2] == 0).all(axis=1).any()
-    assert list(found.table().columns)[:2] == ["query", "output"]
+    refits = axil.stability(LogisticRegression(), X, y, NEW, n=12)
+    assert refits.predictions.shape == (12, 5, 3)
+    np.testing.assert_allclose(refits.predictions.sum(axis=2), 1.0)
+    assert refits.outputs.tolist() == ["high", "low", "rare"]
+    assert (refits.predictions[:, :, 2] == 0).all(axis=1).any()
+    assert list(refits.table().columns)[:2] == ["query", "output"]
 
 
 def test_weights_are_drawn_with_their_rows():
     weights = np.where(np.arange(80) < 40, 1.0, 0.0)
-    found = axil.stability(DummyRegressor(), X, Y, NEW, n=400, sample_weight=weights)
-    np.testing.assert_allclose(found.mean, Y[:40].mean(), atol=0.2)
+    refits = axil.stability(DummyRegressor(), X, Y, NEW, n=400, sample_weight=weights)
+    np.testing.assert_allclose(refits.mean, Y[:40].mean(), atol=0.2)
 
 
 def test_the_page_says_how_far_retraining_moves_a_prediction():
     model = LGBMRegressor(n_estimators=5, verbose=-1, n_jobs=1)
     explainer = axil.Explainer(clone(model).fit(X, Y), X, Y)
-    found = axil.stability(model, X, Y, NEW, n=5)
-    page = explainer.to_html(NEW, stability=found)
+    refits = axil.stability(model, X, Y, NEW, n=5)
+    page = explainer.to_html(NEW, stability=refits)
     assert page != explainer.to_html(NEW)
-    assert explainer(NEW).to_html(stability=found, sigma=None) != explainer(NEW).to_html()
+    assert explainer(NEW).to_html(stability=refits, sigma=None) != explainer(NEW).to_html()
     with pytest.raises(
         InputError, match="stability has 5 predictions; expected those of the 3 rows of X"
     ):
-        explainer.to_html(NEW.head(3), stability=found)
+        explainer.to_html(NEW.head(3), stability=refits)
     with pytest.raises(
         InputError, match=r"stability is .*; expected what axil\.stability returned"
     ):

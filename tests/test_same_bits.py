@@ -47,7 +47,7 @@ def answers(explainer, X):
     n, n_train = X.shape[0], len(explainer.index)
     labels = np.arange(n_train) % 3
     explanation = explainer(X)
-    found = {
+    comparables = {
         "weights": explanation.weights,
         "predictions": explanation.predictions,
         "intercepts": explanation.intercepts,
@@ -62,7 +62,9 @@ def answers(explainer, X):
         "of the explanation": explanation.top(5)["weight"],
         "effective size of the explanation": explanation.effective_size,
     }
-    return {name: np.asarray(values, dtype=float).reshape(n, -1) for name, values in found.items()}
+    return {
+        name: np.asarray(values, dtype=float).reshape(n, -1) for name, values in comparables.items()
+    }
 
 
 def assert_same(found, expected, how):

@@ -213,8 +213,8 @@ def test_novelty_of_frames_with_words_and_missing_values() -> None:
     model = lgb.LGBMRegressor(n_estimators=5, verbose=-1).fit(frame, Y)
     new = frame.head(9).copy()
     new.loc[3, "a"] = np.nan
-    found = axil.novelty(model, new, frame)
-    assert np.isfinite(found).all()
+    novelties = axil.novelty(model, new, frame)
+    assert np.isfinite(novelties).all()
     with pytest.raises(axil.InputError, match="nothing that X could be compared with"):
         axil.novelty(model, new, frame.head(0))
 
@@ -233,8 +233,8 @@ def test_training_rows_are_not_held_out(table: Any) -> None:
     with pytest.warns(
         UserWarning, match=r"30 of the 100 held_out rows are training rows.* 70 held_out rows stay"
     ):
-        found = axil.novelty(model, table(new), table(X), held_out=table(mixed))
-    np.testing.assert_array_equal(found, axil.novelty(model, new, X, held_out=held_out))
+        novelties = axil.novelty(model, table(new), table(X), held_out=table(mixed))
+    np.testing.assert_array_equal(novelties, axil.novelty(model, new, X, held_out=held_out))
     assert axil.novelty(model, new, X, held_out=held_out[:0]).shape == (20,)
 
 

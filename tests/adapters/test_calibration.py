@@ -83,13 +83,13 @@ def test_the_probability_is_the_calibrated_one(method: str, kind: Any, several: 
 def test_without_holds_the_curve() -> None:
     """Scores without some rows go through the same curve."""
     model = CalibratedClassifierCV(_stages(), cv=3, ensemble=False).fit(X, LABELS)
-    found = axil.Explainer(model, X, LABELS).without(X_NEW, [0, 5, 7])
+    changes = axil.Explainer(model, X, LABELS).without(X_NEW, [0, 5, 7])
     curve = model.calibrated_classifiers_[0].calibrators[0]
     np.testing.assert_allclose(
-        found["probability after"], 1 / (1 + np.exp(curve.a_ * found["after"] + curve.b_))
+        changes["probability after"], 1 / (1 + np.exp(curve.a_ * changes["after"] + curve.b_))
     )
-    np.testing.assert_allclose(found["probability before"], model.predict_proba(X_NEW)[:, 1])
-    assert (found["change"] != 0).any()
+    np.testing.assert_allclose(changes["probability before"], model.predict_proba(X_NEW)[:, 1])
+    assert (changes["change"] != 0).any()
 
 
 @pytest.mark.skipif(not find_spec("sklearn.frozen"), reason="scikit-learn has it from 1.6 on")
@@ -142,9 +142,9 @@ def test_in_pipelines_and_thresholds_and_calibrated_twice() -> None:
     ]
     for model in models:
         model.fit(X, LABELS)
-        found = axil.Explainer(model, X, LABELS)(X_NEW)
+        explanation = axil.Explainer(model, X, LABELS)(X_NEW)
         np.testing.assert_allclose(
-            found.probabilities, model.predict_proba(X_NEW)[:, 1], atol=1e-12
+            explanation.probabilities, model.predict_proba(X_NEW)[:, 1], atol=1e-12
         )
 
 

@@ -116,12 +116,14 @@ def test_equal_texts_and_whole_numbers_are_one_category() -> None:
 @pytest.mark.parametrize("name", ENCODED)
 def test_leaves_are_proven_and_encodings_are_named(name: str) -> None:
     case = CASES[name]()
-    found = Explainer(
+    verification = Explainer(
         case.model, case.X, case.y, sample_weight=case.sample_weight, init_score=case.baseline
     ).verification
-    assert found.held.encodings > 0
-    assert f"{found.held.encodings} encoding" in str(found.held)
-    assert found.compared == ["leaf counts"] * (case.sample_weight is None) + ["leaf weights"]
+    assert verification.held.encodings > 0
+    assert f"{verification.held.encodings} encoding" in str(verification.held)
+    assert verification.compared == ["leaf counts"] * (case.sample_weight is None) + [
+        "leaf weights"
+    ]
 
 
 def test_combinations_of_every_sort_are_among_the_models() -> None:
@@ -222,10 +224,10 @@ def test_pushes_of_every_loss_add_up_to_the_scores(name: str) -> None:
     explainer, X_new = Explainer(model, X, y), letters(table().X_new)
     assert explainer.kind == "additive"
     assert explainer.verification.held.encodings > 0
-    found = explainer(X_new)
+    explanation = explainer(X_new)
     scores = np.asarray(model.predict(X_new, prediction_type="RawFormulaVal"))
     np.testing.assert_allclose(
-        np.reshape(found.predictions, scores.shape),
+        np.reshape(explanation.predictions, scores.shape),
         scores,
         rtol=0,
         atol=1e-6 * np.abs(scores).max(),
@@ -377,8 +379,8 @@ def test_names_of_columns_may_be_numbers(names: list[Any], kind: Any, most_one_h
     for options in ({}, {"sample_weight": weights}):
         model, y = fitted(kind, X, [1, 2], most_one_hot, **options)
         explainer = Explainer(model, X, y, **options)
-        found = explainer(X.head(5))
-        np.testing.assert_allclose(found.predictions, raw(model, X.head(5)), atol=1e-7)
+        explanation = explainer(X.head(5))
+        np.testing.assert_allclose(explanation.predictions, raw(model, X.head(5)), atol=1e-7)
         assert len(explainer.similar(X.head(2), k=2)) == 4
 
 
@@ -423,8 +425,8 @@ def test_means_of_models_predict_training_rows_as_the_models_do() -> None:
     model.named_estimators_ = dict(zip("ab", model.estimators_))
     model.feature_names_in_ = np.array(X.columns, dtype=object)
     explainer = Explainer(model, X, data.y)
-    found = explainer(X)
-    np.testing.assert_allclose(found.predictions, model.predict(X), rtol=1e-6)
+    explanation = explainer(X)
+    np.testing.assert_allclose(explanation.predictions, model.predict(X), rtol=1e-6)
     np.testing.assert_allclose(
         verified_model(explainer).fitted()[:, 0], model.predict(X), rtol=1e-6
     )

@@ -68,9 +68,9 @@ CASES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_weights_deletions_and_other_targets(name: str) -> None:
     own = case(**CASES[name])
-    found = explainer(own)
-    assert axil.supports(own.model).kind == found.kind == "exact"
-    answer, n = found(own.X_new), len(own.y)
+    explanation = explainer(own)
+    assert axil.supports(own.model).kind == explanation.kind == "exact"
+    answer, n = explanation(own.X_new), len(own.y)
     weights = answer.weights.reshape(len(own.X_new), -1, n)
     missing = np.isnan(own.y)
     assert missing.any()
@@ -89,13 +89,13 @@ def test_weights_deletions_and_other_targets(name: str) -> None:
     rows = [0, 7, 30, 31]
     left = w.copy()
     left[rows] = 0.0
-    after = found.without(own.X_new, rows)["after"].to_numpy().reshape(made.shape)
+    after = explanation.without(own.X_new, rows)["after"].to_numpy().reshape(made.shape)
     np.testing.assert_allclose(after, replayed(own, left, own.X_new), rtol=0, atol=1e-5)
-    single = found.without(own.X_new, [7])["change"].to_numpy().reshape(made.shape)
-    effects = found.removal(own.X_new, method="exact").reshape(*made.shape, n)[:, :, 7]
+    single = explanation.without(own.X_new, [7])["change"].to_numpy().reshape(made.shape)
+    effects = explanation.removal(own.X_new, method="exact").reshape(*made.shape, n)[:, :, 7]
     np.testing.assert_allclose(effects, single, rtol=0, atol=1e-9)
     alone = np.stack([replayed(own, w * (np.arange(n) != j), own.X_new) for j in rows], axis=2)
-    removed = found.removal(own.X_new, method="exact").reshape(*made.shape, n)[:, :, rows]
+    removed = explanation.removal(own.X_new, method="exact").reshape(*made.shape, n)[:, :, rows]
     np.testing.assert_allclose(
         removed, alone - replayed(own, w, own.X_new)[:, :, None], rtol=0, atol=1e-5
     )
@@ -103,7 +103,7 @@ def test_weights_deletions_and_other_targets(name: str) -> None:
     targets = own.y.copy()
     targets[rows] += 5.0
     changes = {j: targets[j] if targets.shape[1] > 1 else targets[j, 0] for j in rows}
-    moved = found.what_if(own.X_new, changes)["after"].to_numpy().reshape(made.shape)
+    moved = explanation.what_if(own.X_new, changes)["after"].to_numpy().reshape(made.shape)
     np.testing.assert_allclose(moved, replayed(own, w, own.X_new, targets), rtol=0, atol=1e-5)
 
 
@@ -126,21 +126,21 @@ def test_the_page() -> None:
 
 def test_files_copies_and_other_models() -> None:
     own = case()
-    found = explainer(own)
+    explanation = explainer(own)
     for copied in (
-        pickle.loads(pickle.dumps(found)),
+        pickle.loads(pickle.dumps(explanation)),
         explainer(replace(own, model=loaded(own).model)),
     ):
-        np.testing.assert_array_equal(copied(own.X_new).weights, found(own.X_new).weights)
+        np.testing.assert_array_equal(copied(own.X_new).weights, explanation(own.X_new).weights)
 
 
 def test_saved(tmp_path: Any) -> None:
     own = case()
-    found = explainer(own)
-    found.save(tmp_path / "explainer.npz")
+    explanation = explainer(own)
+    explanation.save(tmp_path / "explainer.npz")
     again = axil.load(tmp_path / "explainer.npz", own.model, X_train=own.X)
-    np.testing.assert_array_equal(again(own.X_new).weights, found(own.X_new).weights)
-    for one in (found, again):
+    np.testing.assert_array_equal(again(own.X_new).weights, explanation(own.X_new).weights)
+    for one in (explanation, again):
         with pytest.raises(axil.UnsupportedQuestionError, match="have no target of some outputs"):
             one.find_label_issues()
 
@@ -166,18 +166,18 @@ def test_wrong_targets() -> None:
 
 def test_missing_targets_are_shown_as_missing_and_stay_so() -> None:
     own = case()
-    found = explainer(own)
-    errors = found.diagnostics.leave_one_out()
+    explanation = explainer(own)
+    errors = explanation.diagnostics.leave_one_out()
     assert np.array_equal(
         np.isnan(errors["target"].to_numpy().reshape(own.y.shape)), np.isnan(own.y)
     )
     assert np.isnan(errors["residual"].to_numpy().reshape(own.y.shape)[np.isnan(own.y)]).all()
     row = int(np.flatnonzero(np.isnan(own.y).any(axis=1))[0])
     with pytest.raises(axil.InputError, match="which had no target there in the fit"):
-        found.what_if(own.X_new, {row: np.zeros(3)})
+        explanation.what_if(own.X_new, {row: np.zeros(3)})
     full = int(np.flatnonzero(~np.isnan(own.y).any(axis=1))[0])
     with pytest.raises(axil.InputError, match="which had a target there in the fit"):
-        found.what_if(own.X_new, {full: np.full(3, np.nan)})
+        explanation.what_if(own.X_new, {full: np.full(3, np.nan)})
 
 
 OTHER: dict[str, dict[str, Any]] = {

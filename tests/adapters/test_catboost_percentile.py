@@ -67,8 +67,10 @@ def test_without_ranks_the_rows_that_are_left_again(name: str, alpha: float, del
     gone = np.random.default_rng(0).choice(len(case.y), 25, replace=False)
     left = np.delete(np.arange(len(case.y)), gone)
     explainer = axil.Explainer(case.model, case.X, case.y, sample_weight=case.sample_weight)
-    found = explainer.without(case.X[left], gone.tolist())["after"]
-    np.testing.assert_allclose(found, replayed(name, alpha, delta, left)[0], rtol=0, atol=1e-6)
+    predictions_after = explainer.without(case.X[left], gone.tolist())["after"]
+    np.testing.assert_allclose(
+        predictions_after, replayed(name, alpha, delta, left)[0], rtol=0, atol=1e-6
+    )
 
 
 @FITS
@@ -77,8 +79,8 @@ def test_weights_are_those_of_a_replay(name: str, alpha: float, delta: float) ->
     F, K = replayed(name, alpha, delta, np.arange(len(case.y)))
     np.testing.assert_allclose(F, case.model.predict(case.X), rtol=0, atol=1e-6)
     explainer = axil.Explainer(case.model, case.X, case.y, sample_weight=case.sample_weight)
-    found = explainer(case.X)
-    np.testing.assert_allclose(found.weights, K, rtol=0, atol=1e-6)
+    explanation = explainer(case.X)
+    np.testing.assert_allclose(explanation.weights, K, rtol=0, atol=1e-6)
     held = explainer.verification.held  # type: ignore[union-attr]
     assert held is not None
     assert (held.shift > 0) == (delta > 0)
@@ -88,10 +90,15 @@ def test_weights_are_those_of_a_replay(name: str, alpha: float, delta: float) ->
 def test_several_quantiles_of_one_column_of_targets(weighted: bool) -> None:
     case = regressor(loss_function="MultiQuantile:alpha=0.2,0.7", weighted=weighted)
     explainer = axil.Explainer(case.model, case.X, case.y, sample_weight=case.sample_weight)
-    found = explainer(case.X_new)
-    np.testing.assert_allclose(found.predictions, case.model.predict(case.X_new), rtol=0, atol=1e-6)
+    explanation = explainer(case.X_new)
     np.testing.assert_allclose(
-        found.weights @ case.y + found.intercepts, found.predictions, rtol=0, atol=1e-6
+        explanation.predictions, case.model.predict(case.X_new), rtol=0, atol=1e-6
+    )
+    np.testing.assert_allclose(
+        explanation.weights @ case.y + explanation.intercepts,
+        explanation.predictions,
+        rtol=0,
+        atol=1e-6,
     )
     with pytest.raises(axil.ExactnessError):
         axil.Explainer(case.model, case.X, case.y[::-1], sample_weight=case.sample_weight)
@@ -131,8 +138,8 @@ def test_a_search_that_meets_zero(size: float) -> None:
         loss_function="Quantile:alpha=0.6", iterations=3, depth=1, verbose=0, bootstrap_type="No"
     )
     model.set_params(allow_writing_files=False, leaf_estimation_iterations=1)
-    found = axil.Explainer(model.fit(X, y), X, y)(X)
-    np.testing.assert_allclose(found.predictions, model.predict(X), rtol=0, atol=1e-6)
+    explanation = axil.Explainer(model.fit(X, y), X, y)(X)
+    np.testing.assert_allclose(explanation.predictions, model.predict(X), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("size", [1.0, 1e-13])
@@ -153,11 +160,11 @@ def test_deletions_and_refits_put_delta_on_the_same_side(size: float) -> None:
     explainer = axil.Explainer(model.fit(X, y), X, y)
     dropped_rows = [3, 70, 151]
     refitted = explainer.refit(drop=dropped_rows).model.predict(X)
-    found = explainer.without(X, dropped_rows)["after"]
+    predictions_after = explainer.without(X, dropped_rows)["after"]
     allowed = 3e-7 * max(0.001, np.abs(y).max())
-    np.testing.assert_allclose(found, refitted, rtol=0, atol=allowed)
+    np.testing.assert_allclose(predictions_after, refitted, rtol=0, atol=allowed)
     for row in dropped_rows:
         other_target = {row: y[row] * 1.5}
         refitted = explainer.refit(targets=other_target).model.predict(X)
-        found = explainer.what_if(X, other_target)["after"]
-        np.testing.assert_allclose(found, refitted, rtol=0, atol=allowed)
+        predictions_after = explainer.what_if(X, other_target)["after"]
+        np.testing.assert_allclose(predictions_after, refitted, rtol=0, atol=allowed)

@@ -81,11 +81,11 @@ def fitted(name: str, tmp_path: Path) -> tuple[Any, Any, Any, Any]:
 def test_is_read_exactly(name: str, tmp_path: Path) -> None:
     model, X, y, w = fitted(name, tmp_path)
     explainer = Explainer(model, X, y, sample_weight=w)
-    found = explainer(X[:20])
+    explanation = explainer(X[:20])
     own = verified_model(explainer).adapter.predictions(X[:20])[:, 0]
     # Leaf values of float32, so up to 6e-8 of the largest prediction each, of up to 21 trees.
     np.testing.assert_allclose(
-        found.weights @ y + found.intercepts, own, rtol=0, atol=2e-6 * np.abs(own).max()
+        explanation.weights @ y + explanation.intercepts, own, rtol=0, atol=2e-6 * np.abs(own).max()
     )
 
 

@@ -28,16 +28,16 @@ FOREST = RandomForestClassifier(5, random_state=0)
 def test_weights_are_shares_of_leaves() -> None:
     """By scikit-learn's own leaves and counts."""
     model = DecisionTreeClassifier(max_depth=3).fit(X, Y, sample_weight=DATA.weight)
-    found = axil.Explainer(model, X, Y, sample_weight=DATA.weight)(X_NEW)
+    explanation = axil.Explainer(model, X, Y, sample_weight=DATA.weight)(X_NEW)
     own = (model.apply(X_NEW)[:, None] == model.apply(X)) * DATA.weight
     np.testing.assert_allclose(
-        found.weights, own / own.sum(axis=1, keepdims=True), rtol=0, atol=1e-12
+        explanation.weights, own / own.sum(axis=1, keepdims=True), rtol=0, atol=1e-12
     )
     np.testing.assert_allclose(
-        found.predictions, np.hstack(model.predict_proba(X_NEW)), rtol=0, atol=1e-12
+        explanation.predictions, np.hstack(model.predict_proba(X_NEW)), rtol=0, atol=1e-12
     )
-    assert found.outputs is not None
-    assert found.outputs.tolist() == NAMES
+    assert explanation.outputs is not None
+    assert explanation.outputs.tolist() == NAMES
 
 
 @pytest.mark.parametrize(
@@ -104,9 +104,9 @@ def test_around_them_and_wrong_labels() -> None:
         X, Y
     )
     assert axil.supports(piped).exact
-    found = axil.Explainer(piped, X, Y)(X_NEW)
+    explanation = axil.Explainer(piped, X, Y)(X_NEW)
     np.testing.assert_allclose(
-        found.predictions, np.hstack(piped.predict_proba(X_NEW)), rtol=0, atol=1e-12
+        explanation.predictions, np.hstack(piped.predict_proba(X_NEW)), rtol=0, atol=1e-12
     )
     model = clone(FOREST).fit(X, Y)
     for wrong, words in (

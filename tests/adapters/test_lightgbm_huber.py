@@ -55,10 +55,10 @@ def test_weights_are_those_of_a_replay(name: str) -> None:
     np.testing.assert_allclose(
         F, case.model.predict(case.X_new), rtol=0, atol=1e-7 * np.abs(case.y).max()
     )
-    found = explainer(case.X_new)
-    np.testing.assert_allclose(found.weights, K, rtol=0, atol=1e-9)
+    explanation = explainer(case.X_new)
+    np.testing.assert_allclose(explanation.weights, K, rtol=0, atol=1e-9)
     np.testing.assert_allclose(
-        np.ravel(found.intercepts), constants, rtol=0, atol=1e-6 * np.abs(case.y).max()
+        np.ravel(explanation.intercepts), constants, rtol=0, atol=1e-6 * np.abs(case.y).max()
     )
 
 
@@ -67,9 +67,9 @@ def test_deletions_cut_the_residuals_of_the_rows_left(name: str) -> None:
     case, explainer = CUT[name](), explained(name)
     gone = [3, 7, 50]
     left = np.setdiff1d(np.arange(len(case.y)), gone)
-    found = explainer.without(case.X_new, gone)["after"]
+    predictions_after = explainer.without(case.X_new, gone)["after"]
     np.testing.assert_allclose(
-        found, oracle(name, left)[0], rtol=0, atol=1e-7 * np.abs(case.y).max()
+        predictions_after, oracle(name, left)[0], rtol=0, atol=1e-7 * np.abs(case.y).max()
     )
     alone = oracle(name, np.delete(np.arange(len(case.y)), 7))[0] - oracle(name)[0]
     assert np.abs(alone).max() > 0 or name == "huber all cut off"
@@ -79,14 +79,14 @@ def test_deletions_cut_the_residuals_of_the_rows_left(name: str) -> None:
 
 def test_a_row_left_out_is_predicted_by_the_others() -> None:
     case = booster(table(60), objective="huber", alpha=0.7, n_trees=4)
-    found = axil.Explainer(case.model, case.X, case.y).diagnostics.leave_one_out()["prediction"]
+    left_out = axil.Explainer(case.model, case.X, case.y).diagnostics.leave_one_out()["prediction"]
     leaves, y = read(case.model).leaves(case.X), as_float32(case.y)  # type: ignore[attr-defined]
     for row in (0, 7, 31):
         rows = np.delete(np.arange(60), row)
         right = replayed(y[rows], np.ones(59), leaves[rows], [0.1] * 4, 0.7, queries=leaves[[row]])[
             0
         ]
-        np.testing.assert_allclose([found[row]], right, rtol=0, atol=1e-6)
+        np.testing.assert_allclose([left_out[row]], right, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -151,9 +151,9 @@ def test_the_pattern_holds_within_the_radius() -> None:
     np.testing.assert_allclose(after - before, moved["change"], rtol=0, atol=1e-10)
     y[row] = as_float32(case.y + 50)[row]
     far, _, _ = replayed(y, np.ones(len(y)), leaves, rates, 0.7, queries=queries)
-    found = explainer.what_if(case.X_new, {row: y[row]})["change"]
+    changes = explainer.what_if(case.X_new, {row: y[row]})["change"]
     np.testing.assert_allclose(
-        far - before, found, rtol=1e-6
+        far - before, changes, rtol=1e-6
     )  # rates come of values in single precision
 
 

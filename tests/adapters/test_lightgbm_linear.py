@@ -104,10 +104,10 @@ def test_weights_are_those_of_a_replay(name: str) -> None:
     K = oracle(name, case.X_new)
     size = np.abs(case.model.predict(case.X_new)).max()
     np.testing.assert_allclose(K @ case.y, case.model.predict(case.X_new), rtol=0, atol=1e-6 * size)
-    found = explainer(case.X_new)
+    explanation = explainer(case.X_new)
     assert explainer.kind == "exact"
-    np.testing.assert_allclose(found.weights, K, rtol=0, atol=1e-6 * np.abs(K).max())
-    assert not np.any(found.intercepts)
+    np.testing.assert_allclose(explanation.weights, K, rtol=0, atol=1e-6 * np.abs(K).max())
+    assert not np.any(explanation.intercepts)
 
 
 @pytest.mark.parametrize("name", PARAMS)
@@ -187,8 +187,10 @@ def test_features_that_lightgbm_leaves_out_of_a_singular_leaf() -> None:
     case = booster(data, **LINEAR, num_leaves=15)
     assert any(len(leaf.columns) <= len(leaf.branch) for leaf in read(case.model)._leaves[-1])  # type: ignore[attr-defined]
     explainer = axil.Explainer(case.model, case.X, case.y)
-    found = explainer(case.X_new)
-    np.testing.assert_allclose(found.weights @ case.y, case.model.predict(case.X_new), rtol=1e-6)
+    explanation = explainer(case.X_new)
+    np.testing.assert_allclose(
+        explanation.weights @ case.y, case.model.predict(case.X_new), rtol=1e-6
+    )
 
 
 def test_a_leaf_whose_coefficients_are_rounding_is_refused_by_name() -> None:

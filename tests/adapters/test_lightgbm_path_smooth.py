@@ -84,10 +84,10 @@ def test_weighted_models_have_the_weights_of_a_replay(smooth):
     )  # the replay here is LightGBM's fit
     explainer = axil.Explainer(model, X, y, sample_weight=w)
     assert explainer.kind == "exact"
-    found = explainer.what_if(X[:20], {7: float(y[7] + 2.0)})["change"].to_numpy()
+    changes = explainer.what_if(X[:20], {7: float(y[7] + 2.0)})["change"].to_numpy()
     other = np.where(np.arange(N) == 7, y + 2.0, y)
     expected = replay(model, X, other, w, smooth, 0.3) - replay(model, X, y, w, smooth, 0.3)
-    assert np.abs(found - expected[:20]).max() < 1e-6
+    assert np.abs(changes - expected[:20]).max() < 1e-6
 
 
 @pytest.mark.parametrize(
@@ -170,8 +170,8 @@ def test_pushes_of_a_classifier_are_those_of_a_replay(smooth):
     )  # the replay here is LightGBM's fit
     explainer = axil.Explainer(model, X, labels)
     assert explainer.kind == "additive"
-    found = explainer.explain(X)
-    assert np.abs(found.contributions - pushes).max() < 1e-6
+    explanation = explainer.explain(X)
+    assert np.abs(explanation.contributions - pushes).max() < 1e-6
     groups = np.arange(N) % 3
     table_ = explainer.group(X[:4], groups)
     expected = np.array([[pushes[i, groups == k].sum() for k in range(3)] for i in range(4)])
@@ -223,8 +223,8 @@ def test_deletions_estimate_counts_again(smooth):
         left = np.delete(np.arange(N), gone)
         expected = replay(model, X[left], y[left], w[left], smooth, 0.3)
         with pytest.warns(axil.ApproximationWarning, match="path_smooth=0"):
-            found = explainer.without(X[left], gone)
-        np.testing.assert_allclose(found["after"], expected, rtol=0, atol=1e-6)
+            changes = explainer.without(X[left], gone)
+        np.testing.assert_allclose(changes["after"], expected, rtol=0, atol=1e-6)
     with pytest.warns(axil.ApproximationWarning, match="path_smooth=0"):
         alone = explainer.diagnostics.leave_one_out()["prediction"]
     with pytest.warns(axil.ApproximationWarning, match="path_smooth=0"):
@@ -242,9 +242,9 @@ def test_deletions_where_bins_lead_counts_away():
         left = np.delete(np.arange(N), row)
         expected = replay(model, X[left], y[left], w[left], 2.0, 0.3)
         with pytest.warns(axil.ApproximationWarning, match="path_smooth=0"):
-            found = explainer.without(X[left], [row])
-        apart.append(np.abs(found["after"] - expected).mean())
-        moved.append(np.abs(found["before"] - expected).mean())
+            changes = explainer.without(X[left], [row])
+        apart.append(np.abs(changes["after"] - expected).mean())
+        moved.append(np.abs(changes["before"] - expected).mean())
     assert np.mean(apart) < 0.3 * np.mean(moved)
 
 

@@ -95,15 +95,15 @@ def test_weights_are_those_of_a_replay(name: str) -> None:
     np.testing.assert_allclose(
         F, model, rtol=0, atol=1e-7 * np.abs(model).max()
     )  # the base is kept in single precision
-    found = axil.Explainer(
+    explanation = axil.Explainer(
         case.model, case.X, case.y, sample_weight=case.sample_weight, init_score=case.init_score
     )(case.X, init_score=case.init_score)
     if (
         name == "l1 equal targets"
     ):  # of equal residuals rounding may choose another: the same numbers, other rows
-        np.testing.assert_allclose(found.weights @ y, K @ y, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(explanation.weights @ y, K @ y, rtol=0, atol=1e-9)
         return
-    np.testing.assert_allclose(found.weights, K, rtol=0, atol=1e-7)
+    np.testing.assert_allclose(explanation.weights, K, rtol=0, atol=1e-7)
 
 
 @pytest.mark.parametrize(
@@ -153,9 +153,9 @@ def test_deletions_of_single_rows_are_fits_without_them(settings: dict[str, Any]
     explainer = axil.Explainer(case.model, case.X, case.y, sample_weight=case.sample_weight)
     effects, left = explainer.removal(case.X_new[:3]), explainer.diagnostics.leave_one_out()
     for row in (0, 17, 80):
-        found = explainer.without(np.concatenate([case.X_new[:3], case.X[row : row + 1]]), [row])
-        np.testing.assert_allclose(effects[:, row], found["change"][:3], rtol=0, atol=1e-12)
-        np.testing.assert_allclose(left["prediction"][row], found["after"][3], rtol=0, atol=1e-12)
+        changes = explainer.without(np.concatenate([case.X_new[:3], case.X[row : row + 1]]), [row])
+        np.testing.assert_allclose(effects[:, row], changes["change"][:3], rtol=0, atol=1e-12)
+        np.testing.assert_allclose(left["prediction"][row], changes["after"][3], rtol=0, atol=1e-12)
     with pytest.raises(axil.UnsupportedQuestionError, match="jumps from row to row"):
         explainer.removal(case.X_new, method="first-order")
     with pytest.raises(axil.UnsupportedQuestionError, match="or percentiles"):
@@ -248,11 +248,11 @@ def test_weights_of_one_are_none(objective: str) -> None:
     quiet = {"n_estimators": 5, "min_child_samples": 5, "verbose": -1, "n_jobs": 1, "alpha": 0.7}
     model = lgb.LGBMRegressor(objective=objective, **quiet).fit(X, y, sample_weight=ones)
     explainer = axil.Explainer(model, X, y, sample_weight=ones)
-    found = explainer(X)
+    explanation = explainer(X)
     np.testing.assert_allclose(
-        found.weights @ y + found.intercepts, model.predict(X), rtol=0, atol=1e-6
+        explanation.weights @ y + explanation.intercepts, model.predict(X), rtol=0, atol=1e-6
     )
-    np.testing.assert_array_equal(found.weights, axil.Explainer(model, X, y)(X).weights)
+    np.testing.assert_array_equal(explanation.weights, axil.Explainer(model, X, y)(X).weights)
 
 
 @pytest.mark.parametrize("heavy", [[], [7], [7, 30, 31]])
@@ -304,9 +304,9 @@ def test_goss_that_keeps_all_rows_but_multiplies_some(objective: str) -> None:
         model = lgb.LGBMRegressor(objective=objective, **settings, **quiet).fit(X, y)
         roots = [tree["tree_structure"] for tree in model.booster_.dump_model()["tree_info"]]
         multiplied += sum(r["internal_count"] == 60 and r["internal_weight"] > 60.1 for r in roots)
-        found = axil.Explainer(model, X, y)(X)
+        explanation = axil.Explainer(model, X, y)(X)
         np.testing.assert_allclose(
-            found.weights @ y + found.intercepts, model.predict(X), rtol=0, atol=1e-6
+            explanation.weights @ y + explanation.intercepts, model.predict(X), rtol=0, atol=1e-6
         )
     # LightGBM 4.1 records no weight of a root.
     assert multiplied or objective == "mape" or VERSION < (4, 2)

@@ -81,11 +81,11 @@ def test_a_what_if_is_a_refit_to_other_targets(name):
     model, given = refit(name)
     changed = NEW.y.copy()
     changed[:5] += 2.0
-    found = explainer(model, given).what_if(NEW.X_new, dict(zip(range(5), changed[:5])))
+    explanation = explainer(model, given).what_if(NEW.X_new, dict(zip(range(5), changed[:5])))
     again = CASES[name]()[0].refit(NEW.X, changed, decay_rate=0.0, **given)
     expected = again.predict(NEW.X_new)
     np.testing.assert_allclose(
-        found["after"].to_numpy(), expected, rtol=0, atol=1e-6 * np.abs(expected).max()
+        explanation["after"].to_numpy(), expected, rtol=0, atol=1e-6 * np.abs(expected).max()
     )
 
 

@@ -90,12 +90,12 @@ def test_what_if_classes_were_others_is_a_refit():
     case = CASES["uniform"]()
     changed = case.y.copy()
     changed[:3] = "few"
-    found = axil.Explainer(case.model, case.X, case.y).what_if(
+    changes = axil.Explainer(case.model, case.X, case.y).what_if(
         case.X_new, dict.fromkeys(range(3), "few")
     )
     expected = KNeighborsClassifier(7).fit(case.X, changed).predict_proba(case.X_new)
     np.testing.assert_allclose(
-        found["after"].to_numpy().reshape(expected.shape), expected, rtol=0, atol=1e-14
+        changes["after"].to_numpy().reshape(expected.shape), expected, rtol=0, atol=1e-14
     )
 
 
@@ -125,11 +125,13 @@ def test_classes_of_several_labels(kind):
     np.testing.assert_array_equal(explainer(DATA.X_new).weights, alone(DATA.X_new).weights)
     changed = labels.copy()
     changed[:3] = ["few", "no"]
-    found = explainer.what_if(DATA.X_new, {row: ["few", "no"] for row in range(3)})[
+    predictions_after = explainer.what_if(DATA.X_new, {row: ["few", "no"] for row in range(3)})[
         "after"
     ].to_numpy()
     expected = np.hstack(clone(kind).fit(DATA.X, changed).predict_proba(DATA.X_new))
-    np.testing.assert_allclose(found.reshape(expected.shape), expected, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(
+        predictions_after.reshape(expected.shape), expected, rtol=0, atol=1e-14
+    )
     for wrong, words in ((Y, "no columns; expected 2"), (labels[:, :1], "1 columns; expected 2")):
         with pytest.raises(axil.InputError, match=words):
             axil.Explainer(model, DATA.X, wrong)

@@ -160,11 +160,11 @@ def test_derivatives_look_into_searches_too(wrap):
         GridSearchCV(LogisticRegression(tol=1e-10, max_iter=1000), {"C": [0.1, 1.0]}, cv=3)
     ).fit(X, Y > 5)
     assert axil.supports(model).kind == "derivative"
-    found = axil.Explainer(model, X, Y > 5)(X_NEW).weights
+    weights = axil.Explainer(model, X, Y > 5)(X_NEW).weights
     search = model if isinstance(model, GridSearchCV) else model[-1]
     rows = [X, X_NEW] if search is model else [model[:-1].transform(part) for part in (X, X_NEW)]
     np.testing.assert_array_equal(
-        axil.Explainer(search.best_estimator_, rows[0], Y > 5)(rows[1]).weights, found
+        axil.Explainer(search.best_estimator_, rows[0], Y > 5)(rows[1]).weights, weights
     )
 
 

@@ -50,16 +50,16 @@ def test_scores_of_each_class_are_those_of_its_own_classifier(name: str) -> None
     model = OneVsRestClassifier(BOOSTED[name]).fit(X, Y)
     explainer = pickle.loads(pickle.dumps(axil.Explainer(model, X, Y)))
     assert axil.supports(model).kind == explainer.kind == "additive"
-    found = explainer(NEW)
-    assert found.outputs.tolist() == ["red", "rose", "white"]
+    explanation = explainer(NEW)
+    assert explanation.outputs.tolist() == ["red", "rose", "white"]
     np.testing.assert_allclose(
-        found.probabilities, model.predict_proba(NEW), rtol=0, atol=2e-7
+        explanation.probabilities, model.predict_proba(NEW), rtol=0, atol=2e-7
     )  # XGBoost's are float32
     without = explainer.without(NEW, [0, 60, 170])
     for k, inside in enumerate(model.estimators_):
         own = axil.Explainer(inside, X, (model.classes_[k] == Y).astype(int))
         np.testing.assert_allclose(
-            found.contributions[:, k], own(NEW).contributions, rtol=0, atol=1e-12
+            explanation.contributions[:, k], own(NEW).contributions, rtol=0, atol=1e-12
         )
         after = without["after"].to_numpy().reshape(len(NEW), 3)[:, k]
         np.testing.assert_allclose(
@@ -79,11 +79,11 @@ def test_probabilities_of_each_class_are_weighted_shares_of_its_rows(kind: Any) 
     model = OneVsRestClassifier(kind).fit(X, Y)
     explainer = pickle.loads(pickle.dumps(axil.Explainer(model, X, Y)))
     assert axil.supports(model).kind == explainer.kind == "exact"
-    found = explainer(NEW)
-    made = np.einsum("nkj,jk->nk", found.weights, Y[:, None] == model.classes_)
+    explanation = explainer(NEW)
+    made = np.einsum("nkj,jk->nk", explanation.weights, Y[:, None] == model.classes_)
     expected = np.stack([inside.predict_proba(NEW)[:, 1] for inside in model.estimators_], axis=1)
     np.testing.assert_allclose(made, expected, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(found.predictions, expected, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(explanation.predictions, expected, rtol=0, atol=1e-12)
     assert "before they are divided" in explainer.top(NEW, k=1).attrs["axil"]
     swapped = Y.copy()
     swapped[[0, 100]] = swapped[[100, 0]]
@@ -100,10 +100,12 @@ def test_several_labels_per_row(kind: Any, inside: str) -> None:
         BOOSTED["lightgbm"] if inside == "lightgbm" else RandomForestClassifier(4, random_state=0)
     )
     model = kind(chosen).fit(X, labels)
-    found = axil.Explainer(model, X, labels)(NEW)
+    explanation = axil.Explainer(model, X, labels)(NEW)
     expected = np.stack([part.predict_proba(NEW)[:, 1] for part in model.estimators_], axis=1)
     np.testing.assert_allclose(
-        found.predictions if found.kind == "exact" else found.probabilities, expected, atol=1e-12
+        explanation.predictions if explanation.kind == "exact" else explanation.probabilities,
+        expected,
+        atol=1e-12,
     )
 
 
@@ -111,11 +113,13 @@ def test_several_outputs_of_counts() -> None:
     counts = np.stack([NUMBERS, 2.0 + np.round(X[:, 0])], axis=1)
     model = MultiOutputRegressor(lgb.LGBMRegressor(**LIGHT, objective="poisson")).fit(X, counts)
     assert axil.supports(model).kind == "additive"
-    found = axil.Explainer(model, X, counts)(NEW)
-    np.testing.assert_allclose(found.probabilities, model.predict(NEW), rtol=1e-12)
+    explanation = axil.Explainer(model, X, counts)(NEW)
+    np.testing.assert_allclose(explanation.probabilities, model.predict(NEW), rtol=1e-12)
     for k, inside in enumerate(model.estimators_):
         own = axil.Explainer(inside, X, counts[:, k])(NEW)
-        np.testing.assert_allclose(found.contributions[:, k], own.contributions, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(
+            explanation.contributions[:, k], own.contributions, rtol=0, atol=1e-12
+        )
 
 
 @pytest.mark.parametrize("inside", ["lightgbm", "forest"])
@@ -125,11 +129,11 @@ def test_two_classes_have_one_classifier(inside: str) -> None:
         BOOSTED["lightgbm"] if inside == "lightgbm" else RandomForestClassifier(4, random_state=0)
     )
     model = OneVsRestClassifier(chosen).fit(rows, labels)
-    found = axil.Explainer(model, rows, labels)(NEW)
+    explanation = axil.Explainer(model, rows, labels)(NEW)
     expected = model.predict_proba(NEW)
-    shown = found.predictions if found.kind == "exact" else found.probabilities
+    shown = explanation.predictions if explanation.kind == "exact" else explanation.probabilities
     np.testing.assert_allclose(
-        shown, expected if found.kind == "exact" else expected[:, 1], rtol=0, atol=1e-12
+        shown, expected if explanation.kind == "exact" else expected[:, 1], rtol=0, atol=1e-12
     )
 
 
@@ -138,9 +142,9 @@ def test_weights_of_the_two_classes_of_one_classifier() -> None:
     model = OneVsRestClassifier(lgb.LGBMClassifier(**LIGHT, class_weight={0: 1.0, 1: 3.0})).fit(
         rows, labels
     )
-    found = axil.Explainer(model, rows, labels)(NEW)
+    explanation = axil.Explainer(model, rows, labels)(NEW)
     np.testing.assert_allclose(
-        found.probabilities, model.predict_proba(NEW)[:, 1], rtol=0, atol=1e-12
+        explanation.probabilities, model.predict_proba(NEW)[:, 1], rtol=0, atol=1e-12
     )
 
 
@@ -148,8 +152,10 @@ def test_a_calibration_around_it() -> None:
     model = CalibratedClassifierCV(
         OneVsRestClassifier(BOOSTED["lightgbm"]), cv=3, ensemble=False
     ).fit(X, Y)
-    found = axil.Explainer(model, X, Y)(NEW)
-    np.testing.assert_allclose(found.probabilities, model.predict_proba(NEW), rtol=0, atol=1e-12)
+    explanation = axil.Explainer(model, X, Y)(NEW)
+    np.testing.assert_allclose(
+        explanation.probabilities, model.predict_proba(NEW), rtol=0, atol=1e-12
+    )
 
 
 ALONE = {

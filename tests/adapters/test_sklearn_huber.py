@@ -109,13 +109,13 @@ def test_weights_and_deletions_are_those_of_a_replay(name: str) -> None:
     F, K = oracle(name)
     assert explainer.kind == "exact"
     np.testing.assert_allclose(F, case.model.predict(case.X_new), rtol=0, atol=1e-10)
-    found = explainer(case.X_new)
+    explanation = explainer(case.X_new)
     if (
         "whole" in name
     ):  # of equal residuals rounding may choose another: the same numbers, other rows
-        np.testing.assert_allclose(found.weights @ case.y, K @ case.y, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(explanation.weights @ case.y, K @ case.y, rtol=0, atol=1e-9)
         return
-    np.testing.assert_allclose(found.weights, K, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(explanation.weights, K, rtol=0, atol=1e-12)
     gone = [3, 7, 50]
     left = oracle(name, np.setdiff1d(np.arange(len(case.y)), gone))[0]
     np.testing.assert_allclose(

@@ -100,8 +100,8 @@ def test_what_if_is_a_fit_to_other_targets_with_the_same_leaves():
         leaf, leaf_new, residual = tree.apply(case.X), tree.apply(case.X_new), changed - score
         means = {own: 0.1 * residual[leaf == own].mean() for own in np.unique(leaf)}
         score, new = score + [means[own] for own in leaf], new + [means[own] for own in leaf_new]
-    found = explain(case).what_if(case.X_new, {row: changed[row] for row in range(5)})
-    np.testing.assert_allclose(found["after"], new, rtol=0, atol=SINGLE)
+    explanation = explain(case).what_if(case.X_new, {row: changed[row] for row in range(5)})
+    np.testing.assert_allclose(explanation["after"], new, rtol=0, atol=SINGLE)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -62,8 +62,10 @@ def test_boosted_weights_are_those_of_a_replay(name: str) -> None:
     for row, share in rows:
         K[:, row] += share * left
     np.testing.assert_allclose(F, case.model.predict(case.X), rtol=0, atol=1e-12)
-    found = axil.Explainer(case.model, case.X, case.y, sample_weight=case.sample_weight)(case.X)
-    np.testing.assert_allclose(found.weights, K, rtol=0, atol=1e-12)
+    explanation = axil.Explainer(case.model, case.X, case.y, sample_weight=case.sample_weight)(
+        case.X
+    )
+    np.testing.assert_allclose(explanation.weights, K, rtol=0, atol=1e-12)
 
 
 def test_weights_of_a_tree_of_medians() -> None:
@@ -131,8 +133,8 @@ def test_forests_of_medians_are_sparse_and_know_the_rows_out_of_bag() -> None:
     )
     effects = explainer.removal(case.X_new[:4])
     for row in (3, 40):
-        found = explainer.without(case.X_new[:4], [row])["change"]
-        np.testing.assert_allclose(effects[:, row], found, rtol=0, atol=1e-12)
+        changes = explainer.without(case.X_new[:4], [row])["change"]
+        np.testing.assert_allclose(effects[:, row], changes, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(

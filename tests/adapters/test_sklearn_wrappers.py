@@ -172,12 +172,12 @@ CLOSE, SIZE = 1e-6, float(np.abs(TWO).max())
 
 
 def expected(case, X):
-    found = (
+    predictions = (
         case.model.predict_proba(X)
         if hasattr(case.model, "predict_proba")
         else case.model.predict(X)
     )
-    return np.asarray(found).reshape(X.shape[0], -1)
+    return np.asarray(predictions).reshape(X.shape[0], -1)
 
 
 def explain(case):
@@ -334,8 +334,10 @@ def test_deletions_of_bags_are_refits():
             scale = model[0].transform if drawn else np.asarray
             again.fit(scale(case.X[kept][:, columns]), case.y[kept])
             after += again.predict(scale(case.X_new[:, columns])) / len(case.model.estimators_)
-        found = explain(case).without(case.X_new, [row])["after"]
-        np.testing.assert_allclose(found, after, rtol=0, atol=1e-9 * SIZE)  # of two solvers
+        predictions_after = explain(case).without(case.X_new, [row])["after"]
+        np.testing.assert_allclose(
+            predictions_after, after, rtol=0, atol=1e-9 * SIZE
+        )  # of two solvers
 
 
 def test_leaving_rows_out_of_sums():
@@ -358,9 +360,9 @@ def test_pushes_and_greedy_sets_of_sums_of_trees():
         voting(STEPS, GradientBoostingRegressor(n_estimators=3, max_depth=2, random_state=1))
     )
     members = [axil.Explainer(model, case.X, case.y) for model in case.model.estimators_]
-    found = explain(case).jacobian.gradient_contributions(case.X_new)
+    explanation = explain(case).jacobian.gradient_contributions(case.X_new)
     np.testing.assert_allclose(
-        found,
+        explanation,
         sum(member.jacobian.gradient_contributions(case.X_new) for member in members) / 2,
         rtol=0,
         atol=1e-12,
@@ -383,10 +385,10 @@ def test_pushes_and_greedy_sets_of_sums_of_trees():
 
 
 def test_weights_of_neighbours_and_forests_stay_sparse():
-    found = explain(CASES["voting sparse weights"]()).explain(DATA.X_new, sparse=True)
-    assert issparse(found.weights)
+    explanation = explain(CASES["voting sparse weights"]()).explain(DATA.X_new, sparse=True)
+    assert issparse(explanation.weights)
     dense = explain(CASES["voting sparse weights"]())(DATA.X_new).weights
-    np.testing.assert_allclose(found.weights.toarray(), dense, rtol=0, atol=1e-15)
+    np.testing.assert_allclose(explanation.weights.toarray(), dense, rtol=0, atol=1e-15)
 
 
 def test_noise_groups_and_pages():
@@ -588,16 +590,19 @@ def test_a_stack_with_a_linear_last_model_is_the_sum_of_its_members(last):
     assert axil.supports(model).kind == explainer.kind == "exact"
     linear = getattr(model.final_estimator_, "best_estimator_", model.final_estimator_)
     members = [axil.Explainer(each, X, y).explain(X_new) for each in model.estimators_]
-    found = explainer.explain(X_new)
+    explanation = explainer.explain(X_new)
     expected = sum(c * each.weights for c, each in zip(linear.coef_, members))
-    np.testing.assert_allclose(found.weights, expected, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(explanation.weights, expected, rtol=0, atol=1e-12)
     constant = (
         sum(c * np.asarray(each.intercepts) for c, each in zip(linear.coef_, members))
         + linear.intercept_
     )
-    np.testing.assert_allclose(found.intercepts, constant, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(explanation.intercepts, constant, rtol=0, atol=1e-9)
     np.testing.assert_allclose(
-        found.intercepts + found.contributions.sum(-1), model.predict(X_new), rtol=0, atol=1e-5
+        explanation.intercepts + explanation.contributions.sum(-1),
+        model.predict(X_new),
+        rtol=0,
+        atol=1e-5,
     )
     change = explainer.what_if(X_new[:4], {3: float(y[3] + 1.0)})["change"].to_numpy()
     np.testing.assert_allclose(change, expected[:4, 3], rtol=0, atol=1e-9)

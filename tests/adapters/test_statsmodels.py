@@ -94,13 +94,13 @@ def test_other_data_than_those_of_the_fit_show(name):
 
 
 def test_weights_are_the_closed_form():
-    found = axil.Explainer(fitted("wls"), X, Y, sample_weight=WEIGHT)(X_NEW).weights
+    weights = axil.Explainer(fitted("wls"), X, Y, sample_weight=WEIGHT)(X_NEW).weights
     expected = X_NEW @ np.linalg.solve((X.T * WEIGHT) @ X, X.T * WEIGHT)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-13)
-    found = axil.Explainer(fitted("gls"), X, Y)(X_NEW).weights
+    np.testing.assert_allclose(weights, expected, rtol=0, atol=1e-13)
+    weights = axil.Explainer(fitted("gls"), X, Y)(X_NEW).weights
     inverse = np.linalg.inv(SIGMA)
     np.testing.assert_allclose(
-        found, X_NEW @ np.linalg.solve(X.T @ inverse @ X, X.T @ inverse), rtol=0, atol=1e-13
+        weights, X_NEW @ np.linalg.solve(X.T @ inverse @ X, X.T @ inverse), rtol=0, atol=1e-13
     )
 
 

@@ -66,8 +66,10 @@ def test_weights_are_those_of_a_replay(name: str) -> None:
     F, K = replayed(PLAIN[name], y, weights, leaves, [0.3] * 10, base)
     model = case.predict(case.X)[:, 0]
     np.testing.assert_allclose(F, model, rtol=0, atol=1e-6 * np.abs(model).max())
-    found = axil.Explainer(case.model, case.X, case.y, sample_weight=case.sample_weight)(case.X)
-    np.testing.assert_allclose(found.weights, K, rtol=0, atol=1e-6)
+    explanation = axil.Explainer(case.model, case.X, case.y, sample_weight=case.sample_weight)(
+        case.X
+    )
+    np.testing.assert_allclose(explanation.weights, K, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -99,16 +101,21 @@ def test_several_quantiles_of_one_column_of_targets(strategy: str) -> None:
         objective="reg:quantileerror", quantile_alpha=[0.2, 0.5, 0.9], multi_strategy=strategy
     )
     explainer = axil.Explainer(case.model, case.X, case.y)
-    found = explainer(case.X_new)
-    assert found.weights.shape == (len(case.X_new), 3, len(case.y))
-    np.testing.assert_allclose(found.predictions, case.model.predict(case.X_new), rtol=0, atol=1e-5)
+    explanation = explainer(case.X_new)
+    assert explanation.weights.shape == (len(case.X_new), 3, len(case.y))
     np.testing.assert_allclose(
-        found.weights @ case.y + found.intercepts, found.predictions, rtol=0, atol=1e-5
+        explanation.predictions, case.model.predict(case.X_new), rtol=0, atol=1e-5
     )
-    row = int(np.abs(found.weights).sum(axis=(0, 1)).argmax())
+    np.testing.assert_allclose(
+        explanation.weights @ case.y + explanation.intercepts,
+        explanation.predictions,
+        rtol=0,
+        atol=1e-5,
+    )
+    row = int(np.abs(explanation.weights).sum(axis=(0, 1)).argmax())
     moved = explainer.what_if(case.X_new, {row: case.y[row] + 1e-5})
     np.testing.assert_allclose(
-        moved["change"], 1e-5 * found.weights[:, :, row].ravel(), rtol=1e-5, atol=1e-12
+        moved["change"], 1e-5 * explanation.weights[:, :, row].ravel(), rtol=1e-5, atol=1e-12
     )
     with pytest.raises(axil.ExactnessError):
         axil.Explainer(case.model, case.X, case.y[::-1])

@@ -309,15 +309,17 @@ def test_schedules_with_rates_of_zero(params: dict[str, Any]) -> None:
     schedule = xgb.callback.LearningRateScheduler(list(ENDS_AT_ZERO))
     case = booster(table(120), n_trees=len(ENDS_AT_ZERO), callbacks=[schedule], **params)
     explainer = Explainer(case.model, case.X, case.y)
-    found = explainer(case.X_new)
+    explanation = explainer(case.X_new)
     margins = np.asarray(
         case.model.predict(xgb.DMatrix(case.X_new), output_margin=True), dtype=np.float64
     )
-    sums = found.predictions
+    sums = explanation.predictions
     if explainer.kind == "additive":
-        sums = np.asarray(found.intercepts).ravel() + explainer.jacobian.gradient_contributions(
-            case.X_new
-        ).reshape(len(margins), -1).sum(axis=1)
+        sums = np.asarray(
+            explanation.intercepts
+        ).ravel() + explainer.jacobian.gradient_contributions(case.X_new).reshape(
+            len(margins), -1
+        ).sum(axis=1)
     np.testing.assert_allclose(sums, margins, rtol=0, atol=2e-6 * np.abs(margins).max())
     with pytest.raises(ExactnessError):
         Explainer(case.model, case.X, 1.1 * case.y[::-1])

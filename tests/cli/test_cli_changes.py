@@ -113,8 +113,8 @@ def test_refit(run, fails):
     )
     explainer = axil.Explainer(MODELS["lightgbm.txt"][0], X.set_axis(TRAIN["id"]), Y)
     again = explainer.refit(drop=["p003", "p077"], targets={"p010": 80.0}, add=(X[:5], Y[:5]))
-    found = lightgbm.Booster(model_file="new.txt").predict(QUERY[FEATURES])
-    np.testing.assert_allclose(found, again.model.predict(QUERY[FEATURES]), rtol=1e-12)
+    predictions = lightgbm.Booster(model_file="new.txt").predict(QUERY[FEATURES])
+    np.testing.assert_allclose(predictions, again.model.predict(QUERY[FEATURES]), rtol=1e-12)
     assert "nothing to change" in fails(f"{words} --out new.txt")
     assert "does not end in .txt" in fails(f"{words} --rows p003 --out new.json")
 

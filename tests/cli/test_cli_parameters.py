@@ -159,8 +159,8 @@ def test_weights_of_refits(run):
         add=(more[FEATURES], more["y"], more["w"]),
         sample_weight=1.0 / TRAIN["w"].to_numpy(),
     )
-    found = lightgbm.Booster(model_file="new.txt").predict(ASKED)
-    np.testing.assert_allclose(found, again.model.predict(ASKED), rtol=1e-9)
+    predictions = lightgbm.Booster(model_file="new.txt").predict(ASKED)
+    np.testing.assert_allclose(predictions, again.model.predict(ASKED), rtol=1e-9)
 
 
 def test_refits(run, fails):

@@ -169,12 +169,12 @@ def test_compare(run):
     words = f"compare old.txt lightgbm.txt --train-old train_old.csv {PLAIN} --index id --query query.csv"
     labelled = X.set_axis(TRAIN["id"]), Y.set_axis(TRAIN["id"])
     first = axil.Explainer(old, labelled[0][:120], labelled[1][:120])
-    found = axil.compare(
+    comparison = axil.compare(
         first,
         axil.Explainer(MODELS["lightgbm.txt"][0], *labelled),
         QUERY[FEATURES].set_axis(QUERY["id"]),
     )
-    for more, expected in (("", found.table()), ("--top 2", found.top(2))):
+    for more, expected in (("", comparison.table()), ("--top 2", comparison.top(2))):
         code, out, err = run(f"{words} {more} --format csv")
         assert code == 0, err
         pd.testing.assert_frame_equal(

@@ -366,8 +366,8 @@ def test_scores_are_added_up_as_xgboost_adds_them():
     model = xgb.XGBClassifier(n_estimators=1000, max_depth=2).fit(X, y)
     explainer = axil.Explainer(model, X, y)
     assert explainer.verification.max_error < 1e-7
-    found = explainer(X[:3])
+    explanation = explainer(X[:3])
     expected = model.predict(X[:3], output_margin=True)
     np.testing.assert_allclose(
-        found.intercepts + found.contributions.sum(axis=-1), expected, rtol=1e-5
+        explanation.intercepts + explanation.contributions.sum(axis=-1), expected, rtol=1e-5
     )

@@ -80,8 +80,8 @@ def test_without_where_rows_are_drawn_or_trees_are_dropped(name):
         replay(*given, w, case.loss, case.start, **more)
         for w in (kept_weights(case), left(case, SETS[1]))
     )
-    found = explainer.without(X_NEW, SETS[1])["change"].to_numpy().reshape(before.shape)
-    assert np.abs(found - (after - before)).max() < 1e-6 * np.abs(after - before).max()
+    changes = explainer.without(X_NEW, SETS[1])["change"].to_numpy().reshape(before.shape)
+    assert np.abs(changes - (after - before)).max() < 1e-6 * np.abs(after - before).max()
 
 
 def test_a_leaf_without_rows_adds_nothing():
@@ -89,8 +89,8 @@ def test_a_leaf_without_rows_adds_nothing():
     case, explainer = case_of("xgboost binary"), explainer_of("xgboost binary")
     gone = np.flatnonzero(case.leaves(X)[:, 0, 0] == case.leaves(X_NEW)[0, 0, 0])
     expected = replayed(case, case.targets, left(case, gone), gone) - replayed(case, case.targets)
-    found = explainer.without(X_NEW, LABELS[gone])["change"]
-    assert np.abs(found - expected[:, 0]).max() < 1e-6 * np.abs(expected).max()
+    changes = explainer.without(X_NEW, LABELS[gone])["change"]
+    assert np.abs(changes - expected[:, 0]).max() < 1e-6 * np.abs(expected).max()
     assert (explainer.without(X_NEW, [])["change"] == 0).all()
 
 
@@ -117,7 +117,7 @@ def test_first_order_removal_is_the_derivative_of_a_replay(name):
     """Central differences by the weights of some rows are good to 1e-9 or so; weights are rounded to float32."""
     case = case_of(name)
     for output in ("raw", "probability"):  # effects are on scores either way
-        found = (
+        explanation = (
             explainer_of(name, output=output)
             .removal(X_NEW, method="first-order")
             .reshape(len(X_NEW), -1, N)
@@ -129,7 +129,7 @@ def test_first_order_removal_is_the_derivative_of_a_replay(name):
                 for part in (1e-5, -1e-5)
             ]
             slope = (ends[0] - ends[1]) / 2e-5
-            assert np.abs(found[:, :, j] - slope).max() < 1e-6 * np.abs(found).max()
+            assert np.abs(explanation[:, :, j] - slope).max() < 1e-6 * np.abs(explanation).max()
 
 
 def test_first_order_takes_over_where_replays_take_long(monkeypatch):

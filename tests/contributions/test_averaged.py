@@ -84,11 +84,11 @@ def test_contributions_are_those_of_a_replay(objective, from_average):
     scores, expected = replayed(
         objective, columns_of(objective, TARGETS[objective]), W, from_average
     )
-    found = explainer(NEW)
-    contributions = np.reshape(found.contributions, expected.shape)
+    explanation = explainer(NEW)
+    contributions = np.reshape(explanation.contributions, expected.shape)
     np.testing.assert_allclose(contributions, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
     np.testing.assert_allclose(
-        np.reshape(found.predictions, scores.shape), scores, rtol=0, atol=1e-6
+        np.reshape(explanation.predictions, scores.shape), scores, rtol=0, atol=1e-6
     )
     raw = (
         model.predict(NEW, raw_score=True).reshape(scores.shape) / 6
@@ -110,8 +110,8 @@ def test_deletions_and_other_targets(objective):
     w = W.copy()
     w[gone] = 0.0
     after = replayed(objective, columns_of(objective, y), w)[0]
-    found = explainer.without(NEW, gone)["after"]
-    np.testing.assert_allclose(np.reshape(found, after.shape), after, rtol=0, atol=1e-6)
+    predictions_after = explainer.without(NEW, gone)["after"]
+    np.testing.assert_allclose(np.reshape(predictions_after, after.shape), after, rtol=0, atol=1e-6)
     again = explainer.refit(drop=gone)
     np.testing.assert_allclose(
         np.reshape(again(NEW).predictions, after.shape), after, rtol=0, atol=1e-6
@@ -119,8 +119,8 @@ def test_deletions_and_other_targets(objective):
     changed = y.copy()
     changed[[0, 50]] = 1 - (y[[0, 50]] > 0)
     after = replayed(objective, columns_of(objective, changed), W)[0]
-    found = explainer.what_if(NEW, {row: int(changed[row]) for row in (0, 50)})["after"]
-    np.testing.assert_allclose(np.reshape(found, after.shape), after, rtol=0, atol=1e-6)
+    predictions_after = explainer.what_if(NEW, {row: int(changed[row]) for row in (0, 50)})["after"]
+    np.testing.assert_allclose(np.reshape(predictions_after, after.shape), after, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("objective", ["binary", "poisson"])
@@ -160,8 +160,8 @@ def test_trees_without_a_split():
     for gain in (18.0, 1000.0):
         model = lgb.LGBMClassifier(min_split_gain=gain, **FOREST).fit(X, y)
         explainer = axil.Explainer(model, X, y)
-        found = explainer(NEW)
-        made = found.contributions.sum(axis=1) + found.intercepts
+        explanation = explainer(NEW)
+        made = explanation.contributions.sum(axis=1) + explanation.intercepts
         np.testing.assert_allclose(made, model.predict(NEW, raw_score=True) / 6, rtol=0, atol=1e-6)
         after = explainer.without(NEW, [1, 2])["after"]
         np.testing.assert_allclose(

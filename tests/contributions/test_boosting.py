@@ -90,11 +90,11 @@ def test_target_derivatives_are_finite_differences(name):
 @pytest.mark.parametrize("name", mostly_slow(2, CASES, share=1))
 def test_weight_derivatives_are_finite_differences(name):
     case = case_of(name)
-    found = explainer_of(name).jacobian.by_sample_weight(X_NEW).reshape(len(X_NEW), -1, N)
+    explanation = explainer_of(name).jacobian.by_sample_weight(X_NEW).reshape(len(X_NEW), -1, N)
     expected = differences(lambda w: replayed(case, case.targets, w), case.w, COLUMNS, 1e-5)
     assert (
-        np.abs(found[:, :, COLUMNS].transpose(2, 0, 1) - expected).max()
-        < 1e-6 * np.abs(found).max()
+        np.abs(explanation[:, :, COLUMNS].transpose(2, 0, 1) - expected).max()
+        < 1e-6 * np.abs(explanation).max()
     )
 
 
@@ -415,8 +415,8 @@ def test_pipelines():
     plain = GradientBoostingClassifier(**GB).fit(StandardScaler().fit_transform(X), BINARY)
     scaler = StandardScaler().fit(X)
     expected = axil.Explainer(plain, scaler.transform(X), BINARY)(scaler.transform(X_NEW))
-    found = axil.Explainer(model, X, BINARY)(X_NEW)
-    assert np.array_equal(found.weights, expected.weights)
+    explanation = axil.Explainer(model, X, BINARY)(X_NEW)
+    assert np.array_equal(explanation.weights, expected.weights)
 
 
 @pytest.mark.slow
@@ -445,13 +445,13 @@ def test_classes_that_are_named_but_not_there_have_no_output(loss):
     model = catboost.CatBoostClassifier(**CAT, loss_function=loss, class_names=[3, 1, 0, 2]).fit(
         X, BINARY
     )
-    found = axil.Explainer(model, X, BINARY)(X_NEW)
-    np.testing.assert_array_equal(found.outputs, [1, 0])
+    explanation = axil.Explainer(model, X, BINARY)(X_NEW)
+    np.testing.assert_array_equal(explanation.outputs, [1, 0])
     own = model.predict(X_NEW, prediction_type="RawFormulaVal")
-    np.testing.assert_allclose(found.predictions, own[:, 1:3], atol=1e-12)
+    np.testing.assert_allclose(explanation.predictions, own[:, 1:3], atol=1e-12)
     assert np.isneginf(own[:, [0, 3]]).all()
     np.testing.assert_allclose(
-        found.contributions.sum(axis=-1) + found.intercepts, own[:, 1:3], atol=1e-9
+        explanation.contributions.sum(axis=-1) + explanation.intercepts, own[:, 1:3], atol=1e-9
     )
 
 
@@ -466,8 +466,8 @@ def test_baselines_that_leave_nothing_to_learn(loss, size):
     pool = catboost.Pool(X, labels, baseline=baseline)
     model = catboost.CatBoost({**CAT, "loss_function": loss, "bootstrap_type": "No"}).fit(pool)
     explainer = axil.Explainer(model, X, labels, init_score=baseline)
-    found = explainer(X[:5], init_score=baseline[:5])
-    np.testing.assert_allclose(found.predictions.reshape(5, -1), baseline[:5], rtol=1e-12)
+    explanation = explainer(X[:5], init_score=baseline[:5])
+    np.testing.assert_allclose(explanation.predictions.reshape(5, -1), baseline[:5], rtol=1e-12)
     wrong = labels.copy()
     wrong[3] = 1 - wrong[3] if wrong[3] < 2 else 0
     with pytest.raises(axil.ExactnessError):
@@ -489,9 +489,9 @@ def test_names_of_classes_that_are_text_where_targets_are_numbers(names):
 def test_classes_that_are_kept_in_single_precision():
     y = np.array([0.1, 1 / 3, 0.5])[CLASSES.astype(int)]
     model = catboost.CatBoostClassifier(**CAT).fit(X, y)
-    found = axil.Explainer(model, X, y)(X_NEW)
+    explanation = axil.Explainer(model, X, y)(X_NEW)
     np.testing.assert_allclose(
-        found.predictions, model.predict(X_NEW, prediction_type="RawFormulaVal"), atol=1e-12
+        explanation.predictions, model.predict(X_NEW, prediction_type="RawFormulaVal"), atol=1e-12
     )
     with pytest.raises(axil.InputError, match=r"holds 0\.2 at position"):
         axil.Explainer(model, X, np.where(y == 0.1, 0.2, y))
@@ -565,8 +565,8 @@ def test_scikit_learns_stages_once_every_row_is_certain(data, rate, loss):
     scores = model.decision_function(X)
     # of the order of the sums alone: no difference of numbers near one is left
     assert explainer.verification.leaf_error < 1e-12
-    found = explainer(X[::7])
-    total = found.intercepts + found.contributions.sum(axis=-1)
+    explanation = explainer(X[::7])
+    total = explanation.intercepts + explanation.contributions.sum(axis=-1)
     np.testing.assert_allclose(total, scores[::7], rtol=0, atol=1e-12 * np.abs(scores).max())
 
 

@@ -189,8 +189,8 @@ def test_a_booster_has_the_label_issues_and_the_influence_of_the_estimator_aroun
             axil.Explainer(inner, X, y.astype(float)).find_label_issues(),
             estimator.find_label_issues(),
         )
-    found = axil.Explainer(model.booster_, X, y).influence(X[:50], y[:50])
-    np.testing.assert_array_equal(found, estimator.influence(X[:50], y[:50]))
+    influences = axil.Explainer(model.booster_, X, y).influence(X[:50], y[:50])
+    np.testing.assert_array_equal(influences, estimator.influence(X[:50], y[:50]))
     model = XGBClassifier(n_estimators=10, max_depth=3).fit(X, y)
     inner = axil.Explainer(model.get_booster(), X, y.astype(float))
     same(inner.find_label_issues(), axil.Explainer(model, X, y).find_label_issues())

@@ -152,7 +152,7 @@ def test_bad_targets_are_refused():
 def test_what_if_where_a_leaf_has_a_value_for_every_class():
     """XGBoost's vector leaves; from 3.1 on the fit starts from centred logarithms of the shares."""
     case = replace(MODELS["xgboost vector leaves"]().fit(), start=CENTRED)
-    found = axil.Explainer(case.model, X, case.y, sample_weight=case.weights).what_if(
+    changes = axil.Explainer(case.model, X, case.y, sample_weight=case.weights).what_if(
         X_NEW, others(case)
     )["change"]
     leaves = [
@@ -163,17 +163,17 @@ def test_what_if_where_a_leaf_has_a_value_for_every_class():
         replay(*leaves, y, w, case.loss, case.start, rate=0.25, **case.more)
         for y in (case.targets, targets_with(case, others(case)))
     )
-    assert np.abs(found.to_numpy() - (new - old).ravel()).max() < 1e-6 * np.abs(new - old).max()
+    assert np.abs(changes.to_numpy() - (new - old).ravel()).max() < 1e-6 * np.abs(new - old).max()
 
 
 def test_what_if_of_an_objective_of_your_own_asks_it_again():
     case = MODELS["lightgbm custom"]().fit()
     own = axil.Explainer(case.model, X, case.y)
-    found = own.what_if(X_NEW, {i: 1 - BINARY[i] for i in ROWS})["change"]
+    changes = own.what_if(X_NEW, {i: 1 - BINARY[i] for i in ROWS})["change"]
     y = np.where(np.isin(np.arange(N), ROWS), 1 - BINARY, BINARY)[:, None].astype(float)
     expected = replayed(case, y) - replayed(case, BINARY[:, None].astype(float))
     assert (
-        np.abs(found - expected[:, 0]).max() < 1e-6 * np.abs(expected).max()
+        np.abs(changes - expected[:, 0]).max() < 1e-6 * np.abs(expected).max()
     )  # its gradients are kept in float32
 
 

@@ -128,8 +128,10 @@ def test_only_predictions_that_can_stop_early_are_refused_for_it():
         (LR(**LGB, **stops, objective="poisson").fit(X, COUNTS), COUNTS),
         (LR(**LGB, **stops, objective="cross_entropy").fit(X, BINARY), BINARY),
     ]:
-        found = axil.Explainer(taken, X, y)(X)
-        np.testing.assert_allclose(found.predictions, taken.predict(X, raw_score=True), rtol=1e-9)
+        explanation = axil.Explainer(taken, X, y)(X)
+        np.testing.assert_allclose(
+            explanation.predictions, taken.predict(X, raw_score=True), rtol=1e-9
+        )
     assert (
         np.abs(model.predict(X, raw_score=True) - model.booster_.predict(X, raw_score=True)).max()
         > 0.01

@@ -266,13 +266,15 @@ def test_pushes_go_through_bounds(name):
                 - bent_values(*rule, sums - step, bends)[0]
             ) / 2e-6
         expected += fit.rates[t] * mixed[np.ix_(leaves[:, t], fit.leaves[t])] * pull
-    found = explainer(NEW)
+    explanation = explainer(NEW)
     scale = np.abs(expected).max()
     np.testing.assert_allclose(
-        found.contributions, expected, rtol=0, atol=max(1e-6, 10 * own.close) * scale
+        explanation.contributions, expected, rtol=0, atol=max(1e-6, 10 * own.close) * scale
     )
     np.testing.assert_allclose(
-        found.contributions.sum(axis=1) + found.intercepts, found.predictions, rtol=1e-9
+        explanation.contributions.sum(axis=1) + explanation.intercepts,
+        explanation.predictions,
+        rtol=1e-9,
     )
     groups = np.arange(N) % 3
     by_group = (
@@ -280,7 +282,9 @@ def test_pushes_go_through_bounds(name):
         .pivot(index="query", columns="group", values="contribution")
         .to_numpy()
     )
-    sums = np.stack([found.contributions[:, groups == g].sum(axis=1) for g in range(3)], axis=1)
+    sums = np.stack(
+        [explanation.contributions[:, groups == g].sum(axis=1) for g in range(3)], axis=1
+    )
     np.testing.assert_allclose(by_group, sums, atol=1e-10)
 
 
@@ -335,9 +339,9 @@ def test_pushes_of_smoothed_leaves_with_constants(name):
         share, values = node_shares((rule[0], rule[1], rule[2], nodes, 0), *local)
         np.testing.assert_allclose(values, fit.values[t], atol=1e-9)
         expected += fit.rates[t] * share[np.ix_(leaves[:, t], fit.leaves[t])] * pull
-    found = explainer(NEW)
+    explanation = explainer(NEW)
     np.testing.assert_allclose(
-        found.contributions, expected, rtol=0, atol=1e-6 * np.abs(expected).max()
+        explanation.contributions, expected, rtol=0, atol=1e-6 * np.abs(expected).max()
     )
 
 
@@ -535,6 +539,6 @@ def test_constraints_of_zero_beside_l1():
             "n_jobs": 1,
         }
         model = xgb.XGBClassifier(learning_rate=0.1, **settings).fit(rows, labels)
-        found = axil.Explainer(model, rows, labels)(rows)
-        made = found.contributions.sum(axis=1) + found.intercepts
+        explanation = axil.Explainer(model, rows, labels)(rows)
+        made = explanation.contributions.sum(axis=1) + explanation.intercepts
         np.testing.assert_allclose(made, model.predict(rows, output_margin=True), rtol=0, atol=1e-5)

@@ -369,8 +369,8 @@ def test_scores_of_nothing_but_rounding(model):
     rows, classes = np.zeros((41, 2)), np.arange(41) % 2
     weights = np.where(classes, 1.0, 20 / 21) * 0.1
     model.set_params(n_estimators=5).fit(rows, classes, sample_weight=weights)
-    found = axil.Explainer(model, rows, classes, sample_weight=weights)(rows[:2])
-    assert np.abs(found.intercepts + found.contributions.sum(axis=-1)).max() < 1e-7
+    explanation = axil.Explainer(model, rows, classes, sample_weight=weights)(rows[:2])
+    assert np.abs(explanation.intercepts + explanation.contributions.sum(axis=-1)).max() < 1e-7
 
 
 @pytest.mark.parametrize(
@@ -388,8 +388,8 @@ def test_a_class_without_weight(model, classes):
     for light in range(classes):
         weights = np.where(labels == light, 0.0, 1.0)
         model.fit(rows, labels, sample_weight=weights)
-        found = axil.Explainer(model, rows, labels, sample_weight=weights)(rows[:9])
-        made = found.intercepts + found.contributions.sum(axis=-1)
+        explanation = axil.Explainer(model, rows, labels, sample_weight=weights)(rows[:9])
+        made = explanation.intercepts + explanation.contributions.sum(axis=-1)
         scores = model.decision_function(rows[:9])
         np.testing.assert_allclose(made.reshape(scores.shape), scores, rtol=1e-6)
 

@@ -74,8 +74,10 @@ def catboost_poisson(output="raw"):
         catboost.Pool(X, COUNTS, baseline=OFFSETS)
     )
     asked = catboost.Pool(ASKED, baseline=SHIFT)
-    found = [model.predict(asked, prediction_type=kind) for kind in ("RawFormulaVal", "Exponent")]
-    return axil.Explainer(model, X, COUNTS, init_score=OFFSETS, output=output), SHIFT, *found
+    predictions = [
+        model.predict(asked, prediction_type=kind) for kind in ("RawFormulaVal", "Exponent")
+    ]
+    return axil.Explainer(model, X, COUNTS, init_score=OFFSETS, output=output), SHIFT, *predictions
 
 
 MODELS = [lightgbm_poisson, xgboost_poisson, xgboost_classes, catboost_poisson]
@@ -84,18 +86,20 @@ MODELS = [lightgbm_poisson, xgboost_poisson, xgboost_classes, catboost_poisson]
 @pytest.mark.parametrize("made", MODELS)
 def test_scores_are_those_of_the_library_with_offsets(made):
     explainer, shift, scores, means = made()
-    found = explainer(ASKED, init_score=shift)
-    np.testing.assert_allclose(found.predictions, scores, **SAME)
-    np.testing.assert_allclose(found.intercepts + found.contributions.sum(axis=-1), scores, **SAME)
-    np.testing.assert_array_equal(found.contributions, explainer(ASKED).contributions)
-    np.testing.assert_allclose(found.probabilities, means, **SAME)
+    explanation = explainer(ASKED, init_score=shift)
+    np.testing.assert_allclose(explanation.predictions, scores, **SAME)
+    np.testing.assert_allclose(
+        explanation.intercepts + explanation.contributions.sum(axis=-1), scores, **SAME
+    )
+    np.testing.assert_array_equal(explanation.contributions, explainer(ASKED).contributions)
+    np.testing.assert_allclose(explanation.probabilities, means, **SAME)
     np.testing.assert_array_equal(
         [each.predictions for each in explainer.iter(ASKED, 1, init_score=shift)],
-        found.predictions[:, None],
+        explanation.predictions[:, None],
     )
     top = explainer.top(ASKED, 2, init_score=shift)
     np.testing.assert_allclose(top["score"][::2], np.ravel(scores), **SAME)
-    column = {"mean": "prediction"}.get(found.meaning, found.meaning)
+    column = {"mean": "prediction"}.get(explanation.meaning, explanation.meaning)
     np.testing.assert_allclose(top[column][::2], np.ravel(means), **SAME)
     np.testing.assert_allclose(
         explainer.similar(ASKED, 2, init_score=shift)["score"], top["score"], **SAME
@@ -106,7 +110,7 @@ def test_scores_are_those_of_the_library_with_offsets(made):
         .reshape(-1, 2)
         .sum(axis=1)
     )
-    np.testing.assert_allclose(grouped + np.ravel(found.intercepts), np.ravel(scores), **SAME)
+    np.testing.assert_allclose(grouped + np.ravel(explanation.intercepts), np.ravel(scores), **SAME)
 
 
 @pytest.mark.parametrize("made", MODELS)
@@ -170,8 +174,8 @@ def test_influence_is_the_gradient_of_the_deviance_with_offsets():
     explainer, shift, _, means = lightgbm_poisson()
     y = np.array([0.0, 3.0, 1.0])
     expected = (means - y) @ explainer(ASKED, init_score=shift).weights / 3
-    found = explainer.influence(ASKED, y, init_score=shift).sort_values("row")["gradient"]
-    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+    influences = explainer.influence(ASKED, y, init_score=shift).sort_values("row")["gradient"]
+    np.testing.assert_allclose(influences, expected, rtol=1e-9, atol=1e-12)
 
 
 def test_the_page_shows_means_with_offsets():
@@ -192,9 +196,9 @@ def test_models_without_offsets_of_rows():
 
 def test_offsets_are_copied():
     explainer, given = lightgbm_poisson("probability")[0], SHIFT.copy()
-    found = explainer(ASKED, init_score=given)
+    explanation = explainer(ASKED, init_score=given)
     given[:] = 7.0
-    np.testing.assert_array_equal(found.weights, explainer(ASKED, init_score=SHIFT).weights)
+    np.testing.assert_array_equal(explanation.weights, explainer(ASKED, init_score=SHIFT).weights)
 
 
 def test_the_label_issues_expects_what_the_library_predicts_with_the_offsets_of_the_fit():

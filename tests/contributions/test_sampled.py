@@ -97,8 +97,8 @@ def test_other_labels_are_replayed(name):
     if "factors" in case.more:  # which the fit gives to labels
         other = replace(case, more={**case.more, "factors": np.where(targets[:, 0] > 0, 3.0, 1.0)})
     expected = replayed(other, targets, case.w) - replayed(case, case.targets, case.w)
-    found = explainer.what_if(X_NEW, {row: y})["change"].to_numpy().reshape(expected.shape)
-    assert np.abs(found - expected).max() < 1e-6 * np.abs(expected).max()
+    changes = explainer.what_if(X_NEW, {row: y})["change"].to_numpy().reshape(expected.shape)
+    assert np.abs(changes - expected).max() < 1e-6 * np.abs(expected).max()
     assert np.abs(expected).max() > 1e-3
 
 
@@ -178,10 +178,10 @@ def test_goss_in_parts_of_several_threads():
         model = lgb.LGBMClassifier(**{**LGB_GOSS, "n_jobs": n_jobs}).fit(rows, labels)
         explainer = axil.Explainer(model, rows, labels)
         raw = model.predict(rows[:5], raw_score=True)
-        found = explainer(rows[:5]).intercepts + explainer.jacobian.gradient_contributions(
+        explanation = explainer(rows[:5]).intercepts + explainer.jacobian.gradient_contributions(
             rows[:5]
         ).sum(axis=-1)
-        assert np.abs(found - raw).max() < 1e-12 * np.abs(raw).max()
+        assert np.abs(explanation - raw).max() < 1e-12 * np.abs(raw).max()
 
 
 def test_a_dart_whose_drops_are_not_replayed_is_refused(tmp_path):

@@ -43,14 +43,14 @@ def fitted(objective, boosting, from_average):
 def test_models_without_a_split(objective, boosting, from_average):
     model, y = fitted(objective, boosting, from_average), TARGETS[objective]
     explainer = axil.Explainer(model, X, y, sample_weight=W)
-    found = explainer(X[:2])
+    explanation = explainer(X[:2])
     expected = shares(objective, W)
     np.testing.assert_allclose(
         model.predict(X[:2], raw_score=True).reshape(2, -1), np.tile(expected, (2, 1)), rtol=1e-6
     )
-    np.testing.assert_array_equal(found.contributions, 0.0)
+    np.testing.assert_array_equal(explanation.contributions, 0.0)
     np.testing.assert_allclose(
-        found.intercepts.reshape(2, -1), np.tile(expected, (2, 1)), rtol=1e-6
+        explanation.intercepts.reshape(2, -1), np.tile(expected, (2, 1)), rtol=1e-6
     )
     less = np.where(np.arange(N) % 5 == 0, 0.0, W)
     after = np.reshape(explainer.without(X[:2], less == 0)["after"], (2, -1))
@@ -96,12 +96,12 @@ def test_trees_after_a_first_one_without_a_split():
     assert sizes[0] == 1
     assert max(sizes) > 1
     explainer = axil.Explainer(booster, X, y, sample_weight=W)
-    found = explainer(X)
+    explanation = explainer(X)
     scores = booster.predict(X, raw_score=True)
     np.testing.assert_allclose(
-        found.contributions.sum(axis=1) + found.intercepts, scores, atol=1e-6
+        explanation.contributions.sum(axis=1) + explanation.intercepts, scores, atol=1e-6
     )
-    np.testing.assert_allclose(found.intercepts, shares("binary", W)[0], rtol=1e-6)
+    np.testing.assert_allclose(explanation.intercepts, shares("binary", W)[0], rtol=1e-6)
 
 
 def test_classes_that_start_later_than_others_are_refused_by_name():

@@ -54,9 +54,9 @@ def test_sweeps_and_leaf_matrix_agree(prepared):
 
 def test_every_kind_and_place(any_explainer, batches):
     whole, U = any_explainer(NEW), mixture(len(NEW))
-    found = any_explainer.aggregate(NEW, U)
-    assert found.kind == whole.kind
-    assert_sums(found, whole, U)
+    totals = any_explainer.aggregate(NEW, U)
+    assert totals.kind == whole.kind
+    assert_sums(totals, whole, U)
     mean = any_explainer.aggregate(NEW, by=BY)
     names, codes = np.unique(BY, return_inverse=True)
     assert mean.query_index.tolist() == names.tolist()
@@ -105,14 +105,14 @@ def test_offsets_are_in_the_intercepts():
 
 def test_views_of_a_combination():
     explainer = axil.Explainer(lgb.LGBMRegressor(**QUIET).fit(X, Y), X, Y)
-    found = explainer.aggregate(NEW, by=BY)
-    contributions = found.group(GROUPS).groupby("query", sort=False)["contribution"].sum()
-    np.testing.assert_allclose(contributions + found.intercepts, found.predictions)
-    assert found.top(4).groupby("query").size().tolist() == [4, 4, 4]
-    assert found.group("rooms").shape[1] == 4
-    assert "<!DOCTYPE html>" in found.to_html(columns=["rooms"], groups=GROUPS)
-    assert found.column("rooms")[0].tolist() == X["rooms"].tolist()
-    assert found.column("rooms")[1].tolist() == [None] * 3
+    totals = explainer.aggregate(NEW, by=BY)
+    contributions = totals.group(GROUPS).groupby("query", sort=False)["contribution"].sum()
+    np.testing.assert_allclose(contributions + totals.intercepts, totals.predictions)
+    assert totals.top(4).groupby("query").size().tolist() == [4, 4, 4]
+    assert totals.group("rooms").shape[1] == 4
+    assert "<!DOCTYPE html>" in totals.to_html(columns=["rooms"], groups=GROUPS)
+    assert totals.column("rooms")[0].tolist() == X["rooms"].tolist()
+    assert totals.column("rooms")[1].tolist() == [None] * 3
 
 
 def test_one_pass_for_any_number_of_rows(monkeypatch):

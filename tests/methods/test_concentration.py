@@ -111,16 +111,18 @@ def test_outputs_with_trees_of_their_own_have_measures_of_their_own(batches):
 
 def test_no_weight_at_all_is_zero_in_every_measure():
     explainer = axil.Explainer(MODELS["kernel ridge"]().fit(X, Y), X, Y)
-    found = explainer.concentration(1e3 + NEW[:2])  # so far away that the kernel is 0
-    assert (found[["net", "gross", "short", "top_share", "effective_size"]] == 0).all(axis=None)
-    assert found["turnover"].tolist()[1] == 0
+    shares = explainer.concentration(1e3 + NEW[:2])  # so far away that the kernel is 0
+    assert (shares[["net", "gross", "short", "top_share", "effective_size"]] == 0).all(axis=None)
+    assert shares["turnover"].tolist()[1] == 0
 
 
 def test_tables_are_of_the_users_library_and_the_order_is_that_of_the_queries(batches):
     frame = pl.DataFrame(X, schema=["a", "b", "c"])
     model = KernelRidge(kernel="rbf", gamma=0.5, alpha=0.1).fit(X, Y)
-    found = axil.Explainer(model, frame, Y).concentration(pl.DataFrame(NEW, schema=["a", "b", "c"]))
-    assert isinstance(found, pl.DataFrame)
+    shares = axil.Explainer(model, frame, Y).concentration(
+        pl.DataFrame(NEW, schema=["a", "b", "c"])
+    )
+    assert isinstance(shares, pl.DataFrame)
     weights = axil.Explainer(model, X, Y)(NEW[::-1]).weights
     turned = axil.Explainer(model, X, Y).concentration(NEW[::-1])["turnover"]
     np.testing.assert_allclose(turned[1:], np.abs(np.diff(weights, axis=0)).sum(axis=1), rtol=1e-9)

@@ -241,8 +241,10 @@ def test_a_margin_of_the_fit_takes_the_place_of_the_base_in_training_rows(name: 
     explainer = axil.Explainer(model, X, y, sample_weight=weights, init_score=margin)
     rows, offsets = y.reshape(80, -1), margin.reshape(80, -1)
     expected = without_each_row(model, rows, offsets, np.ones(80) if weights is None else weights)
-    found = explainer.diagnostics.leave_one_out()["prediction"].to_numpy().reshape(expected.shape)
-    np.testing.assert_allclose(found, expected, **SAME)
+    left_out = (
+        explainer.diagnostics.leave_one_out()["prediction"].to_numpy().reshape(expected.shape)
+    )
+    np.testing.assert_allclose(left_out, expected, **SAME)
     own = model.predict(X, base_margin=margin).reshape(expected.shape)
     np.testing.assert_allclose(verified_model(explainer).fitted(), own, **SAME)
     weights_of = explainer(X, init_score=margin).weights.reshape(80, -1, 80)
@@ -260,7 +262,9 @@ def test_a_margin_of_the_fit_takes_the_place_of_the_base_in_training_rows(name: 
         for a in (X, y, weights, margin)
     ]
     over_dask = explainer_of_fit(model, *parts).diagnostics.leave_one_out()["prediction"]
-    np.testing.assert_allclose(over_dask.to_numpy().reshape(found.shape), found, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        over_dask.to_numpy().reshape(left_out.shape), left_out, rtol=0, atol=1e-12
+    )
 
 
 def test_a_margin_of_the_fit_in_adjusted_prices_and_noise() -> None:

@@ -146,15 +146,15 @@ def test_a_retrained_stump_is_the_fit_without_the_rows(name):
         left = np.delete(np.arange(N), gone)
         own = None if weights is None else weights[left]
         expected = raw(deepcopy(model).fit(X[left], y[left], sample_weight=own), X_NEW)
-        found = explainer.without(X_NEW, gone)
-        np.testing.assert_allclose(table(found, "after"), expected, rtol=0, atol=SINGLE)
+        changes = explainer.without(X_NEW, gone)
+        np.testing.assert_allclose(table(changes, "after"), expected, rtol=0, atol=SINGLE)
         again = explainer.refit(drop=gone)
         np.testing.assert_allclose(raw(again.model, X_NEW), expected, rtol=0, atol=SINGLE)
         if len(gone) == 1:
             effects = explainer.removal(X_NEW, method="exact").reshape(*expected.shape, N)[
                 :, :, gone[0]
             ]
-            np.testing.assert_allclose(effects, table(found, "change"), rtol=0, atol=1e-9)
+            np.testing.assert_allclose(effects, table(changes, "change"), rtol=0, atol=1e-9)
     groups = np.where(np.isin(np.arange(N), GONE), "gone", "left")
     by_group = explainer.removal(X_NEW, groups=groups)
     part = by_group[by_group["group"] == "gone"]
@@ -397,8 +397,10 @@ def test_balanced_trees_count_classes_again(name):
         [np.flatnonzero(CLASSES == 2)[:6], np.flatnonzero(CLASSES == 0)[:1]]
     )  # of one class above all
     expected = shares_of_leaves(model, queries, CLASSES, weights, np.delete(np.arange(N), gone))
-    found = explainer.without(queries, gone)["after"].to_numpy().reshape(len(queries), -1)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
+    predictions_after = (
+        explainer.without(queries, gone)["after"].to_numpy().reshape(len(queries), -1)
+    )
+    np.testing.assert_allclose(predictions_after, expected, rtol=0, atol=1e-9)
     again = explainer.refit(drop=gone)
     np.testing.assert_allclose(again.model.predict_proba(queries), expected, rtol=0, atol=1e-9)
     groups = np.where(np.isin(np.arange(N), gone), "gone", "left")
@@ -478,8 +480,8 @@ def test_several_labels_are_balanced_again():
             sums = np.bincount(label[inside], weights[inside], 2)
             shares.append(sums / sums.sum())
     explainer = axil.Explainer(model, TABLE, labels)
-    found = explainer.without(TABLE[:5], GONE)["after"].to_numpy()
-    np.testing.assert_allclose(found, np.concatenate(shares), rtol=0, atol=1e-9)
+    predictions_after = explainer.without(TABLE[:5], GONE)["after"].to_numpy()
+    np.testing.assert_allclose(predictions_after, np.concatenate(shares), rtol=0, atol=1e-9)
     made = explainer.refit(drop=GONE).model.predict_proba(TABLE[:5])
     np.testing.assert_allclose(np.hstack(made).ravel(), np.concatenate(shares), rtol=0, atol=1e-9)
 
@@ -538,8 +540,8 @@ def deletions_agree(explainer, queries, tolerance, refits=True):
     n = model.shape[0]
     counted = np.flatnonzero(model.row_weights > 0)
     gone = np.random.default_rng(0).choice(counted, min(7, len(counted) - 1), replace=False)
-    found = explainer.without(queries, marked(n, gone))
-    before, after = numbers(found, "before"), numbers(found, "after")
+    changes = explainer.without(queries, marked(n, gone))
+    before, after = numbers(changes, "before"), numbers(changes, "after")
     scale = max(
         np.abs(before).max(), np.abs(model.targets).max() if explainer.kind == "exact" else 0.0
     )

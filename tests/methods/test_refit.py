@@ -212,8 +212,8 @@ def test_dropped_rows_give_the_model_of_without(fitted):
     assert set(again.index) <= set(X.index[9:TRAIN])
     assert np.array_equal(predicted(explainer, queries), before)  # the old model is as it was
     after = explainer.without(queries, gone)
-    found = again.without(queries, [])["after"].to_numpy()
-    assert np.allclose(found, after["after"], rtol=SINGLE, atol=SINGLE)
+    predictions_after = again.without(queries, [])["after"].to_numpy()
+    assert np.allclose(predictions_after, after["after"], rtol=SINGLE, atol=SINGLE)
 
 
 def test_other_targets_give_the_model_of_what_if(fitted):
@@ -225,8 +225,8 @@ def test_other_targets_give_the_model_of_what_if(fitted):
     if explainer.verification.held is not None and explainer.verification.held.ranked:
         return  # what_if holds the ranks
     after = explainer.what_if(queries, changed)["after"].to_numpy()
-    found = again.what_if(queries, {})["after"].to_numpy()
-    assert np.allclose(found, after, rtol=SINGLE, atol=SINGLE)
+    predictions_after = again.what_if(queries, {})["after"].to_numpy()
+    assert np.allclose(predictions_after, after, rtol=SINGLE, atol=SINGLE)
 
 
 def test_added_rows_are_in_the_proof_and_in_the_next_refit(fitted):
@@ -531,8 +531,8 @@ def test_vector_leaves_of_xgboost(bends):
     explainer = axil.Explainer(model, X[:TRAIN], y)
     gone = X.index[:9].tolist()
     expected = np.asarray(explainer.without(X[TRAIN:], gone)["after"]).reshape(-1, 2)
-    found = explainer.refit(drop=gone).model.predict(X[TRAIN:])
-    np.testing.assert_allclose(found, expected, rtol=0, atol=2e-6 * np.abs(expected).max())
+    predictions = explainer.refit(drop=gone).model.predict(X[TRAIN:])
+    np.testing.assert_allclose(predictions, expected, rtol=0, atol=2e-6 * np.abs(expected).max())
 
 
 def test_weights_of_several_outputs():
@@ -573,8 +573,8 @@ def test_weights_and_a_category_that_no_split_uses(loss):
     assert not verified_model(explainer).adapter.encodings
     gone = list(X.index[:7])
     after = explainer.without(table[-20:], gone)["after"].to_numpy()
-    found = explainer.refit(drop=gone).model.predict(table[-20:])
-    np.testing.assert_allclose(found.ravel(), after, rtol=0, atol=1e-6)  # l2 in float32
+    predictions = explainer.refit(drop=gone).model.predict(table[-20:])
+    np.testing.assert_allclose(predictions.ravel(), after, rtol=0, atol=1e-6)  # l2 in float32
     for more in ({"targets": {X.index[3]: y[5]}}, {"sample_weight": {X.index[3]: 2.0}}):
         assert explainer.refit(**more).verification is not None
 

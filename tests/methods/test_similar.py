@@ -91,15 +91,15 @@ def boosting():
 
 def dense(explainer, rows):
     """Weights (n, K, N), targets (N, K) and predictions (n, K), on the scale of the fit."""
-    found = explainer(rows)
+    explanation = explainer(rows)
     targets = explainer.targets.reshape(N, -1)
     weights = np.broadcast_to(
-        found.weights.reshape(len(rows), -1, N), (len(rows), targets.shape[1], N)
+        explanation.weights.reshape(len(rows), -1, N), (len(rows), targets.shape[1], N)
     )
     return (
         weights,
         targets,
-        np.einsum("ikj,jk->ik", weights, targets) + found.intercepts.reshape(len(rows), -1),
+        np.einsum("ikj,jk->ik", weights, targets) + explanation.intercepts.reshape(len(rows), -1),
     )
 
 
@@ -118,11 +118,14 @@ def expected(weights, k, among=None, labels=None, positive=False):
 
 
 def test_adjusted_targets_and_the_footer(explainer):
-    found = explainer.similar(NEW, 5, adjust=True, by="weight")
+    comparables = explainer.similar(NEW, 5, adjust=True, by="weight")
     weights, targets, predictions = dense(explainer, NEW)
     fitted = dense(explainer, X)[2]
     residuals, inverse = targets - fitted, explainer.scale.inverse
-    lines, footer = iter(found.itertuples(index=False)), iter(found.attrs["comparables"])
+    lines, footer = (
+        iter(comparables.itertuples(index=False)),
+        iter(comparables.attrs["comparables"]),
+    )
     for i, output in np.ndindex(Q, targets.shape[1]):
         own = weights[i, output]
         bias = own @ residuals[:, output]
@@ -141,7 +144,7 @@ def test_adjusted_targets_and_the_footer(explainer):
         )
         assert said["query"] == NEW.index[i]
         for _ in range(5):
-            line = dict(zip(found.columns, next(lines)))
+            line = dict(zip(comparables.columns, next(lines)))
             j = X.index.get_loc(line["row"])
             wanted = inverse(predictions[i, [output]] + residuals[j, [output]])[0]
             np.testing.assert_allclose(line["adjusted"], wanted, rtol=1e-9, atol=1e-9)
@@ -150,19 +153,21 @@ def test_adjusted_targets_and_the_footer(explainer):
                 NEW["age"].iloc[i]
             )  # of unsigned numbers
     plain = explainer.similar(NEW, 5, by="weight")
-    pd.testing.assert_frame_equal(found[plain.columns], plain)
+    pd.testing.assert_frame_equal(comparables[plain.columns], plain)
 
 
 def test_prices_of_a_model_of_logarithms():
     explainer = made("log")
-    found = explainer.similar(NEW.head(1), 3, adjust=True)
+    comparables = explainer.similar(NEW.head(1), 3, adjust=True)
     model = LGBMRegressor(**QUICK).fit(X, np.log(Y))
-    rows = X.loc[found["row"]]
-    wanted = Y[found["row"]] * np.exp(model.predict(NEW.head(1))) / np.exp(model.predict(rows))
+    rows = X.loc[comparables["row"]]
+    wanted = (
+        Y[comparables["row"]] * np.exp(model.predict(NEW.head(1))) / np.exp(model.predict(rows))
+    )
     np.testing.assert_allclose(
-        found["adjusted"], wanted, rtol=1e-6
+        comparables["adjusted"], wanted, rtol=1e-6
     )  # LightGBM fits gradients in float32
-    assert "local bias (log)" in found.attrs["axil"]
+    assert "local bias (log)" in comparables.attrs["axil"]
 
 
 @pytest.mark.parametrize("positive", [False, True])
@@ -171,7 +176,7 @@ def test_prices_of_a_model_of_logarithms():
 def test_the_rows_listed(explainer, monkeypatch, positive, kept, labels):
     monkeypatch.setattr("axil.machine.memory.Budget.batch_size", lambda self, *_: 4)
     among = None if kept is None else (X["year"] >= 2023).to_numpy()
-    found = explainer.similar(
+    comparables = explainer.similar(
         NEW,
         9,
         columns=[],
@@ -191,8 +196,8 @@ def test_the_rows_listed(explainer, monkeypatch, positive, kept, labels):
         for i, output in np.ndindex(weights.shape[:2])
         for rank, j in enumerate(expected(weights[i, output], 9, among, labels, positive))
     ]
-    assert list(zip(found["query"], found["rank"], found["row"])) == rows
-    assert len(found.attrs["comparables"]) == Q * weights.shape[1]
+    assert list(zip(comparables["query"], comparables["rank"], comparables["row"])) == rows
+    assert len(comparables.attrs["comparables"]) == Q * weights.shape[1]
 
 
 def test_all_that_allows_the_same_rows(boosting):
@@ -222,16 +227,16 @@ def test_fewer_rows_than_asked_for(boosting):
 
 def test_rows_without_a_label_stand_for_themselves(boosting):
     labels = np.where(np.arange(N) < 60, None, "one")
-    found = boosting.similar(NEW.head(1), N, distinct=labels, by="weight")
-    assert len(found) == 61
+    comparables = boosting.similar(NEW.head(1), N, distinct=labels, by="weight")
+    assert len(comparables) == 61
 
 
 def test_of_rows_with_one_label_the_most_similar_is_listed(boosting):
-    found = boosting.similar(NEW, N, distinct=OWNER, by="leaves").set_index(["query", "row"])[
+    comparables = boosting.similar(NEW, N, distinct=OWNER, by="leaves").set_index(["query", "row"])[
         "similarity"
     ]
     shared = pd.DataFrame(axil.similarity(boosting.model, NEW, X), NEW.index, X.index)
-    for query, own in found.groupby(level="query"):
+    for query, own in comparables.groupby(level="query"):
         largest = shared.loc[query].groupby(OWNER).max()
         np.testing.assert_allclose(own.to_numpy(), np.sort(largest[largest > 0])[::-1], rtol=1e-12)
 
@@ -390,7 +395,7 @@ def test_rows_within_a_distance_in_time(monkeypatch, name, given, distance):
     explainer = made(name)
     near, weights = within_by_definition(distance), dense(explainer, NEW)[0]
     for more in ({}, {"distinct": "owner", "among": (X["year"] >= 2019).to_numpy(), "sign": "for"}):
-        found = explainer.similar(
+        comparables = explainer.similar(
             NEW, 9, columns=[], by="weight", within=("sold", given), beside=BESIDE, **more
         )
         rows = [
@@ -406,15 +411,15 @@ def test_rows_within_a_distance_in_time(monkeypatch, name, given, distance):
                 )
             )
         ]
-        assert list(zip(found["query"], found["rank"], found["row"])) == rows
+        assert list(zip(comparables["query"], comparables["rank"], comparables["row"])) == rows
         assert len(rows) > Q  # the test would say nothing of no rows
 
 
 def test_rows_within_a_distance_of_numbers(boosting):
-    found = boosting.similar(NEW, N, columns=["area"], by="weight", within=("area", 12.5))
-    gap = abs(found["area (row)"] - found["area (query)"])
+    comparables = boosting.similar(NEW, N, columns=["area"], by="weight", within=("area", 12.5))
+    gap = abs(comparables["area (row)"] - comparables["area (query)"])
     wanted = abs(X["area"].to_numpy() - NEW["area"].to_numpy()[:, None]) <= 12.5
-    assert len(found) == wanted.sum()
+    assert len(comparables) == wanted.sum()
     assert gap.max() <= 12.5
     # dates of any kind are the same days
     wanted = boosting.similar(NEW, 4, columns=[], within=("sold", "1Y"), beside=BESIDE)
@@ -428,8 +433,10 @@ def test_rows_within_a_distance_of_numbers(boosting):
     missing = BESIDE[0].assign(
         sold=SOLD.where(np.arange(N) % 2 == 0)
     )  # a row without a date is near no query
-    found = boosting.similar(NEW, N, columns=[], within=("sold", "1Y"), beside=(missing, BESIDE[1]))
-    assert set(found["row"]) <= set(X.index[::2])
+    comparables = boosting.similar(
+        NEW, N, columns=[], within=("sold", "1Y"), beside=(missing, BESIDE[1])
+    )
+    assert set(comparables["row"]) <= set(X.index[::2])
 
 
 @pytest.mark.parametrize("name", ["boosting", "forest", "outputs"])
@@ -449,7 +456,7 @@ def test_rows_before_a_date(monkeypatch, name):
             ("sold", [pd.Timestamp.min] * Q),
             (("sold", "1Y"), [one - year for one in dates]),
         ):
-            found = explainer.similar(
+            comparables = explainer.similar(
                 NEW,
                 9,
                 columns=["sold"],
@@ -467,14 +474,14 @@ def test_rows_before_a_date(monkeypatch, name):
                 for own in weights[i]
                 for j in expected(own, 9, near[i])
             ]
-            assert list(found["row"]) == rows
-            assert "sold (query)" not in found
+            assert list(comparables["row"]) == rows
+            assert "sold (query)" not in comparables
             assert len(rows) > Q
 
 
 def test_numbers_before_a_number(boosting):
-    found = boosting.similar(NEW, N, columns=["year"], asof=2022, within=("year", 2))
-    assert set(found["year (row)"]) == {2020, 2021}
+    comparables = boosting.similar(NEW, N, columns=["year"], asof=2022, within=("year", 2))
+    assert set(comparables["year (row)"]) == {2020, 2021}
     assert set(
         boosting.similar(NEW, N, columns=["year"], asof=2020, within="year")["year (row)"]
     ) == {
@@ -493,11 +500,11 @@ def test_queries_without_a_row_are_named_once(boosting, monkeypatch):
     monkeypatch.setattr("axil.machine.memory.Budget.batch_size", lambda self, *_: 4)
     far = NEW.assign(area=NEW["area"].where(np.arange(Q) != 2, 1e6))
     with pytest.warns(UserWarning, match="No training row meets") as warned:
-        found = boosting.similar(far, 3, columns=["area"], within=("area", 50.0))
+        comparables = boosting.similar(far, 3, columns=["area"], within=("area", 50.0))
     assert len(warned) == 1
     said = str(warned[0].message)
     assert f"for 1 of {Q} rows of X, which the table leaves out: {NEW.index[2]!r}." in said
-    assert set(found["query"]) == {*NEW.index} - {NEW.index[2]}
+    assert set(comparables["query"]) == {*NEW.index} - {NEW.index[2]}
     with pytest.warns(UserWarning, match=f"leaves out: .*, .*, .* and {Q - 3} more.") as warned:
         assert not len(boosting.similar(NEW.assign(area=1e6), 3, within=("area", 50.0)))
     assert len(warned) == 1
@@ -618,23 +625,23 @@ def test_suspects_of_classes_and_of_several_outputs():
         explainer = made(name)
         table = explainer.find_label_issues()
         wrong = set(table["row"][table["is_label_issue"]])
-        found = explainer.similar(NEW, N, columns=[], suspects="mark")
-        assert set(found["row"][found["suspect"]]) == wrong & set(found["row"])
+        comparables = explainer.similar(NEW, N, columns=[], suspects="mark")
+        assert set(comparables["row"][comparables["suspect"]]) == wrong & set(comparables["row"])
 
 
 def test_columns_beside_the_features(boosting):
-    found = boosting.similar(NEW, 3, columns=["area", "owner", "sold"], beside=BESIDE)
-    assert list(found.columns[-5:]) == [
+    comparables = boosting.similar(NEW, 3, columns=["area", "owner", "sold"], beside=BESIDE)
+    assert list(comparables.columns[-5:]) == [
         "area (row)",
         "area (query)",
         "owner (row)",
         "sold (row)",
         "sold (query)",
     ]
-    places = X.index.get_indexer(found["row"])
-    assert list(found["owner (row)"]) == list(OWNER[places])
-    assert list(found["sold (row)"]) == list(SOLD.iloc[places])
-    assert list(found["sold (query)"]) == list(NOW.loc[found["query"]])
+    places = X.index.get_indexer(comparables["row"])
+    assert list(comparables["owner (row)"]) == list(OWNER[places])
+    assert list(comparables["sold (row)"]) == list(SOLD.iloc[places])
+    assert list(comparables["sold (query)"]) == list(NOW.loc[comparables["query"]])
 
 
 @pytest.mark.parametrize("name", ["boosting", "shrunk", "forest", "log", "own logarithms"])
@@ -642,15 +649,15 @@ def test_the_share_of_the_value_is_what_follows_the_listed_targets(name):
     """A hundredth of a percent on every target listed, and how far the prediction follows: an independent refit."""
     explainer, step = made(name), 1e-4
     query = NEW.head(1)
-    found = explainer.similar(query, 8, adjust=True)
-    said = found.attrs["comparables"][0]
-    raised = Y[found["row"]] * (1 + step)
+    comparables = explainer.similar(query, 8, adjust=True)
+    said = comparables.attrs["comparables"][0]
+    raised = Y[comparables["row"]] * (1 + step)
     given = np.log(raised) if name == "log" else raised
     moved = explainer.what_if(query, dict(given)).iloc[0]
     wanted = (moved["after"] / moved["before"] - 1) / step
     # a difference quotient: of a curve, so right to some steps
     np.testing.assert_allclose(said["value share"], wanted, rtol=20 * step)
-    assert f"{said['value share']:.1%} of the value" in found.attrs["axil"]
+    assert f"{said['value share']:.1%} of the value" in comparables.attrs["axil"]
 
 
 def test_pushes_are_chosen_from_and_not_adjusted():
@@ -661,10 +668,10 @@ def test_pushes_are_chosen_from_and_not_adjusted():
         match=r"similar\(adjust=True\) has no answer here: .*not a weighted sum",
     ):
         pushes.similar(NEW, 3, adjust=True)
-    found = pushes.similar(NEW, 3, by="contribution", sign="for", among=X["year"] > 2020)
-    scores = pd.Series(pushes(NEW).predictions, NEW.index)[found["query"]].to_numpy()
-    assert (found["contribution"] * scores > 0).all()
-    assert (found["year (row)"] > 2020).all()
+    comparables = pushes.similar(NEW, 3, by="contribution", sign="for", among=X["year"] > 2020)
+    scores = pd.Series(pushes(NEW).predictions, NEW.index)[comparables["query"]].to_numpy()
+    assert (comparables["contribution"] * scores > 0).all()
+    assert (comparables["year (row)"] > 2020).all()
 
 
 def test_comparables_in_every_kind_of_table():
@@ -785,25 +792,25 @@ def test_rows_that_share_most_leaves_of_every_kind_and_place(any_explainer, batc
         return
     whole = any_explainer(new)
     similarity = axil.similarity(verified_model(any_explainer).adapter._booster, new, rows)
-    found = any_explainer.similar(new, 4, columns=["age"], by="leaves")
-    same(any_explainer.similar(new, 4, columns=["age"]), found)  # all of these are boosted
+    comparables = any_explainer.similar(new, 4, columns=["age"], by="leaves")
+    same(any_explainer.similar(new, 4, columns=["age"]), comparables)  # all of these are boosted
     wanted = alike_rows(similarity, 4)
-    n_outputs = len(found) // (4 * len(new))
-    at = rows.index.get_indexer(found["row"]).reshape(len(new), n_outputs, 4)
+    n_outputs = len(comparables) // (4 * len(new))
+    at = rows.index.get_indexer(comparables["row"]).reshape(len(new), n_outputs, 4)
     np.testing.assert_array_equal(at, np.broadcast_to(wanted[:, None], at.shape))
-    seen = found["similarity"].to_numpy().reshape(at.shape)
+    seen = comparables["similarity"].to_numpy().reshape(at.shape)
     np.testing.assert_allclose(
         seen, np.take_along_axis(similarity[:, None].repeat(n_outputs, 1), at, axis=2)
     )
     contributions = whole.contributions.reshape(len(new), n_outputs, len(rows))
-    own = next(name for name in found.columns if name.startswith("contribution"))
+    own = next(name for name in comparables.columns if name.startswith("contribution"))
     np.testing.assert_allclose(
-        found[own].to_numpy().reshape(at.shape),
+        comparables[own].to_numpy().reshape(at.shape),
         np.take_along_axis(contributions, at, axis=2),
         rtol=1e-8,
         atol=1e-12,
     )
-    assert "share most leaves" in found.attrs["axil"]
+    assert "share most leaves" in comparables.attrs["axil"]
     allowed = rows["age"].to_numpy() > 0
     some = any_explainer.similar(
         new, 4, columns=["age"], by="leaves", among=lambda given: given["age"] > 0
@@ -822,9 +829,9 @@ def test_rows_that_speak_for_two_classes_and_against():
     similarity = axil.similarity(verified_model(explainer).adapter._booster, NEW, X)
     for sign, side in (("for", 1.0), ("against", -1.0)):
         allowed = pushes * np.sign(scores)[:, None] * side > 0
-        found = explainer.similar(NEW, 3, columns=["area"], by="leaves", sign=sign)
+        comparables = explainer.similar(NEW, 3, columns=["area"], by="leaves", sign=sign)
         wanted = alike_rows(similarity, 3, allowed)
-        np.testing.assert_array_equal(X.index.get_indexer(found["row"]), wanted[wanted >= 0])
+        np.testing.assert_array_equal(X.index.get_indexer(comparables["row"]), wanted[wanted >= 0])
         largest = explainer.similar(NEW, 3, columns=["area"], by="contribution", sign=sign)
         wanted = alike_rows(np.abs(pushes), 3, allowed)
         np.testing.assert_array_equal(X.index.get_indexer(largest["row"]), wanted[wanted >= 0])
@@ -832,9 +839,9 @@ def test_rows_that_speak_for_two_classes_and_against():
 
 def test_rows_that_speak_for_a_class_of_a_forest_are_of_it():
     explainer = made("classes")
-    found = explainer.similar(NEW, 5, columns=["area"], sign="for", by="weight")
-    assert (found["target"] == 1).all()
-    assert (found["weight"] > 0).all()
+    comparables = explainer.similar(NEW, 5, columns=["area"], sign="for", by="weight")
+    assert (comparables["target"] == 1).all()
+    assert (comparables["weight"] > 0).all()
     against = explainer.similar(NEW, 5, columns=["area"], sign="against", by="leaves")
     assert (against["target"] == 0).all()
     assert against["similarity"].between(0, 1).all()
@@ -843,12 +850,12 @@ def test_rows_that_speak_for_a_class_of_a_forest_are_of_it():
 def test_rows_above_and_below_zero_by_leaves():
     explainer = made("boosting")
     for sign, side in (("for", 1), ("against", -1)):
-        found = explainer.similar(
+        comparables = explainer.similar(
             NEW, 3, columns=["area"], by="leaves", sign=sign, distinct=OWNER, adjust=True
         )
-        assert (side * found["weight"] > 0).all()
+        assert (side * comparables["weight"] > 0).all()
         assert (
-            not found.assign(owner=OWNER[X.index.get_indexer(found["row"])])
+            not comparables.assign(owner=OWNER[X.index.get_indexer(comparables["row"])])
             .duplicated(["query", "owner"])
             .any()
         )
@@ -863,7 +870,7 @@ def test_forests_and_smoothers_list_their_largest_weights():
     """Their weights follow from shared leaves, or there are none."""
     explainer = made("forest")
     pd.testing.assert_frame_equal(explainer.similar(NEW, 3), explainer.similar(NEW, 3, by="weight"))
-    found = explainer_of("smoother", "pipeline ridge").similar(
+    comparables = explainer_of("smoother", "pipeline ridge").similar(
         case_of("smoother", "pipeline ridge").X_new[:2], 3
     )
-    assert "similarity" not in found
+    assert "similarity" not in comparables

@@ -51,14 +51,14 @@ def test_rows_are_ranked_by_the_trees_that_count(kind, rule):
         model, base = LGBMClassifier(**QUICK).fit(X, DEAR), np.log(DEAR.mean() / (1 - DEAR.mean()))
         explainer = axil.Explainer(model, X, DEAR)
         right = replayed(model, DEAR, base, lambda score: 1 / (1 + np.exp(-score)), rule)
-    found = explainer.similar(NEW, 5, columns=[], tree_weights=rule)
-    listed = found["similarity"].to_numpy().reshape(len(NEW), 5)
+    comparables = explainer.similar(NEW, 5, columns=[], tree_weights=rule)
+    listed = comparables["similarity"].to_numpy().reshape(len(NEW), 5)
     np.testing.assert_allclose(
         listed, -np.sort(-right, axis=1)[:, :5], rtol=1e-5
     )  # libraries round to single precision
-    at = X.index.get_indexer(found["row"]).reshape(len(NEW), 5)
+    at = X.index.get_indexer(comparables["row"]).reshape(len(NEW), 5)
     np.testing.assert_allclose(np.take_along_axis(right, at, axis=1), listed, rtol=1e-5)
-    assert "took away" in found.attrs["axil"] or "variance" in found.attrs["axil"]
+    assert "took away" in comparables.attrs["axil"] or "variance" in comparables.attrs["axil"]
     some = explainer.similar(
         NEW, 5, columns=[], tree_weights=rule, among=np.arange(len(X)) % 2 == 0
     )
@@ -78,9 +78,11 @@ def test_trees_of_several_outputs_share_one_measure():
     )
     explainer = axil.Explainer(trees.fit(X, OUTPUTS), X, OUTPUTS)
     for rule in ("variance", "error", "improved"):
-        found = explainer.similar(X.head(3), 1, columns=[], tree_weights=rule)
-        assert list(found["row"][::2]) == list(X.index[:3])  # a row shares every leaf with itself
-        np.testing.assert_allclose(found["similarity"], 1.0, rtol=1e-12)
+        comparables = explainer.similar(X.head(3), 1, columns=[], tree_weights=rule)
+        assert list(comparables["row"][::2]) == list(
+            X.index[:3]
+        )  # a row shares every leaf with itself
+        np.testing.assert_allclose(comparables["similarity"], 1.0, rtol=1e-12)
 
 
 def test_rules_that_do_not_fit_are_refused_by_name():

@@ -169,9 +169,9 @@ def test_a_far_target_of_a_quantile_does_not_carry_the_prediction_along():
 def test_within_the_radius_the_answer_is_weights_times_changes(name):
     case, explainer = case_of("lightgbm", name), explainer_of("lightgbm", name)
     radius, y = explainer.verification.held.radius, explainer.targets
-    found = explainer.what_if(case.X_new, {3: y[3] + 0.5 * radius})["change"]
+    changes = explainer.what_if(case.X_new, {3: y[3] + 0.5 * radius})["change"]
     expected = explainer(case.X_new).weights[:, 3] * 0.5 * radius
-    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-12 * np.abs(y).max())
+    np.testing.assert_allclose(changes, expected, rtol=1e-6, atol=1e-12 * np.abs(y).max())
 
 
 def test_a_loaded_explainer_of_a_quantile_answers_beyond_its_radius_too(tmp_path):
@@ -269,9 +269,11 @@ def test_sensitivity_is_columns_of_the_weights(library, name, scored, monkeypatc
     )
     if offsets is not None and explainer.outputs is not None:
         offsets = np.stack([offsets] * len(explainer.outputs), axis=1)
-    found = explainer.jacobian.sensitivity(case.X_new, explainer.index[rows], init_score=offsets)
+    sensitivities = explainer.jacobian.sensitivity(
+        case.X_new, explainer.index[rows], init_score=offsets
+    )
     wanted = explainer(case.X_new, init_score=offsets).weights[..., rows]
-    np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(sensitivities, wanted, rtol=1e-9, atol=1e-12)
     assert explainer.jacobian.sensitivity(case.X_new, []).shape == (*wanted.shape[:-1], 0)
 
 
@@ -314,9 +316,11 @@ def turned(explainer, y):
 
 
 def assert_refit_agrees(explainer, new, tolerance=1e-6):
-    found = explainer.what_if(pushed.X_NEW, new)["after"]
+    predictions_after = explainer.what_if(pushed.X_NEW, new)["after"]
     expected = np.asarray(explainer.refit(targets=new)(pushed.X_NEW).predictions).ravel()
-    np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * np.abs(expected).max())
+    np.testing.assert_allclose(
+        predictions_after, expected, rtol=0, atol=tolerance * np.abs(expected).max()
+    )
 
 
 @pytest.mark.parametrize("name", [name for name in pushed.CASES if "clipped" not in name])

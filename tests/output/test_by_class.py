@@ -44,10 +44,10 @@ def test_one_line_per_row_with_classes_by_name(explainer, forest):
     assert list(table["target"]) == list(KINDS[X.index.get_indexer(table["row"])])
     one = per_class[per_class["output"] == "low"]
     assert np.array_equal(table[["row", "weight"]], one[["row", "weight"]])
-    found = explainer.similar(NEW, 3, columns=["b"], per_class=False)
-    pd.testing.assert_frame_equal(found[list(table.columns)], table)
-    assert np.array_equal(found["b (row)"], X.loc[found["row"], "b"])
-    assert "contribution" not in found
+    comparables = explainer.similar(NEW, 3, columns=["b"], per_class=False)
+    pd.testing.assert_frame_equal(comparables[list(table.columns)], table)
+    assert np.array_equal(comparables["b (row)"], X.loc[comparables["row"], "b"])
+    assert "contribution" not in comparables
     kept = explainer.similar(NEW, 3, per_class=False, among=KINDS == "low", distinct="b")
     assert set(kept["target"]) == {"low"}
     assert len(explainer.similar(NEW[:0], 3, per_class=False)) == 0

@@ -76,10 +76,14 @@ def test_a_page_says_what_similar_says(explainer, tmp_path):
         "within": ("sold", "2Y"),
         "search": ["street"],
     }
-    found = explainer.report(
+    written = explainer.report(
         NEW, tmp_path / "out", interval=predictive, confidence_level=0.8, **options
     )
-    assert (found.pages, found.written, found.index) == (Q, Q, tmp_path / "out" / "index.html")
+    assert (written.pages, written.written, written.index) == (
+        Q,
+        Q,
+        tmp_path / "out" / "index.html",
+    )
     kept = {name: options[name] for name in ("k", "columns", "beside", "within")}
     table = explainer.similar(NEW, adjust=True, sign="for", by="weight", **kept)
     ends = predictive.interval(NEW, 0.8).set_index("query")
@@ -135,10 +139,10 @@ def doubted():
     explainer = axil.Explainer(
         LGBMRegressor(**QUICK).fit(X, np.log(prices)), X, np.log(prices), inverse_func=np.exp
     )
-    found = explainer.similar(
+    comparables = explainer.similar(
         X, 3, columns=[], adjust=True, sign="for", suspects="mark", by="weight"
     )
-    return explainer, found
+    return explainer, comparables
 
 
 def test_no_doubtful_price_is_shown_without_a_word(doubted, tmp_path):
@@ -265,8 +269,8 @@ def test_rows_fit_for_each_query(explainer, tmp_path, monkeypatch):
 
 def test_a_page_without_rows_says_so_and_is_counted(explainer, tmp_path):
     far = NEW.assign(area=NEW["area"].where(np.arange(len(NEW)) != 2, 1e6))
-    found = explainer.report(far, tmp_path, **OPTIONS | {"within": ("area", 50)})
-    assert (found.pages, found.written, found.unlisted) == (len(NEW), len(NEW), 1)
+    written = explainer.report(far, tmp_path, **OPTIONS | {"within": ("area", 50)})
+    assert (written.pages, written.written, written.unlisted) == (len(NEW), len(NEW), 1)
     said = (
         f"The model makes this estimate from {N} sales. None of these sales meets the conditions."
     )
@@ -639,11 +643,11 @@ def test_cells_and_amounts():
 
 def test_pages_say_how_far_retraining_moves_an_estimate(tmp_path):
     model = LGBMRegressor(**QUICK)
-    found = axil.stability(model, X, Y, NEW, n=4)
+    refits = axil.stability(model, X, Y, NEW, n=4)
     explainer = axil.Explainer(model.fit(X, Y), X, Y)
-    explainer.report(NEW, tmp_path / "report", stability=found, unit="$")
+    explainer.report(NEW, tmp_path / "report", stability=refits, unit="$")
     pages = sorted((tmp_path / "report").rglob("h15*.html"))
-    share = found.std[0] / model.predict(NEW)[0]
+    share = refits.std[0] / model.predict(NEW)[0]
     text = next(page for page in pages if page.stem == "h150").read_text(encoding="utf-8")
     assert re.search(
         r"trained again from the start would move this estimate by about <b>± \$[\d,]+ \((.*?) ?%\)</b>",
@@ -653,7 +657,7 @@ def test_pages_say_how_far_retraining_moves_an_estimate(tmp_path):
     with pytest.raises(
         InputError, match="stability has 12 predictions; expected those of the 3 rows"
     ):
-        explainer.report(NEW.head(3), tmp_path / "other", stability=found)
+        explainer.report(NEW.head(3), tmp_path / "other", stability=refits)
 
 
 def test_dates_in_the_format_of_the_place(explainer, tmp_path):
@@ -692,10 +696,10 @@ def test_rows_that_are_hardly_alike_get_a_caution(explainer, tmp_path):
 
 def test_a_sample_has_the_pages_of_the_whole(explainer, tmp_path):
     explainer.report(NEW, tmp_path / "whole", **OPTIONS)
-    found = explainer.report(NEW, tmp_path / "sample", sample=4, seed=7, **OPTIONS)
+    written = explainer.report(NEW, tmp_path / "sample", sample=4, seed=7, **OPTIONS)
     again = explainer.report(NEW, tmp_path / "again", sample=4, seed=7, **OPTIONS)
     other = explainer.report(NEW, tmp_path / "other", sample=4, seed=8, **OPTIONS)
-    assert (found.pages, again.pages, other.pages) == (4, 4, 4)
+    assert (written.pages, again.pages, other.pages) == (4, 4, 4)
     whole, some = pages(tmp_path / "whole"), pages(tmp_path / "sample")
     assert {name: whole[name] for name in some} == some
     assert pages(tmp_path / "again") == some

@@ -167,7 +167,7 @@ def test_many_columns_of_long_words_are_not_cut(browser, tmp_path):
     explainer = axil.Explainer(model.fit(sales, PRICE.iloc[:250]), sales, PRICE.iloc[:250])
     words = {f"Column_{i}": f"One_Story_1946_and_Newer_{i}" for i in range(8)}
     beside = pd.DataFrame(words, index=HOMES.index)
-    found = explainer.report(
+    written = explainer.report(
         HOMES.iloc[250:252],
         tmp_path / "out",
         k=3,
@@ -176,7 +176,7 @@ def test_many_columns_of_long_words_are_not_cut(browser, tmp_path):
         beside=(beside.iloc[:250], beside.iloc[250:252]),
     )
     page = browser.new_page()
-    page.goto((found.index.parent / "pages" / "0000" / f"{HOMES.index[250]}.html").as_uri())
+    page.goto((written.index.parent / "pages" / "0000" / f"{HOMES.index[250]}.html").as_uri())
     assert page.locator("table").first.locator("th").count() == 14
     for width, media in ((1280, "screen"), (400, "screen"), (794, "print")):
         page.set_viewport_size({"width": width, "height": 900})

@@ -250,8 +250,8 @@ def test_smoothers_against_refits_without_rows(name):
         left = w.copy()
         left[rows] = 0.0
         refit = clone(case.model).fit(case.X, case.y, sample_weight=left)
-        found = explainer.without(case.X_new, rows)
-        np.testing.assert_allclose(found["after"], refit.predict(case.X_new), rtol=0, atol=1e-8)
+        changes = explainer.without(case.X_new, rows)
+        np.testing.assert_allclose(changes["after"], refit.predict(case.X_new), rtol=0, atol=1e-8)
         if len(rows) == 1:
             np.testing.assert_allclose(
                 effects[:, rows[0]], refit.predict(case.X_new) - before, rtol=0, atol=1e-8

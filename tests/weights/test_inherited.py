@@ -91,9 +91,9 @@ def test_deletions_of_sets(name, weighted):
     model = MODELS[name]().fit(X, Y, **given)
     explainer, weights = axil.Explainer(model, X, Y, **given), W if weighted else np.ones(len(X))
     for rows in ([3], [0, 1, 2, 50], np.flatnonzero(X[:, 0] > 0), np.arange(1, 90)):
-        found = explainer.without(QUERIES, list(rows))["after"]
+        predictions_after = explainer.without(QUERIES, list(rows))["after"]
         expected = pruned_predictions(model, Y, without(weights, rows), QUERIES)[:, 0]
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(predictions_after, expected, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -116,10 +116,10 @@ def test_classes():
     y = (Y > 0).astype(int) + (Y > 1)
     model = RandomForestClassifier(6, random_state=0).fit(X, y)
     explainer, rows = axil.Explainer(model, X, y), list(range(30))
-    found = explainer.without(QUERIES, rows)["after"].to_numpy().reshape(-1, 3)
+    predictions_after = explainer.without(QUERIES, rows)["after"].to_numpy().reshape(-1, 3)
     expected = pruned_predictions(model, np.eye(3)[y], without(np.ones(90), rows), QUERIES)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(found.sum(axis=1), 1.0)
+    np.testing.assert_allclose(predictions_after, expected, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(predictions_after.sum(axis=1), 1.0)
 
 
 def test_deletions_after_others():
@@ -222,8 +222,8 @@ def test_a_monotone_tree_that_loses_its_whole_sample():
         rows = np.setdiff1d(np.arange(40), rows_left)
         if monotonic is None:
             expected = explainer.without(X_train, rows)["after"]
-            found = explainer.refit(drop=rows).model.predict(X_train)
-            np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+            predictions = explainer.refit(drop=rows).model.predict(X_train)
+            np.testing.assert_allclose(predictions, expected, rtol=0, atol=1e-12)
             continue
         with pytest.raises(axil.UnsupportedQuestionError, match="lose all rows of their samples"):
             explainer.without(X_train, rows)

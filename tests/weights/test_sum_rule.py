@@ -168,11 +168,11 @@ def test_fits_without_rows_follow_the_rule(name):
         gone = rng.choice(s.n_rows, size, replace=False)
         if isinstance(s.leaf_rule.newton, NodeRule) and emptied(s, gone):
             continue
-        found = explainer.without(case.X_new[:3], explainer.index[gone])
+        changes = explainer.without(case.X_new[:3], explainer.index[gone])
         np.testing.assert_allclose(
-            found["after"], predicted(s, *without(gone), leaves), rtol=0, atol=1e-9 * scale
+            changes["after"], predicted(s, *without(gone), leaves), rtol=0, atol=1e-9 * scale
         )
-        assert found.attrs["axil"] == notes.PATTERN
+        assert changes.attrs["axil"] == notes.PATTERN
         done += 1
     assert done
 

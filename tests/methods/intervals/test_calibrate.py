@@ -98,12 +98,12 @@ def test_out_of_fold_around_leaves_of_few_rows():
             noise[:800], y[:800]
         )
         folds = cross_val_predict(model, noise[:800], y[:800])
-        found = (
+        predictive = (
             axil.Explainer(model, noise[:800], y[:800])
             .calibrate(out_of_fold=folds)
             .interval(noise[800:], 0.9)
         )
-        held.append(np.mean((found["lower"] <= y[800:]) & (y[800:] <= found["upper"])))
+        held.append(np.mean((predictive["lower"] <= y[800:]) & (y[800:] <= predictive["upper"])))
     assert np.mean(held) > 0.87  # 0.74 from the leaves of few rows too
 
 

@@ -209,12 +209,12 @@ def test_a_booster_and_a_file_have_the_same_sets(tmp_path):
     explainer = axil.Explainer(model, X, numbers)
     expected = explainer.calibrate(held_out, numbers_held_out).predict_set(X.head(9))
     booster = axil.Explainer(model.get_booster(), X, numbers)
-    found = booster.calibrate(held_out, numbers_held_out).predict_set(X.head(9))
-    pd.testing.assert_frame_equal(found, expected)
+    predictive = booster.calibrate(held_out, numbers_held_out).predict_set(X.head(9))
+    pd.testing.assert_frame_equal(predictive, expected)
     explainer.save(tmp_path / "explainer.npz")
     loaded = axil.load(tmp_path / "explainer.npz", model)
-    found = loaded.calibrate(held_out, numbers_held_out).predict_set(X.head(9))
-    pd.testing.assert_frame_equal(found, expected)
+    predictive = loaded.calibrate(held_out, numbers_held_out).predict_set(X.head(9))
+    pd.testing.assert_frame_equal(predictive, expected)
 
 
 def test_what_is_refused():
