@@ -3,14 +3,15 @@
 from typing import Any
 
 import axil
+from axil.aliases import ArrayLike, ForeignModel, TableLike
 
 
 def explainer_of_fit(
-    model: Any,
-    X: Any,
-    y: Any,
-    sample_weight: Any = None,
-    init_score: Any = None,
+    model: ForeignModel,
+    X: TableLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    init_score: ArrayLike | None = None,
     **settings: Any,
 ) -> axil.Explainer:
     """Return the explainer; tuples of data can be unpacked into the arguments."""

@@ -35,7 +35,7 @@ def file(tmp_path_factory):
 
 @pytest.fixture
 def page(browser, file):
-    """The page on a wide screen; nothing may be logged or thrown."""
+    """Yield the page on a wide screen; nothing may be logged or thrown."""
     troubles = []
     opened = browser.new_page(viewport={"width": 1280, "height": 900})
     opened.on("console", lambda message: troubles.append(message.text))

@@ -130,7 +130,10 @@ def test_a_value_of_zero_that_many_rows_have() -> None:
 
 @pytest.mark.parametrize("size", [1.0, 0.1])
 def test_a_search_that_meets_zero(size: float) -> None:
-    """The first middle of -4 and 4 is zero; that of -0.4 and 0.4 is below, as the search starts below the smallest value."""
+    """The first middle of -4 and 4 is zero; that of -0.4 and 0.4 is below.
+
+    The search starts below the smallest value.
+    """
     rng = np.random.default_rng(2)
     X = rng.normal(size=(400, 2))
     y = size * rng.permutation(np.repeat([-4.0, -1, 0, 1, 4], [60, 70, 140, 70, 60]))

@@ -578,7 +578,7 @@ def test_a_boosted_model_inside_a_stack_is_said_to_be_explained_by_itself():
     ],
 )
 def test_a_stack_with_a_linear_last_model_is_the_sum_of_its_members(last):
-    """The last model's coefficients are held fixed: the folds that they were fitted to cannot be sampled again."""
+    """The last model's coefficients are fixed, as their folds cannot be sampled again."""
     X, y, X_new = DATA.X, DATA.y, DATA.X_new
     inside = [
         ("boosted", lgbm()),

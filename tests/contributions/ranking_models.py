@@ -51,8 +51,13 @@ def groups_and_rows(seed=0, n_rows=150, sizes=(1, 2, 5, 9, 17), n_labels=5):
 
 
 DATA = groups_and_rows()
-X, LABELS, SIZES, GROUP, X_NEW = DATA.X, DATA.labels, DATA.sizes, DATA.group, DATA.X_new
-GROUP_WEIGHTS, ROW_WEIGHTS = DATA.group_weights, DATA.row_weights
+X = DATA.X
+LABELS = DATA.labels
+SIZES = DATA.sizes
+GROUP = DATA.group
+X_NEW = DATA.X_new
+GROUP_WEIGHTS = DATA.group_weights
+ROW_WEIGHTS = DATA.row_weights
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,7 @@ class Case:
         )
 
     def replay(self, labels=None, is_present=None, own=False):
-        """Return what `ranking_reference.replay` makes of this fit with other labels or fewer rows."""
+        """Return the `ranking_reference.replay` of this fit with other labels or fewer rows."""
         if labels is None:
             labels = self.labels
         if is_present is None:
@@ -130,7 +135,9 @@ def lightgbm_case(objective="lambdarank", weights=None, l2=0.0, gains=None, data
         fitted["label_gain"] = gains
     model = lgb.LGBMRanker(objective=objective, reg_lambda=l2, **{**LGB, **fitted})
     model.fit(data.X, data.labels, group=data.sizes, sample_weight=weights)
-    row_weights = np.ones(len(data.X)) if weights is None else weights
+    row_weights = weights
+    if weights is None:
+        row_weights = np.ones(len(data.X))
     names = {
         "lambdarank_truncation_level": "top",
         "lambdarank_norm": "norm",
@@ -196,14 +203,17 @@ XGB_VERSION = tuple(int(part) for part in xgb.__version__.split(".")[:2])
 
 
 def leaves_and_values_of_xgboost(model):
-    """Return a function from rows to leaves (n, T), the leaf values of each tree, and base_score."""
+    """Return a function from rows to leaves (n, T), each tree's leaf values, and base_score."""
     trees = [tree for _, tree in model.get_booster().trees_to_dataframe().groupby("Tree")]
     leaves_of_trees = [tree[tree["Feature"] == "Leaf"] for tree in trees]
     numbers = [dict(zip(leaves["Node"], range(len(leaves)))) for leaves in leaves_of_trees]
 
     def leaves(rows):
         nodes = model.apply(rows).astype(int)
-        columns = [[own[node] for node in column] for own, column in zip(numbers, nodes.T)]
+        columns = [
+            [leaf_by_node[node] for node in column]
+            for leaf_by_node, column in zip(numbers, nodes.T)
+        ]
         return np.array(columns).T
 
     values = [leaves_of_tree["Gain"].to_numpy() for leaves_of_tree in leaves_of_trees]
@@ -220,12 +230,19 @@ def leaves_and_values_of_catboost(model):
 
 def xgboost_case(objective="rank:ndcg", weights=None, l2=1.0, data=DATA, **settings):
     """Return a model of XGBRanker; ``weights`` are of the groups."""
-    labels = (data.labels >= 2).astype(float) if objective == "rank:map" else data.labels
+    labels = data.labels
+    if objective == "rank:map":
+        labels = (data.labels >= 2).astype(float)
     model = xgb.XGBRanker(objective=objective, reg_lambda=l2, **XGB, **settings)
     model.fit(data.X, labels, group=data.sizes, sample_weight=weights)
-    row_weights = np.ones(len(data.X)) if weights is None else weights[data.group]
+    row_weights = np.ones(len(data.X))
+    if weights is not None:
+        row_weights = weights[data.group]
     draws = settings.get("lambdarank_pair_method") == "mean"
-    n_pairs = settings.get("lambdarank_num_pair_per_sample", 1 if draws else 32)
+    n_pairs = 32
+    if draws:
+        n_pairs = 1
+    n_pairs = settings.get("lambdarank_num_pair_per_sample", n_pairs)
     norms = (
         settings.get("lambdarank_normalization", True),
         settings.get("lambdarank_score_normalization", True),
@@ -286,9 +303,13 @@ def catboost_case(loss="QueryRMSE", weights=None, l2=3.0, data=DATA, **settings)
     """Return a model of CatBoost; ``weights`` are of the rows."""
     model = cb.CatBoost({**CAT, **settings, "loss_function": loss, "l2_leaf_reg": l2})
     model.fit(cb.Pool(data.X, data.labels, group_id=data.group, weight=weights))
-    row_weights = np.ones(len(data.X)) if weights is None else weights
+    row_weights = weights
+    if weights is None:
+        row_weights = np.ones(len(data.X))
     options = {}
+    centred_by = None
     if loss == "PairLogit":
+        centred_by = row_weights
         options["gradient_steps"] = settings.get("leaf_estimation_method") == "Gradient"
 
     def gradients(labels, is_present):
@@ -314,7 +335,7 @@ def catboost_case(loss="QueryRMSE", weights=None, l2=3.0, data=DATA, **settings)
         lambda is_present: l2 * row_weights[is_present].mean(),
         leaves,
         values,
-        centred_by=row_weights if loss == "PairLogit" else None,
+        centred_by=centred_by,
     )
 
 

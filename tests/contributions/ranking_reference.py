@@ -1,4 +1,4 @@
-"""Ranking losses as the libraries define them, pair by pair in plain loops, and a replay of a fit with them."""
+"""Ranking losses as the libraries define them, in plain loops, and a replay of a fit with them."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ def slices_of(groups):
 
 
 def ranked_pairs(labels, order, top):
-    """Yield (better, worse, rank of better, rank of worse) of each pair with a row among the first ranks."""
+    """Yield (better, worse, their ranks) of each pair with a row among the first ranks."""
     for upper in range(min(top, len(order))):
         for lower in range(upper + 1, len(order)):
             first = order[upper]
@@ -23,7 +23,9 @@ def ranked_pairs(labels, order, top):
 
 def lambdarank(scores, labels, groups, weights, top=30, sigmoid=1.0, norm=True, gains=None):
     """Return g and h (N,) of LightGBM's lambdarank."""
-    gains = 2.0 ** np.arange(31) - 1 if gains is None else np.asarray(gains, float)
+    if gains is None:
+        gains = 2.0 ** np.arange(31) - 1
+    gains = np.asarray(gains, float)
     g = np.zeros(len(scores))
     h = np.zeros(len(scores))
     for rows in slices_of(groups):
@@ -112,7 +114,9 @@ def pair_logit(scores, labels, groups, weights, gradient_steps=False):
                     p = 1 / (1 + np.exp(scores[i] - scores[j]))
                     g[i] -= weights[rows.start] * p
                     g[j] += weights[rows.start] * p
-                    curvature = 1.0 if gradient_steps else p * (1 - p)
+                    curvature = p * (1 - p)
+                    if gradient_steps:
+                        curvature = 1.0
                     h[[i, j]] += weights[rows.start] * curvature
     return g, h
 
@@ -177,11 +181,13 @@ def replay(
             scores += np.where(is_same, model_values, replayed)[leaf].astype(precision)
         else:
             scores += model_values[leaf].astype(precision)
-    return totals if own else contributions
+    if own:
+        return totals
+    return contributions
 
 
 def minstd(state):
-    """Return a function that draws a whole number below its argument, as libstdc++ does from minstd_rand."""
+    """Return a function that draws a whole number below its argument, as minstd_rand does."""
     modulus = 2**31 - 1
     states = [state % modulus or 1]
 
@@ -196,16 +202,18 @@ def minstd(state):
 
 
 def drawn_pairs(labels, order, n_pairs, seed):
-    """Yield (better, worse, rank of better, rank of worse) of XGBoost's random pairs of one group."""
+    """Yield (better, worse, their ranks) of XGBoost's random pairs of one group."""
     draw = minstd(seed)
     ranked = labels[order]
     by_label = np.argsort(-ranked, kind="stable")
     for label in sorted(set(ranked.tolist()), reverse=True):
-        own = np.flatnonzero(ranked[by_label] == label)
-        others = np.flatnonzero(ranked[by_label] != label)
-        for _ in range(n_pairs if len(others) else 0):
-            for place in own:
-                ranks = by_label[place], by_label[others[draw(len(others))]]
+        same_label = np.flatnonzero(ranked[by_label] == label)
+        other_labels = np.flatnonzero(ranked[by_label] != label)
+        if not len(other_labels):
+            continue
+        for _ in range(n_pairs):
+            for place in same_label:
+                ranks = by_label[place], by_label[other_labels[draw(len(other_labels))]]
                 better, worse = sorted(ranks, key=lambda rank: -ranked[rank])
                 yield order[better], order[worse], better, worse
 
@@ -228,7 +236,9 @@ def xgboost_ranking(name, scores, labels, groups, weights, n_pairs, seeds=None, 
         order = np.argsort(-s, kind="stable")
         discounts = 1 / np.log2(2.0 + np.arange(len(s)))
         gains = 2.0**y - 1
-        top = len(s) if seeds is not None else n_pairs
+        top = n_pairs
+        if seeds is not None:
+            top = len(s)
         ideal = (np.sort(gains)[::-1] * discounts)[:top].sum()
         if seeds is None:
             pairs = ranked_pairs(y, order, n_pairs)

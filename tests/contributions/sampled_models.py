@@ -1,7 +1,7 @@
-"""Boosting that drops trees (DART) or draws rows by their gradients (GOSS) with other losses than squared error.
+"""Boosting that drops trees (DART) or draws rows by their gradients (GOSS), without squared error.
 
-Which trees were dropped is seen in the models that the libraries have after each iteration, sampled rows in a loop over
-rows: neither is taken from axil.
+Which trees were dropped is seen in the models that the libraries have after each iteration, sampled
+rows in a loop over rows: neither is taken from axil.
 """
 
 import json

@@ -15,7 +15,8 @@ from tests.contributions.ranking_models import (
     leaves_and_values_of_xgboost,
 )
 
-N, N_NEW = 120, 8
+N = 120
+N_NEW = 8
 
 
 def times_and_rows(seed=0):
@@ -33,7 +34,7 @@ DATA = times_and_rows()
 
 
 def cox_xgboost(scores, times, weights):
-    """Return g and h (N,): at a time all rows of that time or later are at risk, events add up in order."""
+    """Return g and h (N,): rows of the same or a later time are at risk, events add up in order."""
     g = np.zeros(len(scores))
     h = np.zeros(len(scores))
     first = 0.0
@@ -50,7 +51,7 @@ def cox_xgboost(scores, times, weights):
 
 
 def cox_catboost(scores, times, weights, gradient_steps=False):
-    """Return g and h (N,): an event takes all rows before it out of the risk set; weights are in none."""
+    """Return g and h (N,): the rows before an event are not at risk; weights are in neither."""
     g = np.zeros(len(scores))
     h = np.zeros(len(scores))
     first = 0.0
@@ -63,7 +64,9 @@ def cox_catboost(scores, times, weights, gradient_steps=False):
             second += 1 / at_risk**2
         e = np.exp(scores[row])
         g[row] = e * first - (times[row] > 0)
-        h[row] = weights[row] if gradient_steps else e * first - e**2 * second
+        h[row] = e * first - e**2 * second
+        if gradient_steps:
+            h[row] = weights[row]
     return g, h
 
 
@@ -74,8 +77,8 @@ def of_present(gradients, weights):
         def at_scores(scores):
             g = np.zeros(N)
             h = np.zeros(N)
-            parts = [values[is_present] for values in (scores, times, weights)]
-            g[is_present], h[is_present] = gradients(*parts)
+            present_rows = [values[is_present] for values in (scores, times, weights)]
+            g[is_present], h[is_present] = gradients(*present_rows)
             return g, h
 
         return at_scores
@@ -87,7 +90,9 @@ def xgboost_case(weights=None, data=DATA, **settings):
     """Return a model of survival:cox."""
     model = xgb.XGBRegressor(objective="survival:cox", reg_lambda=1.0, **XGB, **settings)
     model.fit(data.X, data.labels, sample_weight=weights)
-    row_weights = np.ones(N) if weights is None else weights
+    row_weights = weights
+    if weights is None:
+        row_weights = np.ones(N)
     leaves, values, base = leaves_and_values_of_xgboost(model)
     return Case(
         model,
@@ -108,7 +113,9 @@ def catboost_case(weights=None, l2=3.0, data=DATA, **settings):
     """Return a model of Cox."""
     model = cb.CatBoost({**CAT, **settings, "loss_function": "Cox", "l2_leaf_reg": l2})
     model.fit(cb.Pool(data.X, data.labels, weight=weights))
-    row_weights = np.ones(N) if weights is None else weights
+    row_weights = weights
+    if weights is None:
+        row_weights = np.ones(N)
     takes_gradient_steps = settings.get("leaf_estimation_method") == "Gradient"
 
     def gradients(scores, times, weights):

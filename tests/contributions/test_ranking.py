@@ -1,4 +1,4 @@
-"""Ranking models: verification, contributions and refits, beside replays of the losses in plain loops."""
+"""Ranking models: contributions and refits, compared with replays in plain loops."""
 
 import catboost as cb
 import numpy as np

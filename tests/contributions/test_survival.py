@@ -1,4 +1,4 @@
-"""Survival models: verification, contributions and refits, beside replays of the losses in plain loops."""
+"""Survival models: contributions and refits, compared with replays in plain loops."""
 
 import catboost as cb
 import numpy as np

@@ -337,7 +337,9 @@ def _check_single_rows(explainer: Any, trial: Trial, rows: Any) -> None:
     own = _asked(lambda: explainer.diagnostics.leave_one_out(method="exact"))
     if own is not None:
         # Predictions of classifiers and other losses are classes and means of their scores.
-        column = "score" if "score" in own else "prediction"
+        column = "prediction"
+        if "score" in own:
+            column = "score"
         own = np.asarray(own[column], dtype=float).reshape(len(trial.y), -1)
     for row in rows:
         _check_row(explainer, trial, int(row), effects, own)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
@@ -14,9 +14,10 @@ from tests.fuzz.data import Array, Draw
 from tests.fuzz.judge import Wrong
 
 TURNED = 0.05  # of the scores: how far a tie that rounding turns moves them, between two fits
+Options: TypeAlias = dict[str, tuple[object, ...]]
 CLOSE = 3e-4  # the replays have no tables of sigmoids and no float32 sums
 # Boosting that adds scores up in another order, where ranks may turn on the rounding.
-LIGHTGBM: dict[str, tuple[Any, ...]] = {
+LIGHTGBM: Options = {
     "num_leaves": (2, 4, 15, 31),
     "min_child_samples": (1, 3, 10),
     "lambdarank_truncation_level": (1, 2, 5, 100),
@@ -24,7 +25,7 @@ LIGHTGBM: dict[str, tuple[Any, ...]] = {
     "sigmoid": (0.5, 2.0),
     "min_child_weight": (1e-6, 0.1),
 }
-XGBOOST: dict[str, tuple[Any, ...]] = {
+XGBOOST: Options = {
     "lambdarank_num_pair_per_sample": (1, 2, 5, 50),
     "lambdarank_normalization": (False,),
     "lambdarank_pair_method": ("mean", "mean"),
@@ -32,7 +33,7 @@ XGBOOST: dict[str, tuple[Any, ...]] = {
     "gamma": (0.01,),
     "tree_method": ("approx",),
 }
-CATBOOST: dict[str, tuple[Any, ...]] = {
+CATBOOST: Options = {
     "grow_policy": ("Depthwise", "Lossguide"),
     "boosting_type": ("Ordered",),
     "random_seed": (1, 7),
@@ -45,9 +46,9 @@ CATBOOST: dict[str, tuple[Any, ...]] = {
 class RankingTrial:
     """A case of `ranking_models`, with what trials of other kinds have."""
 
-    case: Any
+    case: ranking_models.Case
     lossy: bool = False
-    offsets: Any = None
+    offsets: Array | None = None
     base: float = 0.0
 
     @property
@@ -94,7 +95,7 @@ def make(draw: Draw, library: str) -> RankingTrial:
 
 
 def check(trial: RankingTrial, draw: Draw) -> None:
-    """Compare contributions with the replay, and fits without a group and with a label with refits."""
+    """Compare contributions with the replay, and other groups and labels with refits."""
     warnings.simplefilter("ignore", axil.SplitsWarning)
     case = trial.case
     explainer = case.explainer()
@@ -110,7 +111,9 @@ def check(trial: RankingTrial, draw: Draw) -> None:
     _check_changes(case, explainer, draw, size)
 
 
-def _check_changes(case: Any, explainer: axil.Explainer, draw: Draw, size: float) -> None:
+def _check_changes(
+    case: ranking_models.Case, explainer: axil.Explainer, draw: Draw, size: float
+) -> None:
     """Compare `without` and `what_if` with refits, and see that wrong data change something."""
     rng = draw.rng
     ranked = {"lambdarank", "rank:ndcg", "rank:map", "rank:pairwise"}

@@ -16,7 +16,8 @@ raises one of its own errors, or what it answers must be right. There are twelve
 - dropped: of any model, without and refit(drop=) agree, and so do removal and leave_one_out of single rows with without
 - terms: contributions of classifiers and counts with L1, largest steps, smoothing, bounds, class weights and categories: no row
   puts more into a score than the terms of its leaf values, from the library's own record
-- rankings: contributions of ranking models against replays of their losses in plain loops; without and what_if agree with refits
+- rankings: contributions of ranking models against replays of their losses in plain loops; without and what_if agree
+  with refits
 - encodings: weights and pushes of CatBoost's models with categories that are encoded by the targets; no wrong target passes
 
     PYTHONPATH=tests python -m fuzz --n 5000 --jobs 2

@@ -66,14 +66,22 @@ def additive(request):
     return axil.Explainer(make().fit(X, y), X, y), y
 
 
+def number_of_outputs(explainer):
+    if explainer.outputs is None:
+        return 1
+    return len(explainer.outputs)
+
+
 def scores_of(table, n_outputs):
-    name = "score" if "score" in table else "prediction"
+    name = "prediction"
+    if "score" in table:
+        name = "score"
     return table[name].to_numpy().reshape(len(X), n_outputs)
 
 
 def test_exact_scores_of_additive_models_are_those_without_the_row(additive):
     explainer, _ = additive
-    n_outputs = 1 if explainer.outputs is None else len(explainer.outputs)
+    n_outputs = number_of_outputs(explainer)
     table = explainer.diagnostics.leave_one_out(method="exact")
     assert set(table["method"]) == {"exact"}
     assert not table["alone"].any()
@@ -91,7 +99,7 @@ def test_exact_scores_of_additive_models_are_those_without_the_row(additive):
 
 def test_folds_of_additive_models_are_fits_without_them(additive):
     explainer, _ = additive
-    n_outputs = 1 if explainer.outputs is None else len(explainer.outputs)
+    n_outputs = number_of_outputs(explainer)
     table = explainer.diagnostics.leave_one_out()
     assert set(table["method"]) == {"folds"}
     folds = fold_numbers(verified_model(explainer))

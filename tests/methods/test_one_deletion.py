@@ -637,7 +637,7 @@ def test_trees_of_dart_that_do_not_see_each_other_are_no_mean():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_forests_with_trees_that_find_no_split(seed):
-    """LightGBM does not record how many rows were sampled for such trees; a refit has rows of its own."""
+    """LightGBM does not record how many rows such trees sampled; a refit has rows of its own."""
     rng = np.random.default_rng(seed)
     X, y = rng.normal(size=(40, 2)), rng.integers(-2, 3, 40).astype(float)
     settings = {

@@ -660,7 +660,7 @@ def test_rows_with_other_features_are_a_fit_of_boosted_trees_at_the_same_splits(
 
 
 def test_refits_of_xgboost_round_scores_as_the_library_does():
-    """Targets of many digits leave rounding in the scores, which the leaves of later trees follow."""
+    """Targets of many digits leave rounding in the scores, which later trees follow."""
     rng = np.random.default_rng(1)
     X_train = rng.normal(size=(200, 4))
     y_train = X_train[:, 0] + X_train[:, 1] ** 2 + rng.normal(size=200) + 5

@@ -86,7 +86,9 @@ def test_counts_are_those_of_the_bootstrap():
 @pytest.mark.parametrize("objective", ["regression", "poisson"])
 def test_counts_of_boosted_trees_sum_to_their_leaves(objective):
     settings = {"n_estimators": 6, "bagging_fraction": 0.6, "bagging_freq": 1, "verbose": -1}
-    y = Y if objective == "regression" else np.round(np.exp(Y))
+    y = Y
+    if objective == "poisson":
+        y = np.round(np.exp(Y))
     model = lgb.LGBMRegressor(objective=objective, **settings).fit(X, y)
     counts = axil.Explainer(model, X, y).diagnostics.in_bag()
     assert counts.shape == (N, 6)
@@ -119,7 +121,10 @@ LIBRARIES = {
         lambda: lgb.LGBMRegressor(n_estimators=5, verbose=-1).fit(X, Y),
         lambda model: model.predict(X, pred_leaf=True),
     ),
-    "xgboost": (lambda: xgb.XGBClassifier(n_estimators=4).fit(X, Y > 0), lambda model: model.apply(X)),
+    "xgboost": (
+        lambda: xgb.XGBClassifier(n_estimators=4).fit(X, Y > 0),
+        lambda model: model.apply(X),
+    ),
     "forest": (FORESTS["forest"], lambda model: model.apply(X)),
     "gradient boosting": (
         lambda: GradientBoostingRegressor(n_estimators=5).fit(X, Y),

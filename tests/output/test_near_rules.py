@@ -1,4 +1,4 @@
-"""Several rules of `within`, with distances between places, compared with the definition row by row."""
+"""Several rules of `within`, with distances between places, compared with the definition."""
 
 import warnings
 
@@ -25,7 +25,8 @@ HOMES = pd.DataFrame(
 HOMES["lon"] = (HOMES["lon"] + 180) % 360 - 180  # on both sides of the antimeridian
 DATES = pd.Timestamp("2022-01-01") + pd.to_timedelta(np.arange(N_SALES + N_HOMES) * 5, "D")
 SOLD = pd.DataFrame({"sold": DATES}, index=HOMES.index)
-SALES, NEW = HOMES.iloc[:N_SALES], HOMES.iloc[N_SALES:]
+SALES = HOMES.iloc[:N_SALES]
+NEW = HOMES.iloc[N_SALES:]
 BESIDE = (SOLD.iloc[:N_SALES], SOLD.iloc[N_SALES:])
 PRICES = 1000 * SALES["area"] + RNG.normal(0, 3000, N_SALES) + 1e5
 
@@ -190,9 +191,9 @@ def test_pages_state_the_rules(explainer, tmp_path):
     }
     explainer.report(NEW, tmp_path / "out", rows="sales", target="price", **options)
     expected = (
-        "Only sales that meet all of these conditions are listed: Sold before 2024-12-31, by 3 years "
-        "at most; Floor area at most 40\u00a0% apart; at most 20 miles away; built after 1910; one for "
-        "each Year built; no price that looks wrong."
+        "Only sales that meet all of these conditions are listed: Sold before 2024-12-31, by 3 "
+        "years at most; Floor area at most 40\u00a0% apart; at most 20 miles away; built after "
+        "1910; one for each Year built; no price that looks wrong."
     )
     for file, *_ in entries(tmp_path / "out").values():
         assert " ".join(expected.split()) in Page(tmp_path / "out" / file).text

@@ -10,7 +10,8 @@ class Page(HTMLParser):
 
     def __init__(self, path):
         super().__init__()
-        self.tags, self.words = [], []
+        self.tags = []
+        self.words = []
         self.tables = []  # of each the rows, as lists of cells
         self.inside = False
         self.feed(path.read_text(encoding="utf-8"))
@@ -49,5 +50,8 @@ def entries(folder):
     for path in (folder / "search").glob("*.js"):
         text = re.fullmatch(r"shard\(\d+,(.*)\);\n", path.read_text(encoding="utf-8"))[1]
         for label, number_, name, value, more in json.loads(text):
-            known[label] = f"pages/{number_}/{label if name == 0 else name}.html", value, more
+            file = name
+            if name == 0:
+                file = label
+            known[label] = f"pages/{number_}/{file}.html", value, more
     return known

@@ -1,4 +1,4 @@
-"""Reports on classes: the most similar training rows with their classes, then what the model says."""
+"""Reports on classes: the most similar training rows with their classes, then the prediction."""
 
 import html
 import re
@@ -35,6 +35,12 @@ def page_of(folder, name):
     return html.unescape(re.sub(r"<style>.*?</style>", "", text, flags=re.S))
 
 
+def cells_of_table(page):
+    """Return the cells of each row of the table of a page."""
+    table = page[page.index("<tbody>") : page.index("</tbody>")]
+    return [re.findall(r"<td[^>]*>(.*?)</td>", line) for line in table.split("<tr>")[1:]]
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_pages_count_the_classes_of_the_most_similar_rows(name, tmp_path):
     model = MODELS[name]().fit(X, Y)
@@ -54,8 +60,7 @@ def test_pages_count_the_classes_of_the_most_similar_rows(name, tmp_path):
         if count < 20:
             sentence += f", {20 - count} repaid"
         assert f"{sentence}." in page
-        table = page[page.index("<tbody>") : page.index("</tbody>")]
-        cells = [re.findall(r"<td[^>]*>(.*?)</td>", line) for line in table.split("<tr>")[1:]]
+        cells = cells_of_table(page)
         assert [line[0].split("\u00a0")[1] for line in cells] == listed["row"].tolist()
         assert [line[1] for line in cells] == [outcomes[row] for row in listed["row"]]
         assert [line[2] for line in cells] == [percent(s) for s in listed["similarity"]]

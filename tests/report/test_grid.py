@@ -1,4 +1,4 @@
-"""The sales comparison grid of a page, compared with `Explainer.adjustments` and with the model itself."""
+"""The sales comparison grid of a page, compared with `Explainer.adjustments` and the model."""
 
 import numpy as np
 import pandas as pd
@@ -48,7 +48,8 @@ def town() -> tuple[pd.DataFrame, pd.Series]:
 
 
 HOMES, PRICES = town()
-SALES, NEW = HOMES.iloc[:N_SALES], HOMES.iloc[N_SALES:]
+SALES = HOMES.iloc[:N_SALES]
+NEW = HOMES.iloc[N_SALES:]
 SOLD = PRICES.iloc[:N_SALES]
 
 
@@ -97,7 +98,9 @@ def money(text: str) -> float:
 def amount_in(cell: str) -> float:
     """Return the amount of a cell, which follows a value and is followed by a percentage."""
     words = [word for word in cell.split("(")[0].split() if "$" in word]
-    return money(words[-1]) if words else 0.0
+    if not words:
+        return 0.0
+    return money(words[-1])
 
 
 @pytest.mark.parametrize("make", MAKERS)

@@ -194,7 +194,7 @@ def test_refits(name):
 @pytest.mark.filterwarnings("ignore::axil.SplitsWarning")
 @pytest.mark.parametrize("seed", range(4))
 def test_refits_of_monotone_trees_without_most_rows(seed):
-    """A node without rows has the value of the node above it, within the bounds of the splits above."""
+    """A node without rows has the value of the node above it, within the bounds of the splits."""
     rng = np.random.default_rng(seed)
     features = rng.normal(size=(120, 3))
     targets = features[:, 0] + 0.3 * rng.normal(size=120)

@@ -20,9 +20,9 @@ def data(n, n_classes, seed):
     X = pd.DataFrame(rng.normal(size=(n, 4)), columns=list("abcd"))
     X["d"] = (X["d"] > 0).map({True: "north", False: "south"}).astype("category").cat.codes
     signal = X["a"] + X["b"] * X["c"] + rng.normal(scale=0.8, size=n)
-    cuts = [0.0] if n_classes == 2 else [-0.7, 0.9]
-    names = NAMES[[0, 2]] if n_classes == 2 else NAMES
-    return X, names[np.digitize(signal, cuts)]
+    if n_classes == 2:
+        return X, NAMES[[0, 2]][np.digitize(signal, [0.0])]
+    return X, NAMES[np.digitize(signal, [-0.7, 0.9])]
 
 
 LGB = {"n_estimators": 15, "num_leaves": 7, "verbose": -1, "n_jobs": 1}
@@ -54,7 +54,7 @@ def codes_of(model, y):
 
 
 def scores_of(probabilities, method):
-    """The scores of conformal prediction by their definitions, class by class."""
+    """Return the scores of conformal prediction by their definitions, class by class."""
     if method == "lac":
         return 1 - probabilities
     at_least = probabilities[:, None, :] >= probabilities[:, :, None]
@@ -73,7 +73,9 @@ def test_sets_by_their_definition(case, method, per_class):
     n_classes = len(model.classes_)
     p_values = np.empty_like(asked)
     for k in range(n_classes):
-        compared = known[codes == k] if per_class else known
+        compared = known
+        if per_class:
+            compared = known[codes == k]
         # of scores that are equal but for rounding
         at_least = (compared[None, :] >= asked[:, [k]] - 1e-9).sum(axis=1)
         p_values[:, k] = (1 + at_least) / (len(compared) + 1)
@@ -103,7 +105,8 @@ def test_probabilities_by_their_definition(case):
     model, _, predictive, (held_out, y_held_out), (new, _) = case
     table = predictive.probability(new.head(15))
     n_classes = len(model.classes_)
-    known, codes = model.predict_proba(held_out), codes_of(model, y_held_out)
+    known = model.predict_proba(held_out)
+    codes = codes_of(model, y_held_out)
     asked = model.predict_proba(new.head(15))
     bounds = np.empty((2, *asked.shape))
     for k in range(n_classes):
@@ -142,7 +145,9 @@ def test_why_lists_rows_against_the_predicted_class(case):
     for i in range(6):
         own = table.iloc[3 * i : 3 * i + 3]
         if contributions.shape[1] == 1:
-            sign = 1 if own["prediction"].iloc[0] == model.classes_[1] else -1
+            sign = -1
+            if own["prediction"].iloc[0] == model.classes_[1]:
+                sign = 1
             of_class = sign * contributions[i, 0]
         else:
             of_class = contributions[i, list(model.classes_).index(own["prediction"].iloc[0])]

@@ -201,10 +201,8 @@ def test_intervals_of_prices(inverse):
     logs = axil.Explainer(model, X, y / 10).calibrate(X_cal, y_cal / 10)
     prices = axil.Explainer(model, X, y / 10, inverse_func=inverse).calibrate(X_cal, y_cal / 10)
     for symmetric in (True, False):
-        one, other = (
-            logs.interval(Q, 0.9, symmetric=symmetric),
-            prices.interval(Q, 0.9, symmetric=symmetric),
-        )
+        one = logs.interval(Q, 0.9, symmetric=symmetric)
+        other = prices.interval(Q, 0.9, symmetric=symmetric)
         ends = np.sort(inverse(one[["lower", "upper"]].to_numpy()), axis=1)
         np.testing.assert_allclose(other[["lower", "upper"]], ends, rtol=1e-12)
         np.testing.assert_allclose(

@@ -296,7 +296,7 @@ def test_the_preview_of_derivatives_is_not_of_weights():
 
 
 def test_intervals_are_those_of_the_predictive():
-    """Intervals have ends, ranks and reasons; the rows that make one wide need not be comparables."""
+    """Intervals have ends, ranks and reasons; rows that make one wide need not be comparables."""
     model, X, y, years = sales()
     explainer = axil.Explainer(model, X[:300], y[:300])
     predictive = explainer.calibrate(X[300:320], y[300:320])
