@@ -60,8 +60,8 @@ def test_trials_that_once_failed(seed, kind):
 class Exploded:
     """An explainer whose contributions add up, but for two rows that cancel."""
 
-    def __init__(self, *given):
-        self._explainer = EXPLAINER(*given)
+    def __init__(self, *data, **options):
+        self._explainer = EXPLAINER(*data, **options)
 
     def __call__(self, X):
         explanation = self._explainer(X)
@@ -207,8 +207,10 @@ def test_a_mistake_that_passes_is_reported(mistake, monkeypatch):
     assert mutations.passed(mistake, trial, proven, Draw(0)) == ""  # noticed
     other = LGBMRegressor(n_estimators=5, min_child_samples=9, reg_lambda=1.0, verbose=-1)
 
-    def believed(model, X, y, sample_weight, offsets):  # makes the mistake right
-        return axil_explainer(other.fit(X, y, sample_weight=sample_weight), X, y, sample_weight)
+    def believed(model, X, y, *, sample_weight, init_score):  # makes the mistake right
+        return axil_explainer(
+            other.fit(X, y, sample_weight=sample_weight), X, y, sample_weight=sample_weight
+        )
 
     axil_explainer = axil.Explainer
     monkeypatch.setattr(axil, "Explainer", believed)

@@ -321,7 +321,7 @@ def test_refuses_json_that_lost_which_targets_are_counted() -> None:
     check_refusal(
         loaded(CASES["multi encoded"](), "json").model,
         "target_border",
-        "3 ways to part the targets",
+        "3 ways to classify the targets",
         None,
     )
     case = loaded(CASES["encoded"](), "json")

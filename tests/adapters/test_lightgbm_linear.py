@@ -171,7 +171,7 @@ def test_questions_without_an_answer_say_so(question: str, tmp_path: Any) -> Non
     arguments: dict[str, tuple[Any, ...]] = {
         "without": (case.X_new, [0]),
         "diagnostics.leave_one_out": (),
-        "refit": ([0],),
+        "refit": (),
         "save": (tmp_path / "explainer.axil",),
     }
     with pytest.raises(axil.UnsupportedQuestionError):

@@ -217,7 +217,7 @@ def test_questions_without_an_answer() -> None:
         two.refit(drop=[0])
     with pytest.raises(axil.UnsupportedQuestionError, match="several others are not written"):
         explainer.refit(drop=[0])
-    with pytest.raises(axil.InputError, match="derivatives are of scores alone"):
+    with pytest.raises(axil.InputError, match="differentiates scores alone"):
         axil.Explainer(model, X, Y, output="probability")
     with pytest.raises(axil.InputError, match="offsets"):
         axil.Explainer(model, X, Y, init_score=np.zeros((len(X), 3)))

@@ -157,7 +157,7 @@ def test_questions_without_an_answer_say_so(tmp_path):
         explainer.jacobian.gradient_contributions,
         lambda X: explainer.without(X, [0]),
     ):
-        with pytest.raises(axil.UnsupportedQuestionError, match="what another model leaves over"):
+        with pytest.raises(axil.UnsupportedQuestionError, match="residuals of another model"):
             ask(DATA.X_new)
     with pytest.raises(axil.UnsupportedQuestionError, match="leave_one_out"):
         explainer.diagnostics.leave_one_out()

@@ -514,7 +514,10 @@ def test_weights_that_bags_were_drawn_by():
     if not hasattr(case.model, "_sample_weight"):
         pytest.skip("this version of scikit-learn weighs the rows of a bag")
     explain(replace(case, sample_weight=7 * case.sample_weight))  # the same chances to be drawn
-    for given, words in ((None, "drawn by sample_weight"), (case.sample_weight[::-1], "chance")):
+    for given, words in (
+        (None, "sampled its rows by sample_weight"),
+        (case.sample_weight[::-1], "chance"),
+    ):
         with pytest.raises((axil.InputError, axil.ExactnessError), match=words):
             explain(replace(case, sample_weight=given))
     plain = CASES["bagging linear"]()

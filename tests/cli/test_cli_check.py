@@ -22,7 +22,7 @@ def test_check_says_that_a_model_is_exact_and_proves_it(run, name):
     assert out.startswith(f"{name}: exact weights\n")
     code, out, _ = run(f"check {name} {PLAIN}{trust(name)}")
     assert code == 0
-    assert out.startswith(f"{name}: exact weights, proven on train.csv\naxil.Verification")
+    assert out.startswith(f"{name}: exact weights, verified on train.csv\naxil.Verification")
 
 
 def test_check_as_json(run):
@@ -43,7 +43,7 @@ def test_check_as_json(run):
     code, out, _ = run("check linear.txt --format json")
     assert (code, json.loads(out)["setting"]) == (1, "linear_tree")
     code, out, err = run(f"check lightgbm.txt {PLAIN} --quiet")
-    assert (code, out, err) == (0, "lightgbm.txt: exact weights, proven on train.csv\n", "")
+    assert (code, out, err) == (0, "lightgbm.txt: exact weights, verified on train.csv\n", "")
 
 
 #: skops 0.12 trusts every type of scikit-learn.

@@ -238,9 +238,9 @@ def test_a_report_of_a_classifier(run, fails):
     lgb.LGBMClassifier(n_estimators=2, verbose=-1).fit(X, Y > 140).booster_.save_model("dear.txt")
     TRAIN.assign(y=(Y > 140).astype(int)).to_csv("labels.csv", index=False)
     given = "report dear.txt --train labels.csv --target y --features age,sex,bmi,bp"
-    code, _, err = run(f"{given} --query query.csv --top 5 --pos-label 0 --out pages")
+    code, _, err = run(f"{given} --query query.csv --top 5 --pos-label 0 --out classes")
     assert code == 0, err
-    pages = sorted(Path("pages/pages").rglob("*.html"))
+    pages = sorted(Path("classes/pages").rglob("*.html"))
     assert len(pages) == N_QUERY
     assert "Of the 5 records most like this case" in pages[0].read_text(encoding="utf-8")
     assert "Probability of 0: " in pages[0].read_text(encoding="utf-8")

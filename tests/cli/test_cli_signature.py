@@ -107,6 +107,8 @@ NO_COMMAND = {
     "its largest numbers",
     "derivatives": "an array of all training rows and classes, for programs",
     "by_sample_weight": "an array of all training rows, for programs",
+    "in_bag": "an array of all training rows and trees, for programs",
+    "out_of_bag": "an array of all training rows, for programs",
     "matrix": "an array of training rows by training rows, for programs",
     "precompute": "for an explainer that is asked again and again",
     "save": "for an explainer that is asked again and again",

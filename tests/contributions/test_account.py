@@ -110,7 +110,7 @@ def test_tables_are_of_pushes_and_add_up(case):
         explainer.similar(X_NEW, N),
     ):
         assert "weight" not in frame
-        assert "add up" in frame.attrs["axil"]
+        assert "sum to it" in frame.attrs["axil"]
         sums = frame.groupby(keys, sort=False)["contribution"].sum().to_numpy()
         assert np.allclose(sums, expected, atol=1e-6)
     pd.testing.assert_frame_equal(explanation.top(7), explainer.top(X_NEW, 7))

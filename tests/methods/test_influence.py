@@ -106,7 +106,7 @@ def test_left_out_values_agree_with_their_own_predictions_where_rows_cannot_be_d
     )
     explainer = axil.Explainer(model, np.nan_to_num(case.X), case.y)
     with pytest.warns(
-        axil.ApproximationWarning, match=r"approximate here.*another model leaves over"
+        axil.ApproximationWarning, match=r"approximate here.*residuals of another model"
     ) as said:
         frame = explainer.influence(
             np.nan_to_num(case.X_new), validation("lightgbm", "weighted")

@@ -138,7 +138,7 @@ def likeliest(classes: AnyArray, probabilities: FloatArray) -> AnyArray:
 
     ``probabilities`` are (n, K), of every class, or of the second of two.
     """
-    if probabilities.shape[1] == 1:
+    if probabilities.shape[1] < len(classes):
         return np.asarray(classes[(probabilities[:, 0] > 0.5).astype(np.intp)])
     return np.asarray(classes[probabilities.argmax(axis=1)])
 
