@@ -32,7 +32,7 @@ def fan(
     frame: Any,
     *rows: Any,
     y: Any = None,
-    query: object = 0,
+    query: object = None,
     output: Any = None,
     ax: Axes | None = None,
 ) -> Axes:
@@ -47,14 +47,19 @@ def fan(
 
     For intervals of `axil.forecast`, ``fan(forecast.calibrate())``, the forecasts are drawn by date,
     after the observations, with intervals of 50 %, 80 % and 90 %. ``query`` is the series, by name
-    or position.
+    or position; the first one is the default.
     """
     if isinstance(frame, ForecastIntervals):
         if rows or y is not None:
             raise InputError(
                 "Intervals of forecasts have dates of their own; leave rows and y out."
             )
-        return forecast_fan(frame, query, ax)
+        return forecast_fan(frame, 0 if query is None else query, ax)
+    if query is not None:
+        raise InputError(
+            "query chooses a series of intervals of axil.forecast. These are intervals of rows, "
+            "which are all drawn; leave query out."
+        )
     frame, y = _intervals_of(frame, rows, y)
     if isinstance(frame, Mapping):
         frames = dict(frame)

@@ -253,7 +253,8 @@ class Reports(Method):
             )
         else:
             check_report(explained, interval)
-        words = Words(title, target, unit, rows, query, names or {}, date_format)
+        names = {} if names is None else names
+        words = Words(title, target, unit, rows, query, names, date_format)
         table_columns = explained.listing(beside).known
         check_names(words, table_columns)
         suspected = suspect_rows(model, suspects, out_of_fold, len(explained))
