@@ -30,7 +30,12 @@ def as_row_groups(values: ForeignObject, n_rows: int) -> IntArray | None:
     """
     if values is None:
         return None
-    entries = as_array(unmasked(values, "group"), "group")
+    try:
+        entries = as_array(unmasked(values, "group"), "group")
+    except (InputError, MemoryError):
+        raise
+    except Exception as error:  # each kind of array has its own
+        raise InputError(f"group is {shown(values)}; expected {EXPECTED}.") from error
     if entries.ndim != 1 or not len(entries):
         raise InputError(f"group has shape {entries.shape}; expected {EXPECTED}.")
     if len(entries) == n_rows:
