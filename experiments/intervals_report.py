@@ -233,8 +233,8 @@ def alarm_table(found: Found) -> list[Line]:
     )
     best = means.idxmax(axis=1)
     shown = [
-        {"number": title, "AUROC": f"{means[title].mean():.3f}", "lowest": f"{means[title].min():.2f}",
-         "highest": f"{means[title].max():.2f}", "best on": int((best == title).sum())}
+        {"number": title, "AUROC": f"{means[title].mean():.3f}",
+         "lowest": f"{means[title].min():.2f}", "highest": f"{means[title].max():.2f}", "best on": int((best == title).sum())}
         for title in means.mean().sort_values(ascending=False).index
     ]  # fmt: skip
     return shown

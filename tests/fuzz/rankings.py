@@ -139,8 +139,8 @@ def _check_changes(
     except axil.AxilError:
         return
     replayed = case.replay(labels, own=True)
-    own = wrong(case.data.X_new).predictions
-    if np.abs(replayed - own).max() > max(1e-3 * size, 1e-9):
+    predictions = wrong(case.data.X_new).predictions
+    if np.abs(replayed - predictions).max() > max(1e-3 * size, 1e-9):
         raise Wrong(f"label {label} of row {row} passed, and makes another model")
 
 

@@ -42,8 +42,8 @@ def test_one_line_per_row_with_classes_by_name(explainer, forest):
         table["probability"], np.repeat(forest.predict_proba(NEW).max(axis=1), 3), atol=1e-12
     )
     assert list(table["target"]) == list(KINDS[X.index.get_indexer(table["row"])])
-    one = per_class[per_class["output"] == "low"]
-    assert np.array_equal(table[["row", "weight"]], one[["row", "weight"]])
+    low = per_class[per_class["output"] == "low"]
+    assert np.array_equal(table[["row", "weight"]], low[["row", "weight"]])
     comparables = explainer.similar(NEW, 3, columns=["b"], per_class=False)
     pd.testing.assert_frame_equal(comparables[list(table.columns)], table)
     assert np.array_equal(comparables["b (row)"], X.loc[comparables["row"], "b"])

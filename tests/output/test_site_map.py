@@ -79,10 +79,10 @@ def test_distances_in_words(away, unit, text):
 def test_no_circle_is_over_the_scale_bar():
     training = np.array([[41.0, -87.6], [42.0, -87.6]])
     places = Places(training, training[1:])
-    found = sheets(places, np.array([0]), np.array([[0]]), np.ones((1, 1)))
+    sheet = sheets(places, np.array([0]), np.array([[0]]), np.ones((1, 1)))
     text = HEIGHT - MARGIN / 2 - 3  # the middle of the bar's text, which is 19 high at most
-    assert f'y="{text:g}"' in svg(found, 0, ["a"], "map", places, 0)
-    assert found.y[0, 0] + LARGEST < text - 19 / 2
+    assert f'y="{text:g}"' in svg(sheet, 0, ["a"], "map", places, 0)
+    assert sheet.y[0, 0] + LARGEST < text - 19 / 2
 
 
 def test_what_has_no_place_is_left_out():
