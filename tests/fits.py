@@ -1,9 +1,7 @@
 """Explainers from the data of a fit in the order of the library's own ``fit``."""
 
-from typing import Any
-
 import axil
-from axil.aliases import ArrayLike, ForeignModel, TableLike
+from axil.aliases import ArrayLike, ForeignModel, ForeignObject, TableLike
 
 
 def explainer_of_fit(
@@ -12,7 +10,7 @@ def explainer_of_fit(
     y: ArrayLike,
     sample_weight: ArrayLike | None = None,
     init_score: ArrayLike | None = None,
-    **settings: Any,
+    **settings: ForeignObject,
 ) -> axil.Explainer:
     """Return the explainer; tuples of data can be unpacked into the arguments."""
     return axil.Explainer(

@@ -213,8 +213,7 @@ def test_early_stopping_of_xgboost_is_kept(run):
 def test_pushes_of_a_classifier_add_up_on_the_screen_too(run):
     model = lgb.LGBMClassifier(n_estimators=3, num_leaves=4, verbose=-1).fit(X, Y > 140)
     model.booster_.save_model("dear.txt")
-    table = TRAIN.assign(y=(Y > 140).astype(int))
-    table.to_csv("labels.csv", index=False)
+    TRAIN.assign(y=(Y > 140).astype(int)).to_csv("labels.csv", index=False)
     more = " ".join(PLAIN.split()).replace("train.csv", "labels.csv")
     code, out, _ = run(
         f"explain dear.txt {more} --query query.csv --top 300 --out pushes.csv --format table"

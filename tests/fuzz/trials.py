@@ -7,18 +7,21 @@ raises one of its own errors, or what it answers must be right. There are twelve
   of the fit on other targets, and wrong data are noticed
 - deletions: without, removal, leave_one_out and what_if of plain models, L1 and averages among them, against replays of the fit
   from the library's own leaves, in NumPy
-- offsets: the same where the fit had init_score, base_margin or baseline, of classifiers and other losses too
+- offsets: the same where the fit had init_score, base_margin or baseline, of classifiers and other
+  losses too
 - losses: pushes, without, removal and what_if of classifiers and other losses, against such replays
 - ranks: weights of models of medians and quantiles
 - radius: no move of one target inside ``verification.held.radius`` changes the pattern
 - mistakes: wrong features, targets, weights and offsets are refused, or change no answer
 - files: a saved explainer with one entry changed is refused, or answers as before
-- dropped: of any model, without and refit(drop=) agree, and so do removal and leave_one_out of single rows with without
+- dropped: of any model, without and refit(drop=) agree, and so do removal and leave_one_out of
+  single rows with without
 - terms: contributions of classifiers and counts with L1, largest steps, smoothing, bounds, class weights and categories: no row
   puts more into a score than the terms of its leaf values, from the library's own record
 - rankings: contributions of ranking models against replays of their losses in plain loops; without and what_if agree
   with refits
-- encodings: weights and pushes of CatBoost's models with categories that are encoded by the targets; no wrong target passes
+- encodings: weights and pushes of CatBoost's models with categories that are encoded by the
+  targets; no wrong target passes
 
     PYTHONPATH=tests python -m fuzz --n 5000 --jobs 2
     PYTHONPATH=tests python -m fuzz --kind deletions --only 1234

@@ -55,7 +55,10 @@ def test_out_of_bag_predictions_are_those_of_the_library(name):
     np.testing.assert_allclose(unseen.weights.sum(axis=-1), 1.0)
     some = explainer.diagnostics.out_of_bag(["row 7", "row 3"])
     np.testing.assert_allclose(some.weights, unseen.weights[[7, 3]])
-    assert len(unseen.top(2)) == 2 * N * (1 if unseen.outputs is None else len(unseen.outputs))
+    n_outputs = 1
+    if unseen.outputs is not None:
+        n_outputs = len(unseen.outputs)
+    assert len(unseen.top(2)) == 2 * N * n_outputs
 
 
 def test_weights_out_of_bag_are_means_over_the_trees_that_did_not_see_the_row():
