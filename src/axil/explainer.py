@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -420,7 +420,7 @@ class Explainer(
         files.save(path, self._model, key)
 
 
-def _refuse_collections(values_by_name: dict[str, object], client: object) -> None:
+def _refuse_collections(values_by_name: Mapping[str, object], client: object) -> None:
     """Raise for Dask collections and a client beside training rows in memory."""
     for name, values in values_by_name.items():
         if hasattr(values, "__dask_graph__"):
