@@ -280,13 +280,15 @@ class Comparison:
         """
         if target is None:
             target = "value"
+        if names is None:
+            names = {}
         words = Words(
             title="",
             target=target,
             unit=unit,
             rows=rows,
             query=query,
-            names=names or {},
+            names=names,
             date_format=date_format,
         )
         count = inputs.as_count(k, "k")
