@@ -54,11 +54,13 @@ def fan(
             raise InputError(
                 "Intervals of forecasts have dates of their own; leave rows and y out."
             )
-        return forecast_fan(frame, 0 if query is None else query, ax)
+        if query is None:
+            query = 0
+        return forecast_fan(frame, query, ax)
     if query is not None:
         raise InputError(
-            "query chooses a series of intervals of axil.forecast. These are intervals of rows, "
-            "which are all drawn; leave query out."
+            "query chooses a series of axil.forecast. These are intervals of rows, which are all "
+            "drawn; leave it out."
         )
     frame, y = _intervals_of(frame, rows, y)
     if isinstance(frame, Mapping):
