@@ -13,7 +13,7 @@ import numpy as np
 from axil import inputs
 from axil.aliases import FeatureTable, LabelsLike
 from axil.arrays import AnyArray, IntArray
-from axil.errors import InputError, shown
+from axil.errors import InputError, counted, shown
 from axil.inputs.codes import numbered
 from axil.replay.queries import QueryBatch
 from axil.replay.verified_model import VerifiedModel
@@ -85,3 +85,11 @@ class CalibrationGroups:
                 "rows out."
             )
         return codes
+
+
+def rows_in_groups(n: int, groups: CalibrationGroups | None) -> str:
+    """Return the number of calibration rows, and of their groups if there are any, as a text."""
+    text = counted(n, "calibration row")
+    if groups is not None:
+        text += f" in {counted(len(groups.names), 'group')}"
+    return text

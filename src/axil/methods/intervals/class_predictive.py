@@ -10,8 +10,8 @@ import numpy as np
 from axil import inputs, templates
 from axil.aliases import ArrayLike, DataFrame, LabelsLike, SetMethod, TableLike
 from axil.arrays import AnyArray, BoolArray, FloatArray, IntArray
-from axil.errors import InputError, UnsupportedQuestionError, counted, shown, warn
-from axil.methods.intervals.calibration_groups import CalibrationGroups
+from axil.errors import InputError, UnsupportedQuestionError, shown, warn
+from axil.methods.intervals.calibration_groups import CalibrationGroups, rows_in_groups
 from axil.methods.intervals.conformal import least_rows, order_of
 from axil.methods.intervals.venn_abers import VennAbers, merged
 from axil.methods.method import ExplainedRows
@@ -85,9 +85,7 @@ class ClassPredictive:
 
     def _facts(self) -> list[tuple[str, str]]:
         """Return pairs of a name and a text: the classes, and the calibration rows."""
-        rows = counted(self.n_calibration, "calibration row")
-        if self._groups is not None:
-            rows += f" in {counted(len(self._groups.names), 'group')}"
+        rows = rows_in_groups(self.n_calibration, self._groups)
         return [
             ("classes", f"{len(self.classes)} classes"),
             ("calibrated with", rows),

@@ -7,8 +7,9 @@ from typing import Any
 
 from axil import inputs, templates
 from axil.aliases import ArrayLike, DataFrame, LabelsLike, PathLike, TableLike
-from axil.errors import UnsupportedQuestionError, counted
+from axil.errors import UnsupportedQuestionError
 from axil.methods.intervals import why
+from axil.methods.intervals.calibration_groups import rows_in_groups
 from axil.methods.intervals.distribution import Distribution
 from axil.methods.method import ExplainedRows
 from axil.output import page, tables
@@ -61,9 +62,7 @@ class Predictive(Distribution, page.Shown):
 
     def _facts(self) -> list[tuple[str, str]]:
         """Return pairs of a name and a text: the calibration rows, and where errors come from."""
-        rows = counted(self.n_calibration, "calibration row")
-        if self._groups is not None:
-            rows += f" in {counted(len(self._groups.names), 'group')}"
+        rows = rows_in_groups(self.n_calibration, self._groups)
         return [
             ("calibrated with", rows),
             ("source", self.source),
