@@ -51,6 +51,30 @@ A model is compared with the data in everything that it records. What it does no
 - **CatBoost over Dask.** Encodings of categories are refused, and other categories of a weighted fit may end in an
   `ExactnessError`: use rows in memory, or fit with `has_time=True`.
 """
+SUPPORT = """## Versions and support
+
+**Version numbers** are `major.minor.patch`. Before 1.0 a minor version may change an interface. The
+changelog lists each change under "Changed". From 1.0 on, a public name is first deprecated, with a
+warning that says what to use. It is removed no earlier than two minor versions and twelve months
+later. Public is what [the reference](reference.md) lists.
+
+**Numbers are part of the interface.** A release that changes an answer by more than rounding says so
+under "Fixed" and names the models. A setting that was refused may become exact. One that was exact
+is never approximated silently.
+
+**Saved explainers.** The next minor version reads a file, or refuses it by name and says what to do.
+
+**Dependencies.** axil needs NumPy, SciPy, narwhals, threadpoolctl and Jinja2. As
+[SPEC 0](https://scientific-python.org/specs/spec-0000/) asks, axil supports a version of Python for
+at least three years, and one of NumPy, SciPy or pandas for at least two. Every change is tested on
+the newest Python with the newest libraries. The contract tests also run on the oldest Python with
+all lower bounds (`make test-oldest`). A new version of a model library needs no new version of axil.
+If it makes its leaves in another way, axil raises an `ExactnessError`.
+
+**Platforms.** A release builds wheels for Linux (x86-64, aarch64), macOS (arm64, x86-64) and Windows
+(x86-64). Elsewhere the source builds with a compiler for C++17. Fixes go to the newest minor
+version. SECURITY.md says how to report a vulnerability.
+"""
 NOTES = {
     "LightGBM": "With L1, `max_delta_step` and `monotone_constraints` a pattern is held besides the splits: [what that "
     "means](meaning.md).",
@@ -237,7 +261,7 @@ def page() -> str:
             "",
         ]
         lines += [NOTES[library], ""] if library in NOTES else []
-    lines += [GAPS.rstrip()]
+    lines += [GAPS, SUPPORT.rstrip()]
     return "\n".join(lines) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Make docs/page.png and docs/report.png: run docs/page.md and docs/prices.md and take a picture of each in Chromium."""
+"""Make docs/page.png and docs/report.png: run the examples of docs/plots.md and docs/prices.md and take a picture of each in Chromium."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ def taken(name: str, file: str, width: int, height: int) -> Image.Image:
     blocks = re.findall(
         r"```python\n(.*?)```", (DOCS / f"{name}.md").read_text(encoding="utf-8"), re.S
     )
-    example = blocks[0] if name == "page" else "\n".join(blocks)
+    if name == "plots":
+        blocks = [block for block in blocks if "report.html" in block]
+    example = "\n".join(blocks)
     with tempfile.TemporaryDirectory() as room:
         os.chdir(room)
         exec(compile(example, f"docs/{name}.md", "exec"), {})
@@ -32,7 +34,7 @@ def taken(name: str, file: str, width: int, height: int) -> Image.Image:
                 viewport={"width": width, "height": height}, color_scheme="light"
             )
             page.goto(Path(file).absolute().as_uri())
-            if name == "page":
+            if name == "plots":
                 page.wait_for_selector("#rows tbody tr")
             shot = page.screenshot()
             browser.close()
@@ -41,7 +43,7 @@ def taken(name: str, file: str, width: int, height: int) -> Image.Image:
 
 
 def main() -> None:
-    taken("page", "report.html", 1360, 1240).save(DOCS / "page.png", optimize=True)
+    taken("plots", "report.html", 1360, 1240).save(DOCS / "page.png", optimize=True)
     taken("prices", "valuations/pages/0000/sale~200.html", 1100, 1500).save(
         DOCS / "report.png", optimize=True
     )

@@ -26,17 +26,12 @@ PAGES = (
             "intervals",
             "faq",
             "prices",
-            "adjustments",
             "records",
-            "credit",
-            "claims",
             "ranking_survival",
             "label_checks",
             "deletions",
-            "effects",
             "classifiers",
             "theory",
-            "shap",
         )
     ),
 )

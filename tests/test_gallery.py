@@ -71,14 +71,11 @@ def test_the_demo_ends_with_the_page(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out.rstrip().endswith((tmp_path / "axil-demo.html").as_uri())
 
 
-def test_the_page_shows_the_scripts():
-    """The markers that put them into the page stand there as the manual's builder wants them: no formatter changed them."""
-    page = (EXAMPLES.parent / "docs" / "gallery.md").read_text(encoding="utf-8")
-    shown = re.findall(r'^    --8<-- "examples/(\w+)\.py"$', page, re.M)
-    assert sorted(shown) == sorted(GALLERY)
-    assert all((EXAMPLES / f"{name}.py").exists() for name in shown)
-    settings = (EXAMPLES.parent / "pyproject.toml").read_text(encoding="utf-8")
-    assert re.search(r'\[tool\.ruff\.format\]\nexclude = \["docs/gallery\.md"\]', settings)
+def test_the_page_names_the_scripts_and_shows_their_pictures():
+    page = (EXAMPLES.parent / "docs" / "plots.md").read_text(encoding="utf-8")
+    for name, pictures in PICTURES.items():
+        assert f"`python examples/{name}.py`" in page
+        assert any(f"figures/{picture}.png" in page for picture in pictures)
 
 
 def test_every_script_is_tested():

@@ -103,7 +103,7 @@ class Explainer(
 
     An explainer may be asked from many threads at once, and stays right after any exception, Ctrl-C
     among them. A row's answer has the same bits whatever was asked before or with it; see
-    docs/scaling.md.
+    docs/production.md.
 
     Parameters
     ----------
@@ -392,7 +392,7 @@ class Explainer(
         return Jacobian(self._model)
 
     def precompute(self) -> Explainer:
-        """Build the leaf matrix now, so that every later call is fast; see docs/scaling.md.
+        """Build the leaf matrix now, so that every later call is fast; see docs/production.md.
 
         Without this call axil builds the leaf matrix when that costs less than backward passes.
         After it, every call uses the leaf matrix, so a row's result is bit-identical in any batch.

@@ -1,7 +1,7 @@
 """Training rows that do not fit, or do not lie, on one machine: Dask collections.
 
 Workers assign leaves, walk rows through the fit and read out what each row adds, partition by
-partition. Only sums over leaves travel. docs/scaling.md says which methods work, and what they
+partition. Only sums over leaves travel. docs/production.md says which methods work, and what they
 cost. Needs the extra ``axil[dask]``.
 """
 
