@@ -1,4 +1,4 @@
-"""Make docs/page.png and docs/report.png: run the examples of docs/plots.md and docs/prices.md and take a picture of each in Chromium."""
+"""Make docs/page.png and docs/report.png: run the examples and take pictures in Chromium."""
 
 from __future__ import annotations
 
