@@ -21,22 +21,25 @@ from axil.adapters.xgboost import refusals as xgboost_refusals
 PAGE = Path(__file__).parent.parent / "docs" / "models.md"
 HEAD = """# Supported models
 
-Made from the adapters' tables by `python scripts/make_models_page.py`; a test compares the two. `axil.supports(model)`
-reports the same of your model without data; [Refused, and what to do](faq.md#refused-and-what-to-do) has the
-commonest cases.
+Made from the adapters' tables by `python scripts/make_models_page.py`; a test compares the two.
+`axil.supports(model)` reports the same of your model without data; [Refused, and what to
+do](faq.md#refused-and-what-to-do) has the commonest cases.
 
-*Exact* means: weights times targets plus the intercept equal the model's predictions, with the splits kept. The largest
-error allowed, relative to the largest prediction, is 1e-9; it is 1e-6 for libraries that keep targets or residuals in
-single precision, and slightly more for XGBoost with hundreds of trees.
+*Exact* means: weights times targets plus the intercept equal the model's predictions, with the
+splits kept. The largest error allowed, relative to the largest prediction, is 1e-9; it is 1e-6
+for libraries that keep targets or residuals in single precision, and slightly more for XGBoost
+with hundreds of trees.
 
-The tables list what is not exact. `axil.Explainer` also takes models that [contributions](classifiers.md) or
-[derivatives](derivatives.md) explain. It refuses the rest, and the error says why and what to do. Settings that are
-not linear in the targets break one of two [conditions](theory.md#where-exact-weights-end). Those not replayed are linear,
-but the model does not record what a replay needs.
+The tables list what is not exact. `axil.Explainer` also takes models that
+[contributions](classifiers.md) or [derivatives](derivatives.md) explain. It refuses the rest,
+and the error says why and what to do. Settings that are not linear in the targets break one of
+two [conditions](theory.md#where-exact-weights-end). Those not replayed are linear, but the model
+does not record what a replay needs.
 
-A linear smoother is as exact as the solver that fitted it. Where predictions are further from the exact solution than a
-tenth of the tolerance, axil runs the solver again on the data given. If it ends as far away, ten times that error is
-allowed, up to 1e-6 in double and 1e-5 in single precision; beyond, the fit is refused by name.
+A linear smoother is as exact as the solver that fitted it. Where predictions are further from
+the exact solution than a tenth of the tolerance, axil runs the solver again on the data given.
+If it ends as far away, ten times that error is allowed, up to 1e-6 in double and 1e-5 in single
+precision; beyond, the fit is refused by name.
 """
 GAPS = """## What a model cannot show
 
@@ -53,27 +56,28 @@ A model is compared with the data in everything that it records. What it does no
 """
 SUPPORT = """## Versions and support
 
-**Version numbers** are `major.minor.patch`. Before 1.0 a minor version may change an interface. The
-changelog lists each change under "Changed". From 1.0 on, a public name is first deprecated, with a
-warning that says what to use. It is removed no earlier than two minor versions and twelve months
-later. Public is what [the reference](reference.md) lists.
+**Version numbers** are `major.minor.patch`. Before 1.0 a minor version may change an interface.
+The changelog lists each change under "Changed". From 1.0 on, a public name is first deprecated,
+with a warning that says what to use. It is removed no earlier than two minor versions and twelve
+months later. Public is what [the reference](reference.md) lists.
 
-**Numbers are part of the interface.** A release that changes an answer by more than rounding says so
-under "Fixed" and names the models. A setting that was refused may become exact. One that was exact
-is never approximated silently.
+**Numbers are part of the interface.** A release that changes an answer by more than rounding
+says so under "Fixed" and names the models. A setting that was refused may become exact. One that
+was exact is never approximated silently.
 
-**Saved explainers.** The next minor version reads a file, or refuses it by name and says what to do.
+**Saved explainers.** The next minor version reads a file, or refuses it by name and says what to
+do.
 
-**Dependencies.** axil needs NumPy, SciPy, narwhals, threadpoolctl and Jinja2. As
-[SPEC 0](https://scientific-python.org/specs/spec-0000/) asks, axil supports a version of Python for
-at least three years, and one of NumPy, SciPy or pandas for at least two. Every change is tested on
-the newest Python with the newest libraries. The contract tests also run on the oldest Python with
-all lower bounds (`make test-oldest`). A new version of a model library needs no new version of axil.
-If it makes its leaves in another way, axil raises an `ExactnessError`.
+**Dependencies.** axil needs NumPy, SciPy, narwhals, threadpoolctl and Jinja2. As [SPEC
+0](https://scientific-python.org/specs/spec-0000/) asks, axil supports a version of Python for at
+least three years, and one of NumPy, SciPy or pandas for at least two. Every change is tested on
+the newest Python with the newest libraries. The contract tests also run on the oldest Python
+with all lower bounds (`make test-oldest`). A new version of a model library needs no new version
+of axil. If it makes its leaves in another way, axil raises an `ExactnessError`.
 
-**Platforms.** A release builds wheels for Linux (x86-64, aarch64), macOS (arm64, x86-64) and Windows
-(x86-64). Elsewhere the source builds with a compiler for C++17. Fixes go to the newest minor
-version. SECURITY.md says how to report a vulnerability.
+**Platforms.** A release builds wheels for Linux (x86-64, aarch64), macOS (arm64, x86-64) and
+Windows (x86-64). Elsewhere the source builds with a compiler for C++17. Fixes go to the newest
+minor version. SECURITY.md says how to report a vulnerability.
 """
 NOTES = {
     "LightGBM": "With L1, `max_delta_step` and `monotone_constraints` a pattern is held besides the splits: [what that "

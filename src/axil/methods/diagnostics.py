@@ -39,7 +39,7 @@ class Diagnostics(Method):
 
         The row did help to choose the splits, so these residuals are smaller than those of refits
         without it. In the leaf matrix the cost is O(T^2) per training row, in blocks of rows: some
-        seconds for a million rows and 100 trees (docs/production.md#scaling). If the leaf matrix does not fit
+        seconds for a million rows and 100 trees (docs/production.md). If the leaf matrix does not fit
         into memory, axil replays the fit once per row. The answer is computed once per explainer; a
         `CostWarning` says where that takes more than 30 seconds. For a model that was fitted to
         transformed targets, all columns are in the targets' own units. Trees, forests and bagged
