@@ -33,7 +33,7 @@ with hundreds of trees.
 The tables list what is not exact. `axil.Explainer` also takes models that
 [contributions](classifiers.md) or [derivatives](derivatives.md) explain. It refuses the rest,
 and the error says why and what to do. Settings that are not linear in the targets break one of
-two [conditions](theory.md#where-exact-weights-end). Those not replayed are linear, but the model
+two [conditions](how.md#where-exact-weights-end). Those not replayed are linear, but the model
 does not record what a replay needs.
 
 A linear smoother is as exact as the solver that fitted it. Where predictions are further from

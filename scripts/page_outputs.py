@@ -31,7 +31,7 @@ PAGES = (
             "label_checks",
             "deletions",
             "classifiers",
-            "theory",
+            "how",
         )
     ),
 )

@@ -1,4 +1,4 @@
-"""The measured tables of docs/paper.md, docs/paper/ and docs/evidence_*.md, from experiments/results.
+"""The measured tables of docs/paper.md, docs/baselines.md and docs/evidence_*.md, from experiments/results.
 
 Run it to write them into the pages.
 
@@ -27,7 +27,7 @@ def pages():
     docs = ROOT / "docs"
     paths = [
         docs / "paper.md",
-        *sorted((docs / "paper").glob("*.md")),
+        docs / "baselines.md",
         *sorted(docs.glob("evidence_*.md")),
     ]
     texts = {path: path.read_text(encoding="utf-8") for path in paths}

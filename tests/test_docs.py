@@ -215,9 +215,9 @@ def test_the_reference_names_everything_public_once():
     assert len(named) == len(set(named))
 
 
-def test_the_theory_names_files_that_exist():
+def test_how_it_works_names_files_that_exist():
     """Modules, tests and scripts that the page maps the paper to."""
-    page = (ROOT / "docs" / "theory.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how.md").read_text(encoding="utf-8")
     for name in re.findall(r"`((?:cpp|experiments|benchmarks)/[\w/]+\.\w+)`", page):
         assert (ROOT / name).exists(), name
 
@@ -331,8 +331,8 @@ def test_the_tables_of_the_paper_are_the_measured_ones():
 
 
 def test_the_page_tells_what_the_runtimes_are():
-    """Figures of docs/paper/runtime.md: methods against each other, and growth from step to step."""
-    page = " ".join((ROOT / "docs" / "paper" / "runtime.md").read_text(encoding="utf-8").split())
+    """Figures of docs/paper.md, runtime: methods against each other, and growth from step to step."""
+    page = " ".join((ROOT / "docs" / "paper.md").read_text(encoding="utf-8").split())
     times = pd.read_csv(ROOT / "experiments" / "results" / "runtime.csv")
     methods = times[["AXIL", "BoostIn", "TREX", "LeafInfluence"]]
     slower = times["BoostIn"] / times["AXIL"]
@@ -412,7 +412,7 @@ def test_the_claims_examined_are_as_measured():
 
 
 def test_the_errors_that_the_page_tells_are_the_measured_ones():
-    page = " ".join((ROOT / "docs" / "paper" / "exactness.md").read_text(encoding="utf-8").split())
+    page = " ".join((ROOT / "docs" / "paper.md").read_text(encoding="utf-8").split())
     words = (
         r"trees are below (\S+) and",
         r"of linear smoothers below (\S+)\.",
@@ -451,7 +451,7 @@ def test_the_errors_that_the_page_tells_are_the_measured_ones():
 
 
 def test_the_page_tells_what_the_refits_found():
-    """Counts and percentages of docs/paper/faithfulness.md and docs/deletions.md, from the measured lines."""
+    """Counts and percentages of docs/paper.md, docs/evidence_deletions.md and docs/deletions.md, from the measured lines."""
     lines = pd.read_csv(
         ROOT / "experiments" / "results" / "faithfulness.csv", keep_default_na=False
     )
@@ -469,7 +469,9 @@ def test_the_page_tells_what_the_refits_found():
         return percent(further[f"{method}, one sign"] - further[f"{method}, size"])
 
     paper = " ".join(
-        (ROOT / "docs" / "paper" / "faithfulness.md").read_text(encoding="utf-8").split()
+        text
+        for name in ("paper", "evidence_deletions")
+        for text in (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8").split()
     )
     for text in (
         f"BoostIn gains {by_rule('BoostIn')}, the steps {by_rule('steps')}, LeafInfluence and removal {by_rule('removal')}",

@@ -251,9 +251,9 @@ def test_the_page_tells_what_the_tables_of_others_show():
 
 
 def test_the_page_tells_who_finds_simulated_errors():
-    """Figures of docs/paper/labels.md."""
+    """Figures of docs/evidence_labels.md."""
     means = results("simulated_errors").select_dtypes("number").mean()
-    text = page("paper/labels.md")
+    text = page("evidence_labels.md")
     assert f"{means['find_label_issues']:.3f} over all, cleanlab {means['cleanlab']:.3f}" in text
     assert f"residuals ({means['leave-one-out residual']:.3f}) do no better" in text
     assert (

@@ -95,7 +95,7 @@ class Removal(Method):
             are refused; ask ``groups``.
         by : "effect" or "contribution", default "effect"
             What rows are chosen by. Contributions, what rows put into the steps of the trees,
-            predict better what a refit without them does (docs/paper/faithfulness.md); the column
+            predict better what a refit without them does (docs/paper.md#faithfulness-under-retraining); the column
             is then contribution.
         same_sign : bool, default False
             List rows that all move the prediction in one direction: the one in which their effects
