@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Protocol, TypeAlias
 
 import narwhals.stable.v2 as nw
@@ -60,7 +60,15 @@ class FeatureGroups:
 
     def features(self, group: int) -> list[int]:
         """Return the features of a group, by position."""
-        return np.flatnonzero(self.group_of_feature == group).tolist()
+        return self._features_of_groups[group]
+
+    @cached_property
+    def _features_of_groups(self) -> list[list[int]]:
+        """The features of each group, by position."""
+        features: list[list[int]] = [[] for _ in self.names]
+        for feature, group in enumerate(self.group_of_feature.tolist()):
+            features[group].append(feature)
+        return features
 
     def named(self, features: Sequence[int]) -> str:
         """Return the names of features for a message."""
@@ -247,8 +255,7 @@ class SplitTrees:
             if len(groups_of_column) > 1:
                 raise _mixed_columns(self.adapter.library, groups.named(features))
             columns[i] = groups_of_column.pop()
-        observed = ColumnGroups(self._values, pairs[:CHECKED], groups).columns()
-        if ((observed != UNKNOWN) & (observed != columns)).any():
+        if not ColumnGroups(self._values, pairs[:CHECKED], groups).agree_with(columns):
             raise _unknown_tests(self.adapter.library)
         return columns
 
@@ -433,6 +440,34 @@ class ColumnGroups:
             values = self._values_of(self._pairs.queries.rows)
             columns = np.full(values.shape[1], UNKNOWN)
         return columns
+
+    def agree_with(self, columns: GroupNumbers) -> bool:
+        """Return whether each column follows from the features of one group alone.
+
+        axil exchanges many groups at a time: those whose number has a certain binary digit. Any two
+        groups differ in a digit, so a column that follows from both takes a value in one of the
+        exchanges that neither row has.
+
+        Parameters
+        ----------
+        columns : ndarray of shape (columns,)
+            The group of each column.
+        """
+        queries = inputs.take_rows(self._pairs.queries.rows, self._pairs.places[:, 0])
+        rows = inputs.take_rows(self._pairs.rows.rows, self._pairs.places[:, 1])
+        of_queries = self._values_of(queries)
+        of_rows = self._values_of(rows)
+        group_of_feature = self._groups.group_of_feature
+        for digit in range(len(self._groups.names).bit_length()):
+            features = np.flatnonzero(group_of_feature >> digit & 1).tolist()
+            is_exchanged = (columns >> digit & 1).astype(bool)
+            expected = np.where(is_exchanged, of_rows, of_queries)
+            if _differ(self._values_of(exchanged(queries, rows, features)), expected).any():
+                return False
+            expected = np.where(is_exchanged, of_queries, of_rows)
+            if _differ(self._values_of(exchanged(rows, queries, features)), expected).any():
+                return False
+        return True
 
     def _of_some(self, pairs: RowPairs, columns: IntArray | None) -> IntArray:
         """Return the groups of the columns that differ within these pairs, and of earlier ones."""

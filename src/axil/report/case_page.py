@@ -39,10 +39,18 @@ class TableCell:
 
 
 @dataclass(frozen=True)
+class TableColumn:
+    """A column of the table."""
+
+    head: str
+    is_number: bool  #: whether its cells are numbers, which are right-aligned
+
+
+@dataclass(frozen=True)
 class TableRow:
     """A row of the table; the explained row and the mean are highlighted."""
 
-    cells: list[TableCell]
+    cells: list[tuple[TableColumn, TableCell]]
     is_highlighted: bool = False
 
 
@@ -50,9 +58,8 @@ class TableRow:
 class ComparablesTable:
     """The table of the listed rows, below the explained row."""
 
-    heads: list[str]
+    columns: list[TableColumn]
     rows: list[TableRow]
-    is_number: list[bool]  #: whether the cells of a column are numbers, which are right-aligned
 
 
 def render(cases: Cases, i: int, name: str, words: Words, level_words: str, index: str) -> str:
@@ -194,21 +201,25 @@ def _table(cases: Cases, i: int, words: Words) -> ComparablesTable:
         heads.append("Alike")
     if cases.maps is not None:
         heads.append("Distance")
-    columns = [words.name(name) for name in cases.extras.names]
+    columns = [TableColumn(head, True) for head in heads]
+    columns[0] = TableColumn(heads[0], False)
+    for name, is_number in zip(cases.extras.names, _are_numbers(cases)):
+        columns.append(TableColumn(words.name(name), is_number))
     estimate = TableCell(words.amount(cases.values[i]), label="Estimate")
     features = _explained_features(cases, i, words)
     empty = [TableCell() for _ in heads[3:]]
     explained = [TableCell(f"This {words.query}"), TableCell(), estimate, *empty, *features]
-    rows = [TableRow(explained, is_highlighted=True)]
+    rows = [TableRow(list(zip(columns, explained)), is_highlighted=True)]
     for rank, line in enumerate(lines):
-        rows.append(TableRow(_listed_row(cases, i, rank, line, words)))
+        listed = _listed_row(cases, i, rank, line, words)
+        rows.append(TableRow(list(zip(columns, listed))))
     if len(lines) > 1:
         mean = words.amount(cases.adjusted[lines.start : lines.stop].mean())
         label = TableCell(f"Mean of these {len(lines)}")
-        empty += [TableCell() for _ in columns]
-        rows.append(TableRow([label, TableCell(), TableCell(mean), *empty], is_highlighted=True))
-    is_number = [False, *[True for _ in heads[1:]], *_are_numbers(cases)]
-    return ComparablesTable([*heads, *columns], rows, is_number)
+        empty = [TableCell() for _ in columns[3:]]
+        means = [label, TableCell(), TableCell(mean), *empty]
+        rows.append(TableRow(list(zip(columns, means)), is_highlighted=True))
+    return ComparablesTable(columns, rows)
 
 
 def _are_numbers(cases: Cases) -> list[bool]:

@@ -6,9 +6,10 @@ those of `Explainer.adjustments`. They lead from the target of a listed row to i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -109,16 +110,18 @@ class Split:
     row_columns: dict[int, AnyArray | None]  #: (lines,) by feature
     query_columns: dict[int, AnyArray | None]  #: (m,) by feature
 
-    def percent(self, line: int, groups: Sequence[int]) -> float:
-        """Return the part of some groups in a target, in percent, or as a factor of logarithms."""
-        if self.scale.is_log:
-            total = self.parts[line, groups].sum()
-            return float(100 * (self.scale.factors(np.array(total)) - 1))
-        return self.share(line, self.amounts[line, groups].sum())
+    def of_groups(self, lines: Sequence[int], groups: Sequence[int]) -> list[tuple[float, float]]:
+        """Return the amount of some groups in each line, and its percentage.
 
-    def share(self, line: int, amount: float) -> float:
-        """Return an amount in percent of the target of a line; nan of zero."""
-        return float(in_percent(np.array([amount]), self.target[[line]])[0])
+        The percentage of logarithms is that of their factor. It is nan for a target of zero.
+        """
+        block = np.ix_(lines, groups)
+        amounts = self.amounts[block].sum(axis=1)
+        if self.scale.is_log:
+            percents = 100 * (self.scale.factors(self.parts[block].sum(axis=1)) - 1)
+        else:
+            percents = in_percent(amounts, self.target[lines])
+        return list(zip(amounts.tolist(), percents.tolist()))
 
 
 def grid_plan(
@@ -199,10 +202,10 @@ def _with_place(groups: FeatureGroups, places: Places | None) -> tuple[FeatureGr
 # -- the grid of one page --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class GridCell:
+class GridCell(NamedTuple):
     """A cell about one listed row: a value, and an amount with its percentage."""
 
+    label: str  #: the listed row, beside the text on narrow screens
     text: str = ""
     amount: str = ""
     percent: str = ""
@@ -234,26 +237,28 @@ def grid_tables(cases: Cases, i: int, words: Words) -> list[GridTable]:
         return []
     groups, other_groups = _groups_with_lines(split, lines, float(cases.values[i]))
     texts = _GroupTexts(cases, i, words)
+    amount_text = partial(words.change, beside=float(cases.values[i]))
     tables = []
     n_tables = -(-len(lines) // PER_GRID)
     for positions in np.array_split(np.arange(lines.start, lines.stop), n_tables):
-        block = positions.tolist()
-        block_lines = [int(line) for line in block]
+        block_lines = positions.tolist()
         heads = [
             f"{line - lines.start + 1}.\u00a0{row_name(cases.rows[line])}" for line in block_lines
         ]
-        prices = [GridCell(words.amount(cases.targets[line])) for line in block_lines]
+        prices = [
+            GridCell(head, words.amount(cases.targets[line]))
+            for head, line in zip(heads, block_lines)
+        ]
         table_lines = [GridLine(words.target.capitalize(), "", prices)]
         for group in groups:
-            cells = [
-                _amount_cell(cases, i, line, [group], texts.of_row(group, line), words)
-                for line in block_lines
-            ]
+            values = [texts.of_row(group, line) for line in block_lines]
+            cells = _amount_cells(split, block_lines, [group], heads, values, amount_text)
             table_lines.append(GridLine(texts.name(group), texts.of_query(group), cells))
         if other_groups:
-            cells = [_amount_cell(cases, i, line, other_groups, "", words) for line in block_lines]
+            values = [""] * len(block_lines)
+            cells = _amount_cells(split, block_lines, other_groups, heads, values, amount_text)
             table_lines.append(GridLine(f"Other ({len(other_groups)} more)", "", cells))
-        table_lines += _totals(cases, i, block, words)
+        table_lines += _totals(cases, i, block_lines, heads, words)
         tables.append(GridTable(heads, table_lines))
     return tables
 
@@ -270,19 +275,34 @@ def _groups_with_lines(split: Split, lines: range, value: float) -> tuple[list[i
     return groups, other_groups
 
 
-def _amount_cell(
-    cases: Cases, i: int, line: int, groups: list[int], text: str, words: Words
-) -> GridCell:
-    """Return the cell with the amount of some groups for a listed row."""
-    assert cases.split is not None
-    amount = float(cases.split.amounts[line, groups].sum())
-    if not amount:
-        return GridCell(text)
-    return GridCell(
-        text,
-        words.change(amount, cases.values[i]),
-        _percent_text(cases.split.percent(line, groups)),
-    )
+def _amount_cells(
+    split: Split,
+    lines: Sequence[int],
+    groups: Sequence[int],
+    heads: Sequence[str],
+    values: Sequence[str],
+    amount_text: Callable[[float], str],
+) -> list[GridCell]:
+    """Return the cells with the amount of some groups, for each listed row.
+
+    Parameters
+    ----------
+    split : Split
+    lines, groups : sequence of int
+        The listed rows, and the groups whose amounts are added up.
+    heads, values : sequence of str
+        The names of the listed rows, and what each of them has in these groups.
+    amount_text : callable
+        Returns an amount as text.
+    """
+    cells = []
+    amounts = split.of_groups(lines, groups)
+    for head, value, (amount, amount_percent) in zip(heads, values, amounts):
+        if amount:
+            cells.append(GridCell(head, value, amount_text(amount), _percent_text(amount_percent)))
+        else:
+            cells.append(GridCell(head, value))
+    return cells
 
 
 def _percent_text(value: float) -> str:
@@ -295,7 +315,9 @@ def _percent_text(value: float) -> str:
     return text
 
 
-def _totals(cases: Cases, i: int, block: list[int], words: Words) -> list[GridLine]:
+def _totals(
+    cases: Cases, i: int, block: list[int], heads: list[str], words: Words
+) -> list[GridLine]:
     """Return the lines below the features: net and gross adjustment, and the adjusted target."""
     split = cases.split
     assert split is not None
@@ -303,12 +325,15 @@ def _totals(cases: Cases, i: int, block: list[int], words: Words) -> list[GridLi
     net = []
     gross = []
     adjusted = []
-    for line in block:
-        net_percent = _percent_text(split.share(line, split.net[line]))
-        gross_percent = _percent_text(split.share(line, split.gross[line])).removeprefix("+")
-        net.append(GridCell("", words.change(split.net[line], value), net_percent))
-        gross.append(GridCell("", words.amount(split.gross[line], value), gross_percent))
-        adjusted.append(GridCell(words.amount(cases.adjusted[line])))
+    net_percents = in_percent(split.net[block], split.target[block]).tolist()
+    gross_percents = in_percent(split.gross[block], split.target[block]).tolist()
+    columns = zip(block, heads, net_percents, gross_percents)
+    for line, head, net_percent, gross_percent in columns:
+        net_text = words.change(split.net[line], value)
+        net.append(GridCell(head, "", net_text, _percent_text(net_percent)))
+        gross_text = words.amount(split.gross[line], value)
+        gross.append(GridCell(head, "", gross_text, _percent_text(gross_percent).removeprefix("+")))
+        adjusted.append(GridCell(head, words.amount(cases.adjusted[line])))
     return [
         GridLine("Net adjustment", "", net, is_total=True),
         GridLine("Gross adjustment", "", gross, is_total=True),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from functools import cached_property
 from typing import TypeGuard
 
 import numpy as np
@@ -53,16 +55,16 @@ class Words:
         Amounts of money have no cents from a hundred on. With ``beside`` the number has no more
         decimals than that one.
         """
-        if beside is None:
-            text = number(value)
-        else:
-            text = number_beside(value, beside)
-        if not self.unit or not np.isfinite(value):
-            return text
-        if unicodedata.category(self.unit[0]) != "Sc":  # not a sign of money
+        if not self._is_money or not math.isfinite(value):
+            if beside is None:
+                text = number(value)
+            else:
+                text = number_beside(value, beside)
+            if not self.unit or not math.isfinite(value):
+                return text
             return f"{text} {self.unit}"
         size = abs(value)
-        if beside is not None and np.isfinite(beside):
+        if beside is not None and math.isfinite(beside):
             size = max(size, abs(beside))
         if size >= 100 or value == int(value):
             digits = 0
@@ -75,6 +77,11 @@ class Words:
         else:
             sign = ""
         return f"{sign}{self.unit}{text}"
+
+    @cached_property
+    def _is_money(self) -> bool:
+        """Whether the unit is a sign of money."""
+        return bool(self.unit) and unicodedata.category(self.unit[0]) == "Sc"
 
     def change(self, value: float, beside: float) -> str:
         """Return a change as an amount with its sign."""
@@ -119,9 +126,9 @@ def number(value: float, commas_from: float = COMMAS_FROM) -> str:
 
 def number_beside(value: float, other: float) -> str:
     """Return a number as text, rounded to a tenth of the last of the other number's four digits."""
-    if not (np.isfinite(value) and np.isfinite(other) and other):
+    if not (math.isfinite(value) and math.isfinite(other) and other):
         return number(value)
-    digits = max(0, 4 - int(np.floor(np.log10(abs(other)))))
+    digits = max(0, 4 - math.floor(math.log10(abs(other))))
     if digits < 9:
         text = f"{value:,.{digits}f}"
     else:

@@ -61,11 +61,21 @@ def from_pandas(frame: ForeignObject, categories: list[ForeignObject]) -> FloatA
     for i in range(frame.shape[1]):
         column = frame.iloc[:, i]
         if i in categories_of:
-            codes = column.cat.set_categories(categories_of[i]).cat.codes.to_numpy()
-            table[:, i] = np.where(codes < 0, np.nan, codes)
+            values = column.array
+            if not _has_categories(values, categories_of[i]):
+                values = values.set_categories(categories_of[i])
+            table[:, i] = np.where(values.codes < 0, np.nan, values.codes)
         else:
             table[:, i] = column.to_numpy()
     return table
+
+
+def _has_categories(values: ForeignObject, categories: ForeignObject) -> bool:
+    """Return whether a pandas array has these very categories, in this order."""
+    of_values = values.categories.tolist()
+    if of_values != categories:
+        return False
+    return [type(name) for name in of_values] == [type(name) for name in categories]
 
 
 def routes_of(trees: Sequence[TreeText]) -> Routes | None:
