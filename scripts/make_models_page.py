@@ -21,72 +21,68 @@ from axil.adapters.xgboost import refusals as xgboost_refusals
 PAGE = Path(__file__).parent.parent / "docs" / "models.md"
 HEAD = """# Supported models
 
-Made from the adapters' tables by `python scripts/make_models_page.py`; a test compares the two.
-`axil.supports(model)` reports the same of your model without data; [Refused, and what to
-do](faq.md#refused-and-what-to-do) has the commonest cases.
+| models | kind | a prediction is | intervals | deletions, `what_if` |
+|---|---|---|---|---|
+| boosting with squared error, every library | exact | weights · targets | yes | yes |
+| boosting of medians, quantiles, Huber | exact | weights · targets | yes | yes |
+| trees, forests, bagging: numbers and classes | exact | weights · targets | yes | yes |
+| linear, ridge, kernel ridge; OLS, WLS, GLS | exact | weights · targets | yes | yes |
+| Gaussian processes, nearest neighbours | exact | weights · targets | yes | `what_if` |
+| boosted classifiers | additive | contributions to a score | sets of classes | yes |
+| counts and amounts: Poisson, gamma, Tweedie | additive | contributions to a score | | yes |
+| rankings | additive | contributions to a score | | yes |
+| survival | additive | contributions to a score | | yes |
+| logistic regression, GLM, networks, PyTorch | derivative | derivatives by the targets | | |
+| pipelines, searches, voting, transformed targets | as the model inside | | | |
+| `Lasso`, `SVR`, `AdaBoost`, most stacking | refused | | | |
 
-*Exact* means: weights times targets plus the intercept equal the model's predictions, with the
-splits kept. The largest error allowed, relative to the largest prediction, is 1e-9; it is 1e-6
-for libraries that keep targets or residuals in single precision, and slightly more for XGBoost
-with hundreds of trees.
+[What the numbers mean](meaning.md) explains the kinds. `axil.supports(model)` names the kind of your
+model without data. [Refused, and what to do](faq.md#refused-and-what-to-do) has the commonest
+refusals.
 
-The tables list what is not exact. `axil.Explainer` also takes models that
-[contributions](classifiers.md) or [derivatives](derivatives.md) explain. It refuses the rest,
-and the error says why and what to do. Settings that are not linear in the targets break one of
-two [conditions](how.md#where-exact-weights-end). Those not replayed are linear, but the model
-does not record what a replay needs.
-
-A linear smoother is as exact as the solver that fitted it. Where predictions are further from
-the exact solution than a tenth of the tolerance, axil runs the solver again on the data given.
-If it ends as far away, ten times that error is allowed, up to 1e-6 in double and 1e-5 in single
-precision; beyond, the fit is refused by name.
+`python scripts/make_models_page.py` makes the tables below from the adapters, and a test compares
+them. *Exact* means that weights times targets plus the intercept equal the model's predictions, with
+the tree structure fixed. The error allowed is 1e-9 of the largest prediction, and 1e-6 where a
+library works in single precision. It is slightly larger for XGBoost with hundreds of trees. Settings
+that are not linear in the targets break one of two
+[conditions](how.md#where-exact-weights-end). Settings that are not replayed are linear, but the
+model does not record what a replay needs.
 """
-GAPS = """## What a model cannot show
+GAPS = """## What verification cannot see
 
-A model is compared with the data in everything that it records. What it does not record, or records wrongly, is left:
+axil compares everything that a model records with the data. Some things are not recorded:
 
-- **Weights that change no number of the model**, as where means with and without sample weights are equal, or all targets
-  are.
-- **LightGBM, constant targets.** Gradients are then rounding: with weights and bagging right data can end in an
-  `ExactnessError`.
-- **LightGBM, bundled columns** that overlap in a few rows: it can fit on other leaves than it predicts with. The error says
-  so: fit with `enable_bundle=False`.
-- **CatBoost over Dask.** Encodings of categories are refused, and other categories of a weighted fit may end in an
-  `ExactnessError`: use rows in memory, or fit with `has_time=True`.
+- **Weights that change no number**, for example where all targets are equal.
+- **LightGBM with constant targets.** Its gradients are rounding errors. With weights and bagging, the
+  right data may end in an `ExactnessError`.
+- **LightGBM with bundled columns** that overlap in a few rows. It may fit on other leaves than it
+  predicts with. The error says so: fit with `enable_bundle=False`.
+- **CatBoost over Dask.** Encoded categories are refused. Other categories of a weighted fit may end in
+  an `ExactnessError`: use rows in memory, or fit with `has_time=True`.
+- **Linear models whose solver stopped early.** axil runs the solver again on your data. If it ends as
+  far from the exact solution, ten times that distance is allowed, up to 1e-6 in double and 1e-5 in
+  single precision.
 """
 SUPPORT = """## Versions and support
 
-**Version numbers** are `major.minor.patch`. Before 1.0 a minor version may change an interface.
-The changelog lists each change under "Changed". From 1.0 on, a public name is first deprecated,
-with a warning that says what to use. It is removed no earlier than two minor versions and twelve
-months later. Public is what [the reference](reference.md) lists.
-
-**Numbers are part of the interface.** A release that changes an answer by more than rounding
-says so under "Fixed" and names the models. A setting that was refused may become exact. One that
-was exact is never approximated silently.
-
-**Saved explainers.** The next minor version reads a file, or refuses it by name and says what to
-do.
-
-**Dependencies.** axil needs NumPy, SciPy, narwhals, threadpoolctl and Jinja2. As [SPEC
-0](https://scientific-python.org/specs/spec-0000/) asks, axil supports a version of Python for at
-least three years, and one of NumPy, SciPy or pandas for at least two. Every change is tested on
-the newest Python with the newest libraries. The contract tests also run on the oldest Python
-with all lower bounds (`make test-oldest`). A new version of a model library needs no new version
-of axil. If it makes its leaves in another way, axil raises an `ExactnessError`.
-
-**Platforms.** A release builds wheels for Linux (x86-64, aarch64), macOS (arm64, x86-64) and
-Windows (x86-64). Elsewhere the source builds with a compiler for C++17. Fixes go to the newest
-minor version. SECURITY.md says how to report a vulnerability.
+- **Version numbers** are `major.minor.patch`. Before 1.0 a minor version may change an interface, and
+  the changelog says so. From 1.0 on, a public name warns for two minor versions and twelve months
+  before it is removed. Public is what [the reference](reference.md) lists.
+- **Numbers are part of the interface.** A release that changes an answer by more than rounding names
+  the models in the changelog. A setting that was exact is never approximated silently.
+- **Saved explainers.** The next minor version reads a file, or refuses it by name.
+- **Dependencies** are NumPy, SciPy, narwhals, threadpoolctl and Jinja2. As
+  [SPEC 0](https://scientific-python.org/specs/spec-0000/) asks, axil supports a version of Python for
+  at least three years, and one of NumPy, SciPy or pandas for at least two. Every change is tested
+  with the newest libraries, and the contract tests also with the oldest (`make test-oldest`). A new
+  version of a model library that makes its leaves in another way ends in an `ExactnessError`.
+- **Platforms.** A release builds wheels for Linux (x86-64, aarch64), macOS (arm64, x86-64) and
+  Windows (x86-64). Elsewhere a compiler for C++17 builds the source. Fixes go to the newest minor
+  version. SECURITY.md says how to report a vulnerability.
 """
 NOTES = {
-    "LightGBM": "With L1, `max_delta_step` and `monotone_constraints` a pattern is held besides the splits: [what that "
-    "means](meaning.md).",
-    "XGBoost": "LightGBM's GOSS weighs the rows that it draws by one constant, so it is exact. XGBoost's gradient-based sampling "
-    "weighs each row by its residual, so it is refused.",
-    "CatBoost": "Categories beyond `one_hot_max_size` are encoded by the targets of the rows before, in an order drawn from "
-    "`random_seed`: pass the rows in the order of the fit. Encodings are [held](meaning.md) besides the splits. MultiRMSE does "
-    "not enforce monotone constraints.",
+    "CatBoost": "CatBoost encodes categories beyond `one_hot_max_size` by the targets of earlier rows, in an "
+    "order drawn from `random_seed`. So pass the rows in the order of the fit.",
 }
 #: Values that the tables do not hold by name, by setting and how the reason begins.
 VALUES = {
@@ -254,12 +250,12 @@ def page() -> str:
         lines += [
             f"## {library}",
             "",
-            f"Reads {names}. Exact:",
+            f"axil reads {names}.",
             "",
-            *(f"- {line}" for line in exact),
-            "",
+            "| | settings |",
+            "|---|---|",
+            f"| exact | {'; '.join(exact)} |",
         ]
-        lines += ["| not exact | settings |", "|---|---|"]
         lines += [
             *refusals(rows, sklearn_refusals.CLASSES if library == "scikit-learn" else {}),
             "",

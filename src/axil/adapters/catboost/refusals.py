@@ -353,21 +353,17 @@ def doubt(
 #: Settings that change how leaves are made and are replayed exactly. Those that only choose splits
 #: are not listed.
 EXACT = (
-    "loss_function: RMSE, MultiRMSE, MultiRMSEWithMissingValues; MAE, Quantile, MultiQuantile and "
-    "MAPE with Exact leaves, with the ranks of the rows fixed",
-    "loss_function: Huber with leaf_estimation_iterations=1, with the residuals held that delta "
-    "cuts off",
-    "boosting_type Plain and Ordered, every bootstrap_type, every grow_policy: all rows count in "
+    "`loss_function` RMSE, MultiRMSE, MultiRMSEWithMissingValues; MAE, Quantile, MultiQuantile and MAPE "
+    "with Exact leaves; Huber with `leaf_estimation_iterations=1`",
+    "`boosting_type` Plain and Ordered, every `bootstrap_type`, every `grow_policy`: all rows count in "
     "every leaf",
-    "boost_from_average, baseline, sample_weight, learning_rate (also the one CatBoost picks)",
-    "l2_leaf_reg, leaf_estimation_method Newton and Gradient, leaf_estimation_iterations",
-    "model_shrink_rate, model_shrink_mode",
-    "monotone_constraints with leaf_estimation_iterations=1, with every loss, with the active set "
-    "fixed: which leaves are pooled",
-    "early stopping (use_best_model), continued training (init_model)",
-    "missing values (nan_mode); categories, one-hot or encoded by the targets, with the encodings "
-    "held (Borders, Buckets, BinarizedTargetMeanValue, Counter; combinations; has_time)",
-    "task_type CPU and GPU",
+    "`leaf_estimation_method` Newton and Gradient, `leaf_estimation_iterations`, `l2_leaf_reg`, "
+    "`model_shrink_rate`",
+    "`monotone_constraints` with `leaf_estimation_iterations=1`; MultiRMSE does not enforce them",
+    "early stopping, `init_model`, `boost_from_average`, `baseline`, `sample_weight`",
+    "missing values; categories, one-hot or encoded by targets (Borders, Buckets, "
+    "BinarizedTargetMeanValue, Counter, combinations, `has_time`)",
+    "`task_type` CPU and GPU",
 )
 
 REFUSALS: tuple[Refusal[CatBoostReading], ...] = (

@@ -164,28 +164,16 @@ def _several_trees(model: LightGBMReading) -> str:
 #: Settings that change how leaves are made and are replayed exactly; those that only choose splits
 #: are not listed.
 EXACT = (
-    "objective: regression under all its names (l2, mse, rmse, ...), reg_sqrt (weights are of the "
-    "targets' roots)",
-    "objective: quantile, regression_l1 and mape, bagging, GOSS and DART included: with the ranks "
-    "of the rows held",
-    "objective: huber, bagging, GOSS and DART included: with the residuals held that alpha cuts "
-    "off",
-    "boost_from_average, learning_rate, learning-rate schedules, early stopping, continued "
-    "training (init_model)",
-    "lambda_l2, cat_l2, max_cat_to_onehot, path_smooth, use_quantized_grad with renewed leaves",
-    "lambda_l1, max_delta_step, monotone_constraints by all methods, with every loss: with the "
-    "active set fixed",
-    "sample_weight, init_score",
-    "missing values: use_missing, zero_as_missing; categorical features",
-    "bagging_fraction, bagging_freq, bagging_seed: the rows are sampled again",
-    "data_sample_strategy=goss (boosting=goss): likewise",
-    "boosting=dart, with and without bagging: the dropped trees are sampled again",
-    "boosting=rf",
-    "linear_tree, linear_lambda, with sample_weight, bagging and lambda_l2; deletions are refused",
-    "device_type cpu, gpu and cuda: with gpu_use_dp=True to 1e-8, else as far as sums in single "
-    "precision go",
-    "Booster.refit with decay_rate=0, of plain boosting: on the data of the refit, with its "
-    "weights and init_score",
+    "`objective` regression under all its names, quantile, regression_l1, mape and huber; `reg_sqrt`: "
+    "weights are of the roots of the targets",
+    "`boosting` gbdt, dart and rf; bagging and GOSS: axil samples the same rows again",
+    "learning-rate schedules, early stopping, `init_model`, `boost_from_average`",
+    "`lambda_l1`, `lambda_l2`, `max_delta_step`, `path_smooth`, `monotone_constraints`, "
+    "`use_quantized_grad` with renewed leaves",
+    "`sample_weight`, `init_score`, missing values, categories, `cat_l2`, `max_cat_to_onehot`",
+    "`linear_tree`, but for deletions",
+    "`device_type` cpu, gpu and cuda: as exact as the sums of the device, 1e-8 with `gpu_use_dp`",
+    "`Booster.refit` with `decay_rate=0`, on the data of the refit",
 )
 
 REFUSALS: tuple[Refusal[LightGBMReading], ...] = (

@@ -116,43 +116,26 @@ CLASSES: dict[str, Refusal[str]] = {
 #: Settings that change how leaves are made, or weights, and are exact. Those that only choose
 #: splits are not listed.
 EXACT = (
-    "gradient boosting: loss=squared_error, learning_rate, init (mean, constant, zero, or any "
-    "model of these libraries), subsample with an integer seed, n_iter_no_change, sample_weight",
-    "histogram gradient boosting: loss=squared_error, learning_rate, l2_regularization, "
-    "categorical features, missing values, sample_weight, early stopping (rows held out have "
-    "weight zero), interaction_cst",
-    "gradient boosting: loss=absolute_error and quantile; trees and forests: "
-    "criterion=absolute_error; with the ranks fixed",
-    "gradient boosting: loss=huber without sample_weight, with ranks, delta and the set "
-    "of clipped rows fixed",
-    "trees and forests: bootstrap, max_samples, sample_weight, class_weight, several outputs or "
-    "labels",
-    "bagging over trees: bootstrap, max_samples, max_features",
-    "monotonic_cst of histogram gradient boosting (with every loss), trees, forests and bagged "
-    "trees: with the active set fixed",
-    "voting (of classifiers voting=soft), bagging over anything else and MultiOutputRegressor, of "
-    "models of any library here: each is verified on its own rows, then the sum; derivatives where "
-    "some member has no weights",
-    "OneVsRestClassifier and MultiOutputClassifier of outputs 0 and 1: each class's or label's "
-    "own probability; of boosted and smooth members the score",
-    "StackingRegressor with a linear final_estimator and passthrough=False: its coefficients are "
-    "held fixed",
-    "linear smoothers; penalties (of each output too), precisions and kernels that the fit chose "
-    "are held fixed",
-    "RidgeClassifier and RidgeClassifierCV: (1 + decision_function) / 2, the ridge regression of "
-    "targets 0 and 1",
-    "neighbours, by number or within a radius: any weights, several outputs or labels; a row "
-    "without any neighbour is refused",
-    "pipelines that end in a model of any library here: transformers (skrub's and "
-    "feature-engine's too) are held fixed; one whose fit needs the targets, such as a "
-    "TargetEncoder, is refused",
-    "searches, of and in pipelines too: the best_estimator_; FrozenEstimator, "
-    "FixedThresholdClassifier and TunedThresholdClassifierCV: the model inside, on the rows of "
-    "its own fit",
-    "CalibratedClassifierCV: the score before calibration, of an ensemble the mean over its "
-    "classifiers, each verified on its own folds; the calibrated probability stands beside it",
-    "TransformedTargetRegressor: functions, or a transformer, that keep the order of the targets "
-    "and lead back to them",
+    "gradient boosting: `loss` squared_error, absolute_error, quantile, and huber without "
+    "`sample_weight`; `init`; `subsample` with an integer seed; early stopping",
+    "histogram gradient boosting: `loss` squared_error, `l2_regularization`, categories, missing "
+    "values, early stopping, `interaction_cst`",
+    "trees, forests and bagging: `criterion` squared_error, absolute_error and those of classes; "
+    "`bootstrap`, `max_samples`, `class_weight`, several outputs",
+    "`monotonic_cst`; `sample_weight`",
+    "linear models: penalties, precisions and kernels that the fit chose stay fixed",
+    "`RidgeClassifier`: (1 + decision_function) / 2",
+    "neighbours, by number or within a radius, with any weights",
+    "voting (of classifiers: soft), bagging and `MultiOutputRegressor` over any of these models: each "
+    "member is verified on its own rows",
+    "`OneVsRestClassifier` and `MultiOutputClassifier` of outputs 0 and 1",
+    "`StackingRegressor` with a linear `final_estimator`, whose coefficients stay fixed",
+    "pipelines, skrub's and feature-engine's too: transformers stay fixed; one whose fit needs the "
+    "targets is refused",
+    "searches: the `best_estimator_`; `FrozenEstimator` and the classifiers of thresholds: the model "
+    "inside",
+    "`CalibratedClassifierCV`: the score before calibration, with the calibrated probability beside it",
+    "`TransformedTargetRegressor` whose function keeps the order of the targets and has an inverse",
 )
 
 _L2 = 'Fit with loss="squared_error" instead.'

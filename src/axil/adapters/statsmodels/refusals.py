@@ -9,10 +9,8 @@ from axil.adapters.refusals import DAMPED, Refusal, by_name
 from axil.aliases import ForeignModel
 
 EXACT = (
-    "OLS and WLS, with weights read from the model; method pinv and qr; any cov_type",
-    "GLS with a known sigma, which is fixed; so is one that was estimated from residuals",
-    "formulas: X_train is a pandas frame of the columns that the right-hand side names; "
-    "transforms are held fixed",
+    "OLS and WLS by pinv and qr; GLS with its sigma fixed",
+    "formulas: pass a pandas frame with the columns that the right-hand side names",
 )
 
 _OLS = "Fit with OLS, WLS or GLS."

@@ -165,20 +165,13 @@ def _by_others(reading: XGBoostReading) -> str:
 #: Settings that change how leaves are made and are replayed exactly; those that only choose splits
 #: are not listed.
 EXACT = (
-    "objective: reg:squarederror",
-    "objective: reg:absoluteerror, reg:quantileerror fitted by XGBoost up to 3.3, not with "
-    "tree_method=exact: with the ranks fixed",
-    "tree_method hist, approx, exact; device cpu and cuda",
-    "base_score given or estimated, base_margin, sample_weight",
-    "learning_rate, LearningRateScheduler, early stopping (best_iteration), continued training",
-    "reg_alpha, max_delta_step, monotone_constraints, with every loss: with the active set fixed",
-    "reg_lambda, min_child_weight; recovered from the leaves of a model whose settings a file has "
-    "lost",
-    "num_parallel_tree, XGBRFRegressor",
-    "missing values, categorical features",
-    "subsample, on a CPU and on a GPU, seed_per_iteration: the rows are sampled again",
-    "booster=dart: the dropped trees are sampled again",
-    "several outputs: multi_strategy one_output_per_tree and multi_output_tree",
+    "`objective` reg:squarederror; reg:absoluteerror and reg:quantileerror fitted by XGBoost up to 3.3",
+    "`booster` gbtree and dart; `tree_method` hist, approx and exact; `device` cpu and cuda",
+    "`subsample`: axil samples the same rows again; `num_parallel_tree`",
+    "learning-rate schedules, early stopping, continued training, `base_score`, `base_margin`",
+    "`reg_alpha`, `reg_lambda`, `min_child_weight`, `max_delta_step`, `monotone_constraints`",
+    "`sample_weight`, missing values, categories",
+    "several outputs by either `multi_strategy`",
 )
 
 CONTINUED: Refusal[XGBoostReading] = Refusal(
