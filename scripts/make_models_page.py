@@ -36,15 +36,15 @@ HEAD = """# Supported models
 | pipelines, searches, voting, transformed targets | as the model inside | | | |
 | `Lasso`, `SVR`, `AdaBoost`, most stacking | refused | | | |
 
-[What the numbers mean](meaning.md) explains the kinds. `axil.supports(model)` names the kind of your
-model without data. [Refused, and what to do](faq.md#refused-and-what-to-do) has the commonest
-refusals.
+[What the numbers mean](meaning.md) explains the kinds. `axil.supports(model)` names the kind of
+your model without data. [Refused, and what to do](faq.md#refused-and-what-to-do) has the
+commonest refusals.
 
-`python scripts/make_models_page.py` makes the tables below from the adapters, and a test compares
-them. *Exact* means that weights times targets plus the intercept equal the model's predictions, with
-the tree structure fixed. The error allowed is 1e-9 of the largest prediction, and 1e-6 where a
-library works in single precision. It is slightly larger for XGBoost with hundreds of trees. Settings
-that are not linear in the targets break one of two
+`python scripts/make_models_page.py` makes the tables below from the adapters, and a test
+compares them. *Exact* means that weights times targets plus the intercept equal the model's
+predictions, with the tree structure fixed. The error allowed is 1e-9 of the largest prediction,
+and 1e-6 where a library works in single precision. It is slightly larger for XGBoost with
+hundreds of trees. Settings that are not linear in the targets break one of two
 [conditions](how.md#where-exact-weights-end). Settings that are not replayed are linear, but the
 model does not record what a replay needs.
 """
@@ -53,36 +53,37 @@ GAPS = """## What verification cannot see
 axil compares everything that a model records with the data. Some things are not recorded:
 
 - **Weights that change no number**, for example where all targets are equal.
-- **LightGBM with constant targets.** Its gradients are rounding errors. With weights and bagging, the
-  right data may end in an `ExactnessError`.
-- **LightGBM with bundled columns** that overlap in a few rows. It may fit on other leaves than it
-  predicts with. The error says so: fit with `enable_bundle=False`.
-- **CatBoost over Dask.** Encoded categories are refused. Other categories of a weighted fit may end in
-  an `ExactnessError`: use rows in memory, or fit with `has_time=True`.
-- **Linear models whose solver stopped early.** axil runs the solver again on your data. If it ends as
-  far from the exact solution, ten times that distance is allowed, up to 1e-6 in double and 1e-5 in
-  single precision.
+- **LightGBM with constant targets.** Its gradients are rounding errors. With weights and
+  bagging, the right data may end in an `ExactnessError`.
+- **LightGBM with bundled columns** that overlap in a few rows. It may fit on other leaves than
+  it predicts with. The error says so: fit with `enable_bundle=False`.
+- **CatBoost over Dask.** Encoded categories are refused. Other categories of a weighted fit may
+  end in an `ExactnessError`: use rows in memory, or fit with `has_time=True`.
+- **Linear models whose solver stopped early.** axil runs the solver again on your data. If it
+  ends as far from the exact solution, ten times that distance is allowed, up to 1e-6 in double
+  and 1e-5 in single precision.
 """
 SUPPORT = """## Versions and support
 
-- **Version numbers** are `major.minor.patch`. Before 1.0 a minor version may change an interface, and
-  the changelog says so. From 1.0 on, a public name warns for two minor versions and twelve months
-  before it is removed. Public is what [the reference](reference.md) lists.
-- **Numbers are part of the interface.** A release that changes an answer by more than rounding names
-  the models in the changelog. A setting that was exact is never approximated silently.
+- **Version numbers** are `major.minor.patch`. Before 1.0 a minor version may change an
+  interface, and the changelog says so. From 1.0 on, a public name warns for two minor versions
+  and twelve months before it is removed. Public is what [the reference](reference.md) lists.
+- **Numbers are part of the interface.** A release that changes an answer by more than rounding
+  names the models in the changelog. A setting that was exact is never approximated silently.
 - **Saved explainers.** The next minor version reads a file, or refuses it by name.
-- **Dependencies** are NumPy, SciPy, narwhals, threadpoolctl and Jinja2. As
-  [SPEC 0](https://scientific-python.org/specs/spec-0000/) asks, axil supports a version of Python for
-  at least three years, and one of NumPy, SciPy or pandas for at least two. Every change is tested
-  with the newest libraries, and the contract tests also with the oldest (`make test-oldest`). A new
-  version of a model library that makes its leaves in another way ends in an `ExactnessError`.
+- **Dependencies** are NumPy, SciPy, narwhals, threadpoolctl and Jinja2. As [SPEC
+  0](https://scientific-python.org/specs/spec-0000/) asks, axil supports a version of Python for
+  at least three years, and one of NumPy, SciPy or pandas for at least two. Every change is
+  tested with the newest libraries, and the contract tests also with the oldest (`make
+  test-oldest`). A new version of a model library that makes its leaves in another way ends in an
+  `ExactnessError`.
 - **Platforms.** A release builds wheels for Linux (x86-64, aarch64), macOS (arm64, x86-64) and
-  Windows (x86-64). Elsewhere a compiler for C++17 builds the source. Fixes go to the newest minor
-  version. SECURITY.md says how to report a vulnerability.
+  Windows (x86-64). Elsewhere a compiler for C++17 builds the source. Fixes go to the newest
+  minor version. SECURITY.md says how to report a vulnerability.
 """
 NOTES = {
-    "CatBoost": "CatBoost encodes categories beyond `one_hot_max_size` by the targets of earlier rows, in an "
-    "order drawn from `random_seed`. So pass the rows in the order of the fit.",
+    "CatBoost": "CatBoost encodes categories beyond `one_hot_max_size` by the targets of earlier "
+    "rows, in an order drawn from `random_seed`. So pass the rows in the order of the fit.",
 }
 #: Values that the tables do not hold by name, by setting and how the reason begins.
 VALUES = {

@@ -353,12 +353,12 @@ def doubt(
 #: Settings that change how leaves are made and are replayed exactly. Those that only choose splits
 #: are not listed.
 EXACT = (
-    "`loss_function` RMSE, MultiRMSE, MultiRMSEWithMissingValues; MAE, Quantile, MultiQuantile and MAPE "
-    "with Exact leaves; Huber with `leaf_estimation_iterations=1`",
-    "`boosting_type` Plain and Ordered, every `bootstrap_type`, every `grow_policy`: all rows count in "
-    "every leaf",
-    "`leaf_estimation_method` Newton and Gradient, `leaf_estimation_iterations`, `l2_leaf_reg`, "
-    "`model_shrink_rate`",
+    "`loss_function` RMSE, MultiRMSE, MultiRMSEWithMissingValues; MAE, Quantile, "
+    "MultiQuantile and MAPE with Exact leaves; Huber with `leaf_estimation_iterations=1`",
+    "`boosting_type` Plain and Ordered, every `bootstrap_type`, every `grow_policy`: all rows "
+    "count in every leaf",
+    "`leaf_estimation_method` Newton and Gradient, `leaf_estimation_iterations`, "
+    "`l2_leaf_reg`, `model_shrink_rate`",
     "`monotone_constraints` with `leaf_estimation_iterations=1`; MultiRMSE does not enforce them",
     "early stopping, `init_model`, `boost_from_average`, `baseline`, `sample_weight`",
     "missing values; categories, one-hot or encoded by targets (Borders, Buckets, "

@@ -164,8 +164,8 @@ def _several_trees(model: LightGBMReading) -> str:
 #: Settings that change how leaves are made and are replayed exactly; those that only choose splits
 #: are not listed.
 EXACT = (
-    "`objective` regression under all its names, quantile, regression_l1, mape and huber; `reg_sqrt`: "
-    "weights are of the roots of the targets",
+    "`objective` regression under all its names, quantile, regression_l1, mape and huber; "
+    "`reg_sqrt`: weights are of the roots of the targets",
     "`boosting` gbdt, dart and rf; bagging and GOSS: axil samples the same rows again",
     "learning-rate schedules, early stopping, `init_model`, `boost_from_average`",
     "`lambda_l1`, `lambda_l2`, `max_delta_step`, `path_smooth`, `monotone_constraints`, "

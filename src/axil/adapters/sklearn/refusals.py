@@ -118,23 +118,24 @@ CLASSES: dict[str, Refusal[str]] = {
 EXACT = (
     "gradient boosting: `loss` squared_error, absolute_error, quantile, and huber without "
     "`sample_weight`; `init`; `subsample` with an integer seed; early stopping",
-    "histogram gradient boosting: `loss` squared_error, `l2_regularization`, categories, missing "
-    "values, early stopping, `interaction_cst`",
-    "trees, forests and bagging: `criterion` squared_error, absolute_error and those of classes; "
-    "`bootstrap`, `max_samples`, `class_weight`, several outputs",
+    "histogram gradient boosting: `loss` squared_error, `l2_regularization`, categories, "
+    "missing values, early stopping, `interaction_cst`",
+    "trees, forests and bagging: `criterion` squared_error, absolute_error and those of "
+    "classes; `bootstrap`, `max_samples`, `class_weight`, several outputs",
     "`monotonic_cst`; `sample_weight`",
     "linear models: penalties, precisions and kernels that the fit chose stay fixed",
     "`RidgeClassifier`: (1 + decision_function) / 2",
     "neighbours, by number or within a radius, with any weights",
-    "voting (of classifiers: soft), bagging and `MultiOutputRegressor` over any of these models: each "
-    "member is verified on its own rows",
+    "voting (of classifiers: soft), bagging and `MultiOutputRegressor` over any of these "
+    "models: each member is verified on its own rows",
     "`OneVsRestClassifier` and `MultiOutputClassifier` of outputs 0 and 1",
     "`StackingRegressor` with a linear `final_estimator`, whose coefficients stay fixed",
-    "pipelines, skrub's and feature-engine's too: transformers stay fixed; one whose fit needs the "
-    "targets is refused",
-    "searches: the `best_estimator_`; `FrozenEstimator` and the classifiers of thresholds: the model "
-    "inside",
-    "`CalibratedClassifierCV`: the score before calibration, with the calibrated probability beside it",
+    "pipelines, skrub's and feature-engine's too: transformers stay fixed; one whose fit "
+    "needs the targets is refused",
+    "searches: the `best_estimator_`; `FrozenEstimator` and the classifiers of thresholds: "
+    "the model inside",
+    "`CalibratedClassifierCV`: the score before calibration, with the calibrated probability "
+    "beside it",
     "`TransformedTargetRegressor` whose function keeps the order of the targets and has an inverse",
 )
 

@@ -165,7 +165,8 @@ def _by_others(reading: XGBoostReading) -> str:
 #: Settings that change how leaves are made and are replayed exactly; those that only choose splits
 #: are not listed.
 EXACT = (
-    "`objective` reg:squarederror; reg:absoluteerror and reg:quantileerror fitted by XGBoost up to 3.3",
+    "`objective` reg:squarederror; reg:absoluteerror and reg:quantileerror fitted by XGBoost "
+    "up to 3.3",
     "`booster` gbtree and dart; `tree_method` hist, approx and exact; `device` cpu and cuda",
     "`subsample`: axil samples the same rows again; `num_parallel_tree`",
     "learning-rate schedules, early stopping, continued training, `base_score`, `base_margin`",
