@@ -14,7 +14,6 @@ from tests.contract_models import TREES, explainer_of
 from tests.subsets import chosen
 
 EVERY = [BoostIn, LeafInfluence, TREX, TreeSim, LeafMatch, Random]
-LOSS = [BoostIn, LeafInfluence]
 REFUSED = {(BoostIn, "BoostIn"), (LeafInfluence, "LeafInfluence")}
 
 
@@ -94,10 +93,11 @@ def test_rows_without_weight_score_zero(kind, library, name):
     assert scores[:, ~without].any()
 
 
-@pytest.mark.parametrize("kind", LOSS)
-def test_loss_needs_targets(kind, case):
-    with pytest.raises(InputError, match=f"{kind.__name__} scores the loss .* pass y"):
-        kind(explain(case)).scores(case.X_new)
+@pytest.mark.parametrize("kind", [BoostIn, LeafInfluence, TREX])
+def test_several_outputs_need_targets(kind):
+    a = asked("xgboost", "multi_output_tree weighted")
+    with pytest.raises(InputError, match=f"several outputs, and without y {kind.__name__} has no"):
+        kind(a.explainer).scores(a.X)
 
 
 @pytest.mark.parametrize("kind", EVERY)

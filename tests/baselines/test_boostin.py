@@ -9,7 +9,7 @@ from tests.baselines.direct import BOOSTED, FORESTS, asked
 from tests.subsets import chosen
 
 
-def direct(a):
+def direct(a, of_loss=True):
     """The sum over trees in which the query and the row share a leaf, of gradient times derivative of the leaf's step.
 
     With a row's gradient g = -w (y - F_t) and second derivative h = w: (g + h * value with the rate) / (sum h + l2).
@@ -18,7 +18,9 @@ def direct(a):
     for fit, queries, targets in a.fits():
         for t in range(fit.s.n_trees):
             same = queries[:, t][:, None] == fit.leaf[t]
-            error = targets - fit.before(t, queries.T)
+            error = np.ones(len(queries))
+            if of_loss:
+                error = targets - fit.before(t, queries.T)
             rate = fit.omega[-1, t]
             gradient, second = (
                 -fit.weights * fit.draw[t] * fit.residuals[t],
@@ -37,6 +39,16 @@ def test_scores_are_the_sum_over_shared_leaves(library, name):
     found = a.scores(BoostIn(a.explainer))
     assert found.shape == expected.shape == (len(a.y), len(a.explainer.targets))
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-11 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize(
+    ("library", "name"), [("lightgbm", "bagging scored"), ("sklearn", "stages weighted")]
+)
+def test_without_targets_scores_are_effects_on_the_prediction(library, name):
+    a = asked(library, name)
+    expected = direct(a, of_loss=False)
+    scores = a.scores(BoostIn(a.explainer), y=False)
+    np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-11 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize(("library", "name"), FORESTS)

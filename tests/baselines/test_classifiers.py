@@ -342,17 +342,22 @@ def test_bad_requests_are_named(kind):
 
 
 @pytest.mark.parametrize("kind", [BoostIn, LeafInfluence])
-def test_losses_need_classes(kind):
-    with pytest.raises(InputError, match=f"{kind.__name__} scores the loss .* pass y"):
-        kind(fitted("lightgbm binary")).scores(X_NEW)
+def test_without_classes_scores_are_effects_on_the_score(kind):
+    """The gradients of the loss of the two classes differ by 1."""
+    baseline = kind(fitted("lightgbm binary"))
+    effects = baseline.scores(X_NEW)
+    labels = np.unique(asked("lightgbm binary")[0])
+    of_classes = [baseline.scores(X_NEW, [label] * len(X_NEW)) for label in labels]
+    np.testing.assert_allclose(
+        effects, of_classes[1] - of_classes[0], rtol=0, atol=CLOSE * np.abs(effects).max()
+    )
 
 
-def test_without_classes_trex_gives_its_terms_of_one_output_only():
-    fit = fitted("lightgbm binary")
-    found = TREX(fit).scores(X_NEW)
-    assert found.shape == (3, N)
+@pytest.mark.parametrize("kind", [BoostIn, LeafInfluence, TREX])
+def test_several_classes_need_targets(kind):
+    assert TREX(fitted("lightgbm binary")).scores(X_NEW).shape == (3, N)
     with pytest.raises(InputError, match="several outputs"):
-        TREX(fitted("lightgbm multiclass")).scores(X_NEW)
+        kind(fitted("lightgbm multiclass")).scores(X_NEW)
 
 
 def test_a_surrogate_that_cannot_be_fitted_is_refused(monkeypatch):

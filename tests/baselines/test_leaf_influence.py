@@ -62,6 +62,27 @@ def test_scores_are_derivatives_of_the_loss_by_row_weights(library, name):
     )
 
 
+@pytest.mark.parametrize(
+    ("library", "name"), [("lightgbm", "bagging scored"), ("xgboost", "hist subsample weighted")]
+)
+def test_without_targets_scores_are_effects_on_the_prediction(library, name):
+    a = asked(library, name)
+    scores = a.scores(LeafInfluence(a.explainer), y=False)
+    ((fit, queries, targets),) = a.fits()
+    errors = targets - fit.predict(queries)
+    with_targets = a.scores(LeafInfluence(a.explainer))
+    tolerance = 1e-10 * np.abs(with_targets).max()
+    np.testing.assert_allclose(scores * errors[:, None], with_targets, rtol=0, atol=tolerance)
+
+
+def test_without_targets_scores_are_first_order_deletions():
+    """The base of this model is no mean, so a deletion leaves it as it is."""
+    a = asked("lightgbm", "bagging scored")
+    scores = a.scores(LeafInfluence(a.explainer), y=False)
+    effects = a.explainer.removal(a.X, method="first-order")
+    np.testing.assert_allclose(scores, -effects, rtol=0, atol=1e-10 * np.abs(scores).max())
+
+
 def test_leaf_matrix_and_sweeps_agree(monkeypatch):
     a = asked("lightgbm", "bagging scored")
     swept = a.scores(LeafInfluence(a.explainer))

@@ -90,12 +90,6 @@ def test_a_smaller_l2_follows_the_model_more_closely():
     assert fidelity == sorted(fidelity)
 
 
-def test_several_outputs_need_targets():
-    a = asked("xgboost", "multi_output_tree weighted")
-    with pytest.raises(InputError, match="several outputs"):
-        TREX(a.explainer).scores(a.X)
-
-
 @pytest.mark.parametrize("l2", [0, -1.0, np.nan, np.inf, "small"])
 def test_a_ridge_that_is_none_is_refused(l2):
     with pytest.raises(InputError, match="l2 is"):

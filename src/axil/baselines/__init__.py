@@ -14,14 +14,15 @@ package `tree_influence` computes, which `docs/baselines.md` compares them with:
 
 - BoostIn: a sum of products of gradients, positive where the row lowers the loss.
 - LeafInfluence: -w_j dL / dw_j: to first order, what the whole row does.
-- TREX: how the loss of a surrogate rises without the row's term; where y is not given, the term alpha_j k(x, j).
+- TREX: how the loss of a surrogate rises without the row's term.
 - TreeSim: a similarity, positive where both targets are on the same side of F(x), or both rows of one class; without y never
   negative.
 - LeafMatch: the share of trees in which both rows are in one leaf; never negative, whatever y is.
 - Random: no sign.
 
-Only BoostIn and LeafInfluence need y. Rows of weight zero (held out by the fit) score zero, except
-in Random.
+Without y, BoostIn, LeafInfluence and TREX score the prediction in place of the loss: a positive
+score means that having the row raises the prediction. The model must then have one output. Rows
+of weight zero (held out by the fit) score zero, except in Random.
 """
 
 from axil.baselines.base import Baseline, Random

@@ -35,7 +35,8 @@ class Baseline(ABC):
     #: the classifier, where the explainer is of one
     classifier: FittedClassifier | None = field(init=False, repr=False, compare=False)
 
-    needs_targets: ClassVar[bool] = False  # whether there is no score without y
+    #: whether scores without y are effects on the prediction, which must then be one number
+    scores_predictions: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         explainer: Any = self.explainer
@@ -85,7 +86,11 @@ class Baseline(ABC):
     def scores(
         self, X: TableLike, y: ArrayLike | None = None, *, init_score: ArrayLike | None = None
     ) -> FloatArray:
-        """Score every training row for every row of X with its target y; 8 * n * n_train bytes.
+        """Score every training row for every row of X; 8 * n * n_train bytes.
+
+        With y, scores of `BoostIn`, `LeafInfluence` and `TREX` are effects on the loss. Without y
+        they are effects on the prediction, on the scale of the raw score: a positive score means
+        that having the training row raises the prediction.
 
         Parameters
         ----------
@@ -100,9 +105,10 @@ class Baseline(ABC):
         -------
         scores : array of shape (n, n_train)
         """
-        if y is None and self.needs_targets:
+        if y is None and self.scores_predictions and verified_model(self.explainer).shape[1] > 1:
             raise InputError(
-                f"{self.name} scores the loss of the rows of X, which takes their targets: pass y."
+                f"This model has several outputs, and without y {self.name} has no one score for "
+                "them: pass y."
             )
         if self.classifier is not None:
             if init_score is not None:

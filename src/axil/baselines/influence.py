@@ -7,8 +7,10 @@ v_H = dv/dH.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
+from itertools import repeat
 from typing import NoReturn, cast
 
 import numpy as np
@@ -48,11 +50,11 @@ class BoostIn(TreeBaseline):
         v_t h_j^(t)) / (H_t + l2)
 
     summed over classes; every step counts where leaves take several. (Brophy, Hammoudeh and Lowd,
-    JMLR 24(154), 2023, after Pruthi et al., NeurIPS 2020.) Needs y; refuses forests. O(T N) per
-    query.
+    JMLR 24(154), 2023, after Pruthi et al., NeurIPS 2020.) Without y, e^(t) is 1 and g(x) is -1: the
+    effect on the prediction. Refuses forests. O(T N) per explained row.
     """
 
-    needs_targets = True
+    scores_predictions = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -73,10 +75,12 @@ class BoostIn(TreeBaseline):
                 )
 
     def _add_scores(self, queries: Batch, out: FloatArray) -> None:
-        assert queries.targets is not None
         for trees in self.trees:
             leaves = trees.leaves(queries.coordinates)
-            tables = _step_tables(trees, leaves, queries.targets[:, trees.outputs])
+            if queries.targets is None:
+                tables = _step_tables(trees, leaves, None)
+            else:
+                tables = _step_tables(trees, leaves, queries.targets[:, trees.outputs])
             for output, table in enumerate(tables):
                 row_factor = partial(_row_gradients, rates=trees.fit.structure.final, output=output)
                 add_effects(trees, table, row_factor, out)
@@ -84,13 +88,11 @@ class BoostIn(TreeBaseline):
     def _add_class_scores(
         self, fit: FittedClassifier, queries: ClassQueries, out: FloatArray
     ) -> None:
-        assert queries.targets is not None
         walked = fit.walked
         n = len(queries)
         sums = np.zeros(out.T.shape)
         for round, row_scores, query_scores in fit.rounds(queries):
-            slopes = fit.loss.slopes(queries.targets, query_scores)
-            query_gradients = np.broadcast_to(slopes.g, query_scores.shape)
+            query_gradients = _query_gradients(fit, queries, query_scores)
             g, h = _row_slopes(fit, round, row_scores)
             for place, stage in enumerate(round.stages):
                 tree = int(walked.stage_tree[stage])
@@ -121,12 +123,33 @@ def _row_gradients(step: ResidualStep, rates: FloatArray, output: int) -> FloatA
     return np.asarray(step.count * (step.residual[:, output] - values))
 
 
-def _step_tables(trees: Trees, leaves: LeafArray, targets: FloatArray) -> list[FloatArray]:
-    """Return ``rate_t e^(t) / (W_t + l2)`` at the leaf of x in tree t, else 0: (L, n) per output."""
+def _query_gradients(
+    fit: FittedClassifier, queries: ClassQueries, scores: FloatArray
+) -> FloatArray:
+    """Return the derivatives of the loss by the scores of the explained rows, (n, K).
+
+    Without targets the score itself takes the place of the loss, with the opposite sign: -1.
+    """
+    if queries.targets is None:
+        return np.full(scores.shape, -1.0)
+    return np.broadcast_to(fit.loss.slopes(queries.targets, scores).g, scores.shape)
+
+
+def _step_tables(trees: Trees, leaves: LeafArray, targets: FloatArray | None) -> list[FloatArray]:
+    """Return ``rate_t e^(t) / (W_t + l2)`` at the leaf of x in tree t, else 0: (L, n) per output.
+
+    Without targets e^(t) is 1.
+    """
     structure = trees.fit.structure
     n = leaves.shape[1]
-    tables = [np.zeros((structure.total_leaves, n)) for _ in range(targets.shape[1])]
-    residuals_by_tree = trees.fit.residuals(leaves, targets)
+    residuals_by_tree: Iterable[FloatArray]
+    if targets is None:
+        n_outputs = 1
+        residuals_by_tree = repeat(np.ones((n, 1)))
+    else:
+        n_outputs = targets.shape[1]
+        residuals_by_tree = trees.fit.residuals(leaves, targets)
+    tables = [np.zeros((structure.total_leaves, n)) for _ in range(n_outputs)]
     for tree, residuals in zip(range(structure.n_trees), residuals_by_tree):
         leaves_of_tree = slice(structure.starts[tree], structure.starts[tree + 1])
         for output, table in enumerate(tables):
@@ -149,11 +172,12 @@ class LeafInfluence(TreeBaseline):
 
     Of a classifier the recursion is the published one, with g, h and dh/dF of its loss: exact for
     two classes. Of several it takes every class by itself, with h for dg/dF, and leaves out what
-    one class's score does to another's gradient. (Sharchilev et al., ICML 2018.) Needs y; refuses
-    leaf values that are no such quotients. O(T N) per explained row.
+    one class's score does to another's gradient. (Sharchilev et al., ICML 2018.) Without y the
+    score is w_j dF(x) / dw_j, the effect on the prediction. LeafInfluence refuses leaf values that
+    are no such quotients. O(T N) per explained row.
     """
 
-    needs_targets = True
+    scores_predictions = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -179,7 +203,8 @@ class LeafInfluence(TreeBaseline):
 
     def _add_scores(self, queries: Batch, out: FloatArray) -> None:
         errors = queries.errors
-        assert errors is not None
+        if errors is None:
+            errors = np.ones_like(queries.predictions)
         engines = self.verified_model.ready(WEIGHTS, queries.n_asked).engines
         for trees, engine in zip(self.trees, engines):
             if isinstance(engine, BoostedTrees):
@@ -195,12 +220,10 @@ class LeafInfluence(TreeBaseline):
         self, fit: FittedClassifier, queries: ClassQueries, out: FloatArray
     ) -> None:
         """Run the published recursion backwards for all rows at once."""
-        assert queries.targets is not None
         walked = fit.walked
         n = len(queries)
         sums = np.zeros(out.T.shape)
-        query_slopes = fit.loss.slopes(queries.targets, queries.scores)
-        seeds = -np.broadcast_to(query_slopes.g, queries.scores.shape)
+        seeds = -_query_gradients(fit, queries, queries.scores)
         # Minus the derivatives of the loss by the scores of the training rows, (N, n) per output
         adjoints = [np.zeros((fit.n_rows, n)) for _ in range(seeds.shape[1])]
         for round, row_scores, _ in fit.rounds(queries):

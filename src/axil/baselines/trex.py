@@ -35,8 +35,6 @@ MOST_STEPS = 60
 MOST_PRODUCTS = 2000
 SMALLEST_FACTOR = 1e-6  # of a Newton step
 
-SEVERAL = "This model has several outputs, and without y TREX has no one score for them: pass y."
-
 
 @dataclass(frozen=True)
 class TREX(KernelBaseline):
@@ -59,6 +57,8 @@ class TREX(KernelBaseline):
     2023, after Yeh et al., NeurIPS 2018.) Set up by Cholesky among N rows or L leaves, whichever
     are fewer: 8 min(N, L)^2 bytes. O(T N) per explained row.
     """
+
+    scores_predictions = True
 
     l2: float = 0.003
     alpha: FloatArray = field(init=False, repr=False, compare=False)  #: (N, K)
@@ -91,8 +91,6 @@ class TREX(KernelBaseline):
     def _add_class_scores(
         self, fit: FittedClassifier, queries: ClassQueries, out: FloatArray
     ) -> None:
-        if queries.targets is None and self.alpha.shape[1] > 1:
-            raise InputError(SEVERAL)
         coupled = fit.loss.coupled
         for query, similarities in enumerate(self.kernels[0].between(queries.leaves.T)):
             terms = similarities[:, None] * self.alpha
@@ -128,8 +126,6 @@ class TREX(KernelBaseline):
 
     def _add_scores(self, queries: Batch, out: FloatArray) -> None:
         targets = queries.targets
-        if targets is None and self.alpha.shape[1] > 1:
-            raise InputError(SEVERAL)
         for trees, kernel in zip(self.trees, self.kernels):
             similarities = kernel.between(trees.leaves(queries.coordinates))
             outputs = range(self.alpha.shape[1])[trees.outputs]
