@@ -484,7 +484,7 @@ def _check_comparable(old: Explainer, new: Explainer) -> None:
 
 
 def _class_names(explainer: Explainer) -> list[Any] | None:
-    classes: AnyArray | None = verified_model(explainer).classes
+    classes: AnyArray | None = verified_model(explainer).names.classes
     return None if classes is None else classes.tolist()
 
 
@@ -637,7 +637,7 @@ def _check_sum(
 def _targets_at(explainer: Explainer, positions: IntArray, outputs: IntArray) -> AnyArray:
     """Return targets in the user's units, of classes their names; missing where there is no row."""
     model = verified_model(explainer)
-    if model.kind is Kind.ADDITIVE or model.classes is not None:
+    if model.kind is Kind.ADDITIVE or model.names.classes is not None:
         y = arguments_of(explainer).y
         y = y.reshape(len(y), -1)
         targets = y[positions, np.minimum(outputs, y.shape[1] - 1)]

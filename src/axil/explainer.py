@@ -369,12 +369,12 @@ class Explainer(
     @property
     def outputs(self) -> AnyArray | None:
         """The names of the classes or the numbers of the outputs, (K,); None for one output."""
-        return self._model.outputs
+        return self._model.names.outputs
 
     @property
     def pos_label(self) -> Any:
         """The class, of two, that scores and reports are of; None for numbers and for more classes."""
-        return self._model.pos_label
+        return self._model.names.pos_label
 
     @property
     def verification(self) -> Any:

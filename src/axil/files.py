@@ -79,8 +79,8 @@ def _exact_contents(model: ExactModel) -> tuple[dict[str, AnyArray], dict[str, A
         arrays["shown"] = model.seen
     chosen_class = None
     if model.chosen_class is not None:
-        assert model.classes is not None
-        chosen_class = model.classes.tolist().index(model.chosen_class)
+        assert model.names.classes is not None
+        chosen_class = model.names.classes.tolist().index(model.chosen_class)
     settings = {
         "inverse_func": _inverse_name(model),
         "prepared": model.is_prepared,

@@ -130,7 +130,7 @@ def of_class(model: InMemory, pos_label: Any) -> InMemory:
     """Return the model with its single score of this class of two; see `Explainer`."""
     if pos_label is None:
         return model
-    names = model.class_names
+    names = model.names.class_names
     if names is None or len(names) != 2:
         if names is None:
             predicted = "numbers"
@@ -146,7 +146,7 @@ def of_class(model: InMemory, pos_label: Any) -> InMemory:
         raise InputError(
             f"pos_label is {shown(pos_label)}; expected a class of this model: {listed}."
         )
-    if model.outputs is not None:
+    if model.names.outputs is not None:
         return replace(model, chosen_class=names[position])
     if position == 0:
         reflected: InMemory = model.reflected()

@@ -48,7 +48,7 @@ def small_batches(monkeypatch, explainer):
 def validation(library, name):
     """Targets for the case's new rows: the predictions, and then some."""
     case, explainer = case_of(library, name), explainer_of(library, name)
-    classes, n = verified_model(explainer).classes, case.X_new.shape[0]
+    classes, n = verified_model(explainer).names.classes, case.X_new.shape[0]
     if classes is not None:
         return np.resize(classes, n)
     y = predict(case, case.X_new) + np.random.default_rng(0).normal(

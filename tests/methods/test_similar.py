@@ -188,7 +188,7 @@ def test_the_rows_listed(explainer, monkeypatch, positive, kept, labels):
     )
     weights, targets, _ = dense(explainer, NEW)
     if (
-        verified_model(explainer).classes is not None
+        verified_model(explainer).names.classes is not None
     ):  # rows of another class speak against the one that the line is about
         weights = weights * np.where(targets.T > 0, 1.0, -1.0)
     rows = [

@@ -86,13 +86,15 @@ REFITTED = [(library, name) for library, name in GRID if not NOT_REFITTED.search
 def test_what_if_is_refit_with_these_targets(library, name):
     case, explainer = case_of(library, name), explainer_of(library, name)
     model, y = verified_model(explainer), np.array(case.y)
-    has_label_outputs = model.classes is None and y.dtype.kind not in "biuf"
-    if len(y) <= 40 or has_label_outputs or (model.classes is not None and len(model.classes) == 1):
+    has_label_outputs = model.names.classes is None and y.dtype.kind not in "biuf"
+    classes = model.names.classes
+    has_one_class = classes is not None and len(classes) == 1
+    if len(y) <= 40 or has_label_outputs or has_one_class:
         pytest.skip("there is no other target")
     far = 30 * np.abs(model.targets).max()
     for size in (0.1, far):
         new, _ = changed_targets(explainer, case)
-        if model.classes is None and getattr(model.adapter, "label_classes", None) is None:
+        if model.names.classes is None and getattr(model.adapter, "label_classes", None) is None:
             new[explainer.index[40]] = y[40] + size
         try:
             again = explainer.refit(targets=new)
@@ -140,7 +142,7 @@ def test_mape_weighs_rows_by_their_new_targets(library, loss, weights, target):
     changed[0] = target
     expected = one_tree(library, loss, changed, sample_weight=weights).predict(TINY)
     np.testing.assert_allclose(explainer.what_if(TINY, {0: target})["after"], expected, rtol=1e-6)
-    held = explainer.verification.held
+    held = explainer.verification.active_set
     assert held.radius == 0  # every change of a target moves a weight
 
 
@@ -168,7 +170,7 @@ def test_a_far_target_of_a_quantile_does_not_carry_the_prediction_along():
 @pytest.mark.parametrize("name", ["quantile", "lambda_l1=2", "huber"])
 def test_within_the_radius_the_answer_is_weights_times_changes(name):
     case, explainer = case_of("lightgbm", name), explainer_of("lightgbm", name)
-    radius, y = explainer.verification.held.radius, explainer.targets
+    radius, y = explainer.verification.active_set.radius, explainer.targets
     changes = explainer.what_if(case.X_new, {3: y[3] + 0.5 * radius})["change"]
     expected = explainer(case.X_new).weights[:, 3] * 0.5 * radius
     np.testing.assert_allclose(changes, expected, rtol=1e-6, atol=1e-12 * np.abs(y).max())
@@ -178,7 +180,7 @@ def test_a_loaded_explainer_of_a_quantile_answers_beyond_its_radius_too(tmp_path
     case, explainer = case_of("lightgbm", "quantile"), explainer_of("lightgbm", "quantile")
     explainer.save(tmp_path / "quantile.npz")
     again = axil.load(tmp_path / "quantile.npz", case.model)
-    near = {3: explainer.targets[3] + 0.5 * explainer.verification.held.radius}
+    near = {3: explainer.targets[3] + 0.5 * explainer.verification.active_set.radius}
     for change in (near, {3: 1e5}):
         pd.testing.assert_frame_equal(
             again.what_if(case.X_new, change), explainer.what_if(case.X_new, change)
@@ -309,7 +311,7 @@ BALANCED = {
 
 def turned(explainer, y):
     """Three rows with other targets: the next class, or another number of the same kind."""
-    classes, labels = verified_model(explainer).classes, explainer.index[[1, 40, 7]]
+    classes, labels = verified_model(explainer).names.classes, explainer.index[[1, 40, 7]]
     if classes is None:
         return {label: 1.0 - y[label] if y.max() <= 1 else 1.7 * y[label] + 0.2 for label in labels}
     return {label: next(name for name in classes if name != y[label]) for label in labels}
@@ -364,7 +366,9 @@ def test_trees_whose_rows_weigh_by_class_are_refused(name):
     case, explainer = case_of("sklearn", name), explainer_of("sklearn", name)
     label, other = (
         explainer.index[3],
-        next(one for one in verified_model(explainer).classes if one != np.asarray(case.y)[3]),
+        next(
+            one for one in verified_model(explainer).names.classes if one != np.asarray(case.y)[3]
+        ),
     )
     with pytest.raises(
         axil.UnsupportedQuestionError, match="class_weight gives a row the weight of its class"

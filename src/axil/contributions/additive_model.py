@@ -10,70 +10,28 @@ import numpy as np
 
 from axil.adapters.contract import Model, OffsetRule
 from axil.aliases import ArrayLike, FeatureTable
-from axil.arrays import AnyArray, BoolArray, FloatArray, IntArray, LeafArray
-from axil.attribution import CONTRIBUTIONS, Effects, Kind, Quantity, Source
-from axil.attribution.block_effects import BlockEffects, derived, mixed
+from axil.arrays import BoolArray, FloatArray
+from axil.attribution import CONTRIBUTIONS, Kind, Quantity, Source
 from axil.attribution.capabilities import (
     INTERVALS_OF_SCORES,
     REPORT_OF_SCORES,
     SCORES_ALONE,
     Refusal,
 )
-from axil.attribution.leaf_matches import SharedLeaves, TreeWeights, count_rows
+from axil.attribution.leaf_matches import TreeWeights, count_rows
+from axil.contributions.additive_attribution import AdditiveAttribution
 from axil.contributions.boosting import Boosting
 from axil.contributions.contributions import Contributions
-from axil.contributions.deletions import AdditiveDeletions, by_replay, replays_together
+from axil.contributions.deletions import AdditiveDeletions, replays_together
 from axil.implicit.readers import as_rows
 from axil.inputs.copies import frozen
-from axil.machine.arrays import have_same_values
-from axil.machine.memory import BATCH_BYTES
-from axil.machine.threads import Cache
 from axil.replay.fitted_trees import FittedTrees
+from axil.replay.output_names import OutputNames, in_order
 from axil.replay.queries import Combination, QueryBatch, reflected
 from axil.replay.refit import RefitInputs
 from axil.replay.target_changes import TargetChanges
 from axil.replay.verified_model import FitOffsets, Refittable
 from axil.structure.leaves import LeafFit
-
-
-class ContributionEffects(BlockEffects):
-    """The contributions of each training row's own gradients to n scores."""
-
-    def __init__(
-        self,
-        contributions: Contributions,
-        leaves: LeafArray,
-        starts: FloatArray,
-        cache: Cache,
-        first: int = 0,
-    ):
-        shape = len(contributions.walked.targets), contributions.n_outputs
-        super().__init__(
-            lambda: contributions.blocks(leaves),
-            shape,
-            len(leaves),
-            starts,
-            backend=contributions.backend,
-            first=first,
-        )
-        self._contributions = contributions
-        self._leaves = leaves
-        self._cache = cache
-        self.shared_leaves = self._alike
-
-    def _alike(self) -> SharedLeaves:
-        return SharedLeaves.of([self._contributions.rows], [self._leaves])
-
-    def by_group(self, codes: IntArray, n_groups: int) -> tuple[FloatArray, FloatArray] | None:
-        """Return the sums by leaf and group, from one walk through the training rows that later batches share."""
-        if n_groups * self._contributions.bytes_per_query() > BATCH_BYTES:
-            return None
-        last = self._cache.known().get("cells by group")
-        if last is None or last[0] != n_groups or not have_same_values(last[1], codes):
-            last = n_groups, codes, self._contributions.cells_by_group(codes, n_groups)
-            self._cache.put("cells by group", last)
-        sums = self._contributions.sums_by_group(self._leaves, last[2])
-        return sums, sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,8 +67,9 @@ class AdditiveModel(Refittable):
         return frozen(self.labels_in_order(self.boosting.targets))
 
     @property
-    def class_names(self) -> AnyArray | None:
-        return self.in_order(self.boosting.class_names)
+    def names(self) -> OutputNames:
+        class_names = in_order(self.boosting.class_names, self.is_reflected)
+        return replace(super().names, class_names=class_names)
 
     def has_link_of(self, source: Source) -> bool:
         if source.quantity is Quantity.DERIVATIVE and self.boosting.differentiates != "raw":
@@ -134,64 +93,9 @@ class AdditiveModel(Refittable):
         """Return the model with the offsets of these rows."""
         return self.boosting.shifted(batch.offsets)
 
-    def contribution_effects(self, query_batch: QueryBatch | Combination) -> Effects:
-        if isinstance(query_batch, QueryBatch):
-            model = self.with_offsets_of(query_batch)
-            starts = model.starts(len(query_batch))
-            return ContributionEffects(
-                model.contributions, query_batch.coordinates, starts, self.kept, query_batch.start
-            )
-        rows = query_batch.queries
-        model = self.with_offsets_of(rows)
-        contributions = model.contributions
-        # One walk through the training rows makes the tables of all sums.
-        tables = contributions.mixed_tables(rows.coordinates, query_batch.factors)
-        return BlockEffects(
-            lambda: contributions.read(tables),
-            self.shape,
-            len(query_batch),
-            query_batch.of(model.starts(len(rows))),
-            backend=contributions.backend,
-        )
-
-    def derivative_effects(self, query_batch: QueryBatch | Combination) -> Effects:
-        if isinstance(query_batch, QueryBatch):
-            model = self.with_offsets_of(query_batch)
-            return derived(
-                model.target_derivatives(query_batch.rows),
-                self._differentiated(model, query_batch),
-                self.targets,
-                query_batch.start,
-            )
-        rows = query_batch.queries
-        model = self.with_offsets_of(rows)
-        size = self.budget.batch_size(self.boosting.bytes_per_query())
-        derivatives = mixed(query_batch, size, lambda part: model.target_derivatives(part.rows))
-        sums = query_batch.of(self._differentiated(model, rows))
-        return derived(derivatives, sums, self.targets)
-
-    def _differentiated(self, model: Boosting, batch: QueryBatch) -> FloatArray:
-        """Return the numbers that are differentiated, (n, K): scores, or their means by the link."""
-        reflection = self.reflection
-        if reflection is not None and model.differentiates == "probability":
-            reflection = 1.0
-        return reflected(model.predictions(batch.rows), reflection)
-
-    def deletion_effects(self, query_batch: QueryBatch | Combination, available: int) -> Effects:
-        assert isinstance(query_batch, QueryBatch)
-        model = self.with_offsets_of(query_batch)
-        rows = query_batch.rows
-        return BlockEffects(lambda: by_replay(model, rows), self.shape, len(query_batch))
-
-    def first_order_effects(self, query_batch: QueryBatch | Combination) -> Effects:
-        assert isinstance(query_batch, QueryBatch)
-        model = self.with_offsets_of(query_batch)
-        rows = query_batch.rows
-        return BlockEffects(
-            lambda: iter([(0, [own.T for own in model.deletions(rows)])]),
-            self.shape,
-            len(query_batch),
-        )
+    @property
+    def attribution(self) -> AdditiveAttribution:
+        return AdditiveAttribution(self)
 
     def verify_predictions(
         self, batch: QueryBatch | Combination, predictions: FloatArray | None
@@ -223,7 +127,7 @@ class AdditiveModel(Refittable):
 
     def own_refusals(self) -> dict[str, Refusal]:
         refused = super().own_refusals()
-        if self.class_names is None:
+        if self.names.class_names is None:
             refused |= {"calibrate": INTERVALS_OF_SCORES, "report": REPORT_OF_SCORES}
         if self.boosting.loss.predicts_targets:
             return refused

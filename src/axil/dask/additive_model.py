@@ -96,7 +96,7 @@ class PartitionedAdditiveModel(PartitionedModel):
     def own_refusals(self) -> dict[str, Refusal]:
         """Return the methods that this model refuses because of its own fit."""
         refusals = super().own_refusals()
-        if self.classes is None:
+        if self.names.classes is None:
             refusals["find_label_issues"] = (
                 "labels that are counts or amounts are checked by fits without folds of the rows, "
                 "which other losses than squared error do not have over partitions",

@@ -18,6 +18,7 @@ from axil.arrays import AnyArray, FloatArray
 from axil.attribution import Capabilities, Kind, Location
 from axil.dask.columns import GatheredColumns
 from axil.kernels.choose import host_backend
+from axil.replay.output_names import OutputNames
 from axil.replay.replayed_stages import ReplayedStages, leaf_scores
 from axil.structure import LinearLeaves, Structure
 from axil.trees.losses import Loss
@@ -53,7 +54,7 @@ class GatheredBoosting:
     @property
     def class_names(self) -> AnyArray | None:
         """The names of the classes; None for numbers."""
-        return self.origin.classes
+        return self.origin.names.classes
 
     @property
     def contributions(self) -> GatheredContributions:
@@ -102,9 +103,9 @@ class GatheredAdditiveModel:
         return GatheredBoosting(self.origin)
 
     @property
-    def classes(self) -> AnyArray | None:
-        """The names of the classes."""
-        return self.origin.classes
+    def names(self) -> OutputNames:
+        """The names of the outputs and of the classes."""
+        return self.origin.names
 
     @property
     def training(self) -> GatheredColumns:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from axil.aliases import FeatureTable, ForeignObject
-from axil.arrays import AnyArray, FloatArray
-from axil.attribution import DERIVATIVES, Effects, Kind, Source
+from axil.arrays import FloatArray
+from axil.attribution import DERIVATIVES, Attribution, Effects, Kind, Source
 from axil.attribution.block_effects import derived, mixed
 from axil.contributions.additive_model import by_columns
 from axil.errors import InputError
 from axil.implicit.optimum import Implicit
 from axil.implicit.readers import as_rows
 from axil.inputs.copies import frozen
+from axil.replay.output_names import OutputNames, in_order
 from axil.replay.queries import Combination, QueryBatch, reflected
 from axil.replay.verified_model import InMemory
 
@@ -35,14 +36,13 @@ class DerivativeModel(InMemory):
         return frozen(self.labels_in_order(self.adapter.targets))
 
     @property
-    def outputs(self) -> AnyArray | None:
-        """The names of the outputs; None if there is one."""
-        return self.adapter.outputs
-
-    @property
-    def class_names(self) -> AnyArray | None:
-        """The classes, with the scored one last; None for numbers."""
-        return self.in_order(self.adapter.class_names)
+    def names(self) -> OutputNames:
+        """The names of the outputs, and of the classes that the model predicts."""
+        return replace(
+            super().names,
+            outputs=self.adapter.outputs,
+            class_names=in_order(self.adapter.class_names, self.is_reflected),
+        )
 
     @property
     def explains_scores(self) -> bool:
@@ -59,7 +59,7 @@ class DerivativeModel(InMemory):
         if link is None:
             return {}
         means = link(reflected(scores, self.reflection))[0]
-        if self.class_names is None:
+        if self.adapter.class_names is None:
             return {"mean": means}
         if self.is_reflected:
             means = reflected(means, 1.0)
@@ -78,16 +78,10 @@ class DerivativeModel(InMemory):
         """Return the model for exactly these rows."""
         return self.adapter
 
-    def derivative_effects(self, query_batch: QueryBatch | Combination) -> Effects:
-        """Return the derivatives of predictions by the targets of the training rows."""
-        if isinstance(query_batch, QueryBatch):
-            derivatives = self.adapter.target_derivatives(query_batch.rows)
-        else:
-            size = self.budget.batch_size(self.adapter.bytes_per_query())
-            derivatives = mixed(
-                query_batch, size, lambda queries: self.adapter.target_derivatives(queries.rows)
-            )
-        return derived(derivatives, query_batch.predictions, self.targets, query_batch.start)
+    @property
+    def attribution(self) -> OptimumAttribution:
+        """The derivatives of explained rows by the targets of training rows."""
+        return OptimumAttribution(self)
 
     def times(self, v: FloatArray) -> FloatArray:
         """Return J v, (N, S), with J the derivatives of the training rows' own predictions.
@@ -105,3 +99,23 @@ class DerivativeModel(InMemory):
 
     def bytes_per_query(self, source: Source, whole: bool = False) -> int:
         return self.adapter.bytes_per_query()
+
+
+@dataclass(frozen=True, eq=False)
+class OptimumAttribution(Attribution["QueryBatch | Combination"]):
+    """The derivatives of a smooth learner at its optimum."""
+
+    model: DerivativeModel
+
+    def derivative_effects(self, query_batch: QueryBatch | Combination) -> Effects:
+        """Return the derivatives of predictions by the targets of the training rows."""
+        optimum = self.model.adapter
+        if isinstance(query_batch, QueryBatch):
+            derivatives = optimum.target_derivatives(query_batch.rows)
+        else:
+            size = self.model.budget.batch_size(optimum.bytes_per_query())
+            derivatives = mixed(
+                query_batch, size, lambda queries: optimum.target_derivatives(queries.rows)
+            )
+        targets = self.model.targets
+        return derived(derivatives, query_batch.predictions, targets, query_batch.start)

@@ -23,8 +23,17 @@ from axil.adapters.members import InsideModels, Member
 from axil.adapters.pipeline import PipelineAdapter, last_step
 from axil.adapters.searches import unwrapped
 from axil.aliases import FeatureTable, ForeignModel, ForeignObject
-from axil.arrays import AnyArray, FloatArray, IntArray
-from axil.attribution import CONTRIBUTIONS, DERIVATIVES, WEIGHTS, Effects, Kind, Quantity, Source
+from axil.arrays import FloatArray, IntArray
+from axil.attribution import (
+    CONTRIBUTIONS,
+    DERIVATIVES,
+    WEIGHTS,
+    Attribution,
+    Effects,
+    Kind,
+    Quantity,
+    Source,
+)
 from axil.attribution.block_effects import BlockEffects, derived, mixed
 from axil.attribution.capabilities import MEAN_OF_CONTRIBUTIONS, MEAN_OF_DERIVATIVES, Refusal
 from axil.errors import InputError, UnsupportedModelError
@@ -33,6 +42,7 @@ from axil.implicit.readers import FitInputs, as_rows
 from axil.inputs.copies import frozen
 from axil.replay.deletions import Deletions, WithoutRows
 from axil.replay.members import naming
+from axil.replay.output_names import OutputNames, in_order
 from axil.replay.queries import Combination, QueryBatch, reflected
 from axil.replay.verification import Verification, worst_of
 from axil.replay.verified_model import InMemory
@@ -312,13 +322,17 @@ class MeanModel(InMemory):
     parts: InsideModels
 
     @property
-    def outputs(self) -> AnyArray | None:
-        """The classes or the numbers of the outputs; None if there is one."""
-        if self.targets.shape[1] == 1:
-            return None
-        if self.parts.classes is None:
-            return np.arange(self.targets.shape[1])
-        return self.parts.classes
+    def names(self) -> OutputNames:
+        """The names of the outputs, and of the classes that the model predicts."""
+        n_outputs = self.targets.shape[1]
+        if n_outputs == 1:
+            outputs = None
+        elif self.parts.classes is None:
+            outputs = np.arange(n_outputs)
+        else:
+            outputs = self.parts.classes
+        class_names = in_order(self.parts.classes, self.is_reflected)
+        return replace(super().names, outputs=outputs, class_names=class_names)
 
     def queries(self, X: FeatureTable, init_score: ForeignObject = None) -> QueryBatch:
         """Return the batch of these rows; refuse offsets."""
@@ -343,49 +357,10 @@ class MeanModel(InMemory):
         model: MeanModel = super().reflected()
         return replace(model, targets=frozen(1.0 - self.targets))
 
-    def _summed(self, source: Source, query_batch: QueryBatch | Combination) -> FloatArray:
-        """Return the sums of the members' numbers, (K, n, N).
-
-        They are for these rows, or for sums of their predictions.
-        """
-        if isinstance(query_batch, QueryBatch):
-            return self._numbers(source, query_batch)[0]
-        size = self.budget.batch_size(self.bytes_per_query(source))
-        return mixed(query_batch, size, lambda queries: self._numbers(source, queries)[0])
-
-    def _numbers(self, source: Source, batch: QueryBatch) -> tuple[FloatArray, FloatArray]:
-        """Return the numbers of the training rows (K, n, N), and the initial predictions (n, K)."""
-        n_rows, n_outputs = self.shape
-        numbers = np.zeros((n_outputs, len(batch), n_rows))
-        starts = np.zeros((len(batch), n_outputs))
-        for (member, member_model), rows in zip(self.members, self.adapter.rows_of(batch.rows)):
-            queries = member_model.queries(rows)
-            effects = member_model.effects(_source_of(member_model, source), queries)
-            by_output = _by_output(effects)
-            member_starts = effects.intercepts
-            if source.adds_up:
-                member_model.verify_predictions(
-                    queries, member_starts + effects.contribution_sums()
-                )
-            if member.output is None:
-                width = n_outputs
-            else:
-                width = 1
-            if width == 1 and len(by_output) == 2:
-                by_output = by_output[1:]
-                member_starts = member_starts[:, 1:]
-            if member.output is None:
-                places = slice(None)
-            else:
-                places = slice(member.output, member.output + 1)
-            if member.output is not None:
-                share = 1.0
-            else:
-                share = member.coefficient
-            starts[:, places] += share * member_starts
-            for total, member_numbers in zip(numbers[places], by_output, strict=True):
-                total += share * _spread(member_numbers, member, n_rows)
-        return numbers, starts
+    @property
+    def attribution(self) -> MeanAttribution:
+        """The sums of the members' numbers."""
+        return MeanAttribution(self)
 
     def verify_predictions(
         self, batch: QueryBatch | Combination, predictions: FloatArray | None
@@ -451,19 +426,10 @@ class MeanOfDerivatives(MeanModel):
     def own_refusals(self) -> dict[str, Refusal]:
         return super().own_refusals() | MEAN_OF_DERIVATIVES
 
-    def derivative_effects(self, query_batch: QueryBatch | Combination) -> Effects:
-        """Return the derivatives of predictions by the targets of the training rows."""
-        derivatives = self._summed(self.source, query_batch)
-        return derived(derivatives, query_batch.predictions, self.targets, query_batch.start)
-
     @property
-    def classes(self) -> None:
-        return None
-
-    @property
-    def class_names(self) -> AnyArray | None:
-        """The classes, with the scored one last; None for numbers."""
-        return self.in_order(self.parts.classes)
+    def names(self) -> OutputNames:
+        """The names of the outputs and of the predicted classes; its targets are numbers."""
+        return replace(super().names, classes=None)
 
     def has_link_of(self, source: Source) -> bool:
         """Return whether the explained scores have a link."""
@@ -480,26 +446,10 @@ class MeanOfContributions(MeanModel):
     def own_refusals(self) -> dict[str, Refusal]:
         return super().own_refusals() | MEAN_OF_CONTRIBUTIONS
 
-    def contribution_effects(self, query_batch: QueryBatch | Combination) -> Effects:
-        if isinstance(query_batch, QueryBatch):
-            contributions, starts = self._numbers(self.source, query_batch)
-        else:
-            contributions = self._summed(self.source, query_batch)
-            starts = query_batch.of(self._numbers(self.source, query_batch.queries)[1])
-        blocks = [(0, [of_output.T for of_output in contributions])]
-        return BlockEffects(
-            lambda: iter(blocks), self.shape, len(query_batch), starts, first=query_batch.start
-        )
-
     @property
     def deletions(self) -> MeanDeletions:
         """The refits without training rows."""
         return MeanDeletions(self)
-
-    @property
-    def class_names(self) -> AnyArray | None:
-        """The classes, with the scored one last; None for numbers."""
-        return self.in_order(self.parts.classes)
 
     def has_link_of(self, source: Source) -> bool:
         return self.parts.classes is not None
@@ -511,6 +461,79 @@ class MeanOfContributions(MeanModel):
         if self.is_reflected:
             probabilities = reflected(probabilities, 1.0)
         return {"probability": probabilities}
+
+
+@dataclass(frozen=True, eq=False)
+class MeanAttribution(Attribution["QueryBatch | Combination"]):
+    """The sums of the members' numbers, for each explained row and training row."""
+
+    model: MeanModel
+
+    def derivative_effects(self, query_batch: QueryBatch | Combination) -> Effects:
+        """Return the derivatives of predictions by the targets of the training rows."""
+        derivatives = self._summed(self.model.source, query_batch)
+        return derived(derivatives, query_batch.predictions, self.model.targets, query_batch.start)
+
+    def contribution_effects(self, query_batch: QueryBatch | Combination) -> Effects:
+        if isinstance(query_batch, QueryBatch):
+            contributions, starts = self._numbers(self.model.source, query_batch)
+        else:
+            contributions = self._summed(self.model.source, query_batch)
+            starts = query_batch.of(self._numbers(self.model.source, query_batch.queries)[1])
+        blocks = [(0, [of_output.T for of_output in contributions])]
+        return BlockEffects(
+            lambda: iter(blocks),
+            self.model.shape,
+            len(query_batch),
+            starts,
+            first=query_batch.start,
+        )
+
+    def _summed(self, source: Source, query_batch: QueryBatch | Combination) -> FloatArray:
+        """Return the sums of the members' numbers, (K, n, N).
+
+        They are for these rows, or for sums of their predictions.
+        """
+        if isinstance(query_batch, QueryBatch):
+            return self._numbers(source, query_batch)[0]
+        size = self.model.budget.batch_size(self.model.bytes_per_query(source))
+        return mixed(query_batch, size, lambda queries: self._numbers(source, queries)[0])
+
+    def _numbers(self, source: Source, batch: QueryBatch) -> tuple[FloatArray, FloatArray]:
+        """Return the numbers of the training rows (K, n, N), and the initial predictions (n, K)."""
+        n_rows, n_outputs = self.model.shape
+        numbers = np.zeros((n_outputs, len(batch), n_rows))
+        starts = np.zeros((len(batch), n_outputs))
+        for (member, member_model), rows in zip(
+            self.model.members, self.model.adapter.rows_of(batch.rows)
+        ):
+            queries = member_model.queries(rows)
+            effects = member_model.effects(_source_of(member_model, source), queries)
+            by_output = _by_output(effects)
+            member_starts = effects.intercepts
+            if source.adds_up:
+                member_model.verify_predictions(
+                    queries, member_starts + effects.contribution_sums()
+                )
+            if member.output is None:
+                width = n_outputs
+            else:
+                width = 1
+            if width == 1 and len(by_output) == 2:
+                by_output = by_output[1:]
+                member_starts = member_starts[:, 1:]
+            if member.output is None:
+                places = slice(None)
+            else:
+                places = slice(member.output, member.output + 1)
+            if member.output is not None:
+                share = 1.0
+            else:
+                share = member.coefficient
+            starts[:, places] += share * member_starts
+            for total, member_numbers in zip(numbers[places], by_output, strict=True):
+                total += share * _spread(member_numbers, member, n_rows)
+        return numbers, starts
 
 
 @dataclass(frozen=True, eq=False)

@@ -217,7 +217,7 @@ def _of_table(explained: ExplainedRows, frame: nw.DataFrame[Checked]) -> ListedP
     queries = _places(frame["query"], explained.queries.labels, "X", "query")
     rows = _places(frame["row"], explained.model.index, "X_train", "row")
     outputs = np.full(len(rows), EVERY_OUTPUT)
-    names = explained.model.outputs
+    names = explained.model.names.outputs
     if names is not None and "output" in frame.columns:
         outputs = _places(frame["output"], np.asarray(names), "the model's outputs", "output")
     return ListedPairs(queries, rows, outputs)
@@ -265,7 +265,7 @@ def amounts_of(model: Checked, rows: IntArray, parts: FloatArray) -> Amounts:
     """
     order = np.argsort(-np.abs(parts), axis=1, kind="stable")
     by_size = np.take_along_axis(parts, order, axis=1)
-    if model.kind is not Kind.EXACT or model.classes is not None:
+    if model.kind is not Kind.EXACT or model.names.classes is not None:
         return Amounts(order, by_size, None, None, None)
     targets = model.targets[rows]
     scale = model.scale
@@ -314,8 +314,8 @@ def _table(
         "query": pairs.queries.labels[listed.queries[pair]],
         "row": model.index[listed.rows[pair]],
     }
-    if model.outputs is not None:
-        columns["output"] = np.asarray(model.outputs)[output]
+    if model.names.outputs is not None:
+        columns["output"] = np.asarray(model.names.outputs)[output]
     columns["feature"] = np.array(groups.names, dtype=object)[group]
     row_values = _values_of_groups(pairs.rows.rows, groups)
     query_values = _values_of_groups(pairs.queries.rows, groups)
@@ -349,8 +349,8 @@ def _summary(
             if listed.outputs[pair] not in (EVERY_OUTPUT, output):
                 continue
             line = {"query": query_labels[listed.queries[pair]], "row": row_label}
-            if model.outputs is not None:
-                line["output"] = inputs.as_list(np.asarray(model.outputs))[output]
+            if model.names.outputs is not None:
+                line["output"] = inputs.as_list(np.asarray(model.names.outputs))[output]
             line["target"] = float(target[pair, output])
             line["adjusted"] = float(amounts.adjusted[pair, output])
             line["net percent"] = float(net[pair, output])

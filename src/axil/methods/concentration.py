@@ -64,7 +64,7 @@ class Concentration(Method):
         model = explained.model
         n_outputs = explained.model.shape[1]
         working = model.bytes_per_query(model.source, whole=True) + LINE_BYTES * n_outputs
-        n_columns = 10 + len(share_levels) + (model.outputs is not None)
+        n_columns = 10 + len(share_levels) + (model.names.outputs is not None)
         size = tables.batch_size(model.budget, len(explained), n_outputs, n_columns, working)
         # The portfolio remembers the last prediction of a batch, for the turnover of the next one.
         portfolio = Portfolio(share, share_levels)

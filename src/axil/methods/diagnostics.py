@@ -88,7 +88,7 @@ class Diagnostics(Method):
         else:
             predictions = model.scale.inverse(fold_predictions(model))
             note = BY_FOLDS.format(number_of_folds(model))
-        columns = output_columns("row", index, model.outputs)
+        columns = output_columns("row", index, model.names.outputs)
         columns |= {
             "target": targets.ravel(),
             "prediction": predictions.ravel(),
@@ -140,7 +140,7 @@ class Diagnostics(Method):
                 "itself",
                 "Fit with larger leaves.",
             )
-        columns = output_columns("trees", curves[0].trees, model.outputs)
+        columns = output_columns("trees", curves[0].trees, model.names.outputs)
         for name, attribute in (("error", "left_out"), ("training_error", "fitted")):
             errors = np.concatenate([getattr(curve, attribute) for curve in curves], axis=1)
             columns[model.scale.label(name)] = errors.ravel()
@@ -268,7 +268,7 @@ class Diagnostics(Method):
         request = self._explained_rows("diagnostics.standard_error", X)
         sigma = noise.sigma_of(exact_model(request.model), sigma)
         norms = measured(request, lambda sums: sums.norms)
-        if norms.ndim == 1 and request.model.outputs is not None:
+        if norms.ndim == 1 and request.model.names.outputs is not None:
             norms = norms[:, None]
         return np.asarray(norms * sigma)
 
@@ -280,14 +280,14 @@ def _of_scores(model: AdditiveModel, method: str) -> DataFrame:
     expected = next(iter(meanings.values()), scores)
     predicted = Predicted(
         model.index,
-        model.shown_outputs,
+        model.names.of_tables,
         model.scale,
         meanings,
         weighted=False,
-        classes=model.class_names,
+        classes=model.names.class_names,
         has_link=bool(meanings),
     )
-    columns = output_columns("row", model.index, model.shown_outputs)
+    columns = output_columns("row", model.index, model.names.of_tables)
     columns["target"] = model.targets.ravel()
     columns |= predicted.prediction_columns(scores)
     columns["residual"] = (model.targets - expected).ravel()

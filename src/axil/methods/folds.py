@@ -35,7 +35,7 @@ def fold_numbers(model: Refittable) -> IntArray:
     """
     n_rows = model.shape[0]
     order = np.random.default_rng(0).permutation(n_rows)
-    if model.classes is not None:
+    if model.names.classes is not None:
         if model.targets.shape[1] > 1:
             classes = model.targets.argmax(axis=1)
         else:

@@ -40,7 +40,7 @@ class Group(Method):
 
         def columns(batch: QueryBatch, sums: Grouped) -> dict[str, Any]:
             return tables.group_columns(
-                batch.labels, model.shown_outputs, model.scale, sums, weighted
+                batch.labels, model.names.of_tables, model.scale, sums, weighted
             )
 
         parts = explained.answers(Groups(), model.training.most_groups(coded), 5, coded)

@@ -101,7 +101,7 @@ class Influence(Method):
         if isinstance(model, AdditiveModel) and model.boosting.class_names is not None:
             columns, keys = _by_class(model.boosting, gradient, model.index)
             return sorted_table(model, columns, keys, notes.FIRST_ORDER)
-        columns = output_columns("row", model.index, model.outputs)
+        columns = output_columns("row", model.index, model.names.outputs)
         keys = np.abs(gradient.ravel())
         columns |= {"target": model.shown.ravel(), model.scale.label("gradient"): gradient.ravel()}
         if corrected is None:

@@ -62,7 +62,7 @@ class Jacobian(Method):
         n, n_outputs = model.shape
         matvec = partial(_by_row, linear_map(model).times, n)
         rmatvec = partial(_by_row, linear_map(model).times_transposed, n)
-        if model.outputs is not None and not model.weight_layout.is_shared:
+        if model.names.outputs is not None and not model.weight_layout.is_shared:
             shape = (n * n_outputs, n * n_outputs)
             return LinearOperator(shape, matvec=matvec, rmatvec=rmatvec, dtype=np.float64)
         return LinearOperator(
@@ -117,22 +117,22 @@ class Jacobian(Method):
         """
         request = self._explained_rows("jacobian.derivatives", X, init_score)
         model = request.model
-        if model.outputs is None:
+        if model.names.outputs is None:
             if output is not None or target is not None:
                 raise InputError("This model has one output: leave output and target out.")
             scored = 0
             labels = [0]
         else:
-            scored = _output(model.outputs, output, "output")
+            scored = _output(model.names.outputs, output, "output")
             if target is None:
-                labels = list(range(len(model.outputs)))
+                labels = list(range(len(model.names.outputs)))
             else:
-                labels = [_output(model.outputs, target, "target")]
+                labels = [_output(model.names.outputs, target, "target")]
         n_outputs = model.shape[1]
         _require_memory(request, 8 * model.shape[0] * (n_outputs + 2 * len(labels) + 1))
         queries = differentiated(model, request.queries)
         by_label = queries.crossed_derivatives(request.queries.rows, scored, labels)
-        if model.outputs is not None and target is None:
+        if model.names.outputs is not None and target is None:
             return np.swapaxes(by_label, 0, 1)
         return np.asarray(by_label[0])
 
@@ -161,7 +161,7 @@ class Jacobian(Method):
         derivatives = queries.weight_derivatives(request.queries.rows)
         if model.is_reflected:
             derivatives = -derivatives
-        if model.outputs is None:
+        if model.names.outputs is None:
             return np.asarray(derivatives[0])
         return np.swapaxes(derivatives, 0, 1)
 

@@ -227,7 +227,7 @@ def judged(
     """Judge the labels of the training rows; see `LabelIssues.find_label_issues`."""
     if isinstance(out_of_fold, str):
         as_method(out_of_fold)
-    class_names = model.classes
+    class_names = model.names.classes
     if model.kind is Kind.ADDITIVE:
         class_names = model.boosting.class_names
     if class_names is None:
@@ -250,7 +250,7 @@ def around_rows(model: Any, values: FloatArray) -> FloatArray:
     trees of all outputs.
     """
     if model.kind is Kind.EXACT:
-        if model.classes is None or len(model.engines) == 1:
+        if model.names.classes is None or len(model.engines) == 1:
             return across(
                 model.engines, values, lambda engine, columns: engine.around(None, columns)
             )
@@ -495,7 +495,7 @@ def _numbers(
         expected, basis = _means_by_folds(model)
     residuals = model.targets - expected
     scale = model.scale
-    columns = output_columns("row", model.index, model.outputs)
+    columns = output_columns("row", model.index, model.names.outputs)
     expected_targets = scale.inverse(expected)
     columns |= {
         "given_label": model.shown.ravel(),

@@ -147,7 +147,7 @@ class ExplainedRows:
             source = self.model.source
         model = self.model.ready(source, len(self))
         lines = lines * model.shape[1]
-        n_columns = n_columns + (model.outputs is not None)
+        n_columns = n_columns + (model.names.outputs is not None)
         working_bytes = model.bytes_per_query(source) + line_bytes * lines
         size = tables.batch_size(model.budget, len(self), lines, n_columns, working_bytes)
         return answer(model, self.queries, source, reduction, size, columns)
@@ -259,11 +259,11 @@ def described(model: VerifiedModel, batch: QueryBatch | Combination, source: Sou
     is_weighted = source.quantity is not Quantity.CONTRIBUTION
     return Predicted(
         batch.labels,
-        model.shown_outputs,
+        model.names.of_tables,
         model.scale,
         meanings,
         is_weighted,
-        model.class_names,
+        model.names.class_names,
         has_link,
         is_sum=isinstance(batch, Combination),
     )
@@ -317,7 +317,7 @@ def sums(
         readable_targets = targets
         account = _account(model, batch)
     intercepts = effects.intercepts
-    if model.outputs is None:
+    if model.names.outputs is None:
         intercepts = intercepts[:, 0]
         factors = factors[:, 0]
     if len(effects.parts) == 1:
@@ -331,7 +331,7 @@ def sums(
         index=index,
         query_index=batch.labels,
         kind=kind.value,
-        outputs=model.outputs,
+        outputs=model.names.outputs,
         backend=model.backend,
         n_threads=model.n_threads,
         context=_context(model, batch),
@@ -339,8 +339,8 @@ def sums(
         seen=readable_targets,
         account=account,
         beside=meanings,
-        classes=model.classes,
-        class_names=model.class_names,
+        classes=model.names.classes,
+        class_names=model.names.class_names,
         has_link=has_link,
         note=model.note(source.note),
     )

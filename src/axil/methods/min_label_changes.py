@@ -102,7 +102,7 @@ class MinLabelChanges(Method):
         crossings: list[Crossing] = []
         for sums in request.parts(WORK * 8 * model.shape[0]):
             crossings += list(_search_all(sums, thresholds, room, codes))
-        columns = output_columns("query", request.queries.labels, model.outputs)
+        columns = output_columns("query", request.queries.labels, model.names.outputs)
         if listed:
             sizes = [len(crossing.players) for crossing in crossings]
             columns = {name: np.repeat(values, sizes) for name, values in columns.items()}

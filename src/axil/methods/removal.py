@@ -254,7 +254,7 @@ def dense(explained: ExplainedRows, method: str | None, by_contribution: bool) -
             effects[batch_rows, output] = output_effects
     if not by_contribution:
         warn_emptied(int(np.isnan(effects).sum()), effects.size, "effects")
-    if model.outputs is None:
+    if model.names.outputs is None:
         return effects[:, 0]
     return effects
 
@@ -294,7 +294,7 @@ def listed(
 def _columns(model: VerifiedModel, batch: QueryBatch, best: Best, name: str) -> dict[str, AnyArray]:
     """Return the columns query, (output,) rank, row and effect, without the rows that have no effect."""
     ranks = np.arange(1, best.size.shape[2] + 1)
-    columns = tables.label_columns(batch.labels, model.shown_outputs, "rank", ranks)
+    columns = tables.label_columns(batch.labels, model.names.of_tables, "rank", ranks)
     columns |= {"row": best.columns["row"].ravel(), name: best.columns["effect"].ravel()}
     has_effect = best.size.ravel() > 0
     return {column: values[has_effect] for column, values in columns.items()}
@@ -332,7 +332,7 @@ def by_group(explained: ExplainedRows, coded: Sequence[Any]) -> DataFrame:
     in_units = model.scale.inverse(by_query.reshape(-1, by_query.shape[2]))
     after = np.moveaxis(in_units.reshape(by_query.shape), 2, 1).ravel()
     labels = explained.queries.labels
-    columns = tables.label_columns(labels, model.shown_outputs, "group", predictions.names)
+    columns = tables.label_columns(labels, model.names.of_tables, "group", predictions.names)
     columns |= {
         "rows": np.tile(counts, predictions.before.size),
         "before": before,

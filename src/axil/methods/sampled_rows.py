@@ -95,7 +95,7 @@ def out_of_bag_sums(model: ExactModel, rows: LabelsLike | None) -> WeightedSums:
     if model.features is not None:
         features = take_rows(model.features, positions)
     targets = model.targets
-    if model.outputs is None:
+    if model.names.outputs is None:
         intercepts = intercepts[:, 0]
         targets = targets[:, 0]
     return WeightedSums(
@@ -104,14 +104,14 @@ def out_of_bag_sums(model: ExactModel, rows: LabelsLike | None) -> WeightedSums:
         targets=targets,
         index=model.index,
         query_index=model.index[positions],
-        outputs=model.outputs,
+        outputs=model.names.outputs,
         backend=model.backend,
         n_threads=model.n_threads,
         context=Context(features, model.features, model.adapter.feature_names, None),
         scale=model.scale,
         seen=model.seen,
-        classes=model.classes,
-        class_names=model.class_names,
+        classes=model.names.classes,
+        class_names=model.names.class_names,
         has_link=model.has_link_of(WEIGHTS),
         note=model.note("by the trees that were fitted without the row"),
     )

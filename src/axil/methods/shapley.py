@@ -110,7 +110,7 @@ class Shapley(Method):
         if coded is not None:
             columns = _group_columns(verified, values, *coded)
         else:
-            columns = output_columns("row", verified.index, verified.outputs) | {
+            columns = output_columns("row", verified.index, verified.names.outputs) | {
                 "target": verified.shown.ravel()
             }
             columns |= {"baseline": verified.scale.inverse(found).ravel(), name: values.ravel()}
@@ -167,7 +167,7 @@ def _group_columns(
     """Return the columns group, (output,) rows and value."""
     n_outputs = values.shape[1]
     sums = [np.bincount(codes, np.nan_to_num(column), len(names)) for column in values.T]
-    columns = output_columns("group", names, verified.outputs)
+    columns = output_columns("group", names, verified.names.outputs)
     counts = np.bincount(codes, minlength=len(names))
     value = np.stack(sums, axis=1).ravel()
     return columns | {"rows": np.repeat(counts, n_outputs), verified.scale.label("value"): value}

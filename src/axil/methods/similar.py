@@ -207,7 +207,7 @@ class Similar(Method):
             model.capabilities.require("similar(beside=)")
         listing = explained.listing(beside)
         per_class = comparables.as_per_class(
-            per_class, model.classes is not None and model.weight_layout.is_shared
+            per_class, model.names.classes is not None and model.weight_layout.is_shared
         )
         suspected = suspect_rows(model, suspects, out_of_fold, len(explained))
         rules = Rules(among, distinct, within, asof, suspected.dropped)
@@ -254,13 +254,13 @@ def against_prediction(explained: ExplainedRows, k: int) -> DataFrame:
     batch_columns = []
     for predicted, comparison in compared(explained, choice, None, False, 11):
         columns = comparables.listed(predicted, comparison).columns
-        assert model.class_names is not None
-        columns["target"] = np.asarray(model.class_names)[codes[columns.pop("position")]]
+        assert model.names.class_names is not None
+        columns["target"] = np.asarray(model.names.class_names)[codes[columns.pop("position")]]
         del columns["asked"]
         if predicted.weighted:
             del columns["contribution"]  # of rows of other classes it is zero
         is_shown = np.ones(len(columns["row"]), dtype=bool)
-        if model.outputs is not None:
+        if model.names.outputs is not None:
             is_shown = columns["output"] == columns["prediction"]
         batch_columns.append({name: values[is_shown] for name, values in columns.items()})
     frame = tables.concatenate(batch_columns, model.backend)
@@ -306,17 +306,17 @@ def ranked(
     if sign is None:
         sign = DEFAULT_SIGNS[by == "leaves"]
     sign = inputs.as_choice(sign, SIGNS, "sign")
-    if sign == "for" and by != "leaves" and model.classes is None:
+    if sign == "for" and by != "leaves" and model.names.classes is None:
         return replace(choice, positive=True)
     sides = None
     if sign != "any":
         sides = np.ones((len(explained), model.shape[1]))
-        if model.scored is not None:
+        if model.names.scored_class is not None:
             # A score above zero speaks for the second of two classes.
             sides = np.where(explained.queries.predictions > 0, 1.0, -1.0)
         if sign == "against":
             sides = -sides
-    one_hot = model.classes is not None and model.source.quantity is Quantity.WEIGHT
+    one_hot = model.names.classes is not None and model.source.quantity is Quantity.WEIGHT
     return replace(
         choice,
         by_leaves=by == "leaves",

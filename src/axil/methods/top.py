@@ -52,7 +52,9 @@ class Top(Method):
         k = inputs.as_count(k, "k")
         explained = self._explained_rows("top", X, init_score)
         model = explained.model
-        if not as_per_class(per_class, model.classes is not None and model.weight_layout.is_shared):
+        if not as_per_class(
+            per_class, model.names.classes is not None and model.weight_layout.is_shared
+        ):
             return _by_row(explained, k, by)
         source = model.source
         if by == "weight" and model.kind is Kind.ADDITIVE:

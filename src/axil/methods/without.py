@@ -120,7 +120,7 @@ def change_columns(
     before, after : ndarray of shape (n, K)
         Their predictions on the scale of the fit.
     """
-    columns = tables.label_columns(queries.labels, model.shown_outputs, "before", np.zeros(1))
+    columns = tables.label_columns(queries.labels, model.names.of_tables, "before", np.zeros(1))
     meanings = {"before": model.meant(before), "after": model.meant(after)}
     if not model.scale.is_identity:
         before = model.scale.inverse(before)

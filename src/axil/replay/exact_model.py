@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
 
 from axil.adapters.contract import Adapter, Model, OffsetRule, TrainingRows
 from axil.arrays import BoolArray, FloatArray
-from axil.attribution import WEIGHTS, Capabilities, Effects, Kind, Quantity, Source
+from axil.attribution import WEIGHTS, Capabilities, Kind, Quantity, Source
 from axil.attribution.capabilities import MISSING_TARGETS, Refusal
-from axil.attribution.leaf_matches import (
-    SharedLeaves,
-    leaf_rows,
-)
-from axil.attribution.weight_effects import DeletionEffects, WeightEffects
 from axil.inputs.copies import frozen
-from axil.kernels.choose import backend_of
 from axil.replay.compare import check_answer
+from axil.replay.exact_attribution import ExactAttribution
 from axil.replay.exact_deletions import ExactDeletions
 from axil.replay.fitted_trees import ExactTrees, boosted_structures
 from axil.replay.queries import Combination, QueryBatch
@@ -31,8 +26,7 @@ from axil.replay.verified_model import FitOffsets, Refittable, WeightLayout
 from axil.scale import FittedTargets
 from axil.structure import Structure, output_groups
 from axil.structure.leaves import LeafFit
-from axil.weights.answers import Answer, RowEffects
-from axil.weights.engine import Engine, TreeEngine, across, all_structures, by_output, own_leaves
+from axil.weights.engine import Engine, TreeEngine, across, all_structures, by_output
 from axil.weights.fit_rules import rule_of
 from axil.weights.percentile_rule import PercentileRule
 from axil.weights.sum_rule import estimates_rows
@@ -183,65 +177,15 @@ class ExactModel(Refittable):
         share = self.budget.available // (part * len(self.engines))
         return replace(self, engines=[engine.prepared(n_queries, share) for engine in self.engines])
 
-    def weight_effects(self, query_batch: QueryBatch | Combination) -> Effects:
-        offsets = query_batch.offsets.values
-        weights = WeightEffects(
-            self.weight_rows(query_batch), self.own_targets(), offsets, query_batch.start
-        )
-        if isinstance(query_batch, QueryBatch) and self.trees is not None:
-            weights.shared_leaves = partial(self._alike, query_batch)
-        return weights
-
-    def contribution_effects(self, query_batch: QueryBatch | Combination) -> Effects:
-        leaves = query_batch.coordinates
-        return self._row_effects(
-            query_batch,
-            lambda engine, targets: engine.deletable(
-                "jacobian.gradient_contributions"
-            ).gradient_contributions(leaves, targets),
-        )
-
-    def deletion_effects(self, query_batch: QueryBatch | Combination, available: int) -> Effects:
-        leaves = query_batch.coordinates
-        return self._row_effects(
-            query_batch,
-            lambda engine, targets: engine.deletable("removal").deletion(
-                leaves, targets, available
-            ),
-        )
-
-    def first_order_effects(self, query_batch: QueryBatch | Combination) -> Effects:
-        leaves = query_batch.coordinates
-        return self._row_effects(
-            query_batch,
-            lambda engine, targets: engine.deletable("removal").removal(leaves, targets),
-        )
-
-    def _row_effects(
-        self,
-        query_batch: QueryBatch | Combination,
-        compute: Callable[[Engine, FloatArray], Sequence[RowEffects]],
-    ) -> Effects:
-        """Return the results of ``compute`` for each engine and the targets of its outputs."""
-        numbers = [
-            compute(engine, targets) for engine, targets in by_output(self.engines, self.targets)
-        ]
-        return DeletionEffects(numbers, self.shape, len(query_batch))
+    @property
+    def attribution(self) -> ExactAttribution:
+        return ExactAttribution(self)
 
     @property
     def trees(self) -> ExactTrees | None:
         if all(isinstance(engine, TreeEngine) for engine in self.engines):
             return ExactTrees(self)
         return None
-
-    def _alike(self, asked: QueryBatch) -> SharedLeaves:
-        structures = [cast(Any, engine).structure for engine in self.engines]
-        based = int(self.adapter.has_initial_tree)  # a first tree that the model does not have
-        rows = self.kept.get(
-            "leaves", lambda: leaf_rows(structures, based, backend_of(self.limits))
-        )
-        leaves = [own_leaves(s, asked.coordinates)[:, based:] for s in structures]
-        return SharedLeaves.of(rows, leaves, self.n_threads)
 
     def verify_predictions(self, batch: QueryBatch, predictions: FloatArray | None) -> None:
         if predictions is None:
@@ -250,7 +194,7 @@ class ExactModel(Refittable):
             self.check(batch, predictions)
 
     def has_link_of(self, source: Source) -> bool:
-        return self.classes is not None and not self.adapter.predicts_probabilities
+        return self.adapter.classes is not None and not self.adapter.predicts_probabilities
 
     def meant(self, scores: FloatArray) -> dict[str, FloatArray]:
         calibration = self.adapter.calibration
@@ -275,14 +219,6 @@ class ExactModel(Refittable):
         else:
             least = 0
         return sum(max(least, engine.memory.per_query) for engine in self.engines)
-
-    def weight_rows(self, queries: QueryBatch | Combination) -> list[Answer]:
-        """Return the weights of the explained rows, or of sums of them, from each engine."""
-        at = queries.coordinates
-        base = queries.offsets.base
-        if isinstance(queries, Combination):
-            return [engine.row_sum(at, queries.factors, base) for engine in self.engines]
-        return [engine.weight_rows(at, base) for engine in self.engines]
 
     def check(
         self, queries: QueryBatch | Combination, predictions: FloatArray

@@ -33,6 +33,7 @@ from axil.machine.threads import Cache
 from axil.reductions import Here, Shards
 from axil.replay.deletions import Deletions, ReplayedDeletions
 from axil.replay.fitted_trees import FittedTrees
+from axil.replay.output_names import OutputNames, in_order
 from axil.replay.queries import Combination, Offsets, QueryBatch
 from axil.replay.refit import RefitInputs
 from axil.replay.target_changes import TargetChanges
@@ -82,6 +83,7 @@ class VerifiedModel(ABC):
     verification: Any  #: what the replay found; None where it was not asked for
     kept: Cache
     is_reflected: bool = False  #: whether its single score is of the first of two classes
+    chosen_class: Any = None  #: the class of two that the user chose, where each has an output
     targets: Any  #: (N, K) on the scale of the fit; one-hot for classes
     index: Any  #: (N,) the user's labels of the training rows
 
@@ -116,37 +118,24 @@ class VerifiedModel(ABC):
         return self.limits.budget
 
     @property
-    def classes(self) -> AnyArray | None:
-        """The names of the classes, (C,); None for numeric targets."""
-        return self.in_order(self.adapter.classes)
-
-    def in_order(self, classes: AnyArray | None) -> AnyArray | None:
-        """Return the names of classes so that a single score is of the second of two."""
-        return classes
-
-    @property
-    def pos_label(self) -> Any:
-        """The class of two that pages and reports are about; None if there are not two."""
-        names = self.class_names
-        if names is None or len(names) != 2:
-            return None
-        return names[1]
-
-    @property
-    def class_names(self) -> AnyArray | None:
-        """The names of the predicted classes, (C,); None for numbers."""
-        return self.classes
+    def names(self) -> OutputNames:
+        """The names of the outputs, and of the classes that the model predicts."""
+        classes = in_order(self.adapter.classes, self.is_reflected)
+        n_outputs = self.shape[1]
+        labels = self.adapter.label_classes
+        if n_outputs == 1:
+            outputs = None
+        elif classes is not None:
+            outputs = classes
+        elif labels is not None:
+            outputs = labels.names
+        else:
+            outputs = np.arange(n_outputs)
+        return OutputNames(outputs, classes, classes, self.chosen_class)
 
     def has_link_of(self, source: Source) -> bool:
         """Return whether a link turns the sums of these numbers, scores, into predictions."""
         return False
-
-    @property
-    def shown_outputs(self) -> AnyArray | None:
-        """The column ``output`` of tables, (K,); for two classes with one score the scored class."""
-        if self.outputs is None and self.scored is not None:
-            return np.asarray(self.class_names)[1:]
-        return self.outputs
 
     @property
     def reflection(self) -> float | None:
@@ -155,19 +144,6 @@ class VerifiedModel(ABC):
         It is None if predictions are those of the library.
         """
         return None
-
-    @property
-    def outputs(self) -> AnyArray | None:
-        """The names of the classes or the numbers of the outputs, (K,); None for one output."""
-        n_outputs = self.shape[1]
-        if n_outputs == 1:
-            return None
-        if self.classes is not None:
-            return self.classes
-        labels = self.adapter.label_classes
-        if labels is None:
-            return np.arange(n_outputs)
-        return labels.names
 
     def note(self, text: str) -> str:
         """Return a note on tables, with fixed encodings and the scored class of two."""
@@ -179,18 +155,7 @@ class VerifiedModel(ABC):
         calibration = self.adapter.calibration
         if calibration is not None:
             text = f"{text}; {calibration.notes[self.kind.value]}"
-        return notes.of_class(text, self.scored)
-
-    @property
-    def scored(self) -> Any:
-        """The name of the scored class, the second of two.
-
-        None for numbers, and if every class has its own score.
-        """
-        names = self.class_names
-        if names is None or self.outputs is not None or len(names) != 2:
-            return None
-        return names[1]
+        return notes.of_class(text, self.names.scored_class)
 
     @cached_property
     def capabilities(self) -> Capabilities:
@@ -298,7 +263,7 @@ class VerifiedModel(ABC):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class InMemory(VerifiedModel, Attribution[QueryBatch | Combination]):
+class InMemory(VerifiedModel):
     """A verified model whose training rows are in this process."""
 
     location = Location.MEMORY
@@ -352,25 +317,20 @@ class InMemory(VerifiedModel, Attribution[QueryBatch | Combination]):
             return 0.0
         return 1.0
 
-    def in_order(self, classes: AnyArray | None) -> AnyArray | None:
-        if self.is_reflected and classes is not None:
-            return classes[::-1]
-        return classes
-
-    @property
-    def pos_label(self) -> Any:
-        if self.chosen_class is not None:
-            return self.chosen_class
-        return super().pos_label
-
     def labels_in_order(self, targets: FloatArray) -> FloatArray:
         """Return targets (n, 1) of two classes, with 1 for the scored class; others unchanged."""
         if self.is_reflected:
             return np.asarray(1.0 - targets)
         return targets
 
+    @property
+    @abstractmethod
+    def attribution(self) -> Attribution[QueryBatch | Combination]:
+        """The numbers of explained rows and training rows."""
+
     def effects(self, source: Source, query_batch: QueryBatch | Combination) -> Effects:
-        effects = super().effects(source, query_batch)
+        """Return the numbers that the source names, of the class that the model scores."""
+        effects = self.attribution.effects(source, query_batch)
         # Derivatives of either score by the labels of its class are the same.
         if self.is_reflected and source.quantity is not Quantity.DERIVATIVE:
             return Reflected(effects)

@@ -67,7 +67,7 @@ class ClassPlan:
     @property
     def names(self) -> AnyArray:
         """The names of the classes, (C,)."""
-        return np.asarray(self.asked.model.class_names)
+        return np.asarray(self.asked.model.names.class_names)
 
     @property
     def target(self) -> str:
@@ -106,7 +106,7 @@ class ClassPlan:
             "model": fingerprint(model.targets, str(model.adapter.fingerprint)),
             "training rows": fingerprint(model.index, *columns),
             "X": fingerprint(self.labels, np.float32(self.probabilities)),
-            "class": str(model.pos_label),
+            "class": str(model.names.pos_label),
             "rows that may be listed": fingerprint(
                 *(values for values in restrictions if values is not None)
             ),
@@ -184,7 +184,7 @@ class ClassPage:
         plan = self.plan
         of_row = plan.probabilities[self.position]
         names = plan.names.tolist()
-        leading = plan.asked.model.pos_label
+        leading = plan.asked.model.names.pos_label
         order = np.argsort(-of_row, kind="stable").tolist()
         if leading is not None:
             order = [names.index(leading)]
@@ -215,10 +215,12 @@ class ClassPage:
     def _score_text(self) -> str:
         """Return the raw score, or "" if it is the probability itself."""
         model = self.plan.asked.model
-        if model.outputs is not None or not model.has_link_of(model.source):
+        if model.names.outputs is not None or not model.has_link_of(model.source):
             return ""
         score = float(self.plan.asked.queries.predictions[self.position, 0])
-        return f"Score of {row_name(model.pos_label)}: {self.plan.words.cell(round(score, 4))}"
+        return (
+            f"Score of {row_name(model.names.pos_label)}: {self.plan.words.cell(round(score, 4))}"
+        )
 
     def _set_text(self) -> str:
         """Return the classes of the prediction set, or "" without calibration rows."""
@@ -242,7 +244,7 @@ class ClassPage:
         codes = self.plan.training_classes[self.lines["position"]]
         counts = np.bincount(codes, minlength=len(self.plan.names))
         order = np.argsort(-counts, kind="stable").tolist()
-        leading = self.plan.asked.model.pos_label
+        leading = self.plan.asked.model.names.pos_label
         if leading is not None:
             first = self.plan.names.tolist().index(leading)
             order = [first, *(code for code in order if code != first)]

@@ -206,7 +206,7 @@ def page_labels(X: FeatureTable) -> list[str]:
 def check_report(asked: ExplainedRows, interval: object) -> None:
     """Raise for models, rows and intervals that reports do not support."""
     model = asked.model
-    if model.outputs is not None:
+    if model.names.outputs is not None:
         raise UnsupportedQuestionError(
             "report",
             f"this model has {model.shape[1]} outputs, and a page is about one value",

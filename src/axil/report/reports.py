@@ -239,7 +239,7 @@ class Reports(Method):
             explained = take(explained, positions)
             beside, init_score = _of_sample(positions, beside, init_score, stability)
         model = explained.model
-        is_of_classes = model.class_names is not None
+        is_of_classes = model.names.class_names is not None
         if is_of_classes:
             require_class_options(
                 {

@@ -133,7 +133,7 @@ class Calibrate(Method):
                 "init_score is for the rows of X_cal, and there are none. Leave it out."
             )
         method = inputs.as_choice(method, METHODS, "method")
-        if verified.class_names is not None:
+        if verified.names.class_names is not None:
             if method != "leaves":
                 raise InputError(
                     'method="exact" is of intervals of numbers, and this model predicts classes. '

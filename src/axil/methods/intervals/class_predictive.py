@@ -74,7 +74,7 @@ class ClassPredictive:
     @property
     def classes(self) -> AnyArray:
         """The names of the classes, (C,)."""
-        return np.asarray(self._model.class_names).copy()
+        return np.asarray(self._model.names.class_names).copy()
 
     def __repr__(self) -> str:
         texts = [text for _, text in self._facts()]

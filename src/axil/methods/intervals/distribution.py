@@ -98,7 +98,7 @@ class Distribution:
         True
         """
         queries = self._model.queries(X, init_score)
-        columns = output_columns("query", queries.labels, self._model.outputs)
+        columns = output_columns("query", queries.labels, self._model.names.outputs)
         intervals = self._interval(queries, confidence_level, symmetric, groups)
         columns |= {name: values.ravel() for name, values in intervals.items()}
         return tables.note(tables.make(columns, self._model.backend), NOTE)
@@ -230,7 +230,7 @@ class Distribution:
         """
         queries = self._model.queries(X, init_score)
         predictions = self._shown(self._model.predicted(queries))
-        if self._model.outputs is None:
+        if self._model.names.outputs is None:
             predictions = predictions[:, 0]
         if inputs.as_flag(return_std, "return_std"):
             return (predictions, self._reduced(queries, None, _deviations))
@@ -430,7 +430,7 @@ class Distribution:
             for rows_of_part in distribution._some(len(rows), of_each):
                 some = rows[rows_of_part]
                 results[some] = reduce(distribution, local[some], some)
-        if self._model.outputs is None:
+        if self._model.names.outputs is None:
             return results[..., 0]
         return results
 

@@ -78,7 +78,7 @@ def table(model: AnyModel, surroundings: Surroundings, queries: QueryBatch, k: i
     }
     for batch, best in reasons(model, surroundings, queries, k):
         ranks = np.arange(1, best.size.shape[2] + 1)
-        columns = tables.label_columns(batch.labels, model.outputs, "rank", ranks)
+        columns = tables.label_columns(batch.labels, model.names.outputs, "rank", ranks)
         for best_name, name in names.items():
             columns[name] = best.columns[best_name].ravel()
         batch_columns.append(columns)
