@@ -30,13 +30,13 @@ COMMAND = "python experiments/boundary.py"
 DRAWN = ("base logit", "log-loss", "tanh network, 500", "relu network, 500", "MLPRegressor")
 
 
-def proof(asked: Asked, kind: str) -> str:
+def verification_text(asked: Asked, kind: str) -> str:
     """What the explainer found when it was built."""
     if kind == "exact":
         explainer = axil.Explainer(asked.model, asked.X, asked.y)
         found, more = explainer.verification, ""
-        if found.held is not None:
-            more = ", pattern held"
+        if found.active_set is not None:
+            more = ", active set fixed"
         elif not explainer.scale.is_identity:
             more = f" ({explainer.scale.name})"
         return f"K y within {found.max_error:.0e}{more}"
@@ -64,7 +64,7 @@ def support(asked: Asked) -> dict[str, object]:
         "paper": asked.paper,
         "axil": found.kind,
         "setting": found.setting or "",
-        "proof": "" if found.kind == "no" else proof(asked, found.kind),
+        "verification": "" if found.kind == "no" else verification_text(asked, found.kind),
     }
 
 
@@ -72,7 +72,9 @@ def by_class(table: list[dict[str, object]]) -> list[dict[str, object]]:
     """A line for each class of models and answer, with the settings that stand in the way, or the models."""
     found: dict[tuple[object, ...], list[dict[str, object]]] = {}
     for line in table:
-        held = ", pattern held" if str(line["proof"]).endswith("pattern held") else ""
+        held = (
+            ", active set fixed" if str(line["verification"]).endswith("active set fixed") else ""
+        )
         found.setdefault((line["class"], line["paper"], f"{line['axil']}{held}"), []).append(line)
     return [
         {
@@ -165,7 +167,9 @@ def main() -> None:
     plain_arguments(__doc__).parse_args()
     (X, y), (_, labels) = data("values"), data("two classes")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", axil.ApproximationWarning)  # the proof says it
+        warnings.simplefilter(
+            "ignore", axil.ApproximationWarning
+        )  # the column verification says it
         table = [support(asked) for asked in fitted()]
     packages = (*PACKAGES[:2], "xgboost", "catboost", *PACKAGES[2:])
     write("boundary", table, COMMAND, packages, by_class(table))

@@ -107,21 +107,21 @@ VALUES = {
         "leaf values are then",
     ): "reg:absoluteerror (exact up to XGBoost 3.3), reg:quantileerror (exact up to XGBoost 3.3)",
     ("objective", "its gradients"): "any other",
-    ("loss_function", "a GPU makes"): "MultiClass on a GPU",
-    ("loss_function", "linear in the targets"): "MultiRMSEWithMissingValues without Newton",
+    ("loss_function", "for several classes"): "MultiClass on a GPU",
+    ("loss_function", "predictions are linear"): "MultiRMSEWithMissingValues without Newton",
     ("loss_function", "its gradients"): "a function of your own",
     ("loss_function", "it is not"): "any other",
     ("class", "axil reads"): "any other",
     ("num_tree_per_iteration", ""): "above 1",
     (
         "linear_tree",
-        "linear leaves",
+        "axil replays linear leaves",
     ): "with DART, GOSS, rf, L1, path_smooth, bounds or another loss",
     ("monotone_constraints", "the constraints changed"): "that changed during the fit",
     ("monotone_constraints", "trees for several"): "with multi_output_tree",
     ("monotone_constraints", "a model that was"): "of a continued model",
     ("monotone_constraints_method", "forced"): "with forced splits",
-    ("monotone_constraints_method", "splits that"): "intermediate with path_smooth",
+    ("monotone_constraints_method", "LightGBM searches"): "intermediate with path_smooth",
     ("monotone_constraints_method", "bounds"): "advanced with missing values",
     ("use_quantized_grad", "leaf values"): "without quant_train_renew_leaf",
     ("use_quantized_grad", "its trees"): "on CUDA",
@@ -132,7 +132,7 @@ VALUES = {
     ("learning_rate", ""): "of a first tree of two leaves that differs",
     ("estimator", ""): "XGBClassifier, XGBRanker with squared error",
     ("scale_pos_weight", ""): "other than 1",
-    ("subsample", "where residuals"): "with huber and early stopping",
+    ("subsample", "the clipping threshold"): "with huber and early stopping",
     ("subsample", ""): "of a model file, which loses it",
     ("multi_strategy", ""): "both in one model",
     ("base_score", ""): "one estimate for several outputs",
@@ -141,12 +141,12 @@ VALUES = {
     ("leaf_estimation_method", "with monotone"): "Simple with monotone_constraints",
     ("leaf_estimation_backtracking", ""): "on a GPU",
     ("task_type", ""): "GPU with encoded categories",
-    ("init_model", "the fit went"): "with encoded categories",
+    ("init_model", "the continued fit"): "with encoded categories",
     ("init_model", "the other trees"): "of another loss or other rows",
     ("target_border", ""): "in a file of JSON",
-    ("features", ""): "whose zeros CatBoost parts otherwise",
+    ("features", ""): "whose zeros CatBoost splits otherwise",
     ("init", ""): "of a quantile",
-    ("random_state", ""): "None with draws or early stopping",
+    ("random_state", ""): "None with sampling or early stopping",
     ("criterion", "medians"): "absolute_error with monotonic_cst",
     ("criterion", "its leaf"): "any other",
     ("warm_start", ""): "on other rows",
@@ -216,7 +216,7 @@ def value_of(row: Any) -> str:
         for (name, reason), value in VALUES.items()
         if name == row.setting and row.reason.startswith(reason)
     )
-    if row.reason.startswith("with other leaves"):
+    if row.reason.startswith("unless leaf_estimation_method"):
         return f"{looked_for(row)} (leaves not Exact)"
     if row.derivative and row.setting == "objective" and row.reason == OTHER_GRADIENTS:
         return looked_for(row) or OWN

@@ -181,20 +181,22 @@ def test_the_boundary(written):
     assert {line["paper"] for line in models} == {"", *kinds}
     for line in models:
         beyond = (
-            {"exact"} if line["proof"].endswith((", pattern held", ")")) else set()
+            {"exact"} if line["verification"].endswith((", active set fixed", ")")) else set()
         )  # affine, or on another scale
         assert (
             line["axil"]
             in kinds.get(line["paper"], {"exact", "additive", "derivative", "no"}) | beyond
         ), line
-        assert (line["axil"] == "exact") == line["proof"].startswith("K y within"), line
+        assert (line["axil"] == "exact") == line["verification"].startswith("K y within"), line
         assert line["axil"] == "exact" or line["setting"], line
     errors = [
-        float(line["proof"].split()[3].strip(",")) for line in models if line["axil"] == "exact"
+        float(line["verification"].split()[3].strip(","))
+        for line in models
+        if line["axil"] == "exact"
     ]
     assert max(errors) < 1e-6
     assert not [
-        line["model"] for line in models if line["proof"].startswith("refused")
+        line["model"] for line in models if line["verification"].startswith("refused")
     ]  # supports knows what is refused
     for line in lines_of(written / "boundary_demonstrations.csv"):
         departure, its = float(line["departure"]), float(line["its departure"])
@@ -214,7 +216,8 @@ def test_the_page_counts_the_models_of_the_boundary():
     differentiated = [
         line
         for line in no
-        if line["axil"] in ("additive", "derivative") and not line["proof"].startswith("refused")
+        if line["axil"] in ("additive", "derivative")
+        and not line["verification"].startswith("refused")
     ]
     text = " ".join((EXPERIMENTS.parent / "docs" / "paper.md").read_text(encoding="utf-8").split())
     for words in (

@@ -189,7 +189,7 @@ class Comparison:
         return tables.make(columns, verified_model(self.old).backend)
 
     def _group_labels(self, groups: Any) -> AnyArray:
-        """Return the group of each row, (M,)."""
+        """Return the group of each training row of the comparison, (M,)."""
         rows = self.rows
         if isinstance(groups, str):
             labels = np.empty(len(rows.labels), dtype=object)
@@ -322,7 +322,7 @@ class HasChanges(Protocol[ChangesT]):
     """The protocol of objects with their own rows to compare, such as `axil.forecasts.Forecast`."""
 
     def changes_since(self, old: ForeignObject, /) -> ChangesT:
-        """Return the comparison with an older object."""
+        """Return the comparison of an object with an older one of its kind."""
 
 
 @overload
@@ -461,7 +461,7 @@ def _check_comparable(old: Explainer, new: Explainer) -> None:
     if (old.kind == "exact") != (new.kind == "exact"):
         raise InputError(
             f"old is of kind {old.kind!r} and new of kind {new.kind!r}: their predictions are on "
-            "other scales. Compare two models of numbers, or two of scores."
+            "different scales. Compare two models of numbers, or two of scores."
         )
     old_classes = _class_names(old)
     new_classes = _class_names(new)
@@ -592,13 +592,13 @@ def _change_of_intercepts(old: Explanation, middle: Explanation) -> FloatArray:
 
 
 def _without_rounding(base: FloatArray, before: FloatArray, after: FloatArray) -> FloatArray:
-    """Return the base with 0 for numbers that are only rounding."""
+    """Return the base after replacing numbers that are only rounding by 0."""
     largest = np.maximum(np.abs(before), np.abs(after))
     return np.where(np.abs(base) <= BASE_ROUNDING * largest, 0.0, base)
 
 
 def _weights_at(explanation: Explanation, positions: IntArray) -> FloatArray:
-    """Return the weights of rows, (n, K or 1, M)."""
+    """Return the weights of M training rows, (n, K, M), or (n, 1, M) if outputs share them."""
     weights = explanation.weights
     return _at(weights.reshape(len(explanation), -1, weights.shape[-1]), positions)
 
@@ -610,7 +610,7 @@ def _targets_by_output(explanation: Explanation) -> FloatArray:
 
 
 def _at(values: FloatArray, positions: IntArray) -> FloatArray:
-    """Return numbers (..., N) of the rows at these positions, (..., M); 0 for absent rows."""
+    """Return the numbers of the rows at these positions, (..., M); 0 for absent rows."""
     is_present = positions != ABSENT
     numbers = np.zeros((*values.shape[:-1], len(positions)))
     numbers[..., is_present] = values[..., positions[is_present]]

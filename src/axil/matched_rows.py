@@ -115,7 +115,7 @@ def _have_other_targets(old: Explainer, new: Explainer, pairs: IntArray) -> Bool
 
 
 def _transforms_differ(old: Explainer, new: Explainer) -> bool:
-    """Return whether one model transforms its targets, and the user transformed those of the other."""
+    """Return whether one model transforms its targets itself and the other got transformed ones."""
     return (old.scale.onward is None) != (new.scale.onward is None)
 
 

@@ -87,7 +87,7 @@ def stability(
     sample_weight: ArrayLike | None = None,
     random_state: int = 0,
 ) -> Stability:
-    """Fit an estimator n times in earnest, and return how far its predictions of X_new scatter.
+    """Fit an estimator n times, and return how far its predictions of X_new scatter.
 
     All other answers of axil keep the tree structure fixed. A refit chooses its own splits, and
     moves predictions by more than one row does. Where the scatter of refits is larger than a change

@@ -29,7 +29,10 @@ from axil.structure import cell_dtype
 BLOCK_ENTRIES = 1 << 22  # leaf numbers that the library computes at a time
 # Leaves that are compared in the time that the set-up of an explainer takes per row and tree
 COMPARED_PER_ENTRY = 4000
-HARM = "Rows of the fit lie inside the boxes that they made, so that every other row would look new"
+HARM = (
+    "Rows of the fit lie inside the boxes that were made from them, so every other row would "
+    "look new"
+)
 FEWER_ROWS = "Pass fewer rows at a time, ask for the k largest alone, or raise memory_limit."
 
 
@@ -281,7 +284,7 @@ def _share_of_lower(novelties: FloatArray, held_out_novelties: FloatArray) -> Fl
 
 
 def _is_training_row(rows: FeatureTable, training_rows: Any) -> BoolArray:
-    """Return which rows to leave out because they have the features of a training row, (n,)."""
+    """Return which rows equal a training row in all features, (n,)."""
     if not rows.shape[0] or not training_rows.shape[0]:
         return np.zeros(rows.shape[0], dtype=np.bool_)
     single = inputs.is_single(rows) or inputs.is_single(training_rows)

@@ -136,7 +136,7 @@ def _of_members(model: ForeignModel, error: UnsupportedModelError) -> Support | 
     return _support(
         "derivative",
         error,
-        "gives the derivatives of its members' predictions, put together as it does.",
+        "gives the derivatives of its members' predictions, combined as the model combines them.",
     )
 
 

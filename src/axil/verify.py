@@ -36,7 +36,7 @@ from axil.replay.verified_model import InMemory
 from axil.scale import fitted_targets
 
 _NO_IN_BAG = (
-    "in_bag counts how often each tree drew each row, and this model has no trees. Leave it out."
+    "in_bag counts how often each tree sampled each row, and this model has no trees. Leave it out."
 )
 _NO_INVERSE = (
     "inverse_func is for targets that you transformed and weights make predictions of; this model's score has a "

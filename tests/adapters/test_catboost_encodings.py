@@ -119,8 +119,8 @@ def test_leaves_are_proven_and_encodings_are_named(name: str) -> None:
     verification = Explainer(
         case.model, case.X, case.y, sample_weight=case.sample_weight, init_score=case.baseline
     ).verification
-    assert verification.held.encodings > 0
-    assert f"{verification.held.encodings} encoding" in str(verification.held)
+    assert verification.active_set.encodings > 0
+    assert f"{verification.active_set.encodings} encoding" in str(verification.active_set)
     assert verification.compared == ["leaf counts"] * (case.sample_weight is None) + [
         "leaf weights"
     ]
@@ -223,7 +223,7 @@ def test_pushes_of_every_loss_add_up_to_the_scores(name: str) -> None:
     model, X, y = classified(name)
     explainer, X_new = Explainer(model, X, y), letters(table().X_new)
     assert explainer.kind == "additive"
-    assert explainer.verification.held.encodings > 0
+    assert explainer.verification.active_set.encodings > 0
     explanation = explainer(X_new)
     scores = np.asarray(model.predict(X_new, prediction_type="RawFormulaVal"))
     np.testing.assert_allclose(
@@ -277,7 +277,7 @@ def test_a_saved_explainer_has_the_same_answers(tmp_path) -> None:
     for more in ({}, {"X_train": case.X}):
         again = axil.load(tmp_path / "kept", case.model, **more)
         np.testing.assert_array_equal(again(case.X_new).weights, explainer(case.X_new).weights)
-        assert again.verification.held == explainer.verification.held
+        assert again.verification.active_set == explainer.verification.active_set
     with pytest.raises(axil.AxilError):
         axil.load(tmp_path / "kept", case.model, X_train=case.X.iloc[::-1])
     model, X, y = classified("Logloss")
@@ -303,7 +303,7 @@ def test_refuses_what_is_not_replayed() -> None:
     with pytest.raises(UnsupportedModelError, match=r"ctr_leaf_count_limit=4 with \d+ categories"):
         Explainer(case.model, case.X, case.y)
     whole = encoded(ctr_leaf_count_limit=N_ROWS, iterations=3)
-    assert Explainer(whole.model, whole.X, whole.y).verification.held.encodings
+    assert Explainer(whole.model, whole.X, whole.y).verification.active_set.encodings
 
 
 def test_refuses_encodings_that_were_made_on_a_gpu() -> None:
@@ -325,7 +325,7 @@ def test_refuses_json_that_lost_which_targets_are_counted() -> None:
         None,
     )
     case = loaded(CASES["encoded"](), "json")
-    assert Explainer(case.model, case.X, case.y).verification.held.encodings
+    assert Explainer(case.model, case.X, case.y).verification.active_set.encodings
 
 
 def test_rows_in_any_container_are_encoded_alike() -> None:
@@ -340,7 +340,7 @@ def test_rows_in_any_container_are_encoded_alike() -> None:
         cb.Pool(rows, case.y, cat_features=[0, 1, 7])
     )
     for form in (rows, rows.tocsc()):
-        assert Explainer(model, form, case.y).verification.held.encodings
+        assert Explainer(model, form, case.y).verification.active_set.encodings
 
 
 def doubled(rows: pd.DataFrame) -> pd.DataFrame:
@@ -413,7 +413,7 @@ def test_pipelines_encode_the_rows_that_they_hand_on(kind: Any) -> None:
     model = kind(iterations=4, cat_features=["d", "f", "g"], **QUIET)
     pipeline = Pipeline([("doubled", FunctionTransformer(doubled)), ("model", model)]).fit(X, y)
     explainer = Explainer(pipeline, X, y)
-    assert explainer.verification.held.encodings
+    assert explainer.verification.active_set.encodings
     assert len(explainer(letters(data.X_new)).predictions) == len(data.X_new)
 
 
@@ -439,4 +439,4 @@ def test_folds_of_many_rows_draw_more() -> None:
     X = pd.DataFrame({"c": rng.integers(0, 50, n)})
     y = rng.normal(size=50)[X["c"]] + rng.normal(size=n)
     model = cb.CatBoostRegressor(iterations=1, depth=2, cat_features=[0], **QUIET).fit(X, y)
-    assert Explainer(model, X, y).verification.held.encodings
+    assert Explainer(model, X, y).verification.active_set.encodings

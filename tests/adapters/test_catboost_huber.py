@@ -44,7 +44,7 @@ def test_weights_and_deletions_are_those_of_a_replay(name: str) -> None:
     F, K, _ = oracle(name)
     scale = np.abs(case.y).max()
     assert explainer.kind == "exact"
-    assert explainer.verification.held.cut > 0  # type: ignore[union-attr]
+    assert explainer.verification.active_set.cut > 0  # type: ignore[union-attr]
     np.testing.assert_allclose(F, case.model.predict(case.X_new), rtol=0, atol=1e-6 * scale)
     np.testing.assert_allclose(explainer(case.X_new).weights, K, rtol=0, atol=1e-9)
     gone = [3, 7, 50]

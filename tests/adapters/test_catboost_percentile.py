@@ -81,7 +81,7 @@ def test_weights_are_those_of_a_replay(name: str, alpha: float, delta: float) ->
     explainer = axil.Explainer(case.model, case.X, case.y, sample_weight=case.sample_weight)
     explanation = explainer(case.X)
     np.testing.assert_allclose(explanation.weights, K, rtol=0, atol=1e-6)
-    held = explainer.verification.held  # type: ignore[union-attr]
+    held = explainer.verification.active_set  # type: ignore[union-attr]
     assert held is not None
     assert (held.shift > 0) == (delta > 0)
 

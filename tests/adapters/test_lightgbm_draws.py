@@ -405,5 +405,5 @@ def test_several_orders_of_iterations_without_a_split_lead_to_the_same_scales() 
         n_jobs=1,
     )
     model.fit(X, y)
-    with pytest.raises(UnsupportedModelError, match="several orders of them lead"):
+    with pytest.raises(UnsupportedModelError, match="Several orders of them give"):
         Explainer(model, X, y)

@@ -118,7 +118,7 @@ def test_wrong_targets_are_noticed(name: str) -> None:
 
 def test_the_share_of_residuals_that_were_cut_off_is_told() -> None:
     case = CUT["huber whole targets"]()
-    held = explained("huber whole targets").verification.held  # type: ignore[union-attr]
+    held = explained("huber whole targets").verification.active_set  # type: ignore[union-attr]
     y, leaves = as_float32(case.y), read(case.model).leaves(case.X)  # type: ignore[attr-defined]
     F, beyond = np.zeros(len(y)), 0
     for t in range(leaves.shape[1]):
@@ -126,14 +126,14 @@ def test_the_share_of_residuals_that_were_cut_off_is_told() -> None:
         beyond += int((np.abs(y - F) > 1.0).sum())
     assert held is not None
     assert held.cut == pytest.approx(beyond / leaves.size)
-    assert f"which {100 * held.cut:.3g} % of the residuals are cut off" in str(held)
-    assert explained("huber nothing cut off").verification.held.cut == 0  # type: ignore[union-attr]
+    assert f"which {100 * held.cut:.3g} % of the residuals are clipped" in str(held)
+    assert explained("huber nothing cut off").verification.active_set.cut == 0  # type: ignore[union-attr]
 
 
 def test_the_pattern_holds_within_the_radius() -> None:
     """A fit to targets that move by less leads where the weights say; one that moves further is replayed."""
     case, explainer = CUT["huber"](), explained("huber")
-    held = explainer.verification.held  # type: ignore[union-attr]
+    held = explainer.verification.active_set  # type: ignore[union-attr]
     assert held is not None
     assert held.radius > 0
     weights = explainer(case.X_new).weights
@@ -170,5 +170,5 @@ def test_files_keep_the_pattern(tmp_path: Any) -> None:
 
 def test_derivatives_by_weights_are_refused_by_name() -> None:
     case = CUT["huber"]()
-    with pytest.raises(axil.UnsupportedQuestionError, match="cut off"):
+    with pytest.raises(axil.UnsupportedQuestionError, match="clipped"):
         explained("huber").removal(case.X_new, method="first-order")

@@ -145,7 +145,7 @@ def test_settings_that_hide_the_counts_are_refused_by_name():
     schedule = lgb.reset_parameter(learning_rate=[0.3, 0.2, 0.1])
     data = lgb.Dataset(X, y, weight=w)
     params = {"path_smooth": 3.0, "num_leaves": 8, "verbose": -1, "num_threads": 1}
-    with pytest.raises(axil.UnsupportedModelError, match="schedule of rates"):
+    with pytest.raises(axil.UnsupportedModelError, match="learning-rate schedule"):
         axil.Explainer(lgb.train(params, data, 3, callbacks=[schedule]), X, y, sample_weight=w)
 
 

@@ -116,7 +116,7 @@ def test_wrong_targets_are_noticed(name: str) -> None:
 
 def test_the_pattern_is_told() -> None:
     case = RANKED["quantile"]()
-    held = axil.Explainer(case.model, case.X, case.y).verification.held  # type: ignore[union-attr]
+    held = axil.Explainer(case.model, case.X, case.y).verification.active_set  # type: ignore[union-attr]
     assert held is not None
     assert held.ranked == held.n_leaves == 1 + sum(t.n_leaves for t in read(case.model)._trees)  # type: ignore[attr-defined]
     assert held.share == 1.0
@@ -156,7 +156,7 @@ def test_deletions_of_single_rows_are_fits_without_them(settings: dict[str, Any]
         changes = explainer.without(np.concatenate([case.X_new[:3], case.X[row : row + 1]]), [row])
         np.testing.assert_allclose(effects[:, row], changes["change"][:3], rtol=0, atol=1e-12)
         np.testing.assert_allclose(left["prediction"][row], changes["after"][3], rtol=0, atol=1e-12)
-    with pytest.raises(axil.UnsupportedQuestionError, match="jumps from row to row"):
+    with pytest.raises(axil.UnsupportedQuestionError, match="changes in jumps as weights change"):
         explainer.removal(case.X_new, method="first-order")
     with pytest.raises(axil.UnsupportedQuestionError, match="or percentiles"):
         explainer.diagnostics.leave_one_out_curve()

@@ -125,13 +125,13 @@ def test_weights_and_deletions_are_those_of_a_replay(name: str) -> None:
 
 def test_the_share_of_residuals_that_were_cut_off_is_told() -> None:
     case = CUT["stages huber alpha=0.5"]()
-    held = axil.Explainer(case.model, case.X, case.y).verification.held  # type: ignore[union-attr]
+    held = axil.Explainer(case.model, case.X, case.y).verification.active_set  # type: ignore[union-attr]
     assert held is not None
     assert held.ranked == held.n_leaves
     assert (
         0.1 < held.cut < 0.6
     )  # delta is a median of sizes, and distances from a leaf's own median are smaller
-    assert "of the residuals are cut off" in str(held)
+    assert "of the residuals are clipped" in str(held)
 
 
 def test_wrong_targets_are_noticed() -> None:

@@ -161,7 +161,7 @@ def test_a_solver_without_a_seed_is_run_several_times(seed):
 
 def test_wrong_data_of_a_solver_without_a_seed():
     model = fitted(Ridge(solver="sag", tol=1e-4), X)
-    with pytest.raises(axil.ExactnessError, match=r"drew rows without a seed.*\n.*not the rows"):
+    with pytest.raises(axil.ExactnessError, match=r"sampled rows without a seed.*\n.*not the rows"):
         axil.Explainer(model, X, Y[::-1])
 
 

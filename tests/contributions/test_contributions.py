@@ -256,7 +256,7 @@ def test_an_objective_of_your_own_beside_the_name_of_another(named):
     raw = booster.predict(xgb.DMatrix(X_NEW), output_margin=True)
     if named == "reg:absoluteerror" and VERSION < (3, 4):
         with pytest.raises(
-            axil.UnsupportedModelError, match="percentiles in the place of the steps"
+            axil.UnsupportedModelError, match="replaced the steps of your function by percentiles"
         ):
             axil.Explainer(booster, X, BINARY, sample_weight=weights, objective=native_logistic)
         return

@@ -156,7 +156,7 @@ def test_groups_as_libraries_take_them(as_given):
     [
         (SIZES[1:], "add up to"),
         (GROUP % 2, "next to each other"),
-        (np.full(3, 0.5), "they are no sizes"),
+        (np.full(3, 0.5), "they are not group sizes"),
         (np.zeros((2, 2)), "has shape"),
     ],
 )

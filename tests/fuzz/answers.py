@@ -167,7 +167,7 @@ def _compare(
 def check_radius(fit: Fit, draw: Draw) -> None:
     """No move of one target by less than the radius changes which leaves L1 or a largest step holds."""
     explainer = explained(fit)
-    held = explainer.verification.held
+    held = explainer.verification.active_set
     if held is None or not NEAR * 100 * fit.size < held.radius < np.inf:
         return
     pattern = fit.refitted()[2]

@@ -121,7 +121,7 @@ def ranked(draw: Draw, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def held(draw: Draw, data: Data) -> dict[str, Any]:
-    """Penalties, steps and constraints whose pattern is held."""
+    """Penalties, steps and constraints whose active set is fixed."""
     params = spaces.regularised(draw, "lambda_l1")
     if not data.categories and draw.flag("constrained", 0.12):
         params["monotone_constraints"] = spaces.signs(

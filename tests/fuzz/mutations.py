@@ -32,8 +32,8 @@ class VerifiedModel:
         verification = self.explainer.verification
         visible = VISIBLE * float(verification.tolerance * verification.scale)
         # Rounding decides on which side of a value the constants are, as CatBoost's delta.
-        if verification.held is not None and verification.held.ranked:
-            return max(visible, 2 * verification.held.shift)
+        if verification.active_set is not None and verification.active_set.ranked:
+            return max(visible, 2 * verification.active_set.shift)
         return visible
 
     def change_of_predictions(self, row: int, target: float | Array) -> Array:

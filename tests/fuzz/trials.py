@@ -11,7 +11,7 @@ raises one of its own errors, or what it answers must be right. There are twelve
   losses too
 - losses: pushes, without, removal and what_if of classifiers and other losses, against such replays
 - ranks: weights of models of medians and quantiles
-- radius: no move of one target inside ``verification.held.radius`` changes the pattern
+- radius: no move of one target inside ``verification.active_set.radius`` changes the pattern
 - mistakes: wrong features, targets, weights and offsets are refused, or change no answer
 - files: a saved explainer with one entry changed is refused, or answers as before
 - dropped: of any model, without and refit(drop=) agree, and so do removal and leave_one_out of

@@ -46,7 +46,9 @@ def verdict_of(trial: Trial, draw: Draw) -> Verdict:
                 f"predictions of rows held out are off by {error:.3g}; {allowed:.3g} is allowed"
             )
         weights = np.asarray(inside.weights).reshape(-1, len(trial.y))
-        ranked = bool(explainer.verification.held and explainer.verification.held.ranked)
+        ranked = bool(
+            explainer.verification.active_set and explainer.verification.active_set.ranked
+        )
         mistakes = draw.rng.permutation(["one row missing"] if ranked else list(MUTATIONS))[
             :MISTAKES
         ]

@@ -95,7 +95,7 @@ def settings(draw: Draw, data: Data) -> dict[str, Any]:
 
 
 def held(draw: Draw, data: Data) -> dict[str, Any]:
-    """Penalties, steps and constraints whose pattern is held."""
+    """Penalties, steps and constraints whose active set is fixed."""
     params = spaces.regularised(draw, "reg_alpha")
     if draw.flag("constrained", 0.12):
         usable = [i for i in range(data.X.shape[1]) if i not in data.categories] or [0]

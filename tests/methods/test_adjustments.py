@@ -446,7 +446,11 @@ REFUSED: dict[str, tuple[Estimator, Callable[[], Data], str]] = {
     "products": (make_pipeline(PolynomialFeatures(2), Ridge()), complete, "in one group"),
     "neighbours": (KNeighborsRegressor(3), complete, "neighbours have weights"),
     "linear leaves": (lightgbm.LGBMRegressor(**LIGHTGBM, linear_tree=True), complete, "group"),
-    "derivatives": (LogisticRegression(C=0.5, tol=1e-10), three_classes, "no sum of trees"),
+    "derivatives": (
+        LogisticRegression(C=0.5, tol=1e-10),
+        three_classes,
+        "neither trees nor coefficients",
+    ),
 }
 
 

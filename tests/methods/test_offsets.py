@@ -313,7 +313,8 @@ def test_rows_without_offsets_of_an_xgboost_fit_with_offsets_are_told(objective)
             model.fit(X, y, base_margin=offset), *rows, init_score=placed(offset)
         )
         with pytest.warns(
-            UserWarning, match="X comes without any: its predictions start from the base"
+            UserWarning,
+            match="X comes without any: predictions of X start from the initial prediction",
         ):
             explainer.top(X[:1], 1)
         with warnings.catch_warnings():
@@ -356,7 +357,7 @@ def test_targets_of_rows_without_offsets_are_told(name, placed):
     for question in asked:
         ask = getattr(explainer, question)
         X_name, y_name = ("X_cal", "y_cal") if question == "calibrate" else ("X_val", "y_val")
-        told = f"{X_name} comes without any: its predictions leave out what {y_name} includes"
+        told = f"{X_name} comes without any: its predictions lack the offsets that are part of {y_name}"
         with pytest.warns(UserWarning, match=told):
             ask(rows, targets)
         with warnings.catch_warnings():

@@ -222,7 +222,7 @@ def test_other_targets_give_the_model_of_what_if(fitted):
     again = explainer.refit(targets=changed)
     if name in ("lightgbm l1", "lightgbm clipped", "xgboost l1") or "monotone" in name:
         return
-    if explainer.verification.held is not None and explainer.verification.held.ranked:
+    if explainer.verification.active_set is not None and explainer.verification.active_set.ranked:
         return  # what_if holds the ranks
     after = explainer.what_if(queries, changed)["after"].to_numpy()
     predictions_after = again.what_if(queries, {})["after"].to_numpy()

@@ -45,7 +45,7 @@ BAD = {
         lambda: plots.overall([1.0, 2.0]),
         r"expected an axil.Explanation: explainer\(X\)",
     ),
-    "no predictions": (lambda: plots.overall(explanation()[:0]), "of no rows"),
+    "no predictions": (lambda: plots.overall(explanation()[:0]), "no explained rows"),
     "overall by": (lambda: plots.overall(explanation(), by="size"), "by is 'size'"),
     "no such feature": (
         lambda: plots.weights_against(explanation(), "weight"),

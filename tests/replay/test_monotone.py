@@ -45,7 +45,7 @@ def weights_of(name: str) -> np.ndarray:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_leaves_are_clipped_and_the_reference_is_the_model(name):
-    fit, held = fitted(name), explained(name).verification.held
+    fit, held = fitted(name), explained(name).verification.active_set
     assert held.bounded > 0.1 * held.n_leaves
     # Boosting libraries round residuals to float32 on the way, 6e-8 of the largest.
     np.testing.assert_allclose(
@@ -55,7 +55,11 @@ def test_leaves_are_clipped_and_the_reference_is_the_model(name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_targets_move_predictions_by_the_weights(name):
-    fit, weights, radius = fitted(name), weights_of(name), explained(name).verification.held.radius
+    fit, weights, radius = (
+        fitted(name),
+        weights_of(name),
+        explained(name).verification.active_set.radius,
+    )
     rng = np.random.default_rng(0)
     step = min(1e-3, radius / 2)
     for row in rng.choice(len(fit.y), 12, replace=False):
@@ -150,7 +154,7 @@ def test_wrong_data_of_sampled_models_are_noticed(library, name):
     ):  # which draw by the weights' proportions
         wrong.append((case.X, y, 1.01 * w, margin))
     right = Explainer(case.model, case.X, y, sample_weight=w, init_score=margin)
-    active_set = right.verification.held
+    active_set = right.verification.active_set
     if active_set is not None and active_set.clipped == active_set.n_leaves:
         pytest.skip("before 3.1 XGBoost finds no split here, and every leaf is at its largest step")
     for X, targets, weights, offsets in wrong:

@@ -1,4 +1,4 @@
-"""Held: the pattern besides the splits, its radius, and wrong data that it must not let pass."""
+"""ActiveSet: what is fixed besides the splits, its radius, and wrong data that it must reveal."""
 
 import lightgbm as lgb
 import numpy as np
@@ -8,7 +8,7 @@ import xgboost as xgb
 
 import axil
 from axil.methods.method import verified_model
-from axil.replay.radius import Held, leaves_beyond
+from axil.replay.radius import ActiveSet, leaves_beyond
 from tests.adapters.lightgbm_models import CASES
 from tests.reference import bent_values
 from tests.subsets import mostly_slow
@@ -35,8 +35,8 @@ def explained(case, **changed):
 def test_weights_and_intercept_are_the_prediction(name):
     case = CASES[name]()
     explainer = explained(case)
-    held = explainer.verification.held
-    assert isinstance(held, Held)
+    held = explainer.verification.active_set
+    assert isinstance(held, ActiveSet)
     assert 0 < held.share <= 1
     assert held.radius > 0
     assert (held.shift == 0) == (held.moved + held.clipped == 0)
@@ -110,7 +110,7 @@ def refit(case, structure, y):
 def test_the_pattern_holds_up_to_the_radius(name):
     case = CASES[name]()
     explainer = explained(case)
-    (engine,), radius = verified_model(explainer).engines, explainer.verification.held.radius
+    (engine,), radius = verified_model(explainer).engines, explainer.verification.active_set.radius
     rng = np.random.default_rng(1)
     largest = np.abs(engine.fit(case.y[:, None]).values).max()
     for j in rng.integers(0, len(case.y), 10):
@@ -140,7 +140,10 @@ def test_the_radius_is_a_bound_for_every_direction(most, monkeypatch):
             learning_rate=rng.choice([0.5, 1.0]), verbose=-1, random_state=seed, **sampled,
         )  # fmt: skip
         explainer = axil.Explainer(model.fit(X, y, sample_weight=w), X, y, sample_weight=w)
-        (engine,), radius = verified_model(explainer).engines, explainer.verification.held.radius
+        (engine,), radius = (
+            verified_model(explainer).engines,
+            explainer.verification.active_set.radius,
+        )
         bagged += bool(sampled) and radius > 0
         if not 0 < radius < np.inf:
             continue
@@ -200,7 +203,7 @@ def test_a_county(tmp_path):
     np.testing.assert_allclose(
         explanation.weights @ y + explanation.intercepts, model.predict(X[:5]), rtol=1e-6
     )
-    assert 0 < explainer.verification.held.shift < 1  # cents of prices in thousands
+    assert 0 < explainer.verification.active_set.shift < 1  # cents of prices in thousands
 
 
 def test_leaves_that_are_all_at_zero_stay_there():

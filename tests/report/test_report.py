@@ -490,7 +490,7 @@ def test_what_has_no_report(tmp_path):
     pushes = axil.Explainer(poisson.fit(X, counts), X, counts)
     with pytest.raises(
         UnsupportedQuestionError,
-        match=r"report has no answer here: .*contributions, or .* make a score",
+        match=r"report has no answer here: .*sums of contributions or smooth functions",
     ):
         pushes.report(NEW, tmp_path / "out")
     both = np.column_stack([Y, Y])

@@ -22,7 +22,7 @@ CASES = {
 def test_within_the_radius_no_rank_changes_and_beyond_it_some_do(name):
     case = CASES[name]()
     explainer = axil.Explainer(case.model, case.X, case.y, sample_weight=case.sample_weight)
-    radius, targets = explainer.verification.held.radius, verified_model(explainer).targets
+    radius, targets = explainer.verification.active_set.radius, verified_model(explainer).targets
     engine = verified_model(explainer).engines[0]
     assert radius > 0
     changed = 0

@@ -90,7 +90,7 @@ class Placement(Protocol):
 
 
 class Smoothing(Protocol):
-    """The share of each node's own value in path smoothing, known from the sums of leaves alone."""
+    """The shares of nodes in path smoothing, if leaf sums determine them."""
 
     def own(
         self, tree: int, sums: FloatArray, weights: FloatArray, values: FloatArray
@@ -111,7 +111,7 @@ class Shrinkage(Protocol):
     """Model shrinkage that leaves scores which are not the sums of their trees."""
 
     def deviation(self, tree: int, tree_sums: FloatArray, before: FloatArray) -> FloatArray:
-        """Return how far the library's scores are from the sums of their shrunk trees.
+        """Return the differences of the scores of the library from the sums of their shrunk trees.
 
         Parameters
         ----------
@@ -155,7 +155,7 @@ class Schedule:
     def one_by_one(
         cls, learning_rates: FloatArray, coefficients: Coefficients | None = None
     ) -> Schedule:
-        """Return the schedule of trees that serve all outputs and are a round each."""
+        """Return the schedule of trees with all outputs, each tree in a round by itself."""
         rounds = np.arange(len(learning_rates))
         if coefficients is None:
             return cls(learning_rates, rounds)
@@ -192,7 +192,10 @@ class Schedule:
 
     @property
     def coefficients(self) -> Coefficients | None:
-        """The two tables by trees, where every tree is a round; None: plain boosting."""
+        """The shares of trees and initial prediction before each tree; None for plain boosting.
+
+        Every tree must be a round by itself.
+        """
         if self.tree_shares is None:
             return None
         return Coefficients(self.tree_shares, self.shares_of_initial)
@@ -344,7 +347,7 @@ class WeightRule:
 
 @dataclass(frozen=True)
 class BoostedFit:
-    """Statements of a fitted model about T trees that serve K outputs."""
+    """The statements of a fitted model about its T trees and K outputs."""
 
     table: TreeTable
     leaf_rule: LeafRule

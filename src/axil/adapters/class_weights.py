@@ -9,7 +9,7 @@ from axil.aliases import ForeignObject
 from axil.arrays import FloatArray
 
 #: In words, the setting that `Adapter.single_output_setting` reports for factors of classes.
-WEIGHS_CLASSES = "scale_pos_weight or is_unbalance, by which rows weigh otherwise for each class"
+WEIGHS_CLASSES = "scale_pos_weight or is_unbalance, which give a row another weight for each class"
 
 
 def class_weight_advice(setting: ForeignObject) -> str:
@@ -31,7 +31,7 @@ def with_class_weight_advice(setting: ForeignObject, causes: str) -> str:
 
 
 def balanced(counts: FloatArray, sums: FloatArray) -> FloatArray:
-    """Return weights by which all classes weigh the same, from their numbers of rows (sklearn.utils.class_weight)."""
+    """Return class weights that give all classes the same total weight, from their row counts."""
     return np.asarray(counts.sum() / (len(counts) * counts.clip(1.0)))
 
 

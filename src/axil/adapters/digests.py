@@ -55,11 +55,11 @@ class _Hasher(NumpyHasher):  # type: ignore[misc]  # joblib has no types
 
 
 def _described(description: tuple[Any, ...]) -> None:
-    """Replace a function or class in the stream that is hashed; nothing reads it back."""
+    """Replace a function or class by its description; nothing reads the stream back."""
 
 
 def _is_importable(value: Callable[..., Any]) -> bool:
-    """Return whether its module has this very object by its name."""
+    """Return whether importing the name of an object from its module returns the object itself."""
     named: ForeignObject = sys.modules.get(value.__module__)
     for name in value.__qualname__.split("."):
         named = getattr(named, name, None)

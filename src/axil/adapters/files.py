@@ -72,14 +72,14 @@ def load(path: str | Path, trust: bool = False) -> ForeignModel:
 
 
 def save(model: ForeignModel, path: str | Path, like: str | Path) -> None:
-    """Write a model to a file of the kind that another file is of."""
+    """Write a model to a file, in the format of another model file."""
     path = Path(path)
     with Path(like).open("rb") as file:
         kind = _format_of(Path(like), file.read(HEAD))
     if path.suffix.lower() not in kind.endings:
         raise InputError(
-            f"{path} (--out) does not end in {' or '.join(kind.endings)}, as a file of {kind.name} "
-            f"does, which {like} is."
+            f"{path} (--out) does not end in {' or '.join(kind.endings)}; expected such a name, "
+            f"because the new model is written as {kind.name}, like {like}."
         )
     with atomic(path) as temporary:
         written = temporary.with_suffix(path.suffix)  # by whose ending XGBoost knows the form
@@ -182,7 +182,7 @@ def _lightgbm(path: Path, trust: bool) -> ForeignModel:
 
 
 def _xgboost(path: Path, trust: bool) -> ForeignModel:
-    """Return a Booster, or the class of scikit-learn's kind that wrote it, which predicts up to the best iteration."""
+    """Return a Booster, or the scikit-learn class that wrote the file, up to the best iteration."""
     import xgboost
 
     booster = xgboost.Booster(model_file=str(path))

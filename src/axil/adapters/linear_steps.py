@@ -41,7 +41,7 @@ class LinearTree:
         return np.asarray(self.inverse @ sums)
 
     def pulled(self, u: FloatArray) -> FloatArray:
-        """Return the transpose of `solved` times u (P, S), (N, S)."""
+        """Return the product of the transpose of `solved` with u (P, S): (N, S)."""
         sums = self.inverse.T @ u
         by_features = self.complete[:, None] * (self.features @ sums)
         return np.asarray(self.weights[:, None] * (by_features + sums[self.values][self.leaf]))

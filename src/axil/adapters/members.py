@@ -191,7 +191,10 @@ class SumModel(Defaults):
 
     def causes(self, mismatch: str) -> str:
         """Return reasons why the sum disagrees although every member agrees."""
-        return "The models inside agree with these data, but not what they add up to: its settings or models were changed since."
+        return (
+            "Each model inside agrees with these data, but their sum does not: settings or "
+            "models were changed after the fit."
+        )
 
 
 class ResidualModel(SumModel):

@@ -137,7 +137,7 @@ def _shares_with_first_tree(
 
 
 def _of_later_trees(explain: ExplainMismatch | None) -> ExplainMismatch | None:
-    """Return the explanation of a mismatch for trees after a first one that the model does not have."""
+    """Return why trees after the initial tree may disagree with the data."""
     if explain is None:
         return None
     return lambda agree: explain(agree[1:])

@@ -49,10 +49,10 @@ class PipelineAdapter(Around):
                 raise UnsupportedModelError(
                     "transformer",
                     type(transformer).__name__,
-                    "its fit needs the targets, so the features that it makes would move with them",
+                    "its fit uses the targets, so its features would change with them",
                     "Encode without the targets (OneHotEncoder, OrdinalEncoder). Or explain the "
-                    "last step with the features of its fit held fixed, which transformers make "
-                    "again unless they shuffle without a seed:\n    Z = "
+                    "last step, with its features fixed. Transformers make these features again "
+                    "unless they shuffle without a seed:\n    Z = "
                     "sklearn.base.clone(model[:-1]).fit_transform(X, y)\n    "
                     "axil.Explainer(model[-1], Z, y)",
                     "(ii)",
@@ -231,7 +231,7 @@ def transformers(step: ForeignModel) -> Iterator[Any]:
 
 
 def uses_targets(transformer: ForeignModel) -> bool:
-    """Return whether its output is a function of the targets, beyond which columns it keeps.
+    """Return whether the output of a transformer depends on the targets by more than column choice.
 
     Its tags say so, or its fit demands targets.
     """
@@ -249,7 +249,7 @@ def uses_targets(transformer: ForeignModel) -> bool:
 
 
 def _demands_targets(transformer: ForeignModel) -> bool:
-    """Return whether the fit of a transformer has targets without a default."""
+    """Return whether the fit of a transformer requires targets."""
     try:
         return signature(transformer.fit).parameters["y"].default is Parameter.empty
     except (AttributeError, KeyError, TypeError, ValueError):  # no fit, no targets, or one of C

@@ -119,7 +119,7 @@ _WITHOUT_WEIGHTS: dict[str, Refusal] = {
     ),
     **_each(("jacobian.sensitivity", "jacobian.matrix"), NO_WEIGHTS, DERIVED),
     "diagnostics.out_of_bag": (
-        "it is of forests, whose trees are averaged",
+        "only forests have out-of-bag predictions",
         "Ask diagnostics.leave_one_out.",
     ),
     "precompute": (
@@ -139,8 +139,8 @@ _WITHOUT_WEIGHTS: dict[str, Refusal] = {
 
 #: Pages on numbers that no weights of targets make.
 REPORT_OF_SCORES = (
-    "its pages say how targets make a value, and here contributions, or a smooth function of all "
-    "targets, make a score",
+    "its pages describe predictions as weighted sums of targets, and the scores of this model "
+    "are sums of contributions or smooth functions of all targets",
     "Write one page of all predictions with to_html, or fit with squared error.",
 )
 
@@ -153,12 +153,12 @@ _DERIVATIVE: dict[str, Refusal] = {
         ("jacobian.gradient_contributions", "find_label_issues", "influence"), NO_STEPS, DERIVED
     ),
     "adjustments": (
-        "its score is no sum of trees or of columns times coefficients that axil reads",
+        "axil reads neither trees nor coefficients of this model",
         "Fit boosted trees, a forest or a linear model of numbers.",
     ),
     "refit": ("it has no splits to keep", "Fit its model to the new rows."),
     "what_if": (
-        "other targets move the optimum, and axil knows derivatives at this one alone",
+        "other targets have another optimum, and axil knows derivatives at this one alone",
         DERIVED,
     ),
     **_each(
@@ -182,12 +182,12 @@ _DERIVATIVE: dict[str, Refusal] = {
 _PARTITIONS: dict[str, Refusal] = {
     **_each(
         ("diagnostics.in_bag", "diagnostics.out_of_bag"),
-        "its rows are all training rows, which are in partitions",
+        "it has one row for each training row, and training rows stay in their partitions",
         IN_MEMORY,
     ),
     **_each(
         ("jacobian.matrix", "jacobian.operator"),
-        "its rows and columns are all training rows, which are in partitions",
+        "its rows and columns are the training rows, which stay in their partitions",
         IN_MEMORY,
     ),
     "adjustments": (
@@ -200,16 +200,16 @@ _PARTITIONS: dict[str, Refusal] = {
         "Write one page of all predictions with explainer.to_html(X), or use training rows in memory.",
     ),
     "refit": (
-        "a refit rounds every leaf value as the library does, and its sums over partitions are "
-        "rounded otherwise",
+        "a refit rounds every leaf value as the library does, and sums over partitions are "
+        "rounded differently",
         IN_MEMORY,
     ),
     "similar(beside=)": (
-        "further columns of the training rows would be gathered here",
+        "it would gather further columns of the training rows in this process",
         "Give them as columns of X_train, or use training rows in memory.",
     ),
     "removal(greedy=True)": (
-        "every row of every set takes a pass over the partitions",
+        "it needs a pass over the partitions for every row of every set",
         "Leave greedy out, or use training rows in memory.",
     ),
     **_each(("jacobian.derivatives", "jacobian.by_sample_weight", "weights"), ELSEWHERE, IN_MEMORY),

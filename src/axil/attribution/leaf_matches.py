@@ -75,7 +75,7 @@ class TreeWeights:
         return self
 
     def of_rows(self, rows: slice) -> list[FloatArray]:
-        """Return the weights of trees for each row, (T, rows) for each set of trees.
+        """Return the weights of trees by row, (T, rows), for each set of trees.
 
         The weights of a row sum to 1 over all trees, or to 0 if no tree counts.
         """
@@ -117,7 +117,7 @@ class SharedLeaves:
 
     @property
     def _counts_by_row(self) -> bool:
-        """Whether trees count row by row."""
+        """Whether the weights of trees differ from row to row."""
         return self.tree_weights is not None and self.tree_weights.of_trees is None
 
     @property

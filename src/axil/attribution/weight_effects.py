@@ -92,7 +92,7 @@ class WeightEffects(Effects):
 
 
 class SumEffects(Effects):
-    """Weights or contributions that are there already, dense or sparse.
+    """Weights or contributions that were computed before, dense or sparse.
 
     They are (n, N), or (K, n, N) if each output has its own.
     """

@@ -62,10 +62,9 @@ class FittedClassifier:
             )
         if fit.leaf_rule.coupling_rule is not None:
             raise InputError(
-                "The model was fitted with monotone constraints or path_smooth, which lead leaves "
-                "by those of other rows; the "
-                "baselines are defined for leaves of their own rows. Ask axil.Explainer, which "
-                "takes both."
+                "The model was fitted with monotone constraints or path_smooth, which make a "
+                "leaf value depend on other leaves; the baselines are defined for leaves that "
+                "depend on their own rows alone. Ask axil.Explainer, which takes both."
             )
         if not np.isin(self.walked.targets, (0.0, 1.0)).all():
             raise InputError(

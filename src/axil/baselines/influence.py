@@ -30,7 +30,9 @@ from axil.weights.residuals import ResidualStep
 
 @dataclass(frozen=True)
 class BoostIn(TreeBaseline):
-    """The influence of row j on x, summed over the trees in which they share a leaf.
+    """BoostIn: the influence of a training row on an explained row.
+
+    It sums over the trees in which the two rows share a leaf.
 
     A term is x's residual times row j's derivative of the step at x.
 
@@ -161,7 +163,9 @@ def _step_tables(trees: Trees, leaves: LeafArray, targets: FloatArray | None) ->
 
 @dataclass(frozen=True)
 class LeafInfluence(TreeBaseline):
-    """The first-order fall of the loss at (x, y) by the weight of row j, with splits and base fixed.
+    """LeafInfluence: the first-order fall of the loss at an explained row by the weight of a row.
+
+    Splits and the initial prediction are fixed.
 
         score(x, j) = (y - F(x)) w_j dF(x) / dw_j,    dF(x) / dw_j = sum_t phi_t[leaf_t(j)] draw_tj (r_j^(t) - v_t[leaf_t(j)])
 
@@ -253,9 +257,7 @@ class LeafInfluence(TreeBaseline):
 def _refuse(setting: str, value: object, kind: str, instead: str) -> NoReturn:
     raise UnsupportedQuestionError(
         "LeafInfluence",
-        f"it takes the derivative of quotients S / (W + l2), leaf values {kind}, and this model "
-        "has "
-        f"{setting}={value}",
+        f"it differentiates leaf values S / (W + l2) {kind}, and this model has {setting}={value}",
         f"Use BoostIn, TREX or TreeSim, or {instead}.",
     )
 

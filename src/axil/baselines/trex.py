@@ -68,7 +68,7 @@ class TREX(KernelBaseline):
     def __post_init__(self) -> None:
         l2 = as_number(self.l2, "l2")
         if not l2 > 0:
-            raise InputError(f"l2 is {l2}; expected a positive number, as 0.003.")
+            raise InputError(f"l2 is {l2}; expected a positive number, such as 0.003.")
         object.__setattr__(self, "l2", l2)
         super().__post_init__()
         if self.classifier is not None:

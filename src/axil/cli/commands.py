@@ -126,7 +126,8 @@ WORK_OPTIONS = (
 )
 FORMAT = option(
     "--format",
-    "of what is printed (default: table, for reading; with --out nothing but where the answer is)",
+    "the format of what is printed (default: table, for reading; with --out only where the "
+    "answer is)",
     choices=("table", "csv", "json"),
 )
 JSON = option(
@@ -215,7 +216,7 @@ def _file_option(file: str, is_required: bool) -> Option:
 
 
 def print_completion(request: Request) -> None:
-    """Print a script with which a shell completes these words."""
+    """Print a script that lets a shell complete commands and options."""
     _, parsers = make_parser()
     script = completion.SCRIPTS[request.arguments.shell](parsers)
     print(script, end="", file=request.stream)
@@ -485,7 +486,8 @@ COMMANDS = (
             *CALIBRATION,
             option(
                 "--skewed",
-                "cut the same share off at either end, rather than as far below as above",
+                "leave the same share of targets outside at either end, rather than ends at the "
+                "same distance",
                 action="store_true",
             ),
         ),
@@ -505,7 +507,8 @@ COMMANDS = (
             *CALIBRATION,
             option(
                 "--by-class",
-                "calibrate each class by its own rows, so that rare ones are held as often",
+                "calibrate each class by its own rows, so that sets cover rare classes as often "
+                "as others",
                 action="store_true",
             ),
         ),
@@ -516,7 +519,7 @@ COMMANDS = (
     ),
     Command(
         "completion",
-        "what a shell needs to complete these words",
+        "a script that lets a shell complete commands and options",
         print_completion,
         has_model=False,
         has_table=False,

@@ -49,7 +49,7 @@ class Roles:
 
 @dataclass(frozen=True)
 class FileRows:
-    """Rows of a file as a model takes them, labelled by the index that the user chose."""
+    """The rows of a file in the form that a model takes, with the labels that the user chose."""
 
     path: str
     features: pd.DataFrame  #: (n, p)
@@ -84,7 +84,7 @@ class FileRows:
         return f"{self.path} has {some(self.column_names)}."
 
     def column(self, name: str, option: str) -> pd.Series:
-        """Return a column, be it a feature or not."""
+        """Return a column of the file, whether it is a feature or not."""
         if name in self.features:
             return self.features[name]
         if name not in self.other_columns:
@@ -335,7 +335,7 @@ def _refuse_targets(names: list[str], outputs: str, per: str = "") -> NoReturn:
 
 
 def _has_class_names(frame: pd.DataFrame, name: str, model: Model) -> bool:
-    """Return whether a column has names of classes, of which the model keeps only numbers."""
+    """Return whether a column has class names where the model knows only class numbers."""
     has_numbers_only = bool(getattr(model, "numbered_classes", 0))
     return has_numbers_only and name in frame and _are_text(frame[name].dropna())
 
@@ -472,7 +472,7 @@ def _is_numeric(column: pd.Series) -> bool:
 
 
 def _first_text(column: pd.Series) -> str:
-    """Return the first value that is no number, and its row."""
+    """Return the first value that is not a number, with its row, for a message."""
     import pandas as pd
 
     values = column.astype(object)

@@ -107,7 +107,7 @@ SETTINGS: dict[str, ArgparseSettings] = {
     "feature_groups": {
         "metavar": "NAME=A,B,...",
         "action": "append",
-        "help": "columns that have one line together, such as location=lat,lon; may be given again",
+        "help": "columns that share one line, such as location=lat,lon; may be given again",
     },
     "stability": {
         "type": int,
@@ -290,7 +290,7 @@ def refuse(option: str, value: object, why: str, instead: str = "Leave it out.")
 
 
 def _bounds(text: str, request: Request) -> object:
-    """Return how far targets may move, or the lowest and the highest targets."""
+    """Return how far targets may move, or pairs of the lowest and the highest targets."""
     bounds: list[object] = []
     for word in text.split(","):
         bound = number_or_word(word.strip())

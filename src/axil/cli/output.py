@@ -72,7 +72,7 @@ class Output:
 
     @property
     def wants_table(self) -> bool:
-        """Return whether a table is wanted, rather than a page alone."""
+        """Return whether the user wants a table, not only a page."""
         return self.table_path is not None or self.printed_format is not None
 
     def give(
@@ -151,7 +151,7 @@ class Output:
         return first_rows, n_rows
 
     def say(self, before: Sequence[str], answer: Sequence[str] = (), *after: Sequence[str]) -> None:
-        """Print paragraphs with blank lines between them, or only the answer if it is quiet."""
+        """Print paragraphs with blank lines between them; with --quiet only the answer."""
         paragraphs: list[Sequence[str]] = [answer]
         if not self.quiet:
             around = [

@@ -125,10 +125,10 @@ class Subject:
             return text
         if "sum_error" in verification.details:
             error = verification.details["sum_error"]
-            return f"{text}; contributions add up to {error:.0e} of the largest score"
+            return f"{text}; contributions add up to the scores within {error:.0e} of the largest"
         text += f"; replayed predictions agree to {verification.max_error:.0e} of the largest"
-        if verification.held is not None:
-            text += f"\nfixed besides the splits: {verification.held}"
+        if verification.active_set is not None:
+            text += f"\nfixed besides the splits: {verification.active_set}"
         return text
 
     @property

@@ -68,6 +68,7 @@ class AdditiveAttribution(Attribution["QueryBatch | Combination"]):
     model: AdditiveModel
 
     def contribution_effects(self, query_batch: QueryBatch | Combination) -> Effects:
+        """Return the rows' own contributions to the scores."""
         if isinstance(query_batch, QueryBatch):
             boosting = self.model.with_offsets_of(query_batch)
             starts = boosting.starts(len(query_batch))
@@ -92,6 +93,7 @@ class AdditiveAttribution(Attribution["QueryBatch | Combination"]):
         )
 
     def derivative_effects(self, query_batch: QueryBatch | Combination) -> Effects:
+        """Return the derivatives of the predictions by the targets."""
         if isinstance(query_batch, QueryBatch):
             boosting = self.model.with_offsets_of(query_batch)
             return derived(
@@ -117,12 +119,14 @@ class AdditiveAttribution(Attribution["QueryBatch | Combination"]):
         return reflected(boosting.predictions(batch.rows), reflection)
 
     def deletion_effects(self, query_batch: QueryBatch | Combination, available: int) -> Effects:
+        """Return the changes of predictions without each row."""
         assert isinstance(query_batch, QueryBatch)
         boosting = self.model.with_offsets_of(query_batch)
         rows = query_batch.rows
         return BlockEffects(lambda: by_replay(boosting, rows), self.model.shape, len(query_batch))
 
     def first_order_effects(self, query_batch: QueryBatch | Combination) -> Effects:
+        """Return the first-order changes of predictions without each row."""
         assert isinstance(query_batch, QueryBatch)
         boosting = self.model.with_offsets_of(query_batch)
         rows = query_batch.rows

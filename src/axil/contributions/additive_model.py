@@ -68,6 +68,7 @@ class AdditiveModel(Refittable):
 
     @property
     def names(self) -> OutputNames:
+        """The names of the outputs, and of the classes that the model predicts."""
         class_names = in_order(self.boosting.class_names, self.is_reflected)
         return replace(super().names, class_names=class_names)
 
@@ -95,6 +96,7 @@ class AdditiveModel(Refittable):
 
     @property
     def attribution(self) -> AdditiveAttribution:
+        """The numbers of explained rows and training rows."""
         return AdditiveAttribution(self)
 
     def verify_predictions(

@@ -32,7 +32,7 @@ from axil.replay.compare import check_scores
 from axil.replay.computed_walk import ComputedFits, FitRows, RowWeights, computed_fits
 from axil.replay.gradient_walk import walk
 from axil.replay.queries import Combination, Offsets, QueryBatch
-from axil.replay.radius import Held
+from axil.replay.radius import ActiveSet
 from axil.replay.recover import training_leaves
 from axil.replay.refit import RefitInputs, RefitRows, refit_by_gradients
 from axil.replay.replayed_stages import leaf_scores
@@ -197,7 +197,7 @@ class Boosting:
     def _verification_of(
         self, fit: BoostedFit, score_error: float, rounding_error: float | None
     ) -> Verification:
-        """Return the findings of the replay.
+        """Return the verification of the replay.
 
         ``rounding_error`` is of scores that the library adds in single precision; None if there is none, or none is known.
         """
@@ -210,7 +210,7 @@ class Boosting:
         recorded = {"leaf counts": fit.table.leaf_counts, "leaf hessians": fit.table.leaf_hessians}
         active_set = None
         if fit.placement is not None:
-            active_set = Held.encoded(int(fit.table.n_leaves.sum()), fit.placement)
+            active_set = ActiveSet.encoded(int(fit.table.n_leaves.sum()), fit.placement)
         return Verification(
             n_rows=len(self.targets),
             n_trees=len(fit.table.n_leaves),
@@ -220,7 +220,7 @@ class Boosting:
             scale=self._largest or 1.0,
             compared=[name for name, numbers in recorded.items() if numbers is not None],
             recovered=dict(self.walked.recovered),
-            held=active_set,
+            active_set=active_set,
             details=details,
         )
 
@@ -376,7 +376,7 @@ class Boosting:
         return targets
 
     def refitted_as_before(self) -> ComputedFits:
-        """Return the fit to its own targets, computed again with the tree structure fixed."""
+        """Return the refit to the targets of the fit, with the tree structure fixed."""
         self._require_start("what_if")
         return self._started(self._cache.get("refit to its own targets", self._refitted_as_before))
 
@@ -421,7 +421,8 @@ class Boosting:
         if self.loss.draws_numbers and len(refit_inputs.old_rows) < len(self.targets):
             raise UnsupportedQuestionError(
                 "refit(drop=)",
-                f"rows use random numbers in {self.loss.name}, and a fit to fewer rows uses others",
+                f"{self.loss.name} gives each row random numbers, and a fit to fewer rows gives "
+                "them others",
                 "Ask without(X, rows), which keeps the numbers of the rows that remain.",
             )
         adapter = self.adapter
@@ -462,7 +463,7 @@ class Boosting:
         return self._started(self._computed_fits(self.walked.fit, self.targets, row_weights))
 
     def _started(self, fits: ComputedFits) -> ComputedFits:
-        """Return refits for the rows to explain.
+        """Return refits with the initial scores of the explained rows.
 
         If their offsets replace the initial prediction, it does not move.
         """
@@ -476,14 +477,15 @@ class Boosting:
         if self.label_weights.are_counted:
             raise UnsupportedQuestionError(
                 'removal with method="first-order"',
-                "the weights of classes are counted from the labels of all rows, and how they follow a row is not differentiated",
+                "class weights are counted from the labels of all rows, and axil does not "
+                "differentiate them by a single row",
                 'Leave method out, or pass method="exact": every leave-one-out fit is then replayed.',
             )
         with self.backend.guard():
             return self._reverse(X, raw=True).by_deletions()
 
     def _require_start(self, question: str) -> None:
-        """Raise if the fit, or its start, does not follow its rows in a replay."""
+        """Raise if a replay does not recompute the fit, or its initial scores, from its rows."""
         if self.walked.fit.leaf_rule.smoothing is not None:
             raise UnsupportedQuestionError(
                 question,
@@ -507,7 +509,7 @@ class Boosting:
         return change if self._raw else np.einsum("ikm,im->ik", self._link_slopes(), change)
 
     def across(self, u: FloatArray) -> FloatArray:
-        """Return (N, K): J'u, for u (N, K)."""
+        """Return J'u, (N, K), for u (N, K)."""
         if self._raw:
             slopes = u
         else:
@@ -515,7 +517,7 @@ class Boosting:
         return self.pulled_back(self.walked.leaves.T, slopes)
 
     def _link_slopes(self) -> FloatArray:
-        """Return (N, K, K): how the training rows' predictions, without offsets, move with their scores."""
+        """Return the derivatives of training predictions by their scores, (N, K, K)."""
         return self.loss.mean_slopes(self.contributions.scores(self.walked.leaves.T))
 
     def loss_slopes(self, X: FeatureTable, y: FloatArray) -> FloatArray:

@@ -42,12 +42,12 @@ EXACT = 1e-6  # relative to the sum of absolute contributions: how closely they 
 DIVERGED = (
     1e7  # by how much other scores are larger where single precision has no digit left of this one
 )
-NOT_ADDED_UP = "Please report it: the account of this model does not add up."
+NOT_ADDED_UP = "The contributions do not add up to the score of the model. Please report it."
 CHANGED = "The model may have changed since the explainer was made: make a new one."
 
 
 class Contributions(Factors):
-    """The account of every score of one replayed fit."""
+    """The contributions of training rows to all scores of one replayed fit."""
 
     # -- what the model says -----------------------------------------------------------------------
 
@@ -75,7 +75,7 @@ class Contributions(Factors):
         return max(ordinary, lost_beside(self.walked.start) / EXACT)
 
     def bytes_per_query(self) -> int:
-        """Return the bytes that one explained row takes, with its part of a block.
+        """Return the bytes of one explained row and of its share of a block.
 
         Contributions are passed on block by block.
         """
@@ -125,7 +125,7 @@ class Contributions(Factors):
                 yield rows.start, contributions
 
     def mixed_tables(self, queries: LeafArray, u: AnyPlaceArray) -> list[FloatArray]:
-        """Return for each output the leaves of rows (n, T) times factors (n, m), (C_k, m).
+        """Return the leaves of rows (n, T) times factors (n, m) by output, (C_k, m).
 
         The factors may be dense or sparse.
         """
@@ -135,7 +135,7 @@ class Contributions(Factors):
         return tables
 
     def _met(self, queries: LeafArray, k: int) -> NDArray[np.int64]:
-        """Return the leaves of rows in the trees of output k, (n, T_k).
+        """Return the leaves of explained rows in the trees of output k, (n, T_k).
 
         They are numbered over these trees.
         """
@@ -180,7 +180,7 @@ class Contributions(Factors):
         return self._mixed(k, table, True)
 
     def cells_by_group(self, codes: IntArray, n_groups: int) -> list[FloatArray]:
-        """Return for each output what the rows of each group add to each leaf, (C_k, groups).
+        """Return the contributions of each group to each leaf, by output, (C_k, groups).
 
         ``codes`` (N,) has the number of each row's group. One walk serves all groups.
         """
@@ -191,7 +191,7 @@ class Contributions(Factors):
     def _own_sums(
         self, codes: IntArray, n_groups: int, sizes: bool = False
     ) -> list[list[FloatArray]]:
-        """Return for each output what rows add to their own leaves, by group, (C_k, groups).
+        """Return the contributions of rows to their own leaves by output and group, (C_k, groups).
 
         With ``sizes``, also return the sums of the absolute values.
         """
@@ -419,8 +419,8 @@ def check_sums(
     row = int(beyond[at[0]])
     if not largest <= DIVERGED * float(sizes[row].max()):
         cause = (
-            f"The fit has scores of up to {largest:.1e}: it diverged, and beside them the library rounded away what made this "
-            "score. Fit with a smaller learning rate or more regularisation."
+            f"The fit diverged: it has scores of up to {largest:.1e}, and beside them the library "
+            "rounded this score away. Fit with a smaller learning rate or more regularisation."
         )
     quantity = f"score of {'training' if step else 'explained'} row {row * max(step, 1)} (from 0)"
     raise ExactnessError(quantity, float(sums[row, at[1]]), float(expected[row, at[1]]), cause)

@@ -134,7 +134,7 @@ class Factors:
 
     @cached_property
     def _program(self) -> Program | None:
-        """The rounds in the form of a kernel.
+        """The rounds of the fit, encoded for the kernel of the back end.
 
         It is None if the kernel lacks the loss or the kind of leaves.
         """
@@ -180,7 +180,7 @@ class Factors:
         )
 
     def factors(self, rows: slice) -> list[AnyPlaceArray]:
-        """Return for each output what a row adds to the score of the rows in its leaf.
+        """Return the contribution of each row to the scores of the rows in its leaf, by output.
 
         The arrays (T_k, rows) have a line per tree and belong to the back end.
         """
@@ -200,7 +200,7 @@ class Factors:
 
     @property
     def added(self) -> FloatArray:
-        """What each leaf adds to the scores of its rows in the end, (L, K)."""
+        """The total contribution of each leaf to the scores of its rows, (L, K)."""
         starts = self.walked.starts
         added = np.zeros((int(starts[-1]), self.walked.targets.shape[1]))
         for moves in self._moves:
@@ -216,7 +216,7 @@ class Factors:
         return tree_spreads(n_rows, self.added, self.walked.starts)
 
     def reductions(self, rows: slice) -> FloatArray:
-        """Return by how much each tree brought predicted means nearer to the targets, (T, rows).
+        """Return the decrease of the error of predicted means by each tree, (T, rows).
 
         Distances are summed over the outputs of the tree.
         """
@@ -241,7 +241,7 @@ class Factors:
         )
 
     def _counted(self, rows: slice) -> FloatArray:
-        """Return the factors of the gradients of these rows in every tree, (rows,)."""
+        """Return the factor of the gradient of each row in every tree."""
         w = self.walked
         if w.fit.weights.leaf_factors is None:
             return w.weights[rows]
@@ -283,7 +283,7 @@ class Factors:
         return intercepts, slopes, state
 
     def _share(self, factors: list[FloatArray], rows: slice) -> None:
-        """Share the rows out to threads, which walk them through the fit."""
+        """Distribute the rows over threads, which walk them through the fit."""
         parts = np.linspace(rows.start, rows.stop, self.limits.n_threads + 1).astype(int)
         spans = [slice(a, b) for a, b in pairwise(parts) if b > a]
         if len(spans) < 2 or self.walked.gradients is not None:

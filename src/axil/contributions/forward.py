@@ -24,7 +24,7 @@ from axil.replay.replayed_stages import ReplayedStages
 
 
 def moved(walked: ReplayedStages, direction: FloatArray) -> FloatArray:
-    """Return (N, K): how the scores of the training rows move as their targets do by ``direction`` (N, K); O(T N)."""
+    """Return the derivatives of training scores along a direction, (N, K); O(T N)."""
     w = walked
     dy = direction
     counted = w.weights * w.start_factors
@@ -49,7 +49,7 @@ def moved(walked: ReplayedStages, direction: FloatArray) -> FloatArray:
 def _tangents(
     w: ReplayedStages, stages: Sequence[int], score: FloatArray, dF: FloatArray, dy: FloatArray
 ) -> dict[int, FloatArray]:
-    """Return by stage how the values of its leaves move, (L_t,)."""
+    """Return the derivatives of leaf values of each stage along the direction, (L_t,)."""
     slopes = w.loss.slopes(w.targets, score)
     moves = dF
     if w.loss.coupled:

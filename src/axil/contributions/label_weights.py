@@ -75,15 +75,14 @@ class LabelWeights:
         if not np.allclose(by_rule, self._class_weights, rtol=AGREES, atol=0.0):
             raise UnsupportedQuestionError(
                 question,
-                f"the model states class weights {self._class_weights.tolist()}, and its library's "
-                "rule makes "
-                f"{by_rule.tolist()} of these labels, so it is not known what becomes of them "
-                "without some rows",
+                f"the model states class weights {self._class_weights.tolist()}, and its "
+                f"library's rule makes {by_rule.tolist()} of these labels, so the class weights "
+                "without some rows are unknown",
                 "Fit with class_weights of your own, or multiply them into sample_weight.",
             )
 
     def _class_ratios(self, is_present: BoolArray) -> FloatArray | None:
-        """Return the factors of row weights (N,) if only some rows remain.
+        """Return the factors by which row weights change if only some rows remain, (N,).
 
         It is None if they do not change.
         """
@@ -128,8 +127,8 @@ class LabelWeights:
         if (after[before == 0] != 0).any():
             raise UnsupportedQuestionError(
                 "what_if",
-                "some rows whose class has the weight zero would be of a class that has one, and "
-                "their own weights are not known",
+                "some rows would move from a class of weight zero to another class, and their "
+                "sample weights are unknown",
                 "Use explainer.refit(targets=), which knows the sample weights.",
             )
         ratios = np.divide(after, before, out=np.zeros_like(after), where=before != 0)

@@ -245,7 +245,7 @@ class Reverse:
         return np.asarray(sums + self.base * self.seeds.T)
 
     def _gather(self, step_round: Round) -> None:
-        """Add to ``a`` how the scores after this round move with the stages that changed them."""
+        """Add to ``a`` the derivatives through the scores after this round by its stages."""
         replayed = self.walked
         # Steps of one tree have their sums in common.
         sums_of_terms: dict[tuple[int, int], DeviceArray] = {}
@@ -271,7 +271,7 @@ class Reverse:
         sums[leaves, columns] += self.xp.asarray(self.seeds[output])
 
     def _pull(self, step_round: Round, slopes: Slopes) -> None:
-        """Add to P how the stages of this round move with the scores before it."""
+        """Add to P the derivatives through the stages of this round by the scores before it."""
         replayed = self.walked
         if not replayed.loss.coupled:
             for stage in step_round.stages:
@@ -326,14 +326,14 @@ class Reverse:
         return slopes
 
     def _solved(self, step_round: Round) -> DeviceArray:
-        """Return the values of the rows' leaves that a round's systems were solved for, (N, K)."""
+        """Return the leaf values of rows in a round whose system couples the classes, (N, K)."""
         leaves = self.rows.cells[int(self.walked.stage_tree[step_round.stages[0]])]
         values = [self.walked.steps[stage].solved for stage in step_round.stages]
         columns = [self.xp.asarray(value)[leaves] for value in values if value is not None]
         return self.xp.stack(columns, axis=1)
 
     def _pull_joint(self, step_round: Round) -> None:
-        """Propagate adjoints like `_pull`, for a full matrix H.
+        """Do the same as `_pull` for a full matrix H of several classes.
 
         With u for ``a`` now, v the leaf's values and p the probabilities,
 

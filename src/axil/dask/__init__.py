@@ -32,8 +32,8 @@ def build(fit_inputs: FitInputs, client: Client) -> PartitionedModel:
     if adapter.kind is Kind.ADDITIVE:
         if fit_inputs.in_bag is not None:
             raise InputError(
-                "in_bag counts how often each tree drew each row, and this model is not a weighted "
-                "sum of training targets. Leave it out."
+                "in_bag counts how often each tree sampled each row, and this model is not a "
+                "weighted sum of training targets. Leave it out."
             )
         builder_class: type[AdditiveBuilder | ExactBuilder] = AdditiveBuilder
     else:

@@ -183,7 +183,7 @@ class PartitionedAdditiveTrees(FittedTrees):
         return self.model.walked.fit.schedule.tree_shares is not None
 
     def weights(self, rule: str) -> TreeWeights:
-        """Return how much each tree counts in comparisons."""
+        """Return the weights of trees in comparisons of rows."""
         model = self.model
         walked = model.walked
         if rule != "variance":
@@ -211,7 +211,7 @@ class AdditivePartition(PartitionRows, Attribution["LeafBatch"]):
         return [np.ascontiguousarray(self.leaves[:, rows])]
 
     def contributions(self, walked: ReplayedStages, n_threads: int) -> Contributions:
-        """Return the contributions of these rows to scores; the fit itself has no rows."""
+        """Return the contributions of these rows to scores, from a fit that has no rows itself."""
         fit_of_rows = replace(
             walked, leaves=self.leaves, targets=self.rounded, weights=self.weights, start=self.score
         )
@@ -241,7 +241,7 @@ class AdditivePartition(PartitionRows, Attribution["LeafBatch"]):
 
 @dataclass(frozen=True)
 class LeafBatch(Transferable):
-    """n explained rows, by their leaves, as they go to the workers."""
+    """The leaves of n explained rows, as axil sends them to the workers."""
 
     #: (n, T); of sums of rows for each output a table (C_k, n), see `Contributions.read`
     leaves: Any
@@ -267,7 +267,7 @@ def leaf_row_counts(rows: AdditivePartition, starts: IntArray, _: None = None) -
 
 @dataclass(frozen=True, eq=False)
 class AdditiveTreeWeights(TreeWeights):
-    """The weight of each tree for each row: by how much it reduced the row's error."""
+    """Weights of trees that differ by row: how much a tree reduced the error of the row."""
 
     walked: ReplayedStages | None = None
     n_threads: int = 1

@@ -186,7 +186,7 @@ def _unsummed_settings(fit: BoostedFit) -> Iterator[tuple[str, str, str]]:
         yield "leaves", "solved for all classes together", reason
     n_steps = int(np.max(fit.leaf_rule.steps))
     if n_steps > 1:
-        reason = "each step follows the sums of the one before over all rows"
+        reason = "each step needs the sums of the previous step over all rows"
         yield "leaf steps", f"{n_steps} per tree", reason
     if _has_parallel_trees(fit):
         reason = "axil sums the gradients of one tree per iteration and output over partitions"

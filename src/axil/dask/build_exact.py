@@ -25,7 +25,7 @@ from axil.errors import UnsupportedModelError
 from axil.kernels.choose import host_backend
 from axil.machine.memory import Budget
 from axil.replay.compare import Miss, check_leaves, refuse_rows, verified, worse
-from axil.replay.radius import Held as HeldPattern
+from axil.replay.radius import ActiveSet
 from axil.replay.recover import Replay, replayed
 from axil.replay.verification import Verification, worst_of
 from axil.replay.walk import Walked
@@ -132,7 +132,7 @@ class ExactBuilder(Builder):
         """Compare leaves and predictions with the model's."""
         leaf_error = check_leaves(self.adapter, self.without_rows(fit), replay, sums.extent)
         miss = self._furthest(walked, sums, trees, entry)
-        pattern = HeldPattern.of(replay, None)
+        pattern = ActiveSet.of(replay, None)
         return verified(self.adapter, fit, replay, sums.extent, leaf_error, miss, pattern)
 
     def _furthest(

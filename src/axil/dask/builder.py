@@ -126,7 +126,7 @@ def refuse_encoded(fit: BoostedFit) -> None:
         raise UnsupportedModelError(
             "categories",
             f"{fit.placement.encodings} encodings by the targets",
-            "a training row is encoded by the rows before it, wherever these are, in an order "
-            "drawn from all rows",
+            "a training row is encoded by the rows before it, wherever these are, in a random "
+            "order of all rows",
             "Use training rows in memory, in the order of the fit.",
         )

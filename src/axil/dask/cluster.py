@@ -104,7 +104,7 @@ def _check_layout(sizes: Layout, name: str, expected: Layout) -> None:
 
 @contextmanager
 def named(number: int) -> Iterator[None]:
-    """Say in which partition an input was found wrong."""
+    """Name the partition in errors about an input."""
     try:
         yield
     except InputError as error:

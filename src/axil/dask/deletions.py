@@ -211,16 +211,19 @@ class Refits:
             raise UnsupportedQuestionError(method, reason, IN_MEMORY)
 
     def unknown_reason(self) -> str:
-        """Return why sums over partitions do not suffice for refits without rows; "": they do."""
+        """Return why sums over partitions do not suffice for refits; "" if they do."""
         for trees in self.model.training_rows.entries:
             rule = rule_of(trees.structure)
             if rule.clips_residuals:
                 return (
-                    "without some rows other residuals are cut off (Huber's loss), which is not "
-                    "found out over partitions"
+                    "without some rows other residuals are clipped (Huber's loss), and axil does "
+                    "not compute which over partitions"
                 )
             if rule.newton.smooths_nodes:
-                return "path_smooth follows numbers of rows, which are not counted over partitions"
+                return (
+                    "path_smooth depends on numbers of rows, which axil does not count over "
+                    "partitions"
+                )
         return ""
 
     # -- without each row --------------------------------------------------------------------------
@@ -403,7 +406,7 @@ def replayed_rows(
     sum_table: FloatArray | None,
     n_threads: int,
 ) -> tuple[list[int], list[RowPart]]:
-    """Return the rows that the formula does not hold for.
+    """Return the rows whose deletion needs a replay, because the formula does not apply.
 
     Parameters
     ----------
@@ -588,7 +591,7 @@ class ForestEffects(RowEffects):
 
 
 def inherited_values_of(fitted: FittedValues) -> InheritedValues:
-    """Return the values that the leaves of a forest would have without any row of theirs."""
+    """Return the values of the leaves of a forest if they had no rows."""
     scale = fitted.structure.linear_leaves.scale[:, None]
     sums = np.divide(fitted.values, scale, out=np.zeros_like(fitted.values), where=scale > 0)
     return InheritedValues(fitted.structure, sums)

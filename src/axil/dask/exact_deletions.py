@@ -104,8 +104,8 @@ class PartitionedDeletions(Deletions):
         if known_errors.complete <= known_errors.rows / 2:
             raise UnsupportedQuestionError(
                 "calibrate",
-                "most training rows are alone in one of their leaves, so that no refit without "
-                "them says how large errors are",
+                "most training rows are alone in one of their leaves, so refits without them do "
+                "not show how large errors are",
                 "Pass out_of_fold=, predictions of the training rows by your own "
                 "cross-validation, or use rows in memory.",
             )
@@ -180,7 +180,7 @@ def rows_of_group(coded: tuple[IntArray, AnyArray], code: int) -> IntArray:
 
 
 def errors_of(partition: ExactPartition, _: None, predictions: FloatArray) -> FloatArray:
-    """Return targets less predictions that did not see them, (n, K)."""
+    """Return the targets minus out-of-fold predictions, (n, K)."""
     return np.asarray(partition.targets - predictions)
 
 

@@ -152,10 +152,10 @@ class PartitionedExactModel(PartitionedModel):
             refusals |= dict.fromkeys(GATHERED_DELETIONS, (reason, IN_MEMORY))
         if any(rule_of(trees.structure).clips_residuals for trees in self.training_rows.entries):
             refusals["what_if"] = (
-                "with other targets other residuals are cut off (Huber's loss), which is not found "
-                "out over partitions",
-                "Multiply explainer(X).weights by the changes of the targets, which holds fixed what "
-                "is cut off.",
+                "with other targets other residuals are clipped (Huber's loss), and axil does "
+                "not compute which over partitions",
+                "Multiply explainer(X).weights by the changes of the targets, which keeps the "
+                "set of clipped residuals fixed.",
             )
         return refusals
 
@@ -235,7 +235,7 @@ class PartitionedExactModel(PartitionedModel):
         return 8 * sum(trees.structure.total_leaves for trees in entries)
 
     def with_residuals(self, allowed: Sequence[Delayed]) -> Sequence[Delayed]:
-        """Return the rows that may be listed with their residuals, for adjusted targets."""
+        """Return the training rows that may be listed, with their residuals."""
         shared = self.refits.fits(), self.n_threads
         return self.shards.each(residuals_of, shared, allowed)
 
@@ -297,5 +297,5 @@ class PartitionedExactTrees(FittedTrees):
 def residuals_of(
     partition: ExactPartition, shared: tuple[list[Fit], int], allowed: Allowed
 ) -> Allowed:
-    """Return the rows that may be listed with their residuals."""
+    """Return the training rows that may be listed, with their residuals."""
     return replace(allowed, residuals=residuals(partition, shared))

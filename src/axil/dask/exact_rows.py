@@ -86,7 +86,7 @@ class ExactPartition(PartitionRows, Attribution["AdjointBatch | DeletionQueries"
         return self._deletions(query_batch, Quantity.DELETION)
 
     def first_order_effects(self, query_batch: AdjointBatch | DeletionQueries) -> Effects:
-        """Return these changes to first order."""
+        """Return the first-order changes of predictions on deleting each row."""
         return self._deletions(query_batch, Quantity.FIRST_ORDER)
 
     def _deletions(
@@ -129,7 +129,7 @@ class ExactPartition(PartitionRows, Attribution["AdjointBatch | DeletionQueries"
 
 
 class DeletionQueries(Protocol):
-    """Explained rows with the facts from which the effects of deletions follow."""
+    """Explained rows with everything that the effects of deletions follow from."""
 
     def effects(self, partition: ExactPartition, quantity: Quantity) -> Effects:
         """Return the effects of a partition's rows: `DELETION`, `FIRST_ORDER` or `CONTRIBUTION`."""

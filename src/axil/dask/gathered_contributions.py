@@ -174,7 +174,7 @@ def means_around(
 
 
 def _membership(partition: AdditivePartition, starts: NDArray[np.int64]) -> Structure:
-    """Return the leaves of these rows as trees in which all rows weigh the same."""
+    """Return trees with the leaves of these rows, in which all rows have the same weight."""
     n_leaves = np.diff(starts)
     ones = np.ones(int(starts[-1]))
     trees = np.ones(len(n_leaves))

@@ -52,7 +52,7 @@ class ObservedRows:
 
     @property
     def totals(self) -> Totals:
-        """The sums over these rows with which the model is read."""
+        """The sums over these rows that the adapter needs to read the model."""
         return Totals.of(self.targets, self.weights, self.offsets)
 
 
@@ -156,8 +156,8 @@ class PartitionedRows(TrainingRows):
         raise UnsupportedModelError(
             "training rows",
             "on several machines",
-            "what this model does not state itself (which trees were tried and dropped, weights of "
-            "classes) follows from all of its training rows only",
+            "axil infers what the model does not state (which trees were tried and dropped, "
+            "class weights) from all training rows together",
             "Use training rows in memory, or fit the model in one go.",
         )
 

@@ -182,7 +182,7 @@ class Forecast:
 
     @property
     def base(self) -> FloatArray:
-        """Return the part of the forecasts that no target makes, (h, S).
+        """Return the part of the forecasts that does not depend on targets, (h, S).
 
         It has the last value that differences start from, means and scales. Where the forecaster
         takes logarithms it is a logarithm, and tables call it "base (log)".
@@ -197,7 +197,7 @@ class Forecast:
 
     @cached_property
     def row_units(self) -> FloatArray:
-        """Return one unit of each training row's target in the units of its series, (N,).
+        """Return the size of one unit of each target in the units of its series, (N,).
 
         With a scaler it is the standard deviation of the series, without one 1. Where the
         forecaster takes logarithms it is a difference of logarithms.

@@ -55,7 +55,7 @@ def backtests(reader: Reader, h: int, n_windows: int, step_size: int) -> Backtes
 
 
 def conformal_bounds(errors: FloatArray, level: float) -> FloatArray:
-    """Return the size of the errors that intervals at a level reach, (h, S).
+    """Return the size of errors that intervals with this level must cover, (h, S).
 
     Parameters
     ----------

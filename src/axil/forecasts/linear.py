@@ -70,8 +70,8 @@ def linear_forecasts(run: RecordedRun, scores: FloatArray) -> LinearForecasts:
                 return candidate
     raise UnsupportedQuestionError(
         "forecast",
-        "its forecasts are no linear function of the predictions of its steps, nor are their "
-        "logarithms of the predictions or of the scores",
+        "neither its forecasts nor their logarithms are a linear function of the predictions or "
+        "scores of its steps",
         "Forecast without the transform of the targets, or with differences, scales or logarithms; "
         "with a loss of counts or amounts without differences.",
     )

@@ -75,7 +75,7 @@ class DerivativeModel(InMemory):
         return super().queries(as_rows(X))
 
     def with_offsets_of(self, batch: QueryBatch) -> Implicit:
-        """Return the model for exactly these rows."""
+        """Return the model with the offsets of these rows; it has none."""
         return self.adapter
 
     @property

@@ -72,7 +72,7 @@ class Linear:
         )
 
     def push(self, directions: FloatArray) -> FloatArray:
-        """Return how the scores of the training rows move along directions, (N, K, m)."""
+        """Return the derivatives of training scores along directions, (N, K, m)."""
         blocks = directions.reshape(*self._coefficients.shape, -1)
         return np.stack([np.asarray(self._training @ block) for block in blocks], axis=1)
 
@@ -178,7 +178,7 @@ def _explained_link(reading: LearnerFit, output: str) -> row_losses.Link:
 
 
 def _meaning_of_scores(reading: LearnerFit, output: str) -> row_losses.Link | None:
-    """Return the link from the explained numbers to predictions; None if they are the same."""
+    """Return the link from explained scores to predictions; None if they are the same."""
     if output == "probability" or reading.link is row_losses.identity_link:
         return None
     return reading.link

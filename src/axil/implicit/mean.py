@@ -241,8 +241,8 @@ def _refuse_settings(fit_inputs: FitInputs, parts: InsideModels) -> None:
     if fit_inputs.output != "raw" and parts.calibration is not None:
         raise InputError(
             f"output is {fit_inputs.output!r}, and probabilities of this model are calibrated by "
-            "curves that derivatives do not know. Leave it out, or pass one of the classifiers "
-            "inside: calibrated_classifiers_[0].estimator."
+            "curves, which derivatives do not include. Leave it out, or pass one of the "
+            "classifiers inside: calibrated_classifiers_[0].estimator."
         )
 
 
@@ -344,7 +344,7 @@ class MeanModel(InMemory):
         return super().queries(as_rows(X))
 
     def with_offsets_of(self, batch: QueryBatch) -> MeanModel:
-        """Return the model for exactly these rows."""
+        """Return the model with the offsets of these rows; it has none."""
         return self
 
     @property
@@ -388,7 +388,7 @@ class MeanModel(InMemory):
 
 
 def _source_of(member_model: InMemory, source: Source) -> Source:
-    """Return the kind of number of a member behind that of the whole: weights are derivatives."""
+    """Return the source of a member: weights, where the whole has derivatives."""
     if source.quantity is Quantity.DERIVATIVE and member_model.kind is Kind.EXACT:
         return WEIGHTS
     return source

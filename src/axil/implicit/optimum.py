@@ -51,7 +51,7 @@ class Learner(Protocol):
         """Return the derivatives of the scores of rows by the parameters, (n, K, P)."""
 
     def push(self, directions: FloatArray) -> FloatArray:
-        """Return how the scores of the training rows move along directions (P, m), (N, K, m)."""
+        """Return the derivatives of training scores along directions (P, m), (N, K, m)."""
 
     def pull(self, pulls: FloatArray) -> FloatArray:
         """Return the gradient of the sum of factors (N, K) times the training scores, (P,)."""

@@ -95,10 +95,9 @@ def require_raw_output(fit_inputs: FitInputs) -> None:
     """Raise if the user wants derivatives of calibrated probabilities."""
     if fit_inputs.output != "raw" and calibrates(fit_inputs.model):
         raise InputError(
-            f"output is {fit_inputs.output!r}, and probabilities of this model are calibrated by a "
-            "curve that derivatives do not "
-            "know. Leave it out, or pass the classifier inside: "
-            "calibrated_classifiers_[0].estimator."
+            f"output is {fit_inputs.output!r}, and probabilities of this model are calibrated by "
+            "a curve, which derivatives do not include. Leave it out, or pass the classifier "
+            "inside: calibrated_classifiers_[0].estimator."
         )
 
 

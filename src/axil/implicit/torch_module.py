@@ -80,7 +80,7 @@ class TorchModule:
         )
 
     def push(self, directions: FloatArray) -> FloatArray:
-        """Return how the scores of the training rows move, (N, K, m), forwards along directions."""
+        """Return the derivatives of training scores along directions, (N, K, m), forwards."""
         from torch.func import jvp
 
         def along_direction(direction: ForeignObject) -> ForeignObject:

@@ -50,7 +50,7 @@ def _sizes(entries: AnyArray, n_rows: int) -> IntArray:
         is_whole = bool(np.isfinite(entries).all() and (entries == np.rint(entries)).all())
     if not is_whole or (entries < 1).any():
         raise InputError(
-            f"group has {len(entries)} entries for {n_rows} rows, and they are no sizes: "
+            f"group has {len(entries)} entries for {n_rows} rows, and they are not group sizes: "
             f"{shown(entries.tolist())}. Expected {EXPECTED}."
         )
     total = int(entries.sum())

@@ -187,7 +187,7 @@ def places(rows: Rows, sampled_rows: Rows) -> NDArray[np.float32]:
 
 @one_blas_thread()
 def axes_of(rows: Rows) -> FloatArray:
-    """Return the addends of each cell to a row's position on the axes, (C, DIMENSIONS)."""
+    """Return what each cell adds to the position of its rows on the axes, (C, DIMENSIONS)."""
     zeros = np.zeros(DIMENSIONS)
     counts = rows.leaf_sums(np.ones((rows.n_rows, 1)), None)
     shrinkage = 1 / np.sqrt(np.maximum(counts, 1.0))

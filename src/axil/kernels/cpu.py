@@ -282,7 +282,7 @@ def encodings_before(
 
 
 def exchanged(partners: Numbers) -> Numbers:
-    """Return the numbers from 0, (N,), after each has changed places with its partner in turn."""
+    """Return the numbers from 0 on after each was exchanged with its partner in turn, (N,)."""
     order = np.arange(len(partners))
     _core.exchange(partners, order)
     return order

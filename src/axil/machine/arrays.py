@@ -34,12 +34,12 @@ def have_same_values(first: AnyArray, second: AnyArray) -> bool:
 
 
 def is_away(values: object) -> bool:
-    """Return whether values lie on a GPU, by their own account."""
+    """Return whether values say that they are on a GPU."""
     return not is_host(values) and hasattr(values, "__cuda_array_interface__")
 
 
 def module_of(values: AnyPlaceArray) -> str:
-    """Return the name of the module whose arrays an answer about these values has.
+    """Return the name of the module whose arrays an answer uses: that of the given values.
 
     It is the module of an array on a GPU that can be copied back, else numpy.
     """

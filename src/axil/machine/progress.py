@@ -32,7 +32,7 @@ def track(steps: Sequence[T], label: str) -> Iterable[T]:
 
 @contextmanager
 def silent() -> Iterator[None]:
-    """Keep bars from appearing while this lasts, by taking the place of the one that may."""
+    """Show no progress bars inside the block."""
     is_acquired = _one_bar.acquire(blocking=False)
     try:
         yield

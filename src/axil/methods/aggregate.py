@@ -212,8 +212,8 @@ def check_scale(scale: TargetScale, coefficients: csr_array) -> None:
     if not is_meaningful.all():
         total = float(totals[~is_meaningful][0])
         raise InputError(
-            f"The model was fitted to {scale.name} of the targets, and coefficients that sum to "
-            f"{shown(total)} "
-            'make an amount of nothing. Take the mean, which is shown in the targets\' own units, or "mean" by groups'
-            f"{', or a difference, which is shown as a ratio' if scale.is_log and not scale.shift else ''}."
+            f"The model was fitted to {scale.name} of the targets, and a sum with coefficients "
+            f"that add up to {shown(total)} has no meaning in the units of the targets. Take the "
+            'mean, which is shown in the targets\' own units, or "mean" by '
+            f"groups{', or a difference, which is shown as a ratio' if scale.is_log and not scale.shift else ''}."
         )

@@ -88,14 +88,14 @@ class ClassLabels:
 
 
 def _means(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Return the means of both (N, K), or the known one if the other is nan."""
+    """Return the means of two arrays (N, K), or the known number where the other is nan."""
     means = (first + second) / 2
     means = np.where(np.isnan(second), first, means)
     return np.where(np.isnan(first), second, means)
 
 
 def _given_quality(means: FloatArray, given_classes: IntArray) -> FloatArray:
-    """Return the mean of the class of each row, from 0 to 1, (N,)."""
+    """Return the quality of the label of each row, the mean for its class, from 0 to 1, (N,)."""
     return np.clip(means[np.arange(len(given_classes)), given_classes], 0.0, 1.0)
 
 

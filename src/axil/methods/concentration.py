@@ -76,7 +76,7 @@ class Concentration(Method):
 
 
 def measured(explained: ExplainedRows, measure: Callable[[WeightedSums], FloatArray]) -> FloatArray:
-    """Return a measure of each prediction's weights, (n,), or (n, K) if outputs have their own."""
+    """Return a measure of the weights of each prediction, (n,) or (n, K)."""
     batches = [np.atleast_2d(measure(sums)) for sums in explained.parts()]
     values: FloatArray = np.concatenate(batches, axis=1)
     if len(values) == 1:

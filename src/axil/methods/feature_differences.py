@@ -77,7 +77,7 @@ class FeatureGroups:
 
 @dataclass(frozen=True)
 class RowPairs:
-    """RowPairs of an explained row and a training row."""
+    """Pairs of an explained row and a training row."""
 
     queries: QueryBatch
     rows: QueryBatch  #: the training rows, each once
@@ -158,7 +158,7 @@ class RecordedModel:
 
 
 def _summand_of(model: Replayed) -> Summand:
-    """Return the model in a form that can be split; refuse other models by name."""
+    """Return the model as a `Summand`; refuse models that axil cannot split over features."""
     if model.fit_offsets.were_given:
         raise UnsupportedQuestionError(
             METHOD,
@@ -174,7 +174,7 @@ def _summand_of(model: Replayed) -> Summand:
 
 
 def _summand_of_source(source: RecordedModel, n_threads: int) -> Summand:
-    """Return an exact model, or one inside it, as something that can be split."""
+    """Return an exact model, or one inside it, as a `Summand`."""
     form = source.adapter.form
     if form is Form.TREES:
         fits = source.adapter.trees(source.rows)

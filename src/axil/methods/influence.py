@@ -131,7 +131,7 @@ def sorted_table(
 def _by_class(
     boosting: Boosting, gradient: FloatArray, index: AnyArray
 ) -> tuple[dict[str, AnyArray], FloatArray]:
-    """Return the columns and the gains: the best other class of each row, to first order."""
+    """Return the columns and gains of classes: the best other class of each row, first order."""
     names = boosting.class_names
     assert names is not None
     if gradient.shape[1] > 1:
@@ -163,7 +163,7 @@ def validation(
 
 
 def corrections(model: ExactModel, out_of_fold: ArrayLike) -> FloatArray:
-    """Return predictions of the training targets that did not see them, (N, K)."""
+    """Return out-of-fold predictions of the training rows, (N, K)."""
     if not isinstance(out_of_fold, str):
         return model.training.out_of_fold(out_of_fold)  # type: ignore[no-any-return]
     return unseen_predictions(model, as_method(out_of_fold, "None, "))[0]

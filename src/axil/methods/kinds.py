@@ -69,7 +69,7 @@ class HasDerivatives(Protocol):
     """A model whose fit, at explained rows, has derivatives."""
 
     def with_offsets_of(self, batch: QueryBatch) -> Differentiated:
-        """Return the fit for exactly these rows."""
+        """Return the fit with the offsets of these rows."""
 
 
 def differentiated(model: VerifiedModel, batch: QueryBatch) -> Differentiated:

@@ -57,7 +57,7 @@ def _left_out(model: ExactModel) -> list[LeftOut]:
 
 
 def scores_of(model: AdditiveModel, method: str) -> FloatArray:
-    """Return each training row's score by a fit that did not see it, (N, K).
+    """Return the leave-one-out score of each training row, (N, K).
 
     Parameters
     ----------

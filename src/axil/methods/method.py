@@ -58,9 +58,9 @@ class Method:
         model = self._answering(method)
         if init_score is None and self._model.fit_offsets.replaced_initial:
             warn(
-                f"Training rows of this {self._model.adapter.library} model started from offsets, "
-                "not from its base, and X comes without any: its predictions start from the base. "
-                "Pass the offsets of X as init_score.",
+                f"This {self._model.adapter.library} model was fitted with offsets in place of "
+                "its initial prediction, and X comes without any: predictions of X start from "
+                "the initial prediction. Pass the offsets of X as init_score.",
                 UserWarning,
             )
         return ExplainedRows(model, model.queries(X, init_score))
@@ -91,8 +91,8 @@ def warn_without_offsets(
     """
     if init_score is None and model.fit_offsets.were_given:
         warn(
-            f"Training rows of this {model.adapter.library} model started from offsets, and {rows} "
-            f"comes without any: its predictions leave out what {targets} includes. Pass the "
+            f"This {model.adapter.library} model was fitted with offsets, and {rows} comes "
+            f"without any: its predictions lack the offsets that are part of {targets}. Pass the "
             f"offsets of {rows} as init_score.",
             UserWarning,
         )
@@ -349,8 +349,8 @@ def sums(
 def _context(model: VerifiedModel, batch: QueryBatch | Combination) -> Context:
     """Return the features of both sides, and the model's own predictions."""
     active_set = ""
-    if getattr(model.verification, "held", None) is not None:
-        active_set = str(model.verification.held)
+    if getattr(model.verification, "active_set", None) is not None:
+        active_set = str(model.verification.active_set)
     # Without verification a model of exact weights has not been asked for its predictions.
     predictions = None
     if model.verification is not None or model.kind is not Kind.EXACT:

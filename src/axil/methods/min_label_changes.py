@@ -53,7 +53,7 @@ class MinLabelChanges(Method):
         must be wrong for the prediction to cross the threshold.
 
         The count is exact with the tree structure fixed. With L1, clipped steps or monotone
-        constraints the active set is fixed as well; see ``verification.held``. For a model that was
+        constraints the active set is fixed as well; see ``verification.active_set``. For a model that was
         fitted to transformed targets, predictions are in the targets' own units, "change (log)" is
         on the scale of the fit, and you pass threshold and bounds on the scale of ``y_train``. No
         (n, n_train) array is held.
@@ -121,7 +121,7 @@ class Room:
 
     @classmethod
     def of(cls, bounds: Any, model: ExactModel) -> Room:
-        """Return the room that the user's bounds leave, which are on the scale of ``y_train``."""
+        """Return the changes that the bounds of the user allow, on the scale of the fit."""
         if model.scale.onward is None:
             targets = model.targets
         else:
@@ -141,7 +141,7 @@ class Room:
 
     @classmethod
     def _of_pair(cls, bounds: tuple[Any, ...], targets: FloatArray, model: ExactModel) -> Room:
-        """Return the room between the lowest and the highest targets."""
+        """Return the changes that a lowest and a highest target allow."""
         if len(bounds) != 2:
             raise InputError(
                 f"bounds has {len(bounds)} parts; expected a pair: the lowest and the highest "

@@ -148,7 +148,7 @@ class Refit(Method):
         return again(self, drop, add, targets, sample_weight)._without(len(rows))
 
     def _without(self, dropped: int) -> Any:
-        """Record how many rows were dropped for this explainer, and return it."""
+        """Record the number of dropped rows in this explainer, and return it."""
         self._arguments = replace(arguments_of(self), dropped=dropped)
         return self
 

@@ -23,7 +23,7 @@ IN_BAG = "diagnostics.in_bag"
 
 
 def sample_counts(model: VerifiedModel) -> FloatArray:
-    """Return how often each tree saw each training row, (N, T).
+    """Return how often each tree was fitted on each training row, (N, T).
 
     Rows that the fit gave no weight, such as those of early stopping, count 0.
     """
@@ -37,7 +37,7 @@ def sample_counts(model: VerifiedModel) -> FloatArray:
     engines = [engine for engine in exact.engines if isinstance(engine, TreeEngine)]
     if len(engines) < len(exact.engines):
         raise UnsupportedQuestionError(
-            IN_BAG, "this model has no trees of its own", "Ask it of one of the models of trees."
+            IN_BAG, "this model has no trees of its own", "Ask it of one of the tree models inside."
         )
     structures = [engine.structure for engine in engines]
     n_trees = sum(structure.n_trees for structure in structures)

@@ -123,23 +123,24 @@ class Shapley(Method):
 
 def warn_beyond(verified: ExactModel, targets: FloatArray) -> None:
     """Warn if a fit to these targets (N, K) would change the active set, which the values fix."""
-    if verified.verification is None:
-        held = None
-    else:
-        held = verified.verification.held
-    if held is None:
+    if verified.verification is None or verified.verification.active_set is None:
         return
+    active_set = verified.verification.active_set
     pairs = zip(by_output(verified.engines, targets), by_output(verified.engines, verified.targets))
     n_beyond = sum(leaves_beyond(engine, after, before) for (engine, after), (_, before) in pairs)
     if not n_beyond:
         return
     radius = ""
-    if held.radius > 0:
-        radius = f"; it stays certain while targets move by {held.radius:.3g} in all"
+    if active_set.radius > 0:
+        radius = (
+            " The active set is certain to stay the same while targets move by less than "
+            f"{active_set.radius:.3g} in total."
+        )
     warn(
-        f"The baseline would change the active set of {n_beyond:,} of {held.n_leaves:,} leaves: sums that L1 moves or puts to "
-        "zero, values at a clip or a bound, rows of a certain rank, residuals that are cut off. The values keep the active "
-        f"set fixed, like the splits (explainer.verification.held){radius}.",
+        f"A fit to the baseline would change the active set of {n_beyond:,} of "
+        f"{active_set.n_leaves:,} leaves: sums that L1 moves or puts to zero, values at a clip or "
+        "a bound, rows of a certain rank, clipped residuals. The values keep the active set fixed, "
+        f"like the splits; see explainer.verification.active_set.{radius}",
         ApproximationWarning,
     )
 

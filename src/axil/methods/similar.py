@@ -342,7 +342,7 @@ def weights_of_trees(model: VerifiedModel, rule: str) -> TreeWeights | None:
     if trees is None or not trees.are_boosted or (rule != "variance" and trees.are_rescaled):
         raise UnsupportedQuestionError(
             f'similar(tree_weights="{rule}")',
-            "its trees are not fitted one after the other to what those before them leave over",
+            "its trees are not fitted one after the other to the residuals of those before",
             "Leave tree_weights out.",
         )
     return model.kept.get(("tree weights", rule), lambda: trees.weights(rule))

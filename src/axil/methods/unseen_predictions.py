@@ -59,7 +59,7 @@ def counts_classes(verified: ExactModel) -> bool:
 
 
 def unseen_predictions(verified: ExactModel, method: str) -> tuple[FloatArray, str]:
-    """Return the prediction of each training row by fits that did not see it, (N, K), and the note on them.
+    """Return out-of-fold predictions of the training rows, (N, K), and the note on them.
 
     Parameters
     ----------
@@ -99,10 +99,11 @@ def _agreeing_values(verified: ExactModel, reason: str) -> FloatArray:
     combines = any(isinstance(engine, (Sum, Residual)) for engine in verified.engines)
     if lost or are_boosted(verified.trees) or combines:
         warn(
-            f"The leave-one-out predictions are approximate here: {reason}. In their place are the targets at which "
-            "rows' own predictions would agree with them, a few percent nearer to the rows' targets. Out-of-fold predictions of "
-            "your own are better: cross_val_predict(model, X_train, y_train), as out_of_fold of "
-            "influence and find_label_issues.",
+            f"The leave-one-out predictions are approximate here: {reason}. axil returns instead "
+            "the targets at which each row's own prediction would equal its target, a few "
+            "percent nearer to the rows' targets. Out-of-fold predictions of your own are "
+            "better: cross_val_predict(model, X_train, y_train), as out_of_fold of influence and "
+            "find_label_issues.",
             ApproximationWarning,
         )
     return agreeing_values(verified)

@@ -31,8 +31,8 @@ class WhatIf(Method):
 
         Where predictions are linear in the targets, ``change = sum_j k_j (new_j - old_j)`` over the
         rows named. With L1, clipped steps, monotone constraints, percentiles, Huber's loss or MAPE
-        they are linear only while the active set is fixed (``verification.held``). If the targets
-        move by ``verification.held.radius`` or more in all, axil replays the fit and computes the
+        they are linear only while the active set is fixed (``verification.active_set``). If the targets
+        move by ``verification.active_set.radius`` or more in all, axil replays the fit and computes the
         active set again. Of an additive explainer it always replays the fit; which leaves the
         library set to zero is held fixed.
 

@@ -152,7 +152,7 @@ def digest(header: dict[str, Any], arrays: dict[str, AnyArray]) -> str:
 
 
 def signature(header: dict[str, Any], arrays: dict[str, AnyArray], key: bytes) -> str:
-    """Return the HMAC-SHA256 of all that `digest` is of."""
+    """Return the HMAC-SHA256 of everything that `digest` covers."""
     return _fed(hmac.new(key, digestmod=hashlib.sha256), header, arrays)
 
 

@@ -19,7 +19,7 @@ from axil.scale import TargetScale
 
 
 def queries_first(weights: Any) -> Any:
-    """Return weights (n, N) unchanged, and weights (K, n, N) as (n, K, N)."""
+    """Return weights with the explained rows first: (n, N), or (n, K, N) from (K, n, N)."""
     if weights.ndim == 3:
         return np.swapaxes(weights, 0, 1)
     return weights

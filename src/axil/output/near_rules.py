@@ -87,7 +87,7 @@ class ColumnMeasure:
     source: str  #: where these come from
 
     def values(self, columns: Sequence[AnyArray]) -> AnyArray:
-        """Return the column (rows,) as numbers or dates."""
+        """Return the column as numbers or dates, (rows,)."""
         return measured(columns[0], self.name, self.point, self.source)
 
 

@@ -243,7 +243,7 @@ def _is_pair(rule: Any) -> bool:
 
 
 def said_by(among: Callable[..., Any], *arguments: Any, rows: str = "the training rows") -> Any:
-    """Call the user's function with the training rows, and with an explained row if it takes one."""
+    """Call the function ``among``, with an explained row if it takes one."""
     try:
         return among(*arguments)
     except AxilError:

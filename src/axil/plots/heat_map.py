@@ -135,7 +135,7 @@ def _read_explanation(explanation: Explanation, output: object) -> tuple[Any, An
             weights = weights[:, k]
     if not len(explanation):
         raise InputError(
-            "The explanation is of no rows, so there is nothing to draw; expected some."
+            "The explanation has no explained rows, so there is nothing to draw; expected some."
         )
     return weights, explanation.query_index, explanation.index
 

@@ -74,7 +74,7 @@ def overall(
         )
     if not len(explanation):
         raise InputError(
-            "The explanation is of no rows, so there is nothing to draw; expected some."
+            "The explanation has no explained rows, so there is nothing to draw; expected some."
         )
     k = as_count(k, "k")
     swarm = as_flag(swarm, "swarm")

@@ -140,7 +140,7 @@ class Choice(Reduction[Compared]):
         return self.is_plain and allowed.among is None and allowed.by_query is None
 
     def of(self, shard: Shard, effects: Effects, column: Allowed | None) -> Compared:
-        """Return the listed rows of one shard; the column says which are allowed."""
+        """Return the rows to list from one shard; the column says which are allowed."""
         allowed = Allowed() if column is None else column
         if self.by_leaves or self.sides is not None:
             on_shard = None
@@ -457,5 +457,5 @@ def _merged(
 
 
 def _in_order(order: IntArray, *arrays: AnyArray) -> tuple[AnyArray, ...]:
-    """Return arrays (n, m) with each row in its order."""
+    """Return arrays (n, m), each row sorted by the given order."""
     return tuple(np.take_along_axis(array, order, axis=1) for array in arrays)

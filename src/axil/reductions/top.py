@@ -31,7 +31,7 @@ class Best(ReductionResult):
     distinct: bool = False  #: of rows with one label in the column ``key`` only the largest counts
 
     def __add__(self, other: Best) -> Best:
-        """Return the best of both; the rows of ``other`` come after these."""
+        """Return the largest effects of both results; the rows of ``other`` come after these."""
         results = [result for result in (self, other) if result.size.shape[2]] or [self]
         size = np.concatenate([result.size for result in results], axis=2)
         columns = {
@@ -56,12 +56,12 @@ class Best(ReductionResult):
 
 
 def _taken(values: AnyArray, order: IntArray) -> AnyArray:
-    """Return values (n, K, m) in this order, along the last axis."""
+    """Return values (n, K, m) in a given order along the last axis."""
     return np.take_along_axis(values, order, axis=2)
 
 
 def _repeated(keys: AnyArray) -> BoolArray:
-    """Return whether a label was there before, (n, K, m), among the m of one prediction.
+    """Return whether a label occurred before among the m of one prediction, (n, K, m).
 
     A label that is missing never was.
     """
@@ -166,7 +166,7 @@ class Ranking(ReductionResult):
 
     @property
     def best(self) -> Best:
-        """Return the largest effects of each prediction.
+        """Return the k largest effects on each prediction.
 
         If signs are apart, they are those of the sign with the larger sum.
         """

@@ -47,7 +47,7 @@ from axil.replay.compare import (
 )
 from axil.replay.exact_model import ExactModel
 from axil.replay.members import predictions_of, verify_residual, verify_sum
-from axil.replay.radius import Held
+from axil.replay.radius import ActiveSet
 from axil.replay.recover import replay, training_leaves
 from axil.replay.verification import Verification, worst_of
 from axil.replay.walk import ELSEWHERE, Leaves, Walked, round_to, walk
@@ -222,8 +222,10 @@ def _verify_trees(adapter: Adapter, rows: TrainingRows, limits: Limits, check: b
             miss = _furthest_prediction(
                 adapter, fit, engine, group_rows, outputs, replayed.score, limits.n_threads
             )
-            held = Held.of(replayed, engine, group_rows.targets, fit.placement)
-            verifications.append(verified(adapter, fit, replayed, extent, leaf_error, miss, held))
+            active_set = ActiveSet.of(replayed, engine, group_rows.targets, fit.placement)
+            verifications.append(
+                verified(adapter, fit, replayed, extent, leaf_error, miss, active_set)
+            )
         engines.append(engine)
     if not check:
         return engines, None

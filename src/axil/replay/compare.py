@@ -32,7 +32,7 @@ from axil.errors import ExactnessError
 from axil.inputs import take_rows
 from axil.kernels import Rows
 from axil.machine.arrays import largest_size
-from axil.replay.radius import Held
+from axil.replay.radius import ActiveSet
 from axil.replay.recover import Replay
 from axil.replay.replayed_stages import leaf_scores, lost_beside
 from axil.replay.verification import Verification
@@ -57,14 +57,14 @@ SUBTRACTED = 1e-12  # of the sum over a tree: a library may subtract a child's s
 INITIAL = "initial prediction"
 FAR_OFF = (
     "This row is far from all training rows, and the fit kept rounding errors that grow with the "
-    "distance, as it does where columns hardly vary beside their size: centre and scale the "
+    "distance, as happens if columns vary little relative to their size. Centre and scale the "
     "columns, and fit again."
 )  # for smoothers alone: trees do not extrapolate
 
 
 @dataclass(frozen=True)
 class Extent(RowTotals):
-    """Totals of the training rows without their leaves; those of several parts add up."""
+    """Totals over training rows that do not depend on leaves; those of several parts add up."""
 
     n_rows: int
     weight: float
@@ -165,7 +165,7 @@ def verified(
     extent: Extent,
     leaf_error: float,
     miss: Miss,
-    held: Held | None = None,
+    active_set: ActiveSet | None = None,
 ) -> Verification:
     """Compare predictions with the model's, and return the findings of the whole replay."""
     scale = extent.scale
@@ -192,7 +192,7 @@ def verified(
         compared=compared,
         recovered=replay.recovered,
         replayed=" and ".join(sampled_by),
-        held=held,
+        active_set=active_set,
     )
 
 
@@ -250,7 +250,7 @@ def refuse_rows(
 
 
 def _sampling_cause(fit: BoostedFit) -> str:
-    """Return why the sampled rows of a tree may be others; empty if no rows are sampled."""
+    """Return why the sampled rows of a tree may differ; empty if the fit samples none."""
     if fit.sampler is None:
         return ""
     return (
@@ -473,8 +473,8 @@ def compare_nodes(nodes: Nodes, values: FloatArray, slack: float, causes: str) -
         tree = int(np.searchsorted(nodes.starts, node, side="right")) - 1
         split = f"value of split {node - nodes.starts[tree]}"
         cause = (
-            "Its leaves agree, but the values that the model keeps of its splits come from other "
-            f"sums.\n{causes}"
+            "Its leaves agree, but the values that the model records for its inner nodes come "
+            f"from other sums.\n{causes}"
         )
         raise ExactnessError(split, float(values[node]), float(nodes.values[node]), cause, tree)
 
@@ -592,7 +592,7 @@ def check_predictions(model: Model, miss: Miss, allowed: float) -> None:
 
 
 def _refuse_prediction(model: Model, miss: Miss, quantity: str) -> NoReturn:
-    """Raise because the prediction, or the score, of a training row is another."""
+    """Raise `ExactnessError`: the prediction or the score of a training row differs."""
     of_row = f"{quantity} of training row {miss.row} (from 0)"
     raise ExactnessError(of_row, miss.found, miss.expected, model.causes("values"))
 

@@ -126,8 +126,8 @@ def require_rows_in_leaves(n_empty: int) -> None:
     if n_empty:
         raise UnsupportedQuestionError(
             "A deletion",
-            f"{n_empty} leaves of averaged trees would lose all rows, and take the values of nodes "
-            "above them, which are not computed with this loss",
+            f"{n_empty} leaves of averaged trees would lose all rows, and take the values of "
+            "nodes above them, which axil does not compute with this loss",
             "Delete fewer rows, or use contributions: they add up to the score for every loss.",
         )
 
@@ -295,7 +295,7 @@ class ComputedWalk:
     def _finish_round(
         self, step_round: Round, steps: list[Step], values_of_stages: dict[int, FloatArray]
     ) -> list[Move]:
-        """Note the values of a round's stages, and return how the scores move after the round."""
+        """Record the leaf values of a round, and return the changes of scores."""
         for stage, step in zip(step_round.stages, steps):
             scale = float(self.replayed.scales[stage])
             values = step.scaled(scale).value.reshape(self.n_copies, -1)

@@ -82,7 +82,7 @@ class Deletions(ABC):
 
     @property
     def n_emptied(self) -> int:
-        """The number of leaves of averaged trees with no rows and the values of ancestors."""
+        """The number of leaves without rows in averaged trees; they inherit a value."""
         return 0
 
     @property
@@ -91,7 +91,7 @@ class Deletions(ABC):
         return 0.0
 
     def seconds(self, available: int) -> tuple[float, bool]:
-        """Return the time of deleting every single row, and whether the leaf matrix does it.
+        """Return the seconds that all single deletions take, and whether in the leaf matrix.
 
         ``available`` bytes may be taken.
         """
@@ -132,7 +132,7 @@ class Deletions(ABC):
         raise NotImplementedError
 
     def in_turn(self, batch: QueryBatch, best: Best) -> Best:
-        """Return sets of rows that are chosen one after the other, as large as ``best``.
+        """Return rows that are chosen one after the other, in sets as large as ``best``.
 
         Each row has the largest effect after the deletion of the rows before it.
 
@@ -141,7 +141,7 @@ class Deletions(ABC):
         raise NotImplementedError
 
     def training_errors(self, out_of_fold: Any, method: str) -> tuple[Sequence[Any], str] | None:
-        """Return targets less predictions that did not see them, shard by shard, and their source.
+        """Return the targets minus out-of-fold predictions, shard by shard, and their source.
 
         None: the place of the rows has no algorithm of its own.
         """

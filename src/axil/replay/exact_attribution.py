@@ -27,6 +27,7 @@ class ExactAttribution(Attribution["QueryBatch | Combination"]):
     model: ExactModel
 
     def weight_effects(self, query_batch: QueryBatch | Combination) -> Effects:
+        """Return the weights of the targets."""
         offsets = query_batch.offsets.values
         weights = WeightEffects(
             self._weight_rows(query_batch), self.model.own_targets(), offsets, query_batch.start
@@ -36,6 +37,7 @@ class ExactAttribution(Attribution["QueryBatch | Combination"]):
         return weights
 
     def contribution_effects(self, query_batch: QueryBatch | Combination) -> Effects:
+        """Return the rows' own contributions to the scores."""
         leaves = query_batch.coordinates
         return self._row_effects(
             query_batch,
@@ -45,6 +47,7 @@ class ExactAttribution(Attribution["QueryBatch | Combination"]):
         )
 
     def deletion_effects(self, query_batch: QueryBatch | Combination, available: int) -> Effects:
+        """Return the changes of predictions without each row."""
         leaves = query_batch.coordinates
         return self._row_effects(
             query_batch,
@@ -54,6 +57,7 @@ class ExactAttribution(Attribution["QueryBatch | Combination"]):
         )
 
     def first_order_effects(self, query_batch: QueryBatch | Combination) -> Effects:
+        """Return the first-order changes of predictions without each row."""
         leaves = query_batch.coordinates
         return self._row_effects(
             query_batch,

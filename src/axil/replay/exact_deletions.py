@@ -121,7 +121,7 @@ class ExactDeletions(ReplayedDeletions):
 def rows_in_turn(
     engine: Engine, query: Any, targets: FloatArray, output: int, first_effects: FloatArray
 ) -> tuple[list[int], list[float]]:
-    """Choose rows one by one, each of largest effect after the deletion of those before.
+    """Choose rows one by one: each has the largest effect after those before were deleted.
 
     After each row the fit to one output of the targets is computed again, with the splits fixed:
     some four passes over the trees.

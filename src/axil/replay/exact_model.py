@@ -179,6 +179,7 @@ class ExactModel(Refittable):
 
     @property
     def attribution(self) -> ExactAttribution:
+        """The numbers of explained rows and training rows."""
         return ExactAttribution(self)
 
     @property
@@ -247,7 +248,7 @@ class ExactModel(Refittable):
         return made
 
     def base_numbers(self) -> FloatArray:
-        """Return what the initial prediction adds to every prediction of trees, (K,)."""
+        """Return the part of the initial prediction in every prediction of trees, (K,)."""
         parts = []
         for engine, targets in by_output(self.engines, self.targets):
             s = engine.structure
@@ -269,7 +270,7 @@ class ExactModel(Refittable):
         return found - self.base_numbers()
 
     def with_residuals(self, allowed: Sequence[Any]) -> Sequence[Any]:
-        """Return the rows that may be listed, with their residuals, for adjusted targets."""
+        """Return the training rows that may be listed, with their residuals."""
         residuals = self.kept.get(
             "residuals", lambda: self.targets - self.kept.get("fitted", self.fitted)
         )

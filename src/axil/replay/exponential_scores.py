@@ -47,7 +47,7 @@ class ExponentialScores:
         score: FloatArray,
         n_threads: int,
     ) -> ExponentialScores | None:
-        """Return the states of rows, or None if the core has no form of the loss.
+        """Return the rows with their scores; None if the core has no form of the loss.
 
         Parameters
         ----------

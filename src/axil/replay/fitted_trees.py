@@ -40,7 +40,7 @@ class FittedTrees(ABC):
 
     @abstractmethod
     def weights(self, rule: str) -> TreeWeights:
-        """Return how much each boosted tree counts in comparisons.
+        """Return the weight of each boosted tree in comparisons of rows.
 
         Parameters
         ----------

@@ -271,7 +271,7 @@ class GradientWalk:
         return leaf_error
 
     def _noise(self) -> FloatArray:
-        """Return roundings of the sums of |w g| in each leaf, (L, K).
+        """Return the rounding errors of the sums of |w g| in each leaf, (L, K).
 
         They are roundings in the library's precision. The fit is walked through once more. Walks
         that are not repeated have no noise.
@@ -313,7 +313,7 @@ class GradientWalk:
     # -- the walk in the core ----------------------------------------------------------------------
 
     def _start_core(self, iterations: list[range]) -> None:
-        """Let the core walk, if it can: through all rounds, or step by step."""
+        """Start the walk in the core if it supports the fit, at once or step by step."""
         exponential_scores = self._exponential_scores()
         if exponential_scores is None:
             return
@@ -451,7 +451,7 @@ class GradientWalk:
             self._add(self.stage_tree[stage], output, self.steps[stage].value)
 
     def _advance_by_recorded_values(self, iteration: int, trees: range) -> None:
-        """Let the scores follow the model's own leaf values after an iteration."""
+        """Add the leaf values that the model records to the scores after an iteration."""
         for tree, share in self._shares(iteration, trees):
             for output in self._outputs(tree):
                 self._add(tree, output, share * self._recorded_values(tree, output))
@@ -474,7 +474,7 @@ class GradientWalk:
             self._draw(trees)
 
     def _draw(self, trees: range) -> None:
-        """Draw the rows of an iteration's trees."""
+        """Sample the rows of the trees of an iteration."""
         sampler = self.fit.sampler
         if self.drawn is None:
             return
@@ -493,7 +493,7 @@ class GradientWalk:
         return np.asarray(tree_shares[iteration + 1] - tree_shares[iteration])
 
     def _shares(self, iteration: int, trees: range) -> list[tuple[int, float]]:
-        """Return the trees whose part in the scores changes after an iteration.
+        """Return the trees whose share in the scores changes after an iteration.
 
         With each comes the share of its final values that is added.
         """
@@ -536,7 +536,7 @@ class GradientWalk:
         return list(range(first, len(self.steps)))
 
     def _steps_of(self, tree: int) -> list[Step]:
-        """Return the next step of a tree for each of its outputs, before its factor."""
+        """Return the next step of a tree for each of its outputs, before it is scaled."""
         if self.loss.joint:
             weights = self.row_scores.sum_weights
             if self.drawn is not None:
@@ -694,7 +694,7 @@ class GradientWalk:
         return scales
 
     def _path_to(self, tree: int, leaf: int, leaf_weight: float) -> tuple[bool, list[float]]:
-        """Return whether steps reach a leaf's value, and their factors on the best path."""
+        """Return whether steps lead to the value of a leaf, and their factors on the best path."""
         place = self._place(tree)
         goal = self.fit.table.leaf_values[place][leaf] / self.fit.learning_rates[tree]
         path = None
@@ -712,7 +712,7 @@ class GradientWalk:
         return search.way(self.n_steps)
 
     def _look_ahead(self, tree: int, scales: list[float]) -> None:
-        """Let the core take the steps of a tree, if it walks.
+        """Compute the steps of a tree in the core, if the core supports the fit.
 
         From steps that are too long for it on, it walks no more.
         """
@@ -732,7 +732,10 @@ class GradientWalk:
             self.core_sums = None
 
     def _leaf_of_least_hessian(self, tree: int, usable: IntArray) -> int:
-        """Return the usable leaf of the least H, over all outputs, before the first step."""
+        """Return the leaf with the smallest hessian before the first step, over all outputs.
+
+        ``usable`` has the leaves to choose from.
+        """
         if self.steps_ahead:
             first_steps = self.steps_ahead[0]
             with np.errstate(divide="ignore"):
@@ -747,7 +750,7 @@ class GradientWalk:
     # -- the end of the walk -----------------------------------------------------------------------
 
     def _settle(self, rates: FloatArray) -> None:
-        """Put the rates in, and let each tree's last step end at the model's own leaf values.
+        """Apply the learning rates, and end the last step of each tree at its leaf values.
 
         The rows of a leaf share what rounding adds, so the value that their contributions add up to
         is the model's own too.
@@ -787,7 +790,7 @@ class GradientWalk:
     def _settle_step(
         self, stage: int, rates: FloatArray, rounding_factors: FloatArray, is_last: bool
     ) -> None:
-        """Scale the shares of a step's rows; a tree's last step has the rest of its values."""
+        """Scale the shares of rows in a step; the last step has the rest of the leaf values."""
         tree = self.stage_tree[stage]
         column = self.fit.schedule.column(self.stage_output[stage])
         place = self._place(tree)

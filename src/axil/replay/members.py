@@ -86,7 +86,7 @@ def verify_residual(
     verify: Callable[[Model, TrainingRows], Verified],
     engine_of: Callable[[Structure], Engine],
 ) -> Verified:
-    """Verify a model, then the trees on its residuals, then both as one map.
+    """Verify a model, then the trees that were fitted to its residuals, then their sum.
 
     ``engine_of`` returns the engine of trees, here without the offsets: they are the first model's.
     """
@@ -134,7 +134,7 @@ def rows_of_member(member: Member, X: FeatureTable, rows: TrainingRows) -> Train
 
 
 def _allowed_error(verification: Verification) -> float:
-    """Return how far off the predictions of a member may be."""
+    """Return the allowed error of the predictions of a member."""
     return verification.tolerance * verification.scale + verification.rounding
 
 

@@ -188,7 +188,7 @@ def _scaled(X: FeatureTable) -> Iterator[tuple[str, Any]]:
 
 
 def names_target(error: InputError, X: FeatureTable, y: Any) -> InputError:
-    """Return the error about the columns of X, naming columns that contain the targets."""
+    """Return the error about columns of X, with the names of columns that contain the targets."""
     name = getattr(y, "name", None)
     if isinstance(name, str) and f"missing [{name!r}]" in str(error):
         return InputError(

@@ -75,7 +75,7 @@ class Step:
     mix: LeafMix | None = None
 
     def moved(self, G: AnyArray, H: AnyArray) -> FloatArray:
-        """Return the changes of the values (L_t,) if the sums of the leaves change by G and H."""
+        """Return the changes of leaf values (L_t,) for changes of the leaf sums G and H."""
         return np.asarray(
             self.by_g * G + self.by_h * H
             if self.mix is None
@@ -184,7 +184,7 @@ def joint_steps(
 
 
 def rounded(loss: Loss, share: float, size: float) -> float:
-    """Return how close the last step ends to a leaf value of this size.
+    """Return the allowed distance between the last step and a leaf value of this size.
 
     ``share`` is the weight of the leaf's rows over H + l2. Probabilities next to one are rounded
     relative to one, and so are their small gradients.
@@ -233,7 +233,7 @@ class StepSearch:
     goal: FloatArray  #: (K,) the leaf's value before the rate
 
     def way(self, n_steps: int) -> tuple[bool, list[float]]:
-        """Whether the goal was reached, and the factor of each step on the way that ends closest to it."""
+        """Whether the steps reach the leaf value, and the factors on the path that ends closest."""
         size = float(np.abs(self.goal).max(initial=0.0))
         self._best: tuple[float, list[float]] = (np.inf, [1.0] * n_steps)
         bent = self.l2 + self.w @ np.broadcast_to(

@@ -37,7 +37,8 @@ class Offsets:
         if adapter.offset_rule is OffsetRule.REPLACES_TREE:
             raise UnsupportedQuestionError(
                 "init_score",
-                f"{adapter.library} puts it in the place of the base, which is here a percentile of the targets",
+                f"{adapter.library} replaces the initial prediction by it, and the initial "
+                "prediction of this model is a percentile of the targets",
                 "Leave it out: explain what the model predicts without it.",
             )
         # a copy: explanations keep it, for derivatives that are asked for later
@@ -118,7 +119,7 @@ class QueryBatch:
         return reflected(self.own_predictions, self.reflection)
 
     def __getitem__(self, part: slice) -> QueryBatch:
-        """Return some of the rows, with their cached numbers."""
+        """Return some of the rows with the numbers that are cached for them."""
         rows = inputs.take_rows(self.rows, part)
         return replace(
             self,

@@ -1,4 +1,4 @@
-"""Held: the active set and encodings of a fit, and how far targets may move before they change."""
+"""ActiveSet: the active set and encodings of a fit, and how far targets may move before they change."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from axil.weights.members import Sum
 
 
 @dataclass(frozen=True)
-class Held:
+class ActiveSet:
     """The active set and the category encodings that answers hold fixed, like the tree structure.
 
     The active set is the signs of L1, clipped steps, monotone bounds, and ranks of rows.
@@ -52,7 +52,7 @@ class Held:
         else:
             others = []
         if self.cut:
-            others += [f"which {100 * self.cut:.3g} % of the residuals are cut off"]
+            others += [f"which {100 * self.cut:.3g} % of the residuals are clipped"]
         else:
             others += []
         if self.encodings and not self.cut and not self.share:
@@ -63,23 +63,26 @@ class Held:
             "clipped": "clipped",
             "bounded": "at a monotone bound",
         }
-        kinds["ranked"] = "by the ranks of their rows"
+        kinds["ranked"] = "determined by the ranks of their rows"
         named = ", ".join(
             f"{getattr(self, kind):,} {words}"
             for kind, words in kinds.items()
             if getattr(self, kind)
         )
-        pattern = f"the pattern of {100 * self.share:.3g} % of {self.n_leaves:,} leaves ({named or 'none'})"
+        pattern = (
+            f"the active set of {100 * self.share:.3g} % of {self.n_leaves:,} leaves "
+            f"({named or 'none'})"
+        )
         pattern = "; ".join([*others, pattern] if self.share or not others else others)
         if np.isnan(self.radius):
             return pattern
         if self.radius:
-            holds = f"; it holds while one target moves by less than {self.radius:.3g}"
+            holds = f"; it stays the same while one target moves by less than {self.radius:.3g}"
         else:
             holds = ""
         return f"{pattern}; its constants make at most {self.shift:.3g} of a prediction{holds}"
 
-    def __add__(self, other: Held) -> Held:
+    def __add__(self, other: ActiveSet) -> ActiveSet:
         """Return the active set of both, for outputs with trees of their own."""
         counts = {
             name: getattr(self, name) + getattr(other, name)
@@ -91,21 +94,21 @@ class Held:
         cut = (self.n_leaves * self.cut + other.n_leaves * other.cut) / (
             self.n_leaves + other.n_leaves
         )
-        return Held(**counts, shift=float(shift), radius=float(radius), cut=cut)
+        return ActiveSet(**counts, shift=float(shift), radius=float(radius), cut=cut)
 
     @classmethod
-    def stated(cls, numbers: Any) -> Held:
+    def stated(cls, numbers: Any) -> ActiveSet:
         """Return the numbers that a file states. Raises ValueError or TypeError."""
         found = cls(**numbers)
         if any(
             isinstance(n, bool) or not isinstance(n, (int, float)) or not n >= 0
             for n in numbers.values()
         ):
-            raise ValueError("a pattern of other things than numbers from 0 up")
+            raise ValueError("an active set with other values than numbers from 0 up")
         return found
 
     @classmethod
-    def encoded(cls, n_leaves: int, placement: Placement) -> Held:
+    def encoded(cls, n_leaves: int, placement: Placement) -> ActiveSet:
         """Return the encodings of a fit that has no active set."""
         return cls(n_leaves, shift=0.0, radius=0.0, encodings=placement.encodings)
 
@@ -116,7 +119,7 @@ class Held:
         engine: Any,
         targets: FloatArray | None = None,
         placement: Placement | None = None,
-    ) -> Held | None:
+    ) -> ActiveSet | None:
         """Return the active set and the encodings of a replay; None if it has neither.
 
         The engine computes the weights of these targets.

@@ -167,7 +167,7 @@ def replay(
 
 
 def _with_inherited(replay_of_rows: Replay, trees: BoostedFit, mean: FloatArray) -> Replay:
-    """Return the replay with values of ancestors in leaves of averaged trees that have no rows.
+    """Return the replay in which empty leaves of averaged trees have the value of an ancestor.
 
     Such leaves exist after a refit. A leaf whose value is nearer to that of an empty leaf of the
     library was empty in the fit.
@@ -210,7 +210,7 @@ def replayed(
     alike = (
         rule.l1 == 0 and rule.max_step == np.inf
     )  # bounds alone: classes of a tree are all at theirs together
-    assert walked.sums.shape[1] == 1 or alike, "outputs that share trees have patterns of their own"
+    assert walked.sums.shape[1] == 1 or alike, "outputs that share trees have different active sets"
     pattern = rule.linearise(walked.sums[:, 0], walked.leaf_weights)
     if walked.shift is not None:
         pattern = replace(pattern, shift=walked.shift)

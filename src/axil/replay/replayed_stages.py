@@ -83,7 +83,7 @@ class ReplayedStages:
     def seen_scores(
         self, step_round: Round, sums: FloatArray, rows: slice = slice(None)
     ) -> FloatArray:
-        """Return the scores that a round saw, (n, K), from the sums of the trees before it."""
+        """Return the scores before a round, (n, K), as sums of the trees before it."""
         if self.deviations is None:
             return sums
         tree = self.stage_tree[step_round.stages[0]]
@@ -127,7 +127,7 @@ class ReplayedStages:
         return np.where(self.zeroed[place, self.fit.schedule.column(output)], np.inf, l2)
 
     def zeroed_again(self, place: slice, column: int, H: FloatArray) -> BoolArray:
-        """Return which leaf values of another fit on these splits are zero for their weight.
+        """Return which leaf values of a refit are set to zero for their weight.
 
         Where it is not known below which weight the library sets values to zero, these are the
         values that it set to zero in this fit. A library that kept a light value in this fit sets
@@ -154,7 +154,7 @@ class ReplayedStages:
         return np.broadcast_to(self.zeroed[place, column], H.shape)
 
     def counted(self, tree: int) -> FloatArray:
-        """Return factor times sample count, (N,), by which row weights count in a tree's leaves."""
+        """Return sample count times factor of each row in the leaves of a tree, (N,)."""
         factors = np.ones(len(self.weights))
         if self.fit.weights.leaf_factors is not None:
             factors = self.fit.weights.leaf_factors
@@ -191,7 +191,7 @@ def start_factors(fit: BoostedFit, n_rows: int) -> FloatArray:
 
 
 def lost_beside(scores: FloatArray) -> float:
-    """Return the error, in double precision, of sums with scores of this size."""
+    """Return the rounding error in double precision of sums with scores of this size."""
     return LOST * float(np.finfo(np.float64).eps) * float(np.abs(scores).max(initial=0.0))
 
 
@@ -202,7 +202,7 @@ def leaf_scores(
     rounded: bool = False,
     values: FloatArray | None = None,
 ) -> FloatArray:
-    """Return sums of the model's own leaf values.
+    """Return the sums of the leaf values that the model records.
 
     Parameters
     ----------

@@ -151,7 +151,7 @@ class RowScores:
         self.gradients[:, rows, 1] = np.transpose(h)
 
     def shrink(self, shrinkage: Shrinkage, tree: int) -> None:
-        """Have the scores deviate from the sums of their trees, as a shrinkage leaves them."""
+        """Shrink the scores, which then deviate from the sums of their trees."""
         sums = self.current - self.deviation
         self.deviation = shrinkage.deviation(tree, sums, self.deviation)
         self.current = sums + self.deviation

@@ -18,7 +18,7 @@ MOST = 0.5  # of the rows: where more of them are training rows the others are n
 
 
 def twins_among(trained: IntArray) -> tuple[int, int]:
-    """Return how many training rows equal at most `FEW` others.
+    """Return the number of training rows that equal at most `FEW` others.
 
     Also return how many of these equal at least one.
 

@@ -96,7 +96,7 @@ class ExactTargetChanges(TargetChanges):
             raise InputError(
                 f"targets holds {new_target} for output {output} of row "
                 f"{self.model.index[rows[i]]}, which had {old_target} there in the fit. Which "
-                "targets are missing is held fixed: pass nan for those, and numbers for all others."
+                "targets are missing is fixed: pass nan for those, and numbers for all others."
             )
         return np.nan_to_num(targets)
 
@@ -141,9 +141,9 @@ class ExactTargetChanges(TargetChanges):
         if not any(rule_of(s).has_active_set for s in all_structures(self.model.engines)):
             return True
         verification = self.model.verification
-        if verification is None or verification.held is None:
+        if verification is None or verification.active_set is None:
             return False
-        return float(np.abs(change_of_targets).sum()) < verification.held.radius
+        return float(np.abs(change_of_targets).sum()) < verification.active_set.radius
 
     def loss_slopes(self, queries: QueryBatch, y: FloatArray) -> FloatArray:
         return 2.0 * (self.model.predicted(queries) - y)

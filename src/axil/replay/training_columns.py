@@ -64,7 +64,7 @@ class TrainingColumns(ABC):
     def choice(
         self, listed: ListedColumns, k: int, rules: ListingRules
     ) -> tuple[Choice, Sequence[AllowedRows]]:
-        """Return how rows are chosen to be listed, and which may be, shard by shard."""
+        """Return the choice of rows to list, and the rows that each shard may list."""
 
     @abstractmethod
     def positions(self, rows: LabelsLike) -> Positions:

@@ -9,7 +9,7 @@ from typing import Any
 
 import axil.templates
 from axil.errors import counted
-from axil.replay.radius import Held
+from axil.replay.radius import ActiveSet
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Verification:
     #: what sampled the rows of each tree, where the replay sampled them, e.g. "LightGBM bagging"
     replayed: str = ""
     #: the active set that is fixed besides the splits; None where there is none
-    held: Held | None = None
+    active_set: ActiveSet | None = None
     #: further findings by name: the loss of boosted trees, how far an optimum is from a stationary
     #: point
     details: dict[str, Any] = field(default_factory=dict)
@@ -82,8 +82,8 @@ class Verification:
             findings.append(("predictions", within))
         if self.replayed:
             findings.append(("sampled rows", f"{self.replayed} replayed"))
-        if self.held is not None:
-            findings.append(("fixed", str(self.held)))
+        if self.active_set is not None:
+            findings.append(("fixed", str(self.active_set)))
         for name, values in self.recovered.items():
             findings.append(("recovered", f"{name} ({len(values)})"))
         return [*findings, *details]
@@ -105,10 +105,10 @@ def worst_of(verifications: Sequence[Verification]) -> Verification:
     for verification in verifications:
         for name in verification.recovered:
             recovered[name] = [each.recovered.get(name, []) for each in verifications]
-    active_sets = [each.held for each in verifications if each.held is not None]
-    held = None
+    active_sets = [each.active_set for each in verifications if each.active_set is not None]
+    active_set = None
     if active_sets:
-        held = reduce(Held.__add__, active_sets)
+        active_set = reduce(ActiveSet.__add__, active_sets)
     return replace(
         first,
         n_trees=sum(each.n_trees for each in verifications),
@@ -117,6 +117,6 @@ def worst_of(verifications: Sequence[Verification]) -> Verification:
         scale=max(each.scale for each in verifications),
         rounding=max(each.rounding for each in verifications),
         recovered=recovered,
-        held=held,
+        active_set=active_set,
         details={},
     )

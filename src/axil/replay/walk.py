@@ -187,7 +187,7 @@ class SampleLevels:
         self._code_of_number = np.zeros(0, dtype=np.uint16)
 
     def encode(self, tree: int, sample_counts: AnyArray) -> None:
-        """Note the sample counts (N,) of a tree."""
+        """Store the sample counts (N,) of a tree as codes."""
         codes = self._codes_of(sample_counts)
         if codes.max(initial=0) > np.iinfo(self.codes.dtype).max:
             wider = self._widened()
@@ -337,7 +337,7 @@ class TreeWalk:
         )
 
     def _ranked_fit(self, ranks: Ranks) -> RankedFit:
-        """Return all that percentiles follow from."""
+        """Return the ranked rows and weights from which percentiles follow."""
         rows = None
         if self.fit.weights.held_out is not None:
             rows = np.flatnonzero(~self.fit.weights.held_out)
@@ -392,7 +392,7 @@ class TreeWalk:
 
     @property
     def _is_summed_in_core(self) -> bool:
-        """Whether nothing is rounded or picked on the way from residuals to the sums of leaves."""
+        """Whether the core can sum residuals directly, without rounding or ranks between."""
         return (
             self.adapter.rounding.residuals is np.float64
             and self.fit.leaf_rule.ranks is None

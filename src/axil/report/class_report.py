@@ -329,7 +329,7 @@ def require_class_options(options: dict[str, object]) -> None:
 
 
 def checked_predictive(interval: object) -> ClassPredictive | None:
-    """Return the sets that pages show, checked."""
+    """Return the prediction sets for the pages after checking their type."""
     if interval is None or isinstance(interval, ClassPredictive):
         return interval
     raise InputError(

@@ -223,7 +223,7 @@ class GridLine:
 
 @dataclass(frozen=True)
 class GridTable:
-    """Some listed rows beside each other."""
+    """A table of some listed rows side by side."""
 
     heads: list[str]  #: of the listed rows
     lines: list[GridLine]
@@ -264,7 +264,7 @@ def grid_tables(cases: Cases, i: int, words: Words) -> list[GridTable]:
 
 
 def _groups_with_lines(split: Split, lines: range, value: float) -> tuple[list[int], list[int]]:
-    """Return the groups with a line of their own, largest first, and all others with an effect."""
+    """Return the groups with a line of their own, largest first, and all other groups."""
     sizes = np.abs(split.amounts[lines.start : lines.stop])
     largest = sizes.max(axis=0)
     order = np.argsort(-sizes.sum(axis=0), kind="stable").tolist()

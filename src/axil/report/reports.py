@@ -359,7 +359,7 @@ def _searched(columns: Columns, search: Sequence[str | int] | None) -> list[int]
 
 
 def _written(folder: Folder, n_listed: IntArray, at_least: int) -> Written:
-    """Return the summary of a report, from how many rows each page of this call lists."""
+    """Return the summary of a report from the number of rows that each page of this call lists."""
     return Written(
         index=folder.path / "index.html",
         pages=len(folder.files),
@@ -432,7 +432,7 @@ def _of_sample(
 def _approximate_figures(explained: ExplainedRows, words: Words) -> str:
     """Return which figures of the pages are approximate, in words; "" for none."""
     verification = explained.model.verification
-    if verification is None or verification.held is None:
+    if verification is None or verification.active_set is None:
         return ""
     return f"the effects of other {words.target}s hold for small changes"
 

@@ -75,7 +75,7 @@ class Chains(Transferable):
         return np.maximum.reduceat(np.diff(self.starts), first_chains)
 
     def pools(self, sums: FloatArray, denominators: FloatArray) -> Ids:
-        """Return the pool of each leaf, (L,), for leaf sums and ``W + l2``.
+        """Return the number of the pool of each leaf, (L,), for leaf sums and ``W + l2``.
 
         Pools are numbered along the order.
         """

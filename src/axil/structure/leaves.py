@@ -56,7 +56,7 @@ class LeafFit:
         return np.concatenate([[0], np.cumsum(self.n_leaves)]).astype(np.int64)
 
     def begins(self, t: int) -> int | None:
-        """Return the output whose first tree is t, or None."""
+        """Return the output that tree t is the first tree of, or None."""
         if self.outputs is None:
             if t == 0:
                 return 0

@@ -173,7 +173,7 @@ class NewtonRule(Transferable):
         return replace(self, l2=self.l2 * factor)
 
     def reached(self, is_empty: BoolArray) -> Self:
-        """Return the rule for other rows, which may be in leaves (L,) that had none.
+        """Return the rule for other rows, which may reach leaves (L,) that had none.
 
         A leaf without rows has an l2 of infinity. It gets the l2 of the other leaves.
         """
@@ -208,7 +208,7 @@ class NewtonRule(Transferable):
         return np.asarray(np.clip(values, -self.max_step, self.max_step))
 
     def step_map(self, sums: FloatArray, denominators: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the scale and the shift of `step` with the active set of these sums fixed."""
+        """Return scale and shift of `step`, with the active set of these sums fixed."""
         size = np.abs(sums)
         sign = np.sign(sums)
         scale = np.divide(1.0, denominators, out=np.zeros_like(sums), where=denominators > 0)

@@ -443,7 +443,7 @@ def _bound_below(
     bounds_below: FloatArray,
     ends_below: Ids,
 ) -> None:
-    """Bound the nodes below the children of monotone splits by the middle of their values.
+    """Bound the nodes below each monotone split by the mean of the values of its children.
 
     Where predictions must rise, the left child gets an upper bound and the right child a lower one.
     """

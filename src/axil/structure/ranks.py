@@ -64,7 +64,7 @@ class Picks:
         return row_codes
 
     def with_rounding(self, rounded_residuals: FloatArray, residuals: FloatArray) -> Picks:
-        """Return the picks whose constants, if any, include the rounding of the residuals, (N,)."""
+        """Return the picks, with the rounding of residuals added to their constants."""
         if self.shifts is None:
             return self
         rounding = self.values(rounded_residuals) - self.values(residuals)
@@ -235,7 +235,7 @@ class RankedFit(Transferable):
         return picks.with_rounding(ranked_residuals, residuals)
 
     def last(self, leaves: LeafArray) -> BoolArray:
-        """Return whether a row is the only one that counts in its leaf, (T, N)."""
+        """Return whether a row is the only one with a weight in its leaf, (T, N)."""
         is_last = np.zeros(leaves.shape, dtype=np.bool_)
         for t, leaf in enumerate(leaves):
             rows = self.counted(t, len(leaf))

@@ -216,7 +216,7 @@ class Structure(Transferable):
 
     @property
     def l2_total(self) -> float:
-        """The sum of ``l2_weights``."""
+        """The sum of `l2_weights`."""
         if self.scaling_weights is None:
             return self.total_weight
         return float(self.scaling_weights.sum())
@@ -272,7 +272,7 @@ class Structure(Transferable):
 
     @property
     def averages(self) -> bool:
-        """Whether predictions are means over trees that do not see each other.
+        """Whether predictions are means over independent trees.
 
         Such are forests, and one round of parallel trees. Trees of DART for which all others were
         dropped do not see each other either, but their shares do not sum to one.
@@ -325,7 +325,7 @@ class Structure(Transferable):
         return np.asarray(self.levels_sampled[levels.astype(np.intp)])
 
     def entries(self, t: int, leaves: AnyArray) -> IntArray:
-        """Return the positions among all L leaves of leaves that are counted within tree t.
+        """Return the positions, among all L leaves, of leaves that are numbered within tree t.
 
         Leaves are kept in the smallest type that holds them, which may not hold these positions:
         before NumPy 2 a sum of a number and an array has the type of the array.

@@ -36,11 +36,11 @@ class CoupledLoss(Squared):
     no_derivative: ClassVar[str] = RANKS_TURN
 
     def start_of(self, y: FloatArray, weights: FloatArray) -> FloatArray:
-        """Return the scores that a fit to targets (N, 1) of rows of these weights, (N,), starts from."""
+        """Return the initial scores of a fit to targets (N, 1) of rows with these weights, (N,)."""
         return self.start_from(RoundRows(y, np.zeros_like(y), weights, 0))
 
     def start_from(self, rows: RoundRows) -> FloatArray:
-        """Return the score that a fit to these rows starts from, (1,)."""
+        """Return the initial score of a fit to these rows, (1,)."""
         return np.zeros(1)
 
     @abstractmethod
@@ -96,7 +96,7 @@ class RankedRows:
         return np.diff(self.starts)
 
     def have_one_score(self, scores: AnyArray) -> BoolArray:
-        """Return whether all rows of a group have one score, (Q,), by the scores (n,) at all places."""
+        """Return whether all rows of a group have the same score, (Q,), from the scores (n,)."""
         have_one = np.ones(self.n_groups, dtype=np.bool_)
         filled = np.flatnonzero(self.sizes)
         first = self.starts[:-1][filled]

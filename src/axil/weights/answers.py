@@ -68,7 +68,7 @@ class Answer(RowEffects, Protocol):
 
 @dataclass(frozen=True)
 class KnownEffects(RowEffects):
-    """Numbers that are there already, in one array or sparse."""
+    """Numbers that were computed before, in one array or sparse."""
 
     numbers: MaybeSparse  #: (n, N)
 

@@ -229,7 +229,7 @@ class BoostedTrees(TreeEngine):
         return approximate_rows(s, self.rows, host(leaf_sums(s, self.rows, v)))
 
     def costs(self, available: int) -> Seconds:
-        """Return the time of work on all training rows within ``available`` bytes."""
+        """Return the estimated seconds of work on all training rows within ``available`` bytes."""
         s = self.structure
         costs = self.backend.costs
         deletions = self._deletion_work
@@ -435,7 +435,7 @@ class BoostedTrees(TreeEngine):
         return host(self._passes.forward(np.zeros((s.n_rows, 1)), zero, s.shifted_values)[1])
 
     def sum_weights(self, seeds: FloatArray) -> FloatArray:
-        """Return the derivatives of ``seeds.T @ leaf_sums`` by the targets, (N, S), for (L, S)."""
+        """Return the derivatives of ``seeds.T @ leaf_sums`` by the targets, (N, S)."""
         xp = self.rows.xp
         n = seeds.shape[1]
         state = xp.zeros((self.structure.n_rows, n))
@@ -494,7 +494,7 @@ class BoostedTrees(TreeEngine):
         return Adjoints(phi, base * float(self.structure.beta[-1]) - self._on_base(phi))
 
     def _on_base(self, phi: AnyPlaceArray) -> AnyPlaceArray:
-        """Return the adjoints of the initial prediction that follow from those of the leaf sums, (S,)."""
+        """Return the adjoints of the initial prediction, given those of the leaf sums, (S,)."""
         return self.rows.product(like(self.structure.initial_in_sums, phi)[None], phi)[0]
 
     def read_out(self, adjoints: Adjoints, first: int, out: FloatArray) -> None:

@@ -36,13 +36,13 @@ class Border:
     at: float = 0.0  #: the constant
 
     def gaps(self, residuals: FloatArray) -> FloatArray:
-        """Return how far each row is beyond the border, (N,)."""
+        """Return the signed distance of each row from the border, (N,)."""
         if self.rows is None:
             return residuals - self.at
         return residuals - residuals[self.rows]
 
     def slopes(self, slopes: FloatArray) -> FloatArray:
-        """Return how fast each row moves away, from the slopes of residuals (N, S)."""
+        """Return the change of each distance along the slopes of residuals (N, S)."""
         if self.rows is None:
             return slopes
         return slopes - slopes[self.rows]
@@ -56,7 +56,7 @@ class Border:
 
 
 def count_changed_leaves(trees: TreeFits, before: FloatArray, after: FloatArray) -> int:
-    """Return how many leaves have their percentiles from other rows with the targets ``after``.
+    """Return the number of leaves whose percentiles use other rows with the targets ``after``.
 
     ``before`` and ``after`` are targets, (N, 1).
     """

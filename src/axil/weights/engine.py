@@ -51,7 +51,7 @@ class Memory:
 
 
 class Engine(Protocol):
-    """K of a fitted model, however it is computed."""
+    """The linear map K from targets to predictions of a fitted model, by any algorithm."""
 
     is_sparse: bool = False  #: whether most weights are known to be zero
     structure: Structure  #: that the weights are computed from
@@ -177,8 +177,8 @@ class Deletable(Engine, Protocol):
 
 
 CLASS_WEIGHTS_UNKNOWN = (
-    "class weights are counted from the labels of each tree's sample, or of rows with other sample "
-    "weights, and what becomes of them without some rows is not computed",
+    "class weights are counted from the labels of each tree's sample, or of rows with other "
+    "sample weights, and axil does not compute these weights without some rows",
     "Weights and influence work for it. Fit with class weights of your own (a dict), which no "
     "deletion changes.",
 )
@@ -252,7 +252,7 @@ def all_structures(engines: Sequence[Engine]) -> list[Structure]:
 
 
 def own_leaves(structure: Structure, queries: LeafArray | None) -> LeafArray:
-    """Return the leaves in the trees of a structure, (n, T), from those in all trees of the model.
+    """Return the leaves of a structure's own trees, (n, T), from those of all trees.
 
     Kernels rely on leaf numbers, so leaves that the trees do not have raise `ExactnessError`.
     """

@@ -93,7 +93,7 @@ class FitRule(RuleState, ABC):
 
     @abstractmethod
     def count_changed_leaves(self, trees: TreeFits, before: FloatArray, after: FloatArray) -> int:
-        """Return how many leaves have another active set with the targets ``after`` (N, K)."""
+        """Return the number of leaves whose active set differs with targets ``after`` (N, K)."""
 
     @abstractmethod
     def radius(self, trees: TreeFits, targets: FloatArray) -> float:

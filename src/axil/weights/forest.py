@@ -294,7 +294,7 @@ class Forest(TreeEngine):
     def _values_beside(
         self, place: Ids, rows: Ids, sums: FloatArray, weights: FloatArray, targets: FloatArray
     ) -> FloatArray:
-        """Return the values of rows of the index without their last training row, (n, K)."""
+        """Return the values of index entries without their last training row, (n, K)."""
         s = self.structure
         ancestors = ancestors_of(self.structure)
         node = self._node[place]
@@ -458,13 +458,13 @@ class Forest(TreeEngine):
         return self._ones(self.structure.leaves().T)
 
     def _met(self, queries: LeafArray | None) -> csr_array:
-        """Return ones at the rows of the index that each explained row selects, (n, places)."""
+        """Return ones at the entries that each explained row selects, sparse (n, places)."""
         if queries is None:
             return self._train
         return self._ones(own_leaves(self.structure, queries))
 
     def _ones(self, leaves: LeafArray) -> csr_array:
-        """Return ones at the row of the index of each of these leaves (n, T), (n, places)."""
+        """Return ones at the entries of these leaves (n, T), sparse (n, places)."""
         s = self.structure
         n, n_trees = leaves.shape
         dtype: type[np.signedinteger[Any]] = np.int64

@@ -55,8 +55,8 @@ class HuberRule(RankedOrClippedRule):
     def no_first_order(self, structure: Structure) -> str:
         """Return why the derivative by a row's weight is unknown."""
         return (
-            "residuals are cut off (Huber's loss), and how a leaf follows the weight of such a row is not "
-            "differentiated"
+            "residuals are clipped (Huber's loss), and axil does not differentiate leaf values "
+            "by the weight of such a row"
         )
 
     def with_all_rows(self, structure: Structure) -> Structure:

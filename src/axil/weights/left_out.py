@@ -154,7 +154,7 @@ def _residuals_at(
 
 
 def _has_curve(s: Structure, n_stages: int) -> bool:
-    """Return whether fewer trees are a model too, so that there are errors after each number."""
+    """Return whether the first trees alone are a model, so that errors by their number exist."""
     if rule_of(s).ranks_rows:  # the initial prediction is a tree
         return False
     has_no_steps = s.coefficients is not None and n_stages <= 2  # the initial prediction, and all

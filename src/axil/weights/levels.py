@@ -140,7 +140,7 @@ def base_without(fitted: FittedValues, rows: slice) -> FloatArray:
 
 
 def shares_of(s: Structure, weights: FloatArray | None = None) -> FloatArray:
-    """Return the shares by which l2 falls at which the leaf matrix is needed, (levels,).
+    """Return the shares of l2 at which a leaf matrix is computed, (levels,).
 
     That is 0 alone where l2 does not follow the weights of the rows.
 
@@ -173,7 +173,7 @@ def shares_of(s: Structure, weights: FloatArray | None = None) -> FloatArray:
 
 
 def l2_shares(s: Structure, weights: FloatArray) -> FloatArray:
-    """Return the shares by which l2 falls without one row of each weight.
+    """Return the shares by which l2 falls if one row of each weight is deleted.
 
     The mean weight of n rows is W / n, and (W - w) / (n - 1) without a row of weight w. It is less
     by the share ``(n w - W) / ((n - 1) W)``, which is 0 for a row of mean weight.

@@ -265,7 +265,7 @@ class Sum(Deletable):
         )
 
     def _saying(self, queries: ExplainedRows, targets: FloatArray) -> Sequence[Term]:
-        """Return the terms of the models that still predict all of these rows."""
+        """Return the models that still predict all of these rows."""
         predictions = [
             term.engine.predicted(term.own(queries), term.taken(targets)) for term in self.terms
         ]
@@ -350,8 +350,7 @@ class Sum(Deletable):
                 "diagnostics.leave_one_out",
                 "the models inside were fitted to different rows, or to copies of rows, and no row is left out of all of them",
                 "Weights, what_if, influence and without work for it; out-of-bag or out-of-fold "
-                "predictions say what others say "
-                "of a row.",
+                "predictions show what the other rows predict for a row.",
             )
         share = available // len(self.terms)
         members = [
@@ -547,8 +546,8 @@ class Residual(Engine):
         """Return the engine, or refuse the method; see `Engine.deletable`."""
         raise UnsupportedQuestionError(
             question,
-            "the trees were fitted to the residuals of another model, and how both follow the weight of a row is not put "
-            "together",
+            "the trees were fitted to the residuals of another model, and axil does not combine "
+            "the derivatives of both by the weight of a row",
             "Weights, what_if and influence work for it; refit without the row to see what it "
             "does.",
         )
@@ -580,7 +579,7 @@ class Residual(Engine):
 
 
 def _drops(engine: Engine) -> bool:
-    """Return whether a mean goes on without an engine that has no prediction after a deletion.
+    """Return whether a mean leaves out an engine that has no prediction after a deletion.
 
     The fit of a linear smoother is undefined then.
     """

@@ -36,14 +36,14 @@ class Parts:
 
     @classmethod
     def of_cells(cls, s: Structure) -> Parts:
-        """Return the part of a row of weight one in each cell, (C,)."""
+        """Return the share of a row of weight one in the weight of each cell, (C,)."""
         leaves = [np.tile(np.arange(a, b), len(s.sample_counts)) for a, b in pairwise(s.starts)]
         weights = [np.repeat(s.sample_counts, n) for n in s.n_leaves]
         return cls(np.concatenate(leaves), np.concatenate(weights))
 
     @classmethod
     def of_rows(cls, s: Structure, rows: slice) -> Parts:
-        """Return the part of each row in each tree, (T, rows)."""
+        """Return the share of each row in the weight of its leaf in each tree, (T, rows)."""
         leaf = s.leaves(rows)
         if len(s.sample_counts) == 1:
             weight = np.full((1, 1), s.sample_counts[0])

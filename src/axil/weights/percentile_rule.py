@@ -43,8 +43,8 @@ class PercentileRule(RankedOrClippedRule):
     def no_first_order(self, structure: Structure) -> str:
         """Return why the derivative by a row's weight is unknown."""
         return (
-            "leaves take their values from rows of a certain rank (a median or another percentile), which jumps from row to row "
-            "as weights change"
+            "leaves take their values from rows of a certain rank (a median or another "
+            "percentile), and that row changes in jumps as weights change"
         )
 
     def without(
@@ -236,7 +236,7 @@ def without_each(s: Structure, targets: FloatArray) -> tuple[Positions, Position
 
 
 def _beside(s: Structure, t: int, leaves: Ids, rows: Ids, y: FloatArray) -> FloatArray:
-    """Return the values of leaves of tree t, (n,), after each has lost its only row."""
+    """Return the values of leaves of tree t, (n,), each without its only row."""
     ancestors = ancestors_of(s)
     values = np.zeros(len(leaves))
     filled = ancestors.totals((s.leaf_weights > 0).astype(np.float64)).astype(np.int64)

@@ -99,7 +99,7 @@ def fits(training: Rows, fitted: FittedValues) -> list[RemovalFit]:
 
 
 def levels(s: Structure) -> tuple[FloatArray, FloatArray]:
-    """Return level and drift, (L,) each, for a leaf value of one."""
+    """Return level and drift of a leaf value of one, (L,) each; see the module docstring."""
     reason = rule_of(s).no_first_order(s)
     if reason:
         raise UnsupportedQuestionError(

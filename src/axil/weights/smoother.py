@@ -216,7 +216,7 @@ class Smoother(Deletable):
         return alone
 
     def _has_residual_factor(self) -> BoolArray:
-        """Return for which rows (N,) the solution has the row of ``I - K``."""
+        """Return whether the solution has the row of ``I - K`` of each training row, (N,)."""
         factors = self.fitted.residual_factors
         if factors is None:
             return np.zeros(int(self.fitted.training.shape[0]), dtype=np.bool_)

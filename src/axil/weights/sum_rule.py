@@ -41,7 +41,7 @@ BEYOND = 1e-7  # of the largest leaf value: a smaller difference is within the r
 
 
 class NothingLeft(InputError):
-    """A deletion leaves a model without any row that has a weight."""
+    """The error of a deletion that leaves no row with a weight."""
 
 
 def couples_leaves(s: Structure) -> bool:
@@ -86,8 +86,8 @@ class SumRule(FitRule):
         if structure.linear_leaves.mixing is None:
             return ""
         return (
-            "with path_smooth or monotone constraints the value of a leaf depends on other nodes, and how these follow the "
-            "weight of a row is not differentiated"
+            "with path_smooth or monotone constraints the value of a leaf depends on other "
+            "nodes, and axil does not differentiate these by the weight of a row"
         )
 
     def without(

@@ -175,7 +175,7 @@ class DeletionWork:
 
 
 def blocks_of(s: Structure, per_row: int, entries: int) -> list[slice]:
-    """Return the training rows in blocks of about ``entries`` numbers, ``per_row`` for each row."""
+    """Return blocks of training rows with about ``entries`` numbers, ``per_row`` for each row."""
     return spans(s.n_rows, max(16, entries // per_row))
 
 

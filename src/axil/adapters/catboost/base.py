@@ -142,7 +142,7 @@ class CatBoostAdapter(TreeModel):
         return name
 
     def _with_light_leaves(self, l2: FloatArray, recorded_weights: FloatArray | None) -> FloatArray:
-        """Return l2 (L,), infinite for the light leaves that CatBoost leaves at zero.
+        """Return l2, (L,): infinite for leaves so light that CatBoost keeps their value at zero.
 
         ``recorded_weights`` (L,) are those of the leaves; None: they are not known.
         """
@@ -159,8 +159,8 @@ class CatBoostAdapter(TreeModel):
             raise UnsupportedModelError(
                 "sample_weight",
                 f"leaves of {recorded.max():.3g} in all, with monotone_constraints",
-                f"CatBoost drops rows of leaves below {self._least_weight:.2g} before it pools "
-                "leaves, which is not replayed",
+                f"CatBoost drops leaves that weigh less than {self._least_weight:.2g} before it "
+                "pools leaves, and axil does not replay this",
                 "Fit with larger weights, or without monotone_constraints.",
             )
 
@@ -174,7 +174,7 @@ class CatBoostAdapter(TreeModel):
         return EncodedRows(self._blob, self._n_leaves, rows, self.has_initial_tree)
 
     def _in_chains(self) -> BoolArray:
-        """Return which leaves CatBoost pools however light they are, (L,).
+        """Return which leaves CatBoost pools even if they are light, (L,).
 
         These are the leaves of trees with constrained splits.
         """

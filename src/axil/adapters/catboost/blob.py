@@ -183,7 +183,7 @@ class ModelBlob:
 
     @cached_property
     def category_columns(self) -> list[tuple[int, int]]:
-        """Return the used columns of categories: number among these columns, and among all."""
+        """Return the categorical columns in use: their numbers among these and among all."""
         return [
             (feature.integer(0), feature.integer(1))
             for feature in self.trees.tables(4)
@@ -222,12 +222,12 @@ class ModelBlob:
         return np.full(self.n_outputs, self.trees.number(15, "d", 0.0))
 
     def features(self, kind: str) -> int:
-        """Count features of a kind: "target statistics" or "texts and embeddings"."""
+        """Count the features of a kind: "target statistics" or "texts and embeddings"."""
         return self.trees.length({"target statistics": 7, "texts and embeddings": 13}[kind])
 
     @cached_property
     def present_classes(self) -> list[int]:
-        """Return the places, among a classifier's classes, of those that were in its data.
+        """Return the positions, in the list of classes, of the classes that the data had.
 
         Only these classes have outputs.
         """

@@ -58,7 +58,7 @@ class QueryRMSE(GroupedLoss):
         return Slopes(F - y, 1.0, 1.0, 0.0, -1.0)
 
     def couple(self, of_rows: FloatArray, weights: FloatArray) -> FloatArray:
-        """Take the weighted mean of each group off its rows."""
+        """Subtract the weighted mean of each group from its rows."""
         weighted = weights.reshape(-1, *[1] * (of_rows.ndim - 1)) * of_rows
         means = self._sums(weighted) * self._inverse_sums(weights)
         return of_rows - means[self.groups]
@@ -165,7 +165,7 @@ class CatBoostCox(Cox):
 
 
 def require_one_block(n_rows: int) -> None:
-    """Raise for more rows of Cox than CatBoost takes the derivatives of together."""
+    """Raise if there are more rows than CatBoost differentiates together with the loss Cox."""
     if n_rows > BLOCK:
         raise UnsupportedModelError(
             "loss_function",

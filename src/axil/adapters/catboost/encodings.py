@@ -66,12 +66,12 @@ class Statistic:
 
     @property
     def needs_targets(self) -> bool:
-        """Return whether targets are counted, and not rows alone."""
+        """Return whether the statistic uses targets, rather than only numbers of rows."""
         return self.kind != COUNTER
 
     @property
     def is_simple(self) -> bool:
-        """Return whether it is about a category by itself."""
+        """Return whether the statistic is about a single category, not a combination."""
         return len(self.categories) == 1 and not self.tests and not self.one_hot
 
 
@@ -103,13 +103,13 @@ class Encoding:
 
     @property
     def is_known(self) -> bool:
-        """Return whether it is one that a CPU makes."""
+        """Return whether the encoding is of a type that CatBoost has on a CPU."""
         kinds = (BORDERS, BUCKETS, MEAN, COUNTER)
         return self.statistic.kind in kinds and self.denominator == 1.0
 
     @property
     def bin_scale(self) -> tuple[np.float32, ...]:
-        """Return the prior, and the start, length and number of bins (CalcCTR).
+        """Return the prior, and the start, the length and the number of the bins (CalcCTR).
 
         They are computed in single precision and in CatBoost's order.
         """
@@ -195,7 +195,7 @@ class Fold:
 
 
 def above(values: Single, border: float, missing_right: bool) -> BoolArray:
-    """Return whether numbers are above a border, as missing ones may count, (N,)."""
+    """Return whether numbers are above a border, (N,); missing ones as CatBoost does."""
     with np.errstate(invalid="ignore"):
         is_above = values > np.float32(border)
     if missing_right:
@@ -229,7 +229,7 @@ class RowsByCategory:
         return cls(combination, numbers, size)
 
     def present(self) -> tuple[IntArray, IntArray]:
-        """Return the numbers that rows have, and one row of each."""
+        """Return the distinct numbers of the rows, and one row of each."""
         row = np.full(self.size, -1, dtype=np.int64)
         row[self.numbers] = np.arange(len(self.numbers))
         numbers = np.flatnonzero(row >= 0)

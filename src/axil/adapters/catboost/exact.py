@@ -196,7 +196,7 @@ class ExactCatBoost(CatBoostAdapter):
         return entries
 
     def _shrunk_further(self, rows: TrainingRows, base: FloatArray) -> float:
-        """Return the factor by which trees that shrink() removed had multiplied the others."""
+        """Return the factor of the remaining trees that is due to trees that shrink() removed."""
         last = self._fits[-1]
         n_trees = len(self._n_leaves)
         if not last.shrink or n_trees >= last.iterations or not (rows.at_hand or rows.leaf_totals):
@@ -212,15 +212,16 @@ class ExactCatBoost(CatBoostAdapter):
             raise UnsupportedModelError(
                 "training rows",
                 "on several machines",
-                f"trees that shrink() removed had multiplied those left by {factor:.6g}, which the "
-                "first tree's rows show, and rows on machines are walked through the fit before",
+                f"shrink() removed trees that had multiplied the remaining ones by {factor:.6g}. "
+                "The rows of the first tree show this factor, and rows in partitions are "
+                "replayed before axil knows it",
                 "Use axil.Explainer with all rows in memory, or fit with as many iterations as "
                 "there are trees.",
             )
         return factor
 
     def _recorded_by(self, rows: TrainingRows) -> FloatArray | None:
-        """Return the row weights of this record, (N,), if they differ from the rows' own."""
+        """Return the recorded row weights, (N,), if they differ from the weights of the fit."""
         if rows.totals.even or not self._shuffled(rows) or rows.weights is None:
             return None
         has_numbers = bool(self._blob.number_features)
@@ -240,7 +241,7 @@ class ExactCatBoost(CatBoostAdapter):
         return rates, l2, last.steps
 
     def l2_at(self, l2: FloatArray, before: float, after: float) -> FloatArray:
-        """Return l2 (L,) at another mean weight.
+        """Return l2, (L,), if the mean row weight has another value.
 
         Several outputs keep it in float32, rounded once it is scaled.
         """

@@ -99,11 +99,13 @@ def no_derivative(loss: Loss, shrinkage: ExponentialShrinkage | None) -> str:
     if loss.couples_rows and not loss.smooth:
         return loss.no_derivative
     if not loss.smooth:
-        return "its gradient has corners, between which it does not follow the targets"
+        return (
+            "its gradient changes in steps, so its derivative by the targets is zero or not defined"
+        )
     if shrinkage is not None:
         return (
-            "model_shrink_rate shrinks the scores of this loss through a logarithm of about four "
-            "digits, which moves in steps"
+            "with this loss model_shrink_rate shrinks scores by a logarithm of about four "
+            "digits, which changes in steps"
         )
     return ""
 
@@ -205,8 +207,8 @@ GRADIENT_REFUSALS = gradient_refusals(
     Refusal(
         "loss_function",
         _groups_beside,
-        "axil replays groups on a processor, with categories that are not encoded by the targets; "
-        "PairLogit takes means off its trees, which are not replayed of leaves that are pooled",
+        "axil replays this loss for fits on a CPU without categories encoded by the targets; "
+        "with PairLogit it does not replay monotone constraints",
         'Fit with task_type="CPU", a larger one_hot_max_size, or loss_function="QueryRMSE".',
     ),
     Refusal(
@@ -257,7 +259,7 @@ GRADIENT_REFUSALS = gradient_refusals(
     Refusal(
         "model_shrink_rate",
         _unknown_shrinkage,
-        "CatBoost had multiplied what is left by a factor that the model does not keep",
+        "CatBoost had multiplied the remaining trees by a factor that the model does not record",
         "Fit with model_shrink_rate=0, or without both boost_from_average and early stopping.",
     ),
 )

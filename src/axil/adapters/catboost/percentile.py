@@ -104,7 +104,7 @@ class CatBoostPercentile(Ranks):
 
     @staticmethod
     def _searched(leaf: LeafArray, residuals: FloatArray, value: FloatArray, n: int) -> BoolArray:
-        """Return for which leaves, (n,), CatBoost's search for the value ends above it.
+        """Return for which leaves, (n,), the binary search of CatBoost ends above the percentile.
 
         A leaf of many rows is searched by bisection. It meets every value but some that are zero,
         or nearly: it approaches those from above, where no step falls on them.

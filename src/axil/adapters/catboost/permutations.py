@@ -83,7 +83,7 @@ class Generator:
         self._low = _Stream(low[3] | low[4] << 32, sequence)
 
     def shuffled(self, n: int) -> Order:
-        """Return the numbers from 0, shuffled, (n,): each changes places with one up to it."""
+        """Return the numbers from 0 on, shuffled: each is exchanged with one up to it, (n,)."""
         if n < 2:
             return np.arange(n)
         n_choices = np.arange(2, n + 1, dtype=np.uint64)

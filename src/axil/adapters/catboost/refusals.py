@@ -151,13 +151,19 @@ class CatBoostReading:
 
 MISSING = "MultiRMSEWithMissingValues"
 _RMSE = 'Fit with loss_function="RMSE" (or "MultiRMSE") instead.'
-_SIGNS = "with other leaves than Exact, or on a GPU, residuals count by their sign", "(ii)"
+_SIGNS = (
+    (
+        "unless leaf_estimation_method is Exact on a CPU, leaf values depend on the signs of the "
+        "residuals alone"
+    ),
+    "(ii)",
+)
 _SMOOTH = {  # losses whose gradients are replayed: reason, condition
     **dict.fromkeys(("MAE", "Quantile"), _SIGNS),
     **dict.fromkeys(("Poisson", "Tweedie"), (EXPONENTIAL, "(ii)")),
     "Huber": (
-        "residuals are cut off, and which are is held for one step of plain boosting without "
-        "monotone_constraints",
+        "residuals are clipped, and axil keeps the set of clipped residuals fixed only for one "
+        "step of plain boosting without monotone_constraints",
         "(ii)",
     ),
     "LogCosh": ("residuals pass through a hyperbolic tangent", "(ii)"),
@@ -167,7 +173,7 @@ _SMOOTH = {  # losses whose gradients are replayed: reason, condition
     ),
     "MultiClass": (SOFTMAX, "(i)"),
     "QueryRMSE": (
-        "residuals are taken off their mean within each group; derivatives, which axil gives too, "
+        "residuals are centred within each group; the derivatives, which axil.Explainer returns, "
         "are its exact weights",
         "(ii)",
     ),
@@ -213,7 +219,7 @@ def _other_loss(model: CatBoostReading) -> str:
 
 
 def _missing_otherwise(model: CatBoostReading) -> str:
-    """Return the setting with which missing targets are not replayed for each output."""
+    """Return the setting that prevents the replay of missing targets of single outputs."""
     if MISSING not in model.losses:
         return ""
     settings = {
@@ -234,7 +240,7 @@ def _held_out(model: CatBoostReading) -> str:
 
 
 def _flag(name: str) -> Callable[[CatBoostReading], str]:
-    """Return a function that finds a setting of boosting that is on in any fit."""
+    """Return a function that returns "True" if any fit has a boosting setting switched on."""
 
     def find_flag(model: CatBoostReading) -> str:
         if any(model.values("boosting_options", name)):
@@ -346,7 +352,7 @@ DOUBTS: tuple[Refusal[Agreement], ...] = (
 def doubt(
     is_continued: bool, sparse_column: int | None, agrees: BoolArray
 ) -> UnsupportedModelError | None:
-    """Return the known reasons why only these trees (T,) agree with the data."""
+    """Return the known reasons why some trees disagree with the data and these (T,) agree."""
     return refusal(DOUBTS, Agreement(agrees, is_continued, sparse_column))
 
 
@@ -372,15 +378,15 @@ REFUSALS: tuple[Refusal[CatBoostReading], ...] = (
         lambda model: (
             model.on_gpu and "MultiClass" in model.losses and "MultiClass with task_type=GPU"
         ),
-        "a GPU makes leaves of several classes of other second derivatives than a CPU, which axil "
-        "does not replay",
+        "for several classes a GPU computes leaves from other second derivatives than a CPU, and "
+        "axil does not replay them",
         'Fit with task_type="CPU".',
     ),
     Refusal(
         "sum_models",
         lambda model: model.summed_models,
-        "predictions are linear in the targets of each model's own fit, and the sum does not keep "
-        "whose trees are which",
+        "predictions are linear in the targets of each model's own fit, and the sum does not "
+        "record which trees came from which model",
         """Explain the models that were summed, and add their weights:
     each = [axil.Explainer(part, X_train, y_train).explain(X).weights for part in models]
     weights = sum(share * own for share, own in zip(shares, each))
@@ -406,8 +412,8 @@ The shares are the weights that sum_models was given.""",
     Refusal(
         "loss_function",
         _missing_otherwise,
-        "linear in the targets, but rows without a target of an output are replayed for Newton's "
-        "leaves of one plain fit",
+        "predictions are linear in the targets, but axil replays missing targets only for "
+        "Newton's leaves of one plain fit",
         'Fit with leaf_estimation_method="Newton", the default, and all trees at once; or one '
         "model for each output.",
     ),
@@ -488,20 +494,21 @@ The shares are the weights that sum_models was given.""",
     Refusal(
         "model_shrink_rate",
         _continued_shrinkage,
-        "linear in the targets, but the model does not record how many of its trees were shrunk",
+        "predictions are linear in the targets, but the model does not record how many of its "
+        "trees were shrunk",
         "Fit with model_shrink_rate=0, or all trees at once.",
     ),
     Refusal(
         "task_type",
         lambda model: model.encoded and model.on_gpu and f"GPU with {model.encoded}",
-        "a GPU makes another random order of the rows to encode categories, which is not replayed",
+        "a GPU encodes categories in another random order of the rows, and axil does not replay it",
         'Fit with task_type="CPU", or with one_hot_max_size of at least the number of categories.',
     ),
     Refusal(
         "init_model",
         lambda model: model.encoded and model.is_continued and f"a model with {model.encoded}",
-        "the fit went on from predictions, in which all rows encode categories, and not from its "
-        "own scores of the rows",
+        "the continued fit started from predictions, for which all rows encode the categories, "
+        "and not from the scores of the first fit",
         "Fit all trees at once, or with one_hot_max_size of at least the number of categories.",
     ),
     Refusal(
@@ -513,8 +520,8 @@ The shares are the weights that sum_models was given.""",
     Refusal(
         "target_border",
         _lost_classes,
-        "JSON does not keep by which targets, or between which borders of targets, each encoding "
-        "of categories counts",
+        "JSON does not record which targets, or which borders between targets, each encoding of "
+        "categories uses",
         "Save the model as .cbm, or pickle it.",
     ),
     Refusal(

@@ -151,7 +151,7 @@ class Stage:
             return np.where(self.weights > 0, self.weights * remaining / (1 - remaining), scaled)
 
     def error(self, rate: float, l2: FloatArray) -> float:
-        """Return how far leaf values are from rate * sums / (weights + l2).
+        """Return the distance of leaf values from ``rate * sums / (weights + l2)``.
 
         The error is relative to the largest value.
         """
@@ -197,7 +197,7 @@ class Stage:
 def shrunk_further(
     fit: FitSettings, n_trees: int, first: Stage, mean_weight: float, chains: Chains | None
 ) -> float:
-    """Return the factor that trees removed by ``shrink`` left on the remaining trees.
+    """Return the factor of the remaining trees that is due to trees that `shrink` removed.
 
     Parameters
     ----------

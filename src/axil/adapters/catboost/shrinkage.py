@@ -44,7 +44,7 @@ class ExponentialShrinkage:
     factors: FloatArray  #: (T,) what all scores are multiplied by after each tree
 
     def deviation(self, tree: int, tree_sums: FloatArray, before: FloatArray) -> FloatArray:
-        """Return how far scores are from the sums of their shrunk trees; see `Shrinkage`.
+        """Return the differences of scores from the sums of their shrunk trees; see `Shrinkage`.
 
         Parameters
         ----------

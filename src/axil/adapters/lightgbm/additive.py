@@ -231,7 +231,7 @@ class AdditiveLightGBM(LightGBMAdapter):
         )
 
     def _averaged(self, base: FloatArray) -> Coefficients:
-        """Return how the trees of a forest add up: each sees the start alone, and their mean is the score.
+        """Return the schedule of a forest, whose score is a mean over independent trees.
 
         A tree that finds no split has a step of its rows in place of a leaf value, and not the
         start; that of the first iteration has nothing (src/boosting/rf.hpp).
@@ -244,7 +244,8 @@ class AdditiveLightGBM(LightGBMAdapter):
             raise UnsupportedModelError(
                 "boosting",
                 "rf where the trees of some classes find no split more often than those of others",
-                "trees without a split lack the start, and axil has one share of it for all classes",
+                "a tree without a split has no initial score, and axil averages the initial "
+                "score with one share for all classes",
                 "Fit with fewer trees or smaller leaves, so that all find a split.",
             )
         empty = [tree.n_leaves == 1 and tree.floats("leaf_value")[0] == 0 for tree in self._trees]
@@ -296,7 +297,9 @@ class AdditiveLightGBM(LightGBMAdapter):
             return loss.no_derivative
         if loss.smooth:
             return ""
-        return "its gradient has corners, between which it does not follow the targets"
+        return (
+            "its gradient changes in steps, so its derivative by the targets is zero or not defined"
+        )
 
     def _initial_scores(self, rows: TrainingRows) -> FloatArray:
         """Return the scores that the fit starts from, (K,): BoostFromScore of each objective."""

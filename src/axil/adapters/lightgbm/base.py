@@ -69,7 +69,7 @@ def opened(
 
 
 def _roots(targets: FloatArray) -> FloatArray:
-    """Return targets with reg_sqrt in single precision, like LightGBM (regression_objective.hpp)."""
+    """Return the targets of a fit with reg_sqrt in single precision (regression_objective.hpp)."""
     return _signed_roots(targets.astype(np.float32))
 
 
@@ -184,7 +184,7 @@ class LightGBMAdapter(TreeModel):
         return cause(self._reading, mismatch, self._rule.digits_lost)
 
     def _without_base(self, hidden: FloatArray) -> tuple[list[FloatArray], Nodes | None]:
-        """Return the values of each tree's leaves, and the nodes, less the bases (T,) that LightGBM hides in them.
+        """Return leaf and node values without the initial predictions (T,) in them.
 
         Those of a forest are divided by the number of its trees. A single leaf that holds nothing
         else is 0, not a rounding error. LightGBM 4.1 keeps no values of roots, but zeros.
@@ -245,16 +245,16 @@ class LightGBMAdapter(TreeModel):
             raise UnsupportedModelError(
                 "boosting",
                 f"dart with {n} trees of {n_attempts} iterations",
-                "iterations that find no split use random numbers and leave dropped trees with their "
-                "sign turned, a fault of LightGBM; the model does not record which they were, and "
-                "no order that was tried leads to the scales of its trees",
+                "an iteration that finds no split uses random numbers and leaves the dropped "
+                "trees with the opposite sign, a fault of LightGBM. The model does not record "
+                "these iterations, and no order that axil tried gives the scales of its trees",
                 "Fit with fewer iterations or a smaller min_split_gain, so that all find a split.",
             )
         raise UnsupportedModelError(
             "boosting",
             "dart",
-            "the drops that drop_seed leads to are not those that the trees were scaled for, as "
-            "where settings changed while it was trained, or it went on from another model",
+            "drop_seed gives other dropped trees than those that the trees were scaled for. "
+            "Settings may have changed during training, or training continued from another model",
             'Fit it in one go with constant settings, or with boosting="gbdt".',
         )
 
@@ -266,14 +266,14 @@ class LightGBMAdapter(TreeModel):
         return UnsupportedModelError(
             "boosting",
             f"dart with {self._n_iterations} trees of {n_attempts} iterations",
-            "the model does not record which iterations found no split, several orders of them "
-            "lead to the scales of its trees, and the first of these disagrees with these data",
+            "the model does not record which iterations found no split. Several orders of them "
+            "give the scales of its trees, and the first of these disagrees with these data",
             "Fit with fewer iterations or a smaller min_split_gain, so that all find a split; if "
             "that changes nothing, see that rows, targets and weights are those of the fit.",
         )
 
     def _stages(self, rows: TrainingRows) -> Iterator[list[list[bool]]]:
-        """Return possible outcomes of DART's attempts at trees, the most likely first.
+        """Return possible outcomes of the attempts of DART to grow trees, the most likely first.
 
         The model does not say which attempts found no split.
         """

@@ -68,7 +68,7 @@ class LeafEvidence:
         gradients: IterationGradients | None,
         output: int = 0,
     ) -> int:
-        """Compare a tree with the leaves that samples lead to.
+        """Compare the leaves of a tree with those that follow from sampled rows.
 
         Parameters
         ----------
@@ -110,7 +110,7 @@ class LeafEvidence:
         gradients: IterationGradients,
         output: int,
     ) -> bool:
-        """Return whether sampled rows lead to the weights and values that a tree shows."""
+        """Return whether sampled rows explain the leaf weights and leaf values of a tree."""
         leaves = self.leaves_of(tree)
         n_leaves = len(self.counts[leaves])
         if self.leaf_weights is not None:
@@ -134,7 +134,7 @@ class LeafEvidence:
         return self._agrees(tree, tree_rule.leaf_values(sums, totals))
 
     def _agrees(self, tree: int, steps: FloatArray) -> bool:
-        """Return whether leaf values before the rate, (L_t,), lead to those of a tree."""
+        """Return whether leaf values before the learning rate, (L_t,), explain those of a tree."""
         values = self.tree_values(tree)
         rate = self.rates[tree]
         if np.isnan(rate):  # any sample then agrees with a tree of one value that is not zero
@@ -145,7 +145,7 @@ class LeafEvidence:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """Samples that an iteration may have had."""
+    """One possibility for the sampled rows of an iteration."""
 
     drawn: DrawArray
     states: tuple[SamplerState, ...]  #: of the sampler after them
@@ -333,7 +333,7 @@ def histories(
 def _next_histories(
     history: _History, leaf: LeafArray, evidence: LeafEvidence
 ) -> Iterator[_History]:
-    """Return the histories with one tree more, whose rows fall into the leaves (N,)."""
+    """Return the histories that are longer by one tree, whose rows have these leaves, (N,)."""
     t = history.n_trees
     is_lone = evidence.lone(t)
     if t == 0:

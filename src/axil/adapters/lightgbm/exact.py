@@ -49,7 +49,7 @@ class ExactLightGBM(LightGBMAdapter):
         self.settles = self._rule.smooth > 0
 
     def trees(self, rows: TrainingRows) -> list[BoostedFit]:
-        """Return the trees, their base taken out of the first one, where LightGBM hides it."""
+        """Return the trees without the initial prediction that LightGBM adds to the first one."""
         rule = self._rule
         if self._reading.refitted:
             return [refitted_trees(self._trees, self._settings, rule.l2)]
@@ -132,7 +132,7 @@ class ExactLightGBM(LightGBMAdapter):
     def _without_lone_steps(
         self, trees: BoostedFit, coefficients: Coefficients | None
     ) -> BoostedFit:
-        """Return trees of percentiles, of which those of a forest that find no split count for nothing."""
+        """Return the trees of a forest of percentiles; trees without a split count for nothing."""
         if coefficients is None or not self._reading.forest:
             return trees
         is_lone = self._n_leaves == 1
@@ -155,7 +155,7 @@ class ExactLightGBM(LightGBMAdapter):
     def _smoothed(
         self, trees: BoostedFit, rows: TrainingRows, evidence: LeafEvidence
     ) -> BoostedFit:
-        """Return the trees with the row counts that their values were smoothed by, which the sums of their leaves show."""
+        """Return the trees with the row counts of their path smoothing, inferred from leaf sums."""
         assert trees.leaf_rule.nodes is not None  # path_smooth is above zero
         rates = trees.learning_rates.copy()
         tolerance = self._rule.tolerance
@@ -223,7 +223,7 @@ class ExactLightGBM(LightGBMAdapter):
     def _first_tree_hides(
         self, start: float, totals: Totals, drop_scale: float, is_plain: bool
     ) -> bool:
-        """Return whether the leaves of the first tree hold a base.
+        """Return whether the leaf values of the first tree include the initial prediction.
 
         ``drop_scale`` is DART's factor of the base, ``is_plain`` whether trees are added one after
         the other.
@@ -266,7 +266,7 @@ class ExactLightGBM(LightGBMAdapter):
         n_rows: int,
         in_bag: FloatArray | None,
     ) -> None:
-        """Fill in how many rows the trees of a forest had that found no split, which LightGBM does not record.
+        """Fill in the row counts of trees without a split in a forest; LightGBM records none.
 
         The rows are those of ``in_bag`` (N, T) where there are some. Otherwise they are sampled
         as LightGBM samples them.

@@ -55,7 +55,7 @@ class LinearLeaf:
 
     @property
     def place(self) -> int:
-        """The place of its value."""
+        """The position of the value of the leaf among the coefficients."""
         return self.first + len(self.columns)
 
     @property
@@ -127,8 +127,8 @@ class LinearLightGBM(SmootherModel, ExactLightGBM):
             raise UnsupportedModelError(
                 "learning_rate",
                 "one for each tree, or known to six digits",
-                "linear leaves are replayed where all trees have one rate that is known to the "
-                "last digit",
+                "axil replays linear leaves if all trees have the same learning rate, known to "
+                "the last digit",
                 "Fit with one learning rate, and pass the model in memory or pickled.",
             )
 
@@ -143,7 +143,7 @@ class LinearLightGBM(SmootherModel, ExactLightGBM):
         return np.column_stack([table, np.ones(len(table))]).astype(np.float64, copy=False)
 
     def coordinates(self, X: FeatureTable, n_threads: int = 1) -> ForeignObject:
-        """Return the factors of the coefficients in predictions, sparse (n, P)."""
+        """Return the factors of the coefficients in the predictions, sparse (n, P)."""
         leaf_numbers = TreeModel.coordinates(self, X, n_threads).T
         table = self._table(X)
         ones = sparse.csr_array(np.ones((len(table), 1)))
@@ -263,7 +263,7 @@ class LinearLightGBM(SmootherModel, ExactLightGBM):
         stated: FloatArray,
         totals: Totals,
     ) -> None:
-        """Compare what residuals (N, 1) lead to with the model's weights, values and coefficients (P,) of a tree."""
+        """Compare the coefficients (P,) of a tree that residuals give with those of the model."""
         leaf_weights = np.bincount(tree.leaf, tree.weights)
         stated_weights = self._trees[t].floats("leaf_weight")
         self._compare("weight", leaf_weights, stated_weights, WEIGHT_SLACK * totals.weight, t)
@@ -290,14 +290,14 @@ class LinearLightGBM(SmootherModel, ExactLightGBM):
         )
 
     def _rounded_leaf(self, leaf: int, tree: int) -> UnsupportedModelError:
-        """Return the refusal of a leaf whose coefficients rounding decides."""
+        """Return the error for a leaf whose coefficients depend on rounding."""
         return UnsupportedModelError(
             "linear_lambda",
             f"{self._penalty:g} with leaf {leaf} of tree {tree}",
-            "the features of a leaf are a combination of each other, or nearly so, and rounding "
-            "decides its coefficients",
-            "Fit with a larger linear_lambda, with columns of similar size, or without those that "
-            "follow from others.",
+            "the features of a leaf are collinear, or nearly so, and rounding decides its "
+            "coefficients",
+            "Fit with a larger linear_lambda, with columns of similar size, or without collinear "
+            "columns.",
         )
 
     def _compare(
@@ -320,7 +320,7 @@ def _places(leaves: list[LinearLeaf]) -> NDArray[np.int64]:
 
 
 def _rounded(residuals: FloatArray, weights: FloatArray | None) -> FloatArray:
-    """Return residuals that are rounded once more with their weights, as LightGBM rounds them: (N, 1)."""
+    """Return residuals, (N, 1), rounded after the multiplication by weights, as LightGBM does."""
     if weights is None:
         return residuals
     weighted = (residuals[:, 0] * weights).astype(np.float32).astype(np.float64)

@@ -106,7 +106,7 @@ def _by_class(setting: str, model: LightGBMReading) -> str:
 
 
 def _some_start_later(model: LightGBMReading) -> str:
-    """Whether some classes start from the first iteration on, and others never."""
+    """Return the value of boost_from_average if some classes start later than others."""
     n_outputs = int(model.text.header.get("num_tree_per_iteration", "1"))
     first = model.text.trees[:n_outputs]
     constants = [tree.n_leaves == 1 and tree.floats("leaf_value")[0] != 0 for tree in first]
@@ -116,7 +116,7 @@ def _some_start_later(model: LightGBMReading) -> str:
 
 
 def _constant_classes(model: LightGBMReading) -> str:
-    """Return whether a forest has classes without trees, because no row or every row is of them."""
+    """Return why a forest has classes without trees: no row or every row is of them; else empty."""
     if not model.forest:
         return ""
     n_outputs = int(model.text.header.get("num_tree_per_iteration", "1"))
@@ -158,7 +158,8 @@ GRADIENT_REFUSALS = gradient_refusals(
     Refusal(
         "boosting",
         lambda model: model.dart and name_of(model) == "lambdarank" and "dart with lambdarank",
-        "taking trees out and putting them back leaves other rounding in the scores, and ranks turn on it",
+        "removing trees from the scores and adding them back changes the rounding of scores, and "
+        "ranks depend on it",
         'Fit with boosting="gbdt", or with objective="rank_xendcg".',
     ),
     Refusal(
@@ -176,20 +177,20 @@ GRADIENT_REFUSALS = gradient_refusals(
     Refusal(
         "boost_from_average",
         _some_start_later,
-        "LightGBM then starts the others from the shares of their classes, after one iteration",
+        "LightGBM then starts the other classes from their shares of the rows, one iteration later",
         "Fit with boost_from_average=True.",
     ),
     Refusal(
         "boosting",
         _constant_classes,
-        "LightGBM grows no trees for them, and averages one constant with zeros",
+        "LightGBM grows no trees for such a class, and averages one constant with zeros",
         "Fit with the classes that have rows, and with more than one of them.",
     ),
     *(
         Refusal(
             name,
             partial(_by_class, name),
-            "rows weigh otherwise for each class, and axil replays one weight for each row",
+            "a row has another weight for each class, and axil replays one weight for each row",
             "Fit with class_weight or sample_weight in its place, or explain a binary model for each class.",
         )
         for name in ("scale_pos_weight", "is_unbalance")

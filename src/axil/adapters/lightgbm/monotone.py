@@ -133,7 +133,7 @@ class _Growing:
         self.below_monotone = {0: False}
 
     def _keys_below(self) -> list[frozenset[int]]:
-        """Return for each node the features of its split and of those below it.
+        """Return the features of the split of each node and of the splits below it.
 
         LightGBM needs no limits of other features.
         """
@@ -156,7 +156,7 @@ class _Growing:
         ]
 
     def split(self, split: int) -> None:
-        """Make the split, which is a leaf still, and bring the limits of all leaves up to date."""
+        """Split a leaf, and update the limits of all leaves."""
         left_child, right_child = self.children[split]
         self.parent[left_child] = self.parent[right_child] = split
         self.made = split + 1
@@ -183,7 +183,7 @@ class _Growing:
             limits.add(side, node, stale)
 
     def _limit_across(self, split: int) -> list[int]:
-        """Limit the leaves across monotone splits further up that touch one of the two new ones; these leaves."""
+        """Limit leaves on the other side of monotone splits that touch a new leaf; return them."""
         path: list[Path] = []
         touched: list[int] = []
         node = split
@@ -307,14 +307,17 @@ class _Growing:
         return limits
 
     def _says_more(self, path: list[Path], above: int, right: bool) -> bool:
-        """Whether leaves across a split may touch; not across a second one on the same side of the same feature."""
+        """Whether leaves on both sides of a split may touch.
+
+        They do not beyond a second split on the same side of the same feature.
+        """
         feature = self.features[above]
         return self.numerical[above] and not any(
             step.feature == feature and step.right == right for step in path
         )
 
     def _ways(self, node: int, path: list[Path]) -> tuple[bool, bool]:
-        """Return whether leaves left and right of a split may touch the start of the path."""
+        """Return whether the leaves on each side of a split may touch the start of the path."""
         left_touches = right_touches = True
         if self.numerical[node]:
             for feature, threshold, on_right in path:

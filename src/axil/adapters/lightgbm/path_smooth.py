@@ -34,11 +34,14 @@ ENOUGH = 100.0  # squared slacks per node: such values agree
 UNTOLD = 1e-6  # of the largest value of a tree: what counts that are not told can be off by
 
 
-_UNEVEN = "LightGBM smooths by row counts that it estimates from the weights of rows, or the factors of GOSS, "
+_UNEVEN = (
+    "LightGBM smooths by row counts that it estimates from row weights, or from the factors of "
+    "GOSS, "
+)
 
 
 def _bounded(model: LightGBMReading) -> str:
-    on = f"{model.settings.text('path_smooth')} with rows that weigh differently and "
+    on = f"{model.settings.text('path_smooth')} with rows of different weights and "
     if model.monotone_signs.any():
         return on + "monotone_constraints"
     if model.cuda:
@@ -51,8 +54,7 @@ ESTIMATES: tuple[Refusal[LightGBMReading], ...] = (
     Refusal(
         "path_smooth",
         _bounded,
-        _UNEVEN
-        + "and which those were cannot be told beside bounds, or from the sums of this device",
+        _UNEVEN + "and bounds, or the sums of this device, do not show these counts",
         'Fit with path_smooth=0, without sample_weight and GOSS, or without monotone_constraints and with device_type="cpu".',
     ),
 )
@@ -88,8 +90,12 @@ class PathSmooth:
         if np.isnan(rates).any():
             raise UnsupportedModelError(
                 "path_smooth",
-                f"{rule.smooth:g} with a schedule of rates and rows that weigh differently",
-                _UNEVEN + "which leaf values show where the rates are known",
+                f"{rule.smooth:g} with a learning-rate schedule and rows of different weights",
+                _UNEVEN
+                + (
+                    "and axil infers these counts from the leaf values only if it knows the "
+                    "learning rates"
+                ),
                 "Fit with one learning rate, with path_smooth=0, or without sample_weight and GOSS.",
             )
         counts = nodes.totals(
@@ -147,8 +153,8 @@ class PathSmooth:
         if not is_determined and close < error < UNTOLD * largest:  # too close for other data
             raise UnsupportedModelError(
                 "path_smooth",
-                f"{self.smooth:g} with rows that weigh differently",
-                _UNEVEN + "and the values of its leaves do not tell which those were",
+                f"{self.smooth:g} with rows of different weights",
+                _UNEVEN + "and the leaf values of this model do not show these counts",
                 "Fit with a larger path_smooth or with none, or without sample_weight and GOSS.",
             )
         return node_shares
@@ -197,7 +203,7 @@ class SmoothedNodes:
         return left_counts, is_determined
 
     def _shown(self, node: int, parent_value: float) -> tuple[float, float]:
-        """Return the number of rows that a node's value shows, and the error of that number.
+        """Return the number of rows that the value of a node implies, and the error of that number.
 
         ``above`` is the value of its parent.
         """
@@ -217,7 +223,7 @@ class SmoothedNodes:
         return (0.0, np.inf)
 
     def _left(self, k: int, parent_value: float) -> tuple[float, bool]:
-        """Return the number of rows to the left of a split, and whether it is the only one.
+        """Return the number of rows left of a split, and whether no other number is possible.
 
         It is the only one if no other whole number agrees with the values of the split's children.
         ``above`` is the value of the split.
@@ -327,7 +333,7 @@ class SmoothedNodes:
         return replayed
 
     def _misfit(self, left_counts: FloatArray) -> float:
-        """Return the sum of squared errors of node values and of numbers of rows.
+        """Return the sum of squared errors of node values and row counts.
 
         Values are relative to their slacks, and numbers to the expected ones.
         """
@@ -339,7 +345,7 @@ class SmoothedNodes:
     def _step(
         self, left_counts: FloatArray, free: BoolArray, damping: float
     ) -> tuple[FloatArray, FloatArray]:
-        """Return one Newton step of all numbers together, (S,), and their possible errors, (S,).
+        """Return a Newton step of all row counts, (S,), and bounds of their errors, (S,).
 
         Values depend on nothing above except their parent's. So least squares are solved from the
         leaves up, where each node has a best change of its value and a precision, and then from the

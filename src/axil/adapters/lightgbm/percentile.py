@@ -76,7 +76,7 @@ class Percentile(Ranks):
         return np.where(last, 0, counts - down - 1), np.where(last, 0.0, 1.0 - (place - (down - 1)))
 
     def weighed(self, weights: FloatArray) -> tuple[int, int, float]:
-        """Return the rows whose cumulated weights are around the share, and how they are mixed.
+        """Return the two rows around the percentile by weight, and the share of the second.
 
         Where the upper row weighs less than one, it is the lower row alone.
         """
@@ -95,7 +95,7 @@ class Percentile(Ranks):
         return at - 1, at, float((threshold - total[lower]) / (total[upper] - total[lower]))
 
     def base(self, targets: FloatArray, picked: Picks) -> float:
-        """Return the mix of two targets in float32. Their difference is rounded first."""
+        """Return the percentile between two targets in float32; their difference is rounded."""
         lower, upper = targets[picked.rows[:, 0]].astype(np.float32)
         if self.weights is None:
             return float(np.float32(upper - np.float64(upper - lower) * picked.shares[0, 0]))
@@ -155,7 +155,7 @@ class Gradients:
 
 
 def _handed_on(weights: FloatArray | None) -> FloatArray | None:
-    """Return the weights (N,) as Dataset.set_weight of the package for Python hands them on: ones as None."""
+    """Return the weights (N,) as Dataset.set_weight passes them on: None for ones."""
     if weights is not None and bool(np.all(weights == 1.0)):
         return None
     return weights

@@ -69,8 +69,9 @@ FIRST: tuple[Refusal[BoolArray], ...] = (
     Refusal(
         "learning_rate",
         _first_alone,
-        "all other trees agree with these data, but the first one, of two leaves, had another "
-        "rate, which LightGBM does not record and two leaves do not separate from the targets",
+        "all trees but the first agree with these data. The first one, of two leaves, had "
+        "another learning rate, which LightGBM does not record, and two leaves do not separate "
+        "it from the targets",
         "Fit with one learning rate, or with more leaves; if that changes nothing, see that the "
         "targets are those of the fit.",
     ),

@@ -102,7 +102,7 @@ class LightGBMReading:
         return self.refit != "" and float(self.refit) == 0.0
 
     def beside(self, value: str, *names: str) -> str:
-        """Return a value together with the first of these settings that the model also has.
+        """Return a value followed by the first of these settings that the model has too.
 
         It is empty if there is none.
         """

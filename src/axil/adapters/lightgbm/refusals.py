@@ -143,7 +143,7 @@ def _wide_bins(model: LightGBMReading) -> str:
 
 
 def _forced(model: LightGBMReading) -> str:
-    """Return the file of forced splits if LightGBM computes their leaves in another way.
+    """Return the file of forced splits if LightGBM computes the leaves below them differently.
 
     They ignore cat_l2 and smooth towards 0 (GatherInfoForThreshold,
     src/treelearner/feature_histogram.hpp).
@@ -203,8 +203,8 @@ REFUSALS: tuple[Refusal[LightGBMReading], ...] = (
                 "huber", "device_type", "num_machines", "boosting=rf", "use_quantized_grad"
             )
         ),
-        "huber cuts residuals off, and axil holds which on one machine's processor, not with rf or "
-        "use_quantized_grad",
+        "huber clips residuals, and axil keeps the set of clipped residuals fixed only for fits "
+        "on the CPU of one machine, not with rf or use_quantized_grad",
         _L2,
         "(ii)",
         derivative=True,
@@ -227,8 +227,8 @@ REFUSALS: tuple[Refusal[LightGBMReading], ...] = (
     Refusal(
         "linear_tree",
         _linear_beside,
-        "linear leaves are replayed for boosting of squared error with sample_weight, bagging and "
-        "lambda_l2, on a processor",
+        "axil replays linear leaves for boosting of squared error on a CPU, with sample_weight, "
+        "bagging and lambda_l2 alone",
         "Fit with linear_tree=False, or without the other setting.",
         linear_only=True,
     ),
@@ -258,14 +258,15 @@ REFUSALS: tuple[Refusal[LightGBMReading], ...] = (
             and model.monotone_method != "basic"
             and model.beside(model.monotone_method, "path_smooth", "histogram_pool_size")
         ),
-        "splits that are searched again when other leaves change are then made in another way, "
-        "which is not recorded",
+        "LightGBM searches some splits again when other leaves change, and with this setting it "
+        "does not record how",
         'Fit with monotone_constraints_method="basic", the default, or without the other setting.',
     ),
     Refusal(
         "monotone_constraints_method",
         _missing_rightward,
-        "bounds then depend on which thresholds are a feature's first, which is not recorded",
+        "bounds then depend on which threshold of a feature comes first, and the model does not "
+        "record it",
         'Fit with monotone_constraints_method="intermediate".',
     ),
     Refusal(
@@ -347,9 +348,9 @@ _MACHINES = (
     "boost_from_average=False."
 )
 _TURNED = (
-    "Training of DART ended in the middle of a drop: LightGBM left trees in the model with their "
-    "sign turned, a fault of LightGBM. Fit with fewer iterations or a smaller min_split_gain, so "
-    "that all find a split."
+    "Training of DART ended in the middle of a drop: LightGBM left trees in the model with the "
+    "opposite sign, a fault of LightGBM. Fit with fewer iterations or a smaller min_split_gain, "
+    "so that all find a split."
 )
 _SINGLE = (
     "A GPU added in single precision, too roughly for this many rows in so small leaves: fit with "

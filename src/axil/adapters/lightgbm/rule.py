@@ -148,7 +148,7 @@ class LightGBMRule:
         )
 
     def _shares(self, tree: TreeText) -> FloatArray:
-        """Return the weight of each split and leaf, l2 included, over that of all rows, (2L - 1,)."""
+        """Return the weight of each node with l2, divided by that of all rows, (2L - 1,)."""
         if tree.n_leaves == 1:
             return np.ones(1)
         weights = np.concatenate([tree.floats("internal_weight"), tree.floats("leaf_weight")])

@@ -41,7 +41,7 @@ def streams(seed: int, n_rows: int) -> Words:
 
 
 def _uniforms(words: Words) -> FloatArray:
-    """Return the sampled rows from 0 up to 1 that generators in these states show."""
+    """Return the numbers in [0, 1) that generators in these states produce."""
     return np.asarray(((words & LOW) >> np.uint32(16)) / 32768.0)
 
 
@@ -166,7 +166,10 @@ class Goss:
         return self
 
     def _words(self, is_small: BoolArray) -> tuple[Words, Words]:
-        """Return the words of rows (N,), of which small ones sample one each, and the generators after that."""
+        """Return the random words of rows (N,), and the generators after them.
+
+        Rows with small gradients use one word each.
+        """
         blocks = np.zeros((len(self.generators), BLOCK), dtype=np.bool_)
         blocks.ravel()[: len(is_small)] = is_small
         steps = np.cumsum(blocks, axis=1)
@@ -345,7 +348,7 @@ class _Drops:
         return np.asarray(drop_rate * self._weights * inverse)
 
     def grown(self) -> float:
-        """Note that the attempt led to a tree.
+        """Record that the attempt made a tree.
 
         Return by what factor the dropped ones, their sign turned, come back.
         """

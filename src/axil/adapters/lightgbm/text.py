@@ -177,7 +177,7 @@ class TreeText:
             raise _damaged("a tree's sets of categories are not there")
 
     def outcomes(self) -> dict[int, NDArray[np.uint8]]:
-        """Return where each split by categories sends them, by the number of the split.
+        """Return the outcomes of categories at each categorical split, by its number.
 
         The entries are 0 (left) for the categories that it names, and 1 for others up to them, for
         those beyond, and for missing values.
@@ -317,7 +317,7 @@ class LightGBMSettings:
     remembered: Mapping[str, Any] = field(default_factory=dict)
 
     def given(self, name: str) -> list[ForeignObject]:
-        """Return the values that were passed for a setting, under any of its names."""
+        """Return the values that the user passed for a setting, under any of its names."""
         values = [self.remembered.get(alias) for alias in (name, *_ALIASES.get(name, ()))]
         return [value for value in values if value is not None]
 

@@ -137,7 +137,8 @@ class GradientBoostingAdapter(StackAdapter):
             raise UnsupportedModelError(
                 "sample_weight",
                 "given with loss=huber",
-                "axil holds which residuals are cut off for rows that all count alike",
+                "axil keeps the set of clipped residuals fixed only if all rows have the same "
+                "weight",
                 "Fit without sample_weight, or with loss='absolute_error' or 'squared_error'.",
             )
         return SklearnHuber(

@@ -55,9 +55,8 @@ class Calibration:
     """The fixed curves of a calibrated classifier, which scikit-learn itself applies."""
 
     notes: ClassVar[dict[str, str]] = {
-        "exact": "predictions are probabilities before calibration, and the curve beside them is "
-        "held fixed",
-        "additive": "probabilities are calibrated, and the curve of the calibration is held fixed",
+        "exact": "predictions are probabilities before calibration, and the calibration curve is fixed",
+        "additive": "probabilities are calibrated, and the calibration curve is fixed",
     }
 
     #: scikit-learn's classifier and curves, with a `Scored` or `Likely` in place of the classifier

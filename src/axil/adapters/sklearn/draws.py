@@ -174,7 +174,7 @@ def sampled_rows(model: ForeignModel) -> Iterator[Indices]:
 
 
 def with_sampled_rows(model: ForeignModel, members: list[ForeignObject]) -> ForeignModel:
-    """Return the model in a state from which its samples can be sampled again."""
+    """Return the model in a state from which axil can repeat its random samples."""
     if not hasattr(model, "_sample_weight"):  # pickled before the version that keeps it
         model = copy.copy(model)
         model._sample_weight = None
@@ -185,8 +185,8 @@ def with_sampled_rows(model: ForeignModel, members: list[ForeignObject]) -> Fore
         raise UnsupportedModelError(
             "warm_start",
             "True",
-            "linear in the targets, but which rows its first trees were fitted on cannot be sampled "
-            "again",
+            "predictions are linear in the targets, but which rows its first trees were fitted "
+            "on cannot be sampled again",
             "Fit all trees at once, or with an integer random_state.",
         )
     model = copy.copy(model)

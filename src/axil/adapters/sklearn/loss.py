@@ -35,7 +35,7 @@ class StageLoss(Loss):
     cancels = True
 
     def leaf_slopes(self, y: FloatArray, F: FloatArray) -> tuple[ForeignObject, ForeignObject]:
-        """Return g, and p (1 - p) with the probability p that scikit-learn computes from g."""
+        """Return g, and p (1 - p), where p is the probability that scikit-learn computes from g."""
         g = self.gradient(y, F)
         p = y + g
         return g, p * (1 - p)
@@ -73,7 +73,7 @@ _NEAR_OF_SEVERAL = float(np.finfo(np.float64).eps)
 
 @cache
 def _near_in_stages() -> float:
-    """Return the distance from 0 and 1 to which initial scores by stages clip shares of classes.
+    """Return how close to 0 and 1 the class shares behind initial scores may come.
 
     scikit-learn cuts them off at the rounding of float32, from version 1.8 on at that of float64
     (_init_raw_predictions, sklearn/ensemble/_gb.py). An unfitted share of zero shows which.
@@ -134,7 +134,8 @@ GRADIENT_STAGES: tuple[Refusal[ForeignModel], ...] = (
     Refusal(
         "init",
         _init,
-        "its first prediction is neither a constant nor that of the targets' means, which are what axil replays",
+        "its initial prediction is neither a constant nor the link of the mean target, and axil "
+        "replays only these two",
         'Fit with init=None or init="zero".',
     ),
     UNKNOWN_SPLIT,

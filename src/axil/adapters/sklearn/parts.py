@@ -201,8 +201,8 @@ def _require_probabilities(member: Member, n_classes: int) -> None:
         raise UnsupportedModelError(
             member.name,
             type(model).__name__,
-            "its probabilities are calibrated by a curve, or divided by their sum, which "
-            "derivatives do not know",
+            "its probabilities are calibrated by a curve, or divided by their sum, and "
+            "derivatives do not include this step",
             "Calibrate the whole: CalibratedClassifierCV(VotingClassifier(...)). Or explain it by "
             "itself.",
         )
@@ -241,10 +241,7 @@ def _side_by_side(model: ForeignModel) -> ModelsInside | None:
         n_outputs = 2
     explained_text = "each output is predicted by a model of its own"
     if classifiers.classes is not None:
-        explained_text = (
-            "scores are those of each class against the rest, before anything is made of all of "
-            "them"
-        )
+        explained_text = "scores are those of each class against the rest, before they are combined"
     return ModelsInside(
         model,
         members,

@@ -21,7 +21,7 @@ PERCENTILES = ("absolute_error", "quantile", "huber")  # losses
 
 @dataclass(frozen=True)
 class SklearnPercentile(Ranks):
-    """np.percentile without weights, and with them the first row that reaches the share of the weights."""
+    """The percentile of NumPy; with weights the first row that reaches the share of the weights."""
 
     averages: bool = (
         False  #: whether the mean of two rows is taken where a row has just the share, as trees do
@@ -37,7 +37,7 @@ class SklearnPercentile(Ranks):
         return rank, place - rank
 
     def weighed(self, weights: FloatArray) -> tuple[int, int, float]:
-        """Return the first row that reaches the share, or its mean with the next one."""
+        """Return the first row that reaches the share of the weights, or its mean with the next."""
         total = np.cumsum(weights)
         threshold = self.alpha * total[-1] or np.nextafter(0.0, 1.0)
         at = min(int(np.searchsorted(total, threshold, side="left")), len(weights) - 1)

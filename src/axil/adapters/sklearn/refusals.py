@@ -19,12 +19,12 @@ from axil.aliases import ForeignModel
 from axil.arrays import BoolArray
 
 _LOGIT = (
-    "its first prediction is the logarithm of the odds of a mean, which is not a linear function "
-    "of the targets"
+    "its initial prediction is the logarithm of the odds of a mean, which is not a linear "
+    "function of the targets"
 )
 _FOREST = "A RandomForestClassifier has exact weights."
 _BENT = "a neural network's predictions respond to its targets along a curve"
-_MARGIN = "it solves a quadratic program in which a row's part ends at a bound"
+_MARGIN = "it solves a quadratic program with bounds on the coefficient of each row"
 _SPARSE = "its coefficients are shrunk to zero by a threshold"
 _LINK = "its coefficients are found by iteration through a non-linear link"
 _BASE = "Explain a model inside it, which was fitted to all rows (estimators_)."
@@ -63,7 +63,7 @@ CLASSES: dict[str, Refusal[str]] = {
     **dict.fromkeys(
         ("RegressorChain", "ClassifierChain"),
         _never(
-            "each of its models has the targets, or predictions, of the outputs before among its "
+            "each of its models uses the targets, or predictions, of the previous outputs as "
             "features",
             "Fit a MultiOutputRegressor, or explain estimators_[0].",
         ),
@@ -246,7 +246,8 @@ LOSSES: tuple[Refusal[ForeignModel], ...] = (
 UNKNOWN_SPLIT: Refusal[ForeignModel] = Refusal(
     "random_state",
     _unknown_split,
-    "linear in the targets, but which rows early stopping held out cannot be sampled again",
+    "predictions are linear in the targets, but which rows early stopping held out cannot be "
+    "sampled again",
     SEED,
 )
 
@@ -256,16 +257,16 @@ STAGES: tuple[Refusal[ForeignModel], ...] = (
     Refusal(
         "init",
         unknown_init,
-        "its first prediction is a quantile of the targets, or is not the percentile that its "
-        "leaves are",
+        "its initial prediction is a quantile of the targets, or another percentile than its "
+        "leaf values",
         _MEAN,
         "(i)",
     ),
     Refusal(
         "subsample",
         _subsampled_huber,
-        "where residuals are cut off then follows from other rows than those of the stage and "
-        "those held out",
+        "the clipping threshold then follows from other rows than those of the stage and those "
+        "held out",
         "Fit with subsample=1.0, with n_iter_no_change=None, or with loss='absolute_error'.",
     ),
     UNKNOWN_SPLIT,
@@ -276,7 +277,8 @@ DRAWS: tuple[Refusal[ForeignModel], ...] = (
     Refusal(
         "random_state",
         _unseeded_subsample,
-        "linear in the targets, but which rows each tree was fitted on cannot be sampled again",
+        "predictions are linear in the targets, but which rows each tree was fitted on cannot be "
+        "sampled again",
         f"{SEED[:-1]}, or pass the sample counts as in_bag=.",
     ),
 )
@@ -331,7 +333,7 @@ def _folds_drawn_anew(model: ForeignModel) -> str:
     if splitter is None or isinstance(splitter, (Integral, list, tuple, np.ndarray)):
         return ""
     if not hasattr(splitter, "split"):
-        return f"{type(splitter).__name__} of splits, used up"
+        return f"{type(splitter).__name__} of splits, which the fit has used up"
     kinds = {kind.__name__ for kind in type(splitter).__mro__}
     if "GroupsConsumerMixin" in kinds:
         return f"{type(splitter).__name__} by groups"
@@ -346,8 +348,8 @@ CALIBRATION: tuple[Refusal[ForeignModel], ...] = (
     Refusal(
         "cv",
         _folds_drawn_anew,
-        "which rows each of its classifiers was fitted on cannot be told, as cv would split them "
-        "otherwise now",
+        "the rows of each of its classifiers are unknown, because cv would now split them "
+        "differently",
         "Fit with cv=5, with an integer random_state, or with the splits themselves: "
         "cv=list(splitter.split(X, y, groups)). Or fit with ensemble=False.",
     ),
@@ -355,7 +357,7 @@ CALIBRATION: tuple[Refusal[ForeignModel], ...] = (
 
 
 def _grown_on(agrees: BoolArray) -> str:
-    """Return how many trees at the end agree with the data if none before does.
+    """Return the number of last trees that agree with the data, if all before them disagree.
 
     Single wrong targets miss trees here and there.
     """
@@ -372,8 +374,8 @@ STEPS: tuple[Refusal[BoolArray], ...] = (
     Refusal(
         "warm_start",
         _grown_on,
-        "its first trees were fitted on other rows or with other settings than its last, and a "
-        "model keeps only these",
+        "its first trees were fitted on other rows or with other settings than its last, and the "
+        "model keeps only the settings of the last",
         "Fit all trees at once, or with the same rows and settings at each step.",
     ),
 )

@@ -78,7 +78,7 @@ class Classifiers:
         return UnsupportedModelError(
             "estimator",
             type(self.inside[0]).__name__,
-            f"{reason}, which is read of one output at a time",
+            f"{reason}, and axil reads such models one output at a time",
             "Explain the models inside one by one:\n"
             f"    axil.Explainer(model.estimators_[0], X, {targets})",
         )
@@ -178,7 +178,7 @@ class OfSecond(Around):
     def _trees(
         self, read_trees: Callable[[TrainingRows], list[BoostedFit]], rows: TrainingRows
     ) -> list[BoostedFit]:
-        """Return the trees that ``read_trees`` returns for both classes, of the second alone."""
+        """Return the trees of the second class, from those of both that ``read_trees`` returns."""
         fits = []
         for fit in read_trees(replace(rows, targets=_both(rows.targets))):
             table = replace(fit.table, leaf_values=fit.table.leaf_values[:, 1:])
@@ -222,7 +222,7 @@ def read_scores(classifiers: Classifiers, members: Sequence[Model | None]) -> Mo
         boosted[0].classes = classifiers.classes
         return boosted[0]
     if any(adapter.class_weight is not None for adapter in boosted):
-        raise classifiers.refuse("class_weight, by which rows weigh otherwise for each class")
+        raise classifiers.refuse("class_weight, which gives a row another weight for each class")
     settings = (adapter.single_output_setting for adapter in boosted)
     setting = next(filter(None, settings), "")
     if setting:
@@ -341,7 +341,7 @@ class SideBySide(Defaults, Adapter):
 
 
 def _belongs_to_one_output(fit: BoostedFit) -> str:
-    """Return the name of a record that belongs to the trees of one output; empty if there is none.
+    """Return the name of a part that belongs to one output, such as ranks; or empty.
 
     `Adapter.single_output_setting` knows the settings that lead to it.
     """

@@ -157,9 +157,9 @@ class SmootherAdapter(SklearnAdapter, SmootherModel):
         drawn = ""
         if len(seeds_of_runs(self._model)) > 1:
             drawn = (
-                f"{self._model.solver} stopped at tol={self._model.tol:g} and drew rows without a "
-                'seed, so its fit cannot be repeated: fit with solver="cholesky" or "svd", or with '
-                "tol=1e-12 and an integer random_state.\n"
+                f"{self._model.solver} stopped at tol={self._model.tol:g} and sampled rows "
+                'without a seed, so its fit cannot be repeated: fit with solver="cholesky" or '
+                '"svd", or with tol=1e-12 and an integer random_state.\n'
             )
         return drawn + (
             "These are not the rows, targets or sample weights that the model was fitted on, or "

@@ -140,7 +140,7 @@ class Unsolved:
 
     @property
     def off(self) -> str:
-        """Say how far the predictions are off."""
+        """Describe how far the predictions are from those of the exact solution."""
         return f"predictions off by {self.error:.1e}"
 
 
@@ -232,16 +232,16 @@ SOLVERS: tuple[Refusal[Unsolved], ...] = (
     Refusal(
         "dtype",
         _single,
-        "the fit was solved in single precision, which ends before the solution does, also when it "
-        "is run again on these data",
+        "the fit was solved in single precision, which is too coarse to reach the solution; axil "
+        "repeated the fit on these data with the same result",
         "Fit on features in float64. An init of gradient boosting is always fitted in float32: "
         "scale its features, or give it a larger alpha.",
     ),
     Refusal(
         "condition number",
         _ill_conditioned,
-        "double precision ends before the solution does, also when the fit is run again on these "
-        "data",
+        "double precision is too coarse to reach the solution; axil repeated the fit on these "
+        "data with the same result",
         "Fit with a larger alpha (of a Gaussian process: or a WhiteKernel), or scale the features.",
     ),
 )
@@ -303,7 +303,7 @@ def run_again(
 
 
 def _estimated_alike(model: ForeignModel, refitted: ForeignModel) -> bool:
-    """Return whether two fits estimated the same precisions, if they are of a kind that does.
+    """Return whether two fits estimated the same precisions; True for models that estimate none.
 
     On other data they do not.
     """

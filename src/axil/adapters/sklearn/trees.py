@@ -488,7 +488,7 @@ class ForestAdapter(StackAdapter):
         return stored
 
     def _class_weights(self, rows: TrainingRows) -> FloatArray:
-        """Return the weights of rows and classes, (N,), as a fit to these rows makes them."""
+        """Return the sample weight times the class weight of each row, (N,), in a new fit."""
         from sklearn.utils.class_weight import compute_sample_weight
 
         if isinstance(self._class_weight, str):
@@ -500,7 +500,7 @@ class ForestAdapter(StackAdapter):
         return rows.weights * factors
 
     def _labels(self, rows: TrainingRows) -> AnyArray:
-        """Return the rows' classes as the fit got them: names, or in bagging numbers."""
+        """Return the class of each row as the fit received it: a name, or in bagging a number."""
         if self.label_classes is not None:
             labels = [names.astype(object) for names in self.label_classes.labels(rows.targets)]
             return np.stack(labels, axis=1)
@@ -531,7 +531,7 @@ class ForestAdapter(StackAdapter):
     def _class_counts(
         self, rows: TrainingRows, row_weights: FloatArray | None
     ) -> ClassCounts | None:
-        """Return how the weights of the leaves follow from the labels; None if they do not."""
+        """Return the rule from labels to row weights in the leaves; None without class weights."""
         if self._balances_samples:
             return UNKNOWN
         if not isinstance(self._class_weight, str) or row_weights is None:

@@ -103,7 +103,7 @@ def _stacking(model: ForeignModel, inside: Read) -> SumModel:
         raise UnsupportedModelError(
             "passthrough",
             True,
-            "the last model looks at the features as well, and what they add is not read",
+            "the final estimator uses the features as well, and axil does not read that part",
             "Fit with passthrough=False.",
         )
     names = [name for name, estimator in model.estimators if not is_dropped(estimator)]
@@ -217,7 +217,7 @@ def _after_init(model: ForeignModel, inside: Read) -> SumModel | None:
 
 
 def _allow_single_precision(model: ForeignModel) -> None:
-    """Let smoothers inside a model stay as far from the solution as float32 leaves an init.
+    """Allow smoothers inside a model the solver error of float32, in which an init is fitted.
 
     scikit-learn always hands init its features in float32. The trees show other data: they are
     fitted to what init itself predicts, in float64.

@@ -18,7 +18,10 @@ _REGRESSION = ("OLS", "WLS", "GLS")
 _CLASSES = {  # name: reason, condition
     "QuantReg": ("its predictions are quantiles", "(ii)"),
     "RLM": (DAMPED, "(ii)"),
-    "GLSAR": ("its errors' correlation is estimated from residuals, time after time", "(ii)"),
+    "GLSAR": (
+        "the correlation of its errors is estimated from residuals, iteration after iteration",
+        "(ii)",
+    ),
     **dict.fromkeys(
         ("GLM", "Logit", "Probit", "MNLogit", "Poisson", "NegativeBinomial"),
         ("its coefficients are found by iteration through a link", "(ii)"),

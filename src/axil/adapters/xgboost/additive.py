@@ -266,7 +266,7 @@ class AdditiveXGBoost(XGBoostAdapter):
 
     @property
     def _min_hessian(self) -> float:
-        """The hessian below which XGBoost sets one class of a shared leaf to zero: min_child_weight.
+        """The hessian below which XGBoost sets the value of a class in a shared leaf to zero.
 
         See CalcWeight, src/tree/param.h.
 

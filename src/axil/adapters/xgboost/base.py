@@ -192,7 +192,7 @@ class XGBoostAdapter(TreeModel):
 
     @property
     def _drops(self) -> bool:
-        """Whether DART dropped trees: each drop leaves a factor behind."""
+        """Whether DART dropped trees, each of which leaves a factor in the model."""
         return self._model.weight_drop is not None and bool(np.any(self._model.weight_drop != 1))
 
     def _drop_factors(self, plan: DrawPlan) -> FloatArray | None:
@@ -209,7 +209,7 @@ class XGBoostAdapter(TreeModel):
 
     @property
     def _stated_rate(self) -> float:
-        """The rate of the settings, parallel trees accounted for."""
+        """The learning rate of the settings, divided by the number of parallel trees."""
         rate = np.float32(self._settings.number("learning_rate"))
         return float(rate / np.float32(self._model.n_parallel))
 
@@ -221,7 +221,7 @@ class XGBoostAdapter(TreeModel):
         l2: list[FloatArray],
         weighted: bool,
     ) -> BoostedFit:
-        """Return some trees in the form of plain boosting.
+        """Return an entry of these trees as plain boosting.
 
         Parameters
         ----------

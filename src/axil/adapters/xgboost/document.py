@@ -172,7 +172,7 @@ class Tree:
 
     @property
     def split_by_others(self) -> bool:
-        """Whether gradients of a custom objective chose the splits, and others the leaves."""
+        """Whether a custom objective chose the splits, and another one the leaves."""
         return len(self.fields.get("base_weights", ())) != self.n_nodes * self.n_outputs
 
     # -- values -----------------------------------------------------------------------------------

@@ -238,7 +238,7 @@ def iterations(plan: DrawPlan) -> Iterator[Iteration]:
 
 
 def _draws(plan: DrawPlan, stream: Stream, first: int) -> list[Draw]:
-    """Return the samples for one group's parallel trees. The first has this number."""
+    """Return the samples of the parallel trees of one output, from a tree with this number on."""
     if plan.is_approx:
         return _draws_of_approx(plan, stream, first)
     draws: list[Draw] = []

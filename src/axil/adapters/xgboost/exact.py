@@ -112,7 +112,7 @@ class ExactXGBoost(XGBoostAdapter):
     def _bent(
         self, trees: BoostedFit, places: IntArray, output: int, l2: list[FloatArray]
     ) -> BoostedFit:
-        """Return the entry of one output with the settings that constrain its leaves."""
+        """Return the entry of an output with the L1, step and bounds of its leaves."""
         column = output if self._model.shared else 0
         shares = trees.learning_rates
         if trees.schedule.tree_shares is not None:
@@ -139,8 +139,8 @@ class ExactXGBoost(XGBoostAdapter):
             raise UnsupportedModelError(
                 "base_margin",
                 f"given with {self._reading.objective}",
-                "predictions then start from a percentile of the targets that the fit did not "
-                "start from",
+                "predictions then start from a percentile of the targets, and the fit started "
+                "from another number",
                 "Fit with a number as base_score.",
             )
         shares = alphas(self._reading.objective_settings, self.n_outputs)
@@ -262,7 +262,7 @@ class ExactXGBoost(XGBoostAdapter):
 
     @property
     def settles(self) -> bool:  # type: ignore[override]
-        """Whether sums confirm the settings.
+        """Whether axil confirms or infers the settings from leaf sums.
 
         Any rate explains the value of a single leaf, and any targets explain a zero.
         """

@@ -78,7 +78,7 @@ class XGBoostObjective:
 
     @property
     def positive_factor(self) -> float:
-        """scale_pos_weight."""
+        """The setting scale_pos_weight, a factor of the weight of rows with label 1."""
         return float(self.reading.settings.text("scale_pos_weight") or 1.0)
 
     @property
@@ -88,7 +88,7 @@ class XGBoostObjective:
 
     @property
     def recent(self) -> bool:
-        """Whether it is from XGBoost 3.1 on: fits start from the link of the mean.
+        """Whether XGBoost 3.1 or later fitted the model, which starts from the link of the mean.
 
         base_score is then a list.
 
@@ -143,7 +143,7 @@ _SMOOTHED: dict[str, Callable[[XGBoostObjective, bool], Loss]] = {
 }
 LOGARITHMIC = "survival:cox", "survival:aft"  # besides those whose gradients are known
 UNESTIMATED = 0.5  # base_score where nobody gave one and XGBoost estimates none
-FROM_ZERO = "the fit starts from a step from 0 that takes all targets through its gradient"
+FROM_ZERO = "the initial score is one step from 0, and its gradient depends on all targets"
 
 
 def _several_targets(reading: XGBoostReading) -> str:
@@ -196,7 +196,7 @@ def _dropped_ranking(reading: XGBoostReading) -> str:
 
 
 def _mixed_draws(reading: XGBoostReading) -> str:
-    """Return the method that samples pairs if the same generator also samples rows or columns."""
+    """Return the pair method if its generator also samples rows or columns; else empty."""
     draws_pairs = _ranking_setting(reading, "lambdarank_pair_method") == "mean"
     model = reading.model
     if not draws_pairs or model is None:
@@ -228,7 +228,8 @@ GRADIENT_REFUSALS = gradient_refusals(
     Refusal(
         "booster",
         _dropped_ranking,
-        "taking trees out and putting them back leaves other rounding in the scores, and ranks turn on it",
+        "removing trees from the scores and adding them back changes the rounding of scores, and "
+        "ranks depend on it",
         'Fit with booster="gbtree".',
     ),
     Refusal(
@@ -251,7 +252,8 @@ GRADIENT_REFUSALS = gradient_refusals(
     Refusal(
         "num_target",
         _several_targets,
-        "targets that start from one number, or whose rows weigh otherwise for each target, are not replayed together",
+        "axil does not replay several targets that start from one number, or whose rows have "
+        "another weight for each target",
         "Fit one model per target, use XGBoost 3.1 or later, or give base_score.",
     ),
 )
@@ -266,7 +268,7 @@ OWN_OBJECTIVE_REFUSALS: tuple[Refusal[XGBoostReading], ...] = (
     Refusal(
         "objective",
         _ranked,
-        "XGBoost up to 3.3 put percentiles in the place of the steps that your function led to",
+        "XGBoost up to 3.3 replaced the steps of your function by percentiles",
         "Fit with your function alone, without an objective beside it.",
     ),
 )

@@ -113,7 +113,7 @@ def columns_of(trees: Sequence[Tree], settings: XGBoostSettings) -> ColumnDraws:
 
 
 def _may_split(tree: Tree, settings: XGBoostSettings) -> BoolArray:
-    """Return which nodes of a tree depth and max_leaves let have children, (nodes,)."""
+    """Return which nodes may have children by max_depth and max_leaves, (nodes,)."""
     depths = tree.depths
     max_depth = int(settings.number("max_depth"))
     max_leaves = int(settings.number("max_leaves"))
@@ -142,7 +142,7 @@ def _plans_of_devices(plan: DrawPlan) -> list[DrawPlan]:
 
 
 def _leads_to_drop_weights(plan: DrawPlan, model: ModelDocument) -> bool:
-    """Return whether these samples explain DART's weights of all trees; True without DART."""
+    """Return whether these samples explain the tree weights of DART; True without DART."""
     if plan.dart is None or model.weight_drop is None:
         return True
     last = next(islice(iterations(plan), int(model.iterations[-1]), None))

@@ -24,14 +24,13 @@ LEAF_ROUNDING = 2 * ROUNDING
 _SLACK = 1.2 * LEAF_ROUNDING
 _MAX_STEPS = 60  # of Gauss-Newton
 _CLIPPED = (
-    "it is not the one stated, and max_delta_step clipped all leaves of that tree, so that they do "
-    "not show it",
+    "it is not the one stated, and max_delta_step clipped all leaves of that tree, so the leaves "
+    "do not show it",
     "Fit with one learning rate, or without max_delta_step; if that changes nothing, see that the "
     "targets are those of the fit.",
 )
 _SINGLE_LEAF = (
-    "it is not the one stated, and the tree has a single leaf, whose value any learning rate leads "
-    "to",
+    "it is not the one stated, and the tree has a single leaf, which agrees with any learning rate",
     "Fit with one learning rate, or stop before trees no longer split; if that changes nothing, "
     "see that the targets are those of the fit.",
 )

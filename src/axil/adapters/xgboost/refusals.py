@@ -138,7 +138,7 @@ def _lost_subsample(reading: XGBoostReading) -> str:
 
 
 def _shared_base(reading: XGBoostReading) -> str:
-    """Return the fault of one base_score that was estimated for several outputs."""
+    """Return the value of base_score if it is one estimate for several outputs; else empty."""
     model = reading.model
     if model is None or model.n_outputs == 1 or len(model.base_score) > 1:
         return ""
@@ -155,7 +155,7 @@ def _both_strategies(reading: XGBoostReading) -> str:
 
 
 def _by_others(reading: XGBoostReading) -> str:
-    """Return the objective of trees for several outputs whose splits were chosen by gradients of their own."""
+    """Return the objective if a custom one chose the splits of shared trees; else empty."""
     trees = () if reading.model is None else reading.model.trees
     if any(tree.n_outputs > 1 and tree.split_by_others for tree in trees):
         return "custom, with split_grad"
@@ -311,8 +311,8 @@ REFUSALS: tuple[Refusal[XGBoostReading], ...] = (
     Refusal(
         "multi_strategy",
         _both_strategies,
-        "linear in the targets, but axil does not read trees for one output and trees for all in "
-        "one model",
+        "predictions are linear in the targets, but axil does not read trees for one output and "
+        "trees for all in one model",
         "Fit with one multi_strategy.",
     ),
     Refusal(

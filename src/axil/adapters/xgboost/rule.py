@@ -23,7 +23,7 @@ from axil.structure import NewtonRule, with_nodes
 
 @dataclass(frozen=True)
 class XGBoostRule:
-    """Settings that bend the leaf values of all trees."""
+    """The settings that constrain the leaf values of all trees."""
 
     l1: float
     max_step: float

@@ -80,7 +80,7 @@ class SmoothedLoss(Squared):
 
     @abstractmethod
     def _start(self, output: int, targets: FloatArray, weights: FloatArray) -> float:
-        """Return the score that a fit to these targets (N,) of one output starts from."""
+        """Return the initial score of a fit to these targets (N,) of one output."""
 
 
 @dataclass(frozen=True, kw_only=True)

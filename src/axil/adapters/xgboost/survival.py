@@ -35,7 +35,7 @@ class XGBoostCox(Cox):
         return (g * weights).astype(rows.precision), (h * weights).astype(rows.precision)
 
     def start_from(self, rows: RoundRows) -> FloatArray:
-        """Return the score that a fit to these rows starts from, (1,): a Newton step from 0."""
+        """Return the initial score of a fit to these rows, (1,): one Newton step from 0."""
         g, h = self.fit_gradients(rows)
         total = max(float(h.astype(np.float64).sum()), MIN_START_HESSIAN)
         step = np.float32(-float(g.astype(np.float64).sum()) / total)

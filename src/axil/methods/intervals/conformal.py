@@ -123,7 +123,7 @@ class Conformal:
     def _left_of(
         self, features: FloatArray, design: FloatArray, residuals: FloatArray
     ) -> FloatArray:
-        """Return e (1 + g) / (1 + u) of some calibration rows, (m, n'); inf where 1 + u <= 0.
+        """Return ``e (1 + g) / (1 + u)`` of some calibration rows, (m, n'); inf where 1 + u <= 0.
 
         The rows have designs (n', p + 1) and residuals e (n',).
         """

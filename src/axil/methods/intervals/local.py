@@ -79,7 +79,10 @@ class Local:
 
 @dataclass(frozen=True, eq=False)
 class Usual:
-    """Numbers about all training rows that sums nearby are compared with; targets are less their means."""
+    """Totals over all training rows, the reference of sums nearby.
+
+    Targets are less their means.
+    """
 
     means: FloatArray  #: (K,) of the targets
     spread: FloatArray  #: (K,) their standard deviation

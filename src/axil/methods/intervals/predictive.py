@@ -168,5 +168,5 @@ class Predictive(Distribution, page.Shown):
 
 
 def is_of(found: Any, model: Any) -> bool:
-    """Whether this is a `Predictive`, of this very model."""
+    """Whether this is the `Predictive` of a model."""
     return isinstance(found, Predictive) and found._model is model
