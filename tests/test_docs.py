@@ -244,6 +244,14 @@ def test_the_page_of_plots_runs_and_shows_its_pictures(tmp_path, monkeypatch):
     assert sum((ROOT / "docs" / name).stat().st_size for name in kept) < 700_000
 
 
+def test_the_weights_of_a_causal_forest_make_its_effects(capsys):
+    pytest.importorskip("econml")
+    page = (ROOT / "docs" / "faq.md").read_text(encoding="utf-8")
+    (block,) = [block for block in re.findall(r"```py\n(.*?)```", page, re.S) if "econml" in block]
+    exec(compile(block, "docs/faq.md", "exec"), {})
+    assert capsys.readouterr().out == "True\n"
+
+
 @pytest.mark.filterwarnings("ignore:Estimator does not appear fitted")
 def test_other_conformal_libraries_take_local_scales():
     for library in ("crepes", "mapie", "sklearn.frozen"):
