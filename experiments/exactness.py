@@ -149,12 +149,16 @@ def has_categories(library: str, model: object) -> bool:
     return getattr(model, "is_categorical_", None) is not None
 
 
+EVERY_KIND = "every kind"  # the line of all configurations of a library
+
+
 def summary(lines: Iterable[Line]) -> list[Line]:
-    """One line for each library and kind, then one for each library and trait: how many, and the largest error."""
+    """Return one line per library and kind, then one per library and trait, with its largest error."""
     groups: dict[tuple[str, bool, str], list[Line]] = {}
     order = list(dict.fromkeys(line["library"] for line in lines))
     for line in lines:
         groups.setdefault((line["library"], False, line["kind"]), []).append(line)
+        groups.setdefault((line["library"], True, EVERY_KIND), []).append(line)
         for trait in filter(None, line["with"].split("; ")):
             groups.setdefault((line["library"], True, f"of all, with {trait}"), []).append(line)
     shown = []

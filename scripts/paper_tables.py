@@ -4,7 +4,7 @@ Run it to write them into the pages.
 
 A table stands between the lines ``<!-- results/NAME.md -->`` and ``<!-- end -->``. With ``results/NAME.md: a; b`` it has these
 columns alone, and no line on versions and machine, which the file itself has; with ``results/NAME.md: a; b where TEXT`` only
-the lines in which the text occurs (``not TEXT``: does not).
+the lines in which the text occurs (``not TEXT``: does not; ``A or B``: one of the two).
 """
 
 import re
@@ -35,6 +35,13 @@ def pages():
     return {path: re.sub(pattern, put, text, flags=re.S) for path, text in texts.items()}
 
 
+def has_text(line, text):
+    """Return whether a line has one of the texts between `` or ``, or with ``not `` that it does not have it."""
+    if text.startswith("not "):
+        return text.removeprefix("not ") not in line
+    return any(alternative in line for alternative in text.split(" or "))
+
+
 def chosen(table, columns, text):
     """Some columns of a table in Markdown, and of its lines those in which a text occurs."""
     head, _, *lines = (
@@ -42,13 +49,9 @@ def chosen(table, columns, text):
         for line in re.findall(r"^\|.*\|$", table, re.M)
     )
     places = [head.index(name) for name in columns]
-    kept = [
-        cells
-        for cells in lines
-        if (text.removeprefix("not ") in " | ".join(cells)) != text.startswith("not ")
-    ]
-    made = [f"| {' | '.join(cells[i] for i in places)} |" for cells in (head, *kept)]
-    return "\n".join([made[0], "|---" * len(columns) + "|", *made[1:], ""])
+    kept_lines = [cells for cells in lines if has_text(" | ".join(cells), text)]
+    rows = [f"| {' | '.join(cells[i] for i in places)} |" for cells in (head, *kept_lines)]
+    return "\n".join([rows[0], "|---" * len(columns) + "|", *rows[1:], ""])
 
 
 if __name__ == "__main__":

@@ -181,7 +181,7 @@ def test_the_boundary(written):
     assert {line["paper"] for line in models} == {"", *kinds}
     for line in models:
         beyond = (
-            {"exact"} if line["verification"].endswith((", active set fixed", ")")) else set()
+            {"exact"} if line["proof"].endswith((", active set fixed", ")")) else set()
         )  # affine, or on another scale
         assert (
             line["axil"]
@@ -222,9 +222,9 @@ def test_the_page_counts_the_models_of_the_boundary():
     text = " ".join((EXPERIMENTS.parent / "docs" / "paper.md").read_text(encoding="utf-8").split())
     for words in (
         f"{len(models)} small fitted models",
-        f"All {len(yes)} models of classes to which the paper says yes",
-        f"Of the {len(no)} of classes to which it says no, {sum(line['axil'] == 'exact' for line in no)}",
-        f"{len(beyond)} models of classes of which it says nothing are exact",
+        f"All {len(yes)} models of classes that the paper calls exact",
+        f"Of the {len(no)} models of classes that it calls not exact, {sum(line['axil'] == 'exact' for line in no)}",
+        f"{len(beyond)} models of classes that it does not name are exact",
         f"{len(differentiated)} of the {len(no)} have derivatives",
     ):
         assert words in text
