@@ -35,7 +35,7 @@ def verification_text(asked: Asked, kind: str) -> str:
     if kind == "exact":
         explainer = axil.Explainer(asked.model, asked.X, asked.y)
         found, more = explainer.verification, ""
-        if found.held is not None:
+        if found.active_set is not None:
             more = ", active set fixed"
         elif not explainer.scale.is_identity:
             more = f" ({explainer.scale.name})"
@@ -72,7 +72,9 @@ def by_class(table: list[dict[str, object]]) -> list[dict[str, object]]:
     """A line for each class of models and answer, with the settings that stand in the way, or the models."""
     found: dict[tuple[object, ...], list[dict[str, object]]] = {}
     for line in table:
-        held = ", active set fixed" if str(line["proof"]).endswith("active set fixed") else ""
+        held = (
+            ", active set fixed" if str(line["verification"]).endswith("active set fixed") else ""
+        )
         found.setdefault((line["class"], line["paper"], f"{line['axil']}{held}"), []).append(line)
     return [
         {

@@ -181,7 +181,7 @@ def test_the_boundary(written):
     assert {line["paper"] for line in models} == {"", *kinds}
     for line in models:
         beyond = (
-            {"exact"} if line["proof"].endswith((", active set fixed", ")")) else set()
+            {"exact"} if line["verification"].endswith((", active set fixed", ")")) else set()
         )  # affine, or on another scale
         assert (
             line["axil"]
