@@ -534,7 +534,7 @@ def test_the_page_tells_what_the_refits_found():
         assert text in paper
     led = lines[lines["leads the paper's methods"] == "yes"].groupby("method").size()
     assert (
-        f"AXIL is first or tied on {led['AXIL']} of 20 data sets, as there; BoostIn on {led['BoostIn']}, as there"
+        f"AXIL is first or tied on {led['AXIL']} of 20 data sets, and BoostIn on {led['BoostIn']}, as in the paper"
         in paper
     )
     of_paper = lines[
