@@ -1,4 +1,4 @@
-"""Five held-out diabetes patients: which earlier patients made each prediction, and the proof; all of them on a page.
+"""Five held-out diabetes patients: which earlier patients made each prediction, the check that they sum to it, and a page.
 
 Fits LightGBM on scikit-learn's built-in diabetes data (442 patients; the target is disease progression after a year).
 """
@@ -31,13 +31,13 @@ def main() -> None:
         print(f"\nPatient {patient}: predicted {predicted[position]:.2f}")
         rows = table[table["query"] == patient].drop(columns="query")
         print(rows.to_string(index=False, formatters={"weight": "{:+.4f}".format, "contribution": "{:+.2f}".format}))
-        held = np.sort(np.abs(weights))[::-1]
+        sizes = np.sort(np.abs(weights))[::-1]
         print(
-            f"These 5 of {len(weights)} training patients hold {held[:5].sum() / held.sum():.0%} of the absolute weight."
+            f"These 5 of {len(weights)} training patients hold {sizes[:5].sum() / sizes.sum():.0%} of the absolute weight."
         )
-        made = weights @ y_train.to_numpy() + explanation.intercepts[position]
-        print(f"Proof: weights x targets = {made:.10f}, model = {predicted[position]:.10f}", end="")
-        print(f", apart by {abs(made - predicted[position]):.1e}")
+        weighted_sum = weights @ y_train.to_numpy() + explanation.intercepts[position]
+        print(f"Check: weights x targets = {weighted_sum:.10f}, model = {predicted[position]:.10f}", end="")
+        print(f", apart by {abs(weighted_sum - predicted[position]):.1e}")
     print("\nEverything above holds with the fitted trees' structure fixed; it does not say what a refit would do.")
 
     page = Path("axil-demo.html").absolute()

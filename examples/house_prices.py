@@ -18,9 +18,11 @@ ames.index = [f"sale {number}" for number in ames.index]
 columns = ["Gr_Liv_Area", "Lot_Area", "Total_Bsmt_SF", "Garage_Cars", "Year_Built", "Year_Sold"]
 homes = ames[columns].assign(Neighborhood=ames["Neighborhood"].astype("category"))
 past = ames["Year_Sold"] < 2010
-sales, prices = homes[past], ames["Sale_Price"][past]
+sales = homes[past]
+prices = ames["Sale_Price"][past]
 houses = homes[~past].head(3)
-model = LGBMRegressor(n_estimators=200, num_leaves=16, learning_rate=0.05, verbose=-1, n_jobs=1).fit(sales, prices)
+model = LGBMRegressor(n_estimators=200, num_leaves=16, learning_rate=0.05, verbose=-1, n_jobs=1)
+model.fit(sales, prices)
 
 # %% [markdown]
 # ## The explainer

@@ -20,22 +20,21 @@ X = answers[features].assign(
     Hobby=answers["Hobby"].astype("category"),
     Country=answers["Country"].astype("category"),
 )
-salary, country = answers["Salary"], answers["Country"]
-model = HistGradientBoostingRegressor(max_iter=60, max_leaf_nodes=12, random_state=0, categorical_features="from_dtype")
+salary = answers["Salary"]
+country = answers["Country"]
+model = HistGradientBoostingRegressor(max_iter=60, max_leaf_nodes=12, categorical_features="from_dtype")
 model.fit(X, salary)
 explainer = axil.Explainer(model, X, salary)
 
 # %% [markdown]
-# ## Shares of three estimates
+# ## Shares of five estimates
 #
 # Weights sum to one in each prediction, so their sums by country are shares. A share is negative where the developers of a
 # country pull the estimate away from their own salaries.
 
 # %%
-asked = (
-    answers.groupby("Country").head(1).loc[lambda table: table["Country"].isin(["Germany", "India", "United States"])]
-)
-people = X.loc[asked.index].set_axis(asked["Country"])
+first_developers = answers.drop_duplicates("Country").index
+people = X.loc[first_developers].set_axis(country[first_developers])
 shares = explainer.group(people, country)
 print(shares.pivot(index="query", columns="group", values="weight").round(3).to_string())
 
@@ -51,6 +50,6 @@ plt.show()
 
 # %%
 rows = country.value_counts(normalize=True)
-print("Share of the rows:", ", ".join(f"{name} {share:.0%}" for name, share in rows.items()))
-every = explainer.group(X, country).groupby("group")["weight"].mean()
-print("Mean share over all training rows' predictions:", ", ".join(f"{name} {every[name]:.0%}" for name in rows.index))
+mean_shares = explainer.group(X, country).groupby("group")["weight"].mean()
+for name, share in rows.items():
+    print(f"{name}: Share of the rows {share:.0%}, mean share of all estimates {mean_shares[name]:.0%}")
