@@ -270,7 +270,9 @@ class Explainer(
         )
         super().__init__(of_class(make_verified_model(given), pos_label))
         settings = fit | machine | {"verify": verify, "pos_label": pos_label}
-        self._arguments = ExplainerArguments.of(model, *rows[1:], group, settings, type(self))
+        self._arguments = ExplainerArguments.of(
+            model, self._model, *rows[1:], group, settings, type(self)
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for a pickle, which cannot hold a function without a name.
@@ -348,10 +350,11 @@ class Explainer(
     def targets(self) -> FloatArray:
         """Return the training targets on the scale of the fit, (n_train,) or (n_train, K).
 
-        Classes are one-hot. With a single score for two classes, 1 stands for `pos_label`.
+        Classes are one-hot. With a single score for two classes, 1 stands for `pos_label`. Targets
+        that are intervals of times have two columns, their bounds.
         """
         targets: FloatArray = self._model.targets
-        if self.outputs is None:
+        if self.outputs is None and targets.shape[1] == 1:
             return targets[:, 0]
         return targets
 

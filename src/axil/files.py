@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from axil import adapters
-from axil.adapters.contract import Adapter, TrainingRows
+from axil.adapters.contract import Adapter, Model, TargetForm, TrainingRows
 from axil.adapters.sample_counts import compact
 from axil.aliases import ForeignModel, ForeignObject, PathLike
 from axil.arrays import AnyArray, Cells, FloatArray, IntArray, LeafArray
@@ -263,7 +263,7 @@ def _load_additive(
     """Return the verification of a model whose scores are sums of contributions."""
     rows = _training_rows(file, adapter)
     header = file.header
-    _require_model(file, adapter, rows.targets.shape[1])
+    _require_model(file, adapter, adapter.replayed_targets(rows.targets).shape[1])
     try:
         if header["output"] not in OUTPUTS:
             raise ValueError(f"the output {header['output']!r}")
@@ -306,6 +306,7 @@ def _load_additive(
             boosting.limits,
             verification,
             is_reflected=header["scores_first_class"],
+            seen=boosting.seen,
             boosting=boosting,
         )
         if X_train is None:
@@ -320,8 +321,7 @@ def _training_rows(file: Archive, adapter: Any) -> TrainingRows:
     """Return the training rows of the fit after checking that the arrays fit each other."""
     arrays = dict(file.arrays)
     try:
-        missing = adapter.missing_targets
-        targets = _checked_table(arrays.pop("targets"), len(file.index), missing)
+        targets = _checked_targets(arrays.pop("targets"), len(file.index), adapter)
         n_rows = len(targets)
         if file.index.shape != (n_rows,):
             raise ValueError(f"labels of shape {file.index.shape}")
@@ -333,7 +333,8 @@ def _training_rows(file: Archive, adapter: Any) -> TrainingRows:
         if weights is not None:
             _checked_table(weights[:, None], n_rows)
             as_weights(weights, n_rows)
-        if offsets is not None and _checked_table(offsets, n_rows).shape != targets.shape:
+        shape = adapter.replayed_targets(targets).shape
+        if offsets is not None and _checked_table(offsets, n_rows).shape != shape:
             raise ValueError("offsets of other outputs")
         in_bag = as_in_bag(arrays.pop("in_bag", None), n_rows)
         n_trees = len(leaves) - int(adapter.has_initial_tree)
@@ -367,6 +368,16 @@ def _checked_table(values: AnyArray, n_rows: int, missing: bool = False) -> Floa
         raise ValueError(f"numbers of type {values.dtype} and shape {shape} for {n_rows} rows")
     if not np.all(np.isfinite(values) | (np.isnan(values) & missing)):
         raise ValueError("numbers that are not finite")
+    return values
+
+
+def _checked_targets(values: AnyArray, n_rows: int, adapter: Model) -> FloatArray:
+    """Return targets (N, K) after checking that they are finite, except where the model takes others."""
+    if adapter.target_form is not TargetForm.BOUNDS:
+        return _checked_table(values, n_rows, adapter.missing_targets)
+    if values.ndim != 2 or values.shape[1] != 2:
+        raise ValueError(f"bounds of shape {values.shape}")
+    _checked_table(values[:, :1], n_rows)
     return values
 
 

@@ -196,7 +196,7 @@ def additive_model(fit_inputs: FitInputs, adapter: Adapter) -> AdditiveModel:
     )
     backend = inputs.backend_of(fit_inputs.X)
     model_fields = (adapter, labels, features, backend, model.limits, model.verification)
-    return AdditiveModel(*model_fields, boosting=model)
+    return AdditiveModel(*model_fields, seen=model.seen, boosting=model)
 
 
 def _copied(fit_inputs: FitInputs) -> FitInputs:

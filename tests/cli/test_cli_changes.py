@@ -161,3 +161,23 @@ def test_compare_of_files_with_other_categories(run):
     )
     np.testing.assert_allclose(table["after"], expected, rtol=1e-6)
     assert "'98006'" in err  # which the old model takes for a missing value
+
+
+def test_what_if_of_bounds_of_times(run, fails):
+    times = TRAIN["y"].to_numpy()
+    train = TRAIN.assign(low=times, high=np.where(times > 200, np.inf, times))
+    train.to_csv("times.csv", index=False)
+    matrix = xgb.DMatrix(X)
+    matrix.set_float_info("label_lower_bound", train["low"])
+    matrix.set_float_info("label_upper_bound", train["high"])
+    parameters = {"objective": "survival:aft", "max_depth": 3, "nthread": 1}
+    model = xgb.train(parameters, matrix, 5)
+    model.save_model("times.json")
+    words = "what-if times.json --train times.csv --target low,high --query query.csv --format csv"
+    code, out, _ = run(f"{words} --set 3=80:inf")
+    assert code == 0
+    explainer = axil.Explainer(model, X, train[["low", "high"]])
+    expected = explainer.what_if(QUERY[FEATURES], {3: (80.0, np.inf)})
+    np.testing.assert_allclose(table_of(out)["change"], expected["change"], rtol=1e-9)
+    fails(f"{words} --set 3=80", "expected 2 numbers, such as 12=80:90")
+    fails(words.replace("low,high", "low,high,y") + " --set 3=80:90", "the bounds of a time")

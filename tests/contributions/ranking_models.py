@@ -203,14 +203,14 @@ DEFAULT_PAIRS = {"topk": 32, "mean": 1}
 XGB_VERSION = tuple(int(part) for part in xgb.__version__.split(".")[:2])
 
 
-def leaves_and_values_of_xgboost(model):
+def leaves_and_values_of_xgboost(booster):
     """Return a function from rows to leaves (n, T), each tree's leaf values, and base_score."""
-    trees = [tree for _, tree in model.get_booster().trees_to_dataframe().groupby("Tree")]
+    trees = [tree for _, tree in booster.trees_to_dataframe().groupby("Tree")]
     leaves_of_trees = [tree[tree["Feature"] == "Leaf"] for tree in trees]
     numbers = [dict(zip(leaves["Node"], range(len(leaves)))) for leaves in leaves_of_trees]
 
     def leaves(rows):
-        nodes = model.apply(rows).astype(int)
+        nodes = booster.predict(xgb.DMatrix(rows), pred_leaf=True).astype(int)
         columns = [
             [leaf_by_node[node] for node in column]
             for leaf_by_node, column in zip(numbers, nodes.T)
@@ -218,7 +218,7 @@ def leaves_and_values_of_xgboost(model):
         return np.array(columns).T
 
     values = [leaves_of_tree["Gain"].to_numpy() for leaves_of_tree in leaves_of_trees]
-    config = json.loads(model.get_booster().save_config())["learner"]
+    config = json.loads(booster.save_config())["learner"]
     return leaves, values, float(config["learner_model_param"]["base_score"].strip("[]"))
 
 
@@ -273,7 +273,7 @@ def xgboost_case(objective="rank:ndcg", weights=None, l2=1.0, data=DATA, **setti
 
         return of_present
 
-    leaves, values, start = leaves_and_values_of_xgboost(model)
+    leaves, values, start = leaves_and_values_of_xgboost(model.get_booster())
     return Case(
         model,
         labels,

@@ -5,6 +5,7 @@ from functools import cache
 import catboost as cb
 import numpy as np
 import xgboost as xgb
+from scipy import stats
 
 from tests.contributions.ranking_models import (
     CAT,
@@ -70,6 +71,50 @@ def cox_catboost(scores, times, weights, gradient_steps=False):
     return g, h
 
 
+DENSITIES = {"normal": stats.norm, "logistic": stats.logistic, "extreme": stats.gumbel_l}
+SLOPES = {  # of the densities
+    "normal": lambda z: -z * stats.norm.pdf(z),
+    "logistic": lambda z: stats.logistic.pdf(z) * (1 - 2 * stats.logistic.cdf(z)),
+    "extreme": lambda z: stats.gumbel_l.pdf(z) * (1 - np.exp(z)),
+}
+LOG_CURVATURES = {  # minus the second derivatives of the logarithms of the densities
+    "normal": np.ones_like,
+    "logistic": lambda z: 2 * stats.logistic.pdf(z),
+    "extreme": np.exp,
+}
+
+
+def times_between(data, kinds=(0.4, 0.3, 0.15, 0.15), seed=7):
+    """Return bounds (N, 2) of events, censored rows, upper bounds alone and intervals."""
+    rng = np.random.default_rng(seed)
+    kind = rng.choice(4, len(data.labels), p=kinds)
+    times = np.abs(data.labels)
+    lower = np.select([kind == 2, kind == 3], [0.0, 0.8 * times], times)
+    upper = np.select([kind == 1, kind == 3], [np.inf, 1.3 * times], times)
+    return np.float32(np.stack([lower, upper], axis=1)).astype(float)
+
+
+def failure_time(scores, bounds, weights, distribution, sigma):
+    """Return g and h (N,) of minus the logarithm of the likelihood of survival:aft."""
+    density = DENSITIES[distribution]
+    g = np.zeros(len(scores))
+    h = np.zeros(len(scores))
+    for row, (lower, upper) in enumerate(bounds):
+        with np.errstate(divide="ignore"):
+            z_lower, z_upper = (np.log([lower, upper]) - scores[row]) / sigma
+        if lower == upper:
+            g[row] = SLOPES[distribution](z_lower) / density.pdf(z_lower) / sigma
+            h[row] = LOG_CURVATURES[distribution](z_lower) / sigma**2
+            continue
+        probability = density.cdf(z_upper) - density.cdf(z_lower)
+        ends = [(sign, z) for sign, z in ((-1, z_lower), (1, z_upper)) if np.isfinite(z)]
+        slope = sum(sign * density.pdf(z) for sign, z in ends)
+        curvature = sum(sign * SLOPES[distribution](z) for sign, z in ends)
+        g[row] = slope / probability / sigma
+        h[row] = ((slope / probability) ** 2 - curvature / probability) / sigma**2
+    return weights * np.clip(g, -15, 15), weights * np.clip(h, 1e-16, 15)
+
+
 def of_present(gradients, weights):
     """Return gradients of the rows that are there, as `Case.gradients` gives them."""
 
@@ -93,7 +138,7 @@ def xgboost_case(weights=None, data=DATA, **settings):
     row_weights = weights
     if weights is None:
         row_weights = np.ones(N)
-    leaves, values, base = leaves_and_values_of_xgboost(model)
+    leaves, values, base = leaves_and_values_of_xgboost(model.get_booster())
     return Case(
         model,
         data.labels,
@@ -135,10 +180,58 @@ def catboost_case(weights=None, l2=3.0, data=DATA, **settings):
     )
 
 
+def matrix_of_times(rows, bounds, weights=None):
+    """Return the DMatrix of rows whose times lie between bounds (N, 2)."""
+    matrix = xgb.DMatrix(rows, weight=weights)
+    matrix.set_float_info("label_lower_bound", bounds[:, 0])
+    matrix.set_float_info("label_upper_bound", bounds[:, 1])
+    return matrix
+
+
+def failure_time_case(distribution="normal", sigma=1.0, weights=None, data=DATA, **settings):
+    """Return a booster of survival:aft."""
+    bounds = times_between(data)
+    sigma = float(np.float32(sigma))
+    parameters = {name: value for name, value in XGB.items() if name != "n_estimators"}
+    parameters |= {
+        "objective": "survival:aft",
+        "aft_loss_distribution": distribution,
+        "aft_loss_distribution_scale": sigma,
+        "reg_lambda": 1.0,
+        **settings,
+    }
+    matrix = matrix_of_times(data.X, bounds, weights)
+    model = xgb.train(parameters, matrix, XGB["n_estimators"])
+    row_weights = weights
+    if weights is None:
+        row_weights = np.ones(len(data.X))
+
+    def gradients(scores, bounds, weights):
+        return failure_time(scores, bounds, weights, distribution, sigma)
+
+    leaves, values, base = leaves_and_values_of_xgboost(model)
+    return Case(
+        model,
+        bounds,
+        data,
+        {"sample_weight": weights},
+        of_present(gradients, row_weights),
+        XGB["learning_rate"],
+        1.0,
+        leaves,
+        values,
+        start=np.log(base),
+        precision=np.float32,
+    )
+
+
 _MAKERS = {
     "survival:cox": xgboost_case,
     "survival:cox weights": lambda: xgboost_case(DATA.row_weights),
     "survival:cox base_score": lambda: xgboost_case(base_score=2.0),
+    "survival:aft": failure_time_case,
+    "survival:aft logistic": lambda: failure_time_case("logistic", 0.7, DATA.row_weights),
+    "survival:aft extreme": lambda: failure_time_case("extreme", 1.3, base_score=2.0),
 }
 _OF_CATBOOST = {
     "Cox": catboost_case,

@@ -1,12 +1,25 @@
 """Survival models: contributions and refits, compared with replays in plain loops."""
 
+import warnings
+
 import catboost as cb
+import dask.array as da
 import numpy as np
+import pandas as pd
 import pytest
 import xgboost as xgb
 
 import axil
-from tests.contributions.survival_models import CASES, DATA, HAS_COX, N, catboost_case, xgboost_case
+from tests.contributions.survival_models import (
+    CASES,
+    DATA,
+    HAS_COX,
+    N,
+    catboost_case,
+    matrix_of_times,
+    times_between,
+    xgboost_case,
+)
 
 X_NEW = DATA.X_new
 CLOSE = 1e-4  # of the scores: the replays have no float32
@@ -21,7 +34,35 @@ def score_of(case, rows):
     """Return the library's own logarithms of hazards."""
     if isinstance(case.model, xgb.XGBModel):
         return case.model.predict(rows, output_margin=True)
+    if isinstance(case.model, xgb.Booster):
+        return case.model.predict(xgb.DMatrix(rows), output_margin=True)
     return case.model.predict(rows)
+
+
+def with_censored(labels, row):
+    """Return targets with an event that was censored instead."""
+    changed = labels.copy()
+    if labels.ndim == 2:
+        changed[row, 1] = np.inf
+    else:
+        changed[row] = -np.abs(labels[row])
+    return changed
+
+
+def first_event(case):
+    """Return the position of a row whose time is of an event."""
+    labels = case.labels
+    if labels.ndim == 2:
+        return int(np.flatnonzero(labels[:, 0] == labels[:, 1])[0])
+    return int(np.flatnonzero(labels > 0)[0])
+
+
+def as_events(labels):
+    """Return targets without censored rows."""
+    if labels.ndim == 1:
+        return np.abs(labels)
+    lower, upper = labels.T
+    return np.stack([lower, np.where(np.isinf(upper), lower, upper)], axis=1)
 
 
 def test_contributions_are_those_of_the_replay(case):
@@ -39,13 +80,13 @@ def test_changes_of_times_and_rows(case):
     explainer = case.explainer()
     size = np.abs(score_of(case, X_NEW)).max()
     starts = case.start  # that of the refits moves in XGBoost, with the scores of all rows alike
-    times = case.labels.copy()
-    times[3] = -times[3]
+    row = first_event(case)
+    times = with_censored(case.labels, row)
     expected = case.replay(times, own=True) - case.replay(own=True)
-    changed = explainer.what_if(X_NEW, {3: times[3]})
+    changed = explainer.what_if(X_NEW, {row: times[row]})
     difference = changed["change"].to_numpy() - expected
     assert np.ptp(difference) < CLOSE * size, starts
-    refitted = explainer.refit(targets={3: times[3]})(X_NEW).predictions
+    refitted = explainer.refit(targets={row: times[row]})(X_NEW).predictions
     np.testing.assert_allclose(refitted, changed["after"], atol=1e-5 * size)
 
     is_present = np.ones(N, dtype=bool)
@@ -59,14 +100,15 @@ def test_changes_of_times_and_rows(case):
 
 
 def test_wrong_times_are_noticed(case):
-    times = case.labels.copy()
-    times[0] = -times[0]
+    times = with_censored(case.labels, first_event(case))
     other_order = case.labels[::-1].copy()
-    for wrong in (times, other_order, np.abs(case.labels)):
+    for wrong in (times, other_order, as_events(case.labels)):
         with pytest.raises(axil.ExactnessError):
             case.explainer(y_train=wrong)
-    with pytest.raises(axil.InputError, match="times of 0"):
-        case.explainer(y_train=np.where(np.arange(N) == 2, 0.0, case.labels))
+    zeros = case.labels.copy()
+    zeros[2] = 0.0
+    with pytest.raises(axil.InputError, match=r"times of 0|bounds 0 and 0"):
+        case.explainer(y_train=zeros)
     with pytest.raises(axil.InputError, match="group is for ranking models"):
         case.explainer(group=[N])
     with pytest.raises(axil.UnsupportedQuestionError):
@@ -117,3 +159,93 @@ def test_more_rows_than_catboost_takes_together_are_refused():
     model.fit(cb.Pool(rows, times))
     with pytest.raises(axil.UnsupportedModelError, match="Cox on 501 rows"):
         axil.Explainer(model, rows, times)
+
+
+def records(labels):
+    """Return the events and censored rows of targets as records, as scikit-survival has them."""
+    dtype = [("died", "?"), ("days", "f8")]
+    return np.array([(time > 0, abs(time)) for time in labels], dtype=dtype)
+
+
+@pytest.mark.parametrize("case_name", [name for name in CASES if name in ("Cox", "survival:cox")])
+def test_records_are_signed_times(case_name):
+    case = CASES[case_name]()
+    expected = case.explainer()(X_NEW).contributions
+    as_records = records(case.labels)
+    frame = pd.DataFrame({"days": as_records["days"], "died": as_records["died"]})
+    for targets in (as_records, frame):
+        explainer = case.explainer(y_train=targets)
+        np.testing.assert_array_equal(explainer(X_NEW).contributions, expected)
+        np.testing.assert_array_equal(explainer.targets, case.labels)
+        added = (DATA.X[-2:], targets[-2:])  # the last rows, as ties keep the order of the rows
+        again = explainer.refit(drop=[N - 2, N - 1], add=added)(X_NEW).predictions
+        np.testing.assert_allclose(again, explainer.refit()(X_NEW).predictions, atol=1e-4)
+    as_records["days"][3] = -1.0
+    with pytest.raises(axil.InputError, match="time -1 at position 3, beside a column of events"):
+        case.explainer(y_train=as_records)
+
+
+def test_events_and_censored_rows_of_bounds():
+    signed_times = np.where(np.arange(N) % 3 == 0, -1.0, 1.0) * np.abs(DATA.labels)
+    bounds = np.abs(signed_times)[:, None] * [1.0, 1.0]
+    bounds[signed_times < 0, 1] = np.inf
+    parameters = {"objective": "survival:aft", "max_depth": 3, "nthread": 1}
+    model = xgb.train(parameters, matrix_of_times(DATA.X, bounds), 5)
+    explainer = axil.Explainer(model, DATA.X, bounds)
+    expected = explainer(X_NEW).contributions
+    frame = pd.DataFrame({"at least": bounds[:, 0], "at most": bounds[:, 1]})
+    for targets in (signed_times, records(signed_times), frame):
+        other = axil.Explainer(model, DATA.X, targets)
+        np.testing.assert_array_equal(other(X_NEW).contributions, expected)
+        np.testing.assert_array_equal(other.targets, bounds)
+        changed = other.what_if(X_NEW, {4: (2.0, np.inf)})
+        refitted = other.refit(targets={4: (2.0, np.inf)})(X_NEW).predictions
+        np.testing.assert_allclose(refitted, changed["after"], atol=1e-5)
+        again = other.refit(drop=[0], add=(DATA.X[:1], targets[:1]))(X_NEW).predictions
+        np.testing.assert_allclose(again, other.refit()(X_NEW).predictions, atol=1e-5)
+    shown_targets = explainer.top(X_NEW[:1], k=N).sort_values("row")["target"]
+    np.testing.assert_allclose(shown_targets, signed_times)
+    wrong_bounds = [(-1.0, 2.0), (3.0, 2.0), (np.inf, np.inf), (np.nan, 1.0)]
+    for wrong in wrong_bounds:
+        targets = bounds.copy()
+        targets[5] = wrong
+        with pytest.raises(axil.InputError, match="at position 5"):
+            axil.Explainer(model, DATA.X, targets)
+    with pytest.raises(axil.InputError, match=r"shape \(120, 3\); expected \(120, 2\) or"):
+        axil.Explainer(model, DATA.X, np.ones((N, 3)))
+    with pytest.raises(axil.UnsupportedModelError, match="bounds of times"):
+        axil.Explainer(model, da.from_array(DATA.X), da.from_array(bounds))
+
+
+def test_dropped_trees_of_failure_times_are_refused():
+    bounds = times_between(DATA)
+    parameters = {"objective": "survival:aft", "booster": "dart", "rate_drop": 0.5, "seed": 3}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # XGBoost's, of dart
+        model = xgb.train(parameters, matrix_of_times(DATA.X, bounds), 5)
+    with pytest.raises(axil.UnsupportedModelError, match="dart with survival:aft"):
+        axil.Explainer(model, DATA.X, bounds)
+
+
+@pytest.mark.parametrize("distribution", ["normal", "logistic", "extreme"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"aft_loss_distribution_scale": 0.05},  # most rows are far from their scores
+        {"num_parallel_tree": 3, "subsample": 0.7},
+        {"reg_alpha": 0.1, "max_delta_step": 0.3},
+        {"monotone_constraints": "(1,0,0,0)", "base_score": 3.0},
+    ],
+)
+def test_settings_of_failure_times(distribution, settings):
+    bounds = times_between(DATA) ** np.array([[4.0, 4.0]])
+    parameters = {"objective": "survival:aft", "aft_loss_distribution": distribution, "nthread": 1}
+    matrix = matrix_of_times(DATA.X, bounds, DATA.row_weights)
+    model = xgb.train({**parameters, "max_depth": 3, **settings}, matrix, 15)
+    explainer = axil.Explainer(model, DATA.X, bounds, sample_weight=DATA.row_weights)
+    explanation = explainer(X_NEW)
+    sums = explanation.base_values + explanation.contributions.sum(axis=1)
+    scores = model.predict(xgb.DMatrix(X_NEW), output_margin=True)
+    np.testing.assert_allclose(sums, scores, atol=1e-5 * np.abs(scores).max())
+    with pytest.raises(axil.ExactnessError):
+        axil.Explainer(model, DATA.X, as_events(bounds), sample_weight=DATA.row_weights)

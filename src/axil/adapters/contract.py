@@ -90,6 +90,14 @@ class Form(Enum):
     RESIDUAL = "residual"  #: trees that are fitted to the residuals of another model
 
 
+class TargetForm(Enum):
+    """The form of the targets of a model that predicts no classes."""
+
+    NUMBERS = "numbers"  #: one for each output
+    TIMES = "times"  #: of one output, with a minus sign where a row was censored
+    BOUNDS = "bounds"  #: two for the single output: the ends of the interval of a time
+
+
 class OffsetRule(Enum):
     """The effect of an explained row's offset on its prediction."""
 
@@ -301,6 +309,7 @@ class Model(Protocol):
     repeats_targets: bool = False
     #: whether targets may be nan, where a row has targets of some outputs alone
     missing_targets: bool = False
+    target_form: TargetForm = TargetForm.NUMBERS
     #: whether a row's weight depends on its class, so that a row of another class would have
     #: another weight
     weighs_classes: bool = False
@@ -329,6 +338,15 @@ class Model(Protocol):
     def spelling(self, name: str) -> str:
         """Return how the library writes a column's name. By default it is the name itself."""
         return name
+
+    def replayed_targets(self, targets: FloatArray) -> FloatArray:
+        """Return a column of targets for each output, (n, K).
+
+        The loss itself has both bounds of `TargetForm.BOUNDS`.
+        """
+        if self.target_form is TargetForm.BOUNDS:
+            return targets[:, :1]
+        return targets
 
     def coordinates(self, X: FeatureTable, n_threads: int = 1) -> ForeignObject:
         """Return the leaves of trees, or the features of a smoother, from which weights follow."""

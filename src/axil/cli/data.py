@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NoReturn
 
 from axil.adapters import Model
+from axil.adapters.contract import TargetForm
 from axil.arrays import FloatArray
 from axil.cli.screen import visible
 from axil.cli.table_files import read_table
@@ -316,14 +317,23 @@ def _target(
         return _require_filled(frame, names[0], path, "--target")
     if model.classes is not None:
         raise InputError(f"--target names {len(names)} columns; expected the one with the classes.")
-    if model.repeats_targets and len(names) != 1:
-        _refuse_targets(names, f"the model has {model.n_outputs} quantiles of one column")
-    if not model.repeats_targets and len(names) != model.n_outputs:
-        _refuse_targets(names, f"the model has {model.n_outputs} outputs", "for each")
+    _check_number_of_targets(names, model)
     columns = [_numbers(frame, name, path, "--target") for name in names]
     if len(names) == 1:
         return columns[0]
     return frame[names]
+
+
+def _check_number_of_targets(names: list[str], model: Model) -> None:
+    """Raise unless the model takes as many columns of numbers."""
+    if model.target_form is TargetForm.BOUNDS:
+        if len(names) > 2:
+            _refuse_targets(names, "the model has the bounds of a time", "for each")
+    elif model.repeats_targets:
+        if len(names) != 1:
+            _refuse_targets(names, f"the model has {model.n_outputs} quantiles of one column")
+    elif len(names) != model.n_outputs:
+        _refuse_targets(names, f"the model has {model.n_outputs} outputs", "for each")
 
 
 def _refuse_targets(names: list[str], outputs: str, per: str = "") -> NoReturn:

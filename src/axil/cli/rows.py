@@ -136,7 +136,10 @@ def _new_numbers(
     if forward is not None:
         with np.errstate(all="ignore"):
             numbers = forward(np.array(numbers)).tolist()
-    if len(numbers) != n_outputs or not np.isfinite(numbers).all():
+    is_number = np.isfinite(numbers)
+    if forward is None and n_outputs == 2:
+        is_number |= np.isposinf(numbers)  # the upper bound of a censored row's time
+    if len(numbers) != n_outputs or not is_number.all():
         expected = "a number, such as 12=80"
         if n_outputs > 1:
             expected = f"{n_outputs} numbers, such as 12=80:90"

@@ -67,6 +67,11 @@ class AdditiveModel(Refittable):
         return frozen(self.labels_in_order(self.boosting.targets))
 
     @property
+    def shape(self) -> tuple[int, int]:
+        """The numbers of training rows and of outputs."""
+        return len(self.boosting.targets), self.adapter.n_outputs
+
+    @property
     def names(self) -> OutputNames:
         """The names of the outputs, and of the classes that the model predicts."""
         class_names = in_order(self.boosting.class_names, self.is_reflected)

@@ -13,7 +13,7 @@ import numpy as np
 from axil import inputs
 from axil.adapters import class_weights
 from axil.adapters.boosted_fit import BoostedFit
-from axil.adapters.contract import Adapter, TrainingRows
+from axil.adapters.contract import Adapter, TargetForm, TrainingRows
 from axil.aliases import FeatureTable
 from axil.arrays import AnyArray, Cells, FloatArray, IntArray, LeafArray
 from axil.contributions.contributions import CHANGED, Contributions, check_added, check_sums
@@ -57,12 +57,7 @@ def read(given: FitInputs, adapter: Adapter) -> Boosting:
     n_rows = X.shape[0]
     if n_rows == 0:
         raise InputError("X_train has no rows; expected the rows that the model was fitted on.")
-    repeated = adapter.repeats_targets
-    targets = inputs.as_targets(
-        given.y, n_rows, adapter.n_outputs, adapter.classes, repeated=repeated
-    )
-    if adapter.classes is not None and adapter.n_outputs == 1:
-        targets = targets[:, 1:]  # of two classes: whether a row is of the second
+    targets = targets_of(adapter, given.y, n_rows)
     if given.group is not None:
         inputs.refuse_other_order(X, given.group, "group")
     groups = inputs.as_row_groups(given.group, n_rows)
@@ -95,6 +90,40 @@ def read(given: FitInputs, adapter: Adapter) -> Boosting:
         with suppress(ExactnessError):
             return replayed(sample_weights, counts_classes=False)
         raise
+
+
+def targets_of(
+    adapter: Adapter,
+    values: Any,
+    n_rows: int,
+    name: str = "y_train",
+    rows: str = "training",
+    classes: AnyArray | None = None,
+) -> FloatArray:
+    """Return targets (n, K), classes or bounds (n, 2) as the user gives them.
+
+    Parameters
+    ----------
+    adapter : Adapter
+    values : array
+    n_rows : int
+    name, rows : str
+        The argument and the kind of its rows, for messages.
+    classes : array, optional
+        Names of the classes in the place of the adapter's.
+    """
+    n_outputs = adapter.n_outputs
+    if adapter.target_form is not TargetForm.NUMBERS:
+        values = inputs.as_signed_times(values, name)
+    if adapter.target_form is TargetForm.BOUNDS:
+        return inputs.as_bounds(values, n_rows, name, rows)
+    if classes is None:
+        classes = adapter.classes
+    repeated = adapter.repeats_targets
+    targets = inputs.as_targets(values, n_rows, n_outputs, classes, name, rows, repeated)
+    if classes is not None and n_outputs == 1:
+        return targets[:, 1:]  # of two classes: whether a row is of the second
+    return targets
 
 
 def _require_memory(fit: BoostedFit, targets: FloatArray, limits: Limits) -> None:
@@ -163,7 +192,10 @@ class Boosting:
         limits = settled(limits, len(targets) * len(fit.table.n_leaves))
         _require_memory(fit, targets, limits)
         leaves = frozen(training_leaves(adapter, rows, fit.table.n_leaves, limits, fit.placement))
-        self.walked = walk(adapter, fit, leaves, targets, offsets, verify, limits.n_threads)
+        replayed_targets = adapter.replayed_targets(targets)
+        self.walked = walk(
+            adapter, fit, leaves, replayed_targets, offsets, verify, limits.n_threads
+        )
         self.adapter = adapter
         self.loss = fit.loss
         self.limits = limits
@@ -183,6 +215,13 @@ class Boosting:
             errors = (0.0, None) if X is None else self.check_rows(X)
             self.verification = self._verification_of(fit, *errors)
         self._verify = verify
+
+    @property
+    def seen(self) -> FloatArray | None:
+        """The targets as tables show them, (N, 1), where those are bounds; None for others."""
+        if self.adapter.target_form is not TargetForm.BOUNDS:
+            return None
+        return inputs.signed_times_of(self.targets)
 
     @property
     def outputs(self) -> AnyArray | None:
@@ -366,11 +405,7 @@ class Boosting:
 
     def as_targets(self, given: Any, n: int, what: str, rows: str) -> FloatArray:
         """Return targets (n, K), or classes, as the user gives them, rounded as the library keeps them."""
-        repeated = self.adapter.repeats_targets
-        n_outputs = self.adapter.n_outputs
-        targets = inputs.as_targets(given, n, n_outputs, self.classes, what, rows, repeated)
-        if self.classes is not None and n_outputs == 1:
-            targets = targets[:, 1:]
+        targets = targets_of(self.adapter, given, n, what, rows, self.classes)
         targets = round_to(self.adapter.rounding.targets, targets)
         self.loss.check(targets, what, whole=False)
         return targets
@@ -402,7 +437,8 @@ class Boosting:
         self, fit: BoostedFit, targets: FloatArray, row_weights: RowWeights
     ) -> ComputedFits:
         """Return fits to targets (N, K) with these row weights and the tree structure fixed."""
-        rows = FitRows.of_replay(self.walked, targets, self.rows.offsets, row_weights)
+        replayed_targets = self.adapter.replayed_targets(targets)
+        rows = FitRows.of_replay(self.walked, replayed_targets, self.rows.offsets, row_weights)
         return computed_fits(self.walked, fit, rows, self._n_threads)
 
     def refit_leaves(self, refit_inputs: RefitInputs) -> tuple[LeafFit, FloatArray | None]:

@@ -19,6 +19,7 @@ import numpy as np
 
 from axil import inputs
 from axil.adapters.boosted_fit import BoostedFit
+from axil.adapters.contract import TargetForm
 from axil.dask.cluster import Cluster, Collection, Delayed, layout, task
 from axil.dask.model import PartitionedModel
 from axil.dask.training_rows import Collections, SharedFit, TargetFormat, n_checked_rows, places
@@ -74,6 +75,13 @@ class Builder(ABC):
 
     def _target_format(self) -> TargetFormat:
         adapter = self.adapter
+        if adapter.target_form is TargetForm.BOUNDS:
+            raise UnsupportedModelError(
+                "targets",
+                "bounds of times",
+                "gradients are not summed over partitions for this loss",
+                "Use training rows in memory.",
+            )
         classes = inputs.coding_of(adapter)
         of_second_class = self.of_second_class and classes is not None and adapter.n_outputs == 1
         return TargetFormat(

@@ -66,3 +66,4 @@ from axil.inputs.tables import (
     stack_rows,
     take_rows,
 )
+from axil.inputs.times import as_bounds, as_signed_times, signed_times_of

@@ -313,8 +313,9 @@ def sums(
     readable_targets = model.seen
     account = None
     if is_additive:
-        factors = np.ones_like(targets)
-        readable_targets = targets
+        factors = np.ones(model.shape)
+        if model.seen is None:
+            readable_targets = targets
         account = _account(model, batch)
     intercepts = effects.intercepts
     if model.names.outputs is None:

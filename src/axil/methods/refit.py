@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from axil import adapters, inputs
+from axil.adapters.contract import Model, TargetForm
 from axil.adapters.pipeline import last_step, rewritten, writer
 from axil.adapters.searches import unwrapped
 from axil.aliases import ArrayLike, FeatureTable, ForeignModel
@@ -24,7 +25,7 @@ from axil.methods.method import Method
 from axil.methods.what_if import by_label
 from axil.methods.without import warn_of_splits
 from axil.replay.refit import RefitInputs
-from axil.replay.verified_model import Refittable
+from axil.replay.verified_model import Refittable, VerifiedModel
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +46,7 @@ class ExplainerArguments:
     def of(
         cls,
         model: ForeignModel,
+        verified: VerifiedModel,
         y: Any,
         sample_weight: ArrayLike | None,
         init_score: ArrayLike | None,
@@ -55,7 +57,7 @@ class ExplainerArguments:
         """Return the checked arguments of `Explainer`, with copies of what the user may change."""
         if hasattr(y, "detach"):
             y = y.detach()
-        targets = owned(inputs.as_array(y, "y_train"))
+        targets = owned(_as_given(verified.adapter, y, "y_train"))
         groups = inputs.as_row_groups(group, len(targets))
         weights = inputs.weights_of_rows(sample_weight, groups, len(targets))
         if weights is not None:
@@ -314,7 +316,7 @@ def _changed(
             values, len(values), "targets", "changed"
         )  # raises for wrong values
         if len(rows):
-            y[rows] = np.asarray(values)[entries]
+            y[rows] = _as_given(model.adapter, values, "targets")[entries]
     old_rows = np.flatnonzero(keep)
     X = inputs.take_rows(model.features, old_rows)
     labels = model.index[old_rows]
@@ -416,12 +418,22 @@ def _added(model: Refittable, arguments: ExplainerArguments, add: Sequence[Any])
         else:
             need = "needs one, as the fit had one"
         raise InputError(f"add has {len(add)} parts, and init_score {need}.")
-    targets = owned(inputs.as_array(y, "add[1]")).reshape(n, *arguments.y.shape[1:])
+    targets = owned(_as_given(model.adapter, y, "add[1]")).reshape(n, *arguments.y.shape[1:])
     weights = inputs.as_weights(weights, n)
     if offsets is not None:
         offsets = inputs.as_array(offsets, "add[3]")
     no_rows = np.zeros(0, dtype=np.intp)
     return RefitInputs(no_rows, None, rows, targets, fit_targets, weights, offsets)
+
+
+def _as_given(adapter: Model, values: Any, name: str) -> AnyArray:
+    """Return targets as the user gave them, (N,) or (N, K); records of times as numbers."""
+    if adapter.target_form is TargetForm.NUMBERS:
+        return inputs.as_array(values, name)
+    times = inputs.as_array(inputs.as_signed_times(values, name), name)
+    if adapter.target_form is TargetForm.BOUNDS:
+        return inputs.as_bounds(times, len(times), name)
+    return times
 
 
 def _added_labels(model: Refittable, X: FeatureTable, n: int) -> AnyArray:

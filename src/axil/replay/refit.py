@@ -181,7 +181,8 @@ def refit_by_gradients(
     )
     row_weights = RowWeights.of_one_fit(weights, fit.weights.leaf_factors)
     contiguous_leaves = np.ascontiguousarray(leaves)
-    fit_rows = FitRows(rows.targets, contiguous_leaves, sample_counts, rows.offsets, row_weights)
+    targets = adapter.replayed_targets(rows.targets)
+    fit_rows = FitRows(targets, contiguous_leaves, sample_counts, rows.offsets, row_weights)
     walk = ComputedWalk(replayed, fit, fit_rows, n_threads, is_rounded=True)
     walk.run()
     leaf_counts, leaf_weights = _leaf_totals(fit, leaves, sample_counts, weights)
@@ -212,7 +213,7 @@ def refit_by_gradients(
         rule=rule,
         outputs=fit.schedule.outputs,
         hessians=walk.leaf_hessians,
-        means=fit.loss.stored_means(rows.targets, in_initial),
+        means=fit.loss.stored_means(targets, in_initial),
     )
 
 

@@ -84,12 +84,13 @@ def walk(
 
 
 def round_to(precision: RealType, values: FloatArray) -> FloatArray:
-    """Return the values as the library keeps them, in float64; nan stays nan."""
+    """Return the values as the library keeps them, in float64; nan and infinite ones stay."""
     with np.errstate(over="ignore"):
         rounded = values.astype(precision).astype(np.float64, copy=False)
-    if np.isinf(rounded).any():
+    is_finite = np.isfinite(values)
+    if np.isinf(rounded[is_finite]).any():
         raise InputError(
-            f"Targets or weights up to {np.abs(values).max():.3g} overflow the library's "
+            f"Targets or weights up to {np.abs(values[is_finite]).max():.3g} overflow the library's "
             f"{precision.__name__}. Pass those of the fit."
         )
     return rounded

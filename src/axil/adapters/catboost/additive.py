@@ -24,7 +24,7 @@ from axil.adapters.catboost.refusals import CatBoostReading
 from axil.adapters.catboost.settings import coefficients
 from axil.adapters.catboost.shrinkage import KEPT_AS_EXPONENTIALS, ExponentialShrinkage
 from axil.adapters.class_weights import with_class_weight_advice
-from axil.adapters.contract import Kind, TrainingRows
+from axil.adapters.contract import Kind, TargetForm, TrainingRows
 from axil.adapters.refusals import OTHER_GROUPS
 from axil.aliases import FeatureTable, ForeignModel
 from axil.arrays import FloatArray
@@ -57,6 +57,8 @@ class AdditiveCatBoost(CatBoostAdapter):
             positions = [*range(len(names))]
         if reading.losses[-1] in COUPLED_LOSSES and self._fits[-1].backtracks:
             self.gradient_tolerance = 1e-5  # of a step that rounding may have halved
+        if reading.losses[-1] == "Cox":
+            self.target_form = TargetForm.TIMES
         self.class_weight = None
         if stated_weights:
             self.class_weight = {

@@ -11,7 +11,7 @@ import numpy as np
 
 from axil.adapters.boosted_fit import BoostedFit, InitialPrediction, LeafRule, Schedule, TreeTable
 from axil.adapters.class_weights import WEIGHS_CLASSES, label_factors
-from axil.adapters.contract import Kind, TrainingRows
+from axil.adapters.contract import Kind, TargetForm, TrainingRows
 from axil.adapters.objective import Objective
 from axil.adapters.refusals import OTHER_GROUPS, first_of
 from axil.adapters.xgboost.base import OpenedBooster, XGBoostAdapter
@@ -55,6 +55,7 @@ class AdditiveXGBoost(XGBoostAdapter):
         if self._objective.name in CLASSES:
             self.n_outputs = n_classes
             self.classes = np.arange(n_classes)
+        self.target_form = self._objective.target_form
 
     def scores(self, X: FeatureTable, offsets: FloatArray | None = None) -> FloatArray:
         """Return the raw scores, (n, K), with offsets for base_margin."""
@@ -86,7 +87,7 @@ class AdditiveXGBoost(XGBoostAdapter):
             leaf_factors = self._leaf_factors(rows.targets)
         fit = replace(
             entry,
-            table=self._tree_table(entry.table, schedule, rows.totals.largest),
+            table=self._tree_table(entry.table, schedule, self._largest_score(rows)),
             leaf_rule=self._leaf_rule(entry.leaf_rule, l2_of_trees, rates),
             schedule=schedule,
             initial=self._initial(loss),
@@ -114,6 +115,12 @@ class AdditiveXGBoost(XGBoostAdapter):
         if rows.totals.offset:  # the initial prediction is that of predictions without base_margin
             initial_shares = np.append(np.zeros(self._n_iterations), 1.0)
         return Schedule(rates, self._iterations, outputs, tree_shares, initial_shares)
+
+    def _largest_score(self, rows: TrainingRows) -> float:
+        """Return the size of the targets, or of the sums of trees where bounds are infinite."""
+        if self.target_form is not TargetForm.BOUNDS:
+            return rows.totals.largest
+        return float(sum(np.abs(tree.values).max() for tree in self._trees))
 
     def _tree_table(self, table: TreeTable, schedule: Schedule, largest: float) -> TreeTable:
         """Return the leaves with the sums of hessians that XGBoost recorded.
@@ -205,7 +212,7 @@ class AdditiveXGBoost(XGBoostAdapter):
 
         XGBoost's other initial predictions are one Newton step from 0 of all rows (src/objective).
         """
-        if loss.couples_rows:
+        if loss.no_derivative:
             return loss.no_derivative
         if loss.pooled:
             return "in every round its gradients are scaled by the residuals of all rows, which axil does not differentiate"

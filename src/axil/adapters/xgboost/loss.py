@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from axil.adapters.contract import TrainingRows
+from axil.adapters.contract import TargetForm, TrainingRows
 from axil.adapters.refusals import Refusal, gradient_refusals
 from axil.adapters.xgboost.document import ModelDocument
+from axil.adapters.xgboost.failure_time import DISTRIBUTIONS, AcceleratedFailureTime
 from axil.adapters.xgboost.percentile import PERCENTILES, alphas
 from axil.adapters.xgboost.ranking import RANKING, check_group_weights, ranking_loss
 from axil.adapters.xgboost.refusals import REFUSALS, SPLIT_BY_OTHERS, SQUARED_ERROR, XGBoostReading
@@ -24,8 +25,9 @@ from axil.trees.losses import NEAR_SINGLE, Logistic, Loss, Softmax, Squared, gam
 from axil.trees.residual_losses import PseudoHuber, SquaredLog
 
 CLASSES = "multi:softprob", "multi:softmax"
+FAILURE_TIME = "survival:aft"
 FROM_STEP = "pseudo-huber", "squared-log"
-OWN_START = *FROM_STEP, "custom", *RANKING
+OWN_START = *FROM_STEP, "custom", FAILURE_TIME, *RANKING
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,15 @@ class XGBoostObjective:
         """Whether rows are ranked within groups."""
         return self.name in RANKING
 
+    @property
+    def target_form(self) -> TargetForm:
+        """The form of its targets."""
+        if self.name == FAILURE_TIME:
+            return TargetForm.BOUNDS
+        if self.name == "survival:cox":
+            return TargetForm.TIMES
+        return TargetForm.NUMBERS
+
     def loss(self, rows: TrainingRows) -> Loss:
         """Return the loss of a fit to these rows."""
         if self.has_smoothed_loss:
@@ -60,6 +71,13 @@ class XGBoostObjective:
             settings = self.reading.objective_settings["lambdarank_param"]
             seed = int(self.reading.settings.number("seed"))
             return ranking_loss(self.name, settings, self.model, seed, groups)
+        if self.name == FAILURE_TIME:
+            settings = self.reading.objective_settings["aft_loss_param"]
+            return AcceleratedFailureTime(
+                bounds=rows.targets,
+                distribution=DISTRIBUTIONS[settings["aft_loss_distribution"]],
+                sigma=float(np.float32(settings["aft_loss_distribution_scale"])),
+            )
         return _LOSSES[self.name](self)
 
     def link_beside_function(self, base_score: FloatArray) -> FloatArray:
@@ -141,7 +159,7 @@ _SMOOTHED: dict[str, Callable[[XGBoostObjective, bool], Loss]] = {
         alphas=tuple(alphas(objective.reading.objective_settings, objective.model.n_outputs)),
     ),
 }
-LOGARITHMIC = "survival:cox", "survival:aft"  # besides those whose gradients are known
+LOGARITHMIC = "survival:cox", FAILURE_TIME  # besides those whose gradients are known
 UNESTIMATED = 0.5  # base_score where nobody gave one and XGBoost estimates none
 FROM_ZERO = "the initial score is one step from 0, and its gradient depends on all targets"
 
@@ -185,10 +203,14 @@ def _ranking_setting(reading: XGBoostReading, name: str) -> str:
     return str(reading.objective_settings.get("lambdarank_param", {}).get(name, ""))
 
 
-def _dropped_ranking(reading: XGBoostReading) -> str:
-    """Return the booster of a ranking whose trees are dropped."""
+def _dropped(reading: XGBoostReading) -> str:
+    """Return the booster of dropped trees, if the loss turns on the rounding of scores."""
     model = reading.model
-    if reading.objective not in RANKING or model is None or model.weight_drop is None:
+    if (
+        reading.objective not in (*RANKING, FAILURE_TIME)
+        or model is None
+        or model.weight_drop is None
+    ):
         return ""
     if (model.weight_drop == 1).all():
         return ""
@@ -227,9 +249,9 @@ GRADIENT_REFUSALS = gradient_refusals(
     ),
     Refusal(
         "booster",
-        _dropped_ranking,
+        _dropped,
         "removing trees from the scores and adding them back changes the rounding of scores, and "
-        "ranks depend on it",
+        "the gradients of this loss depend on it",
         'Fit with booster="gbtree".',
     ),
     Refusal(
@@ -242,7 +264,7 @@ GRADIENT_REFUSALS = gradient_refusals(
     Refusal(
         "objective",
         lambda reading: (
-            reading.objective not in (*_LOSSES, *_SMOOTHED, *RANKING)
+            reading.objective not in (*_LOSSES, *_SMOOTHED, *RANKING, FAILURE_TIME)
             and (reading.objective or "none")
         ),
         "axil does not know its gradient",

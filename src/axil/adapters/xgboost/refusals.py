@@ -67,11 +67,11 @@ _WITH_GRADIENTS = {  # losses whose gradients are replayed: reason, condition
     **dict.fromkeys(("count:poisson", "reg:gamma", "reg:tweedie"), (EXPONENTIAL, "(i)")),
     **dict.fromkeys(("rank:ndcg", "rank:map", "rank:pairwise"), (GROUPED, "(ii)")),
     "survival:cox": (AT_RISK, "(ii)"),
+    "survival:aft": ("targets are intervals and residuals pass through a density", "(ii)"),
 }
 _OTHERS = {
     "reg:expectileerror": ("residuals are weighted by their sign", "(ii)"),
     "binary:hinge": ("residuals are cut off at a margin", "(ii)"),
-    "survival:aft": ("targets are intervals and residuals pass through a density", "(ii)"),
 }
 _GROWERS = {
     "grow_quantile_histmaker",
