@@ -4,7 +4,7 @@ Run it to write them into the pages.
 
 A table stands between the lines ``<!-- results/NAME.md -->`` and ``<!-- end -->``. With ``results/NAME.md: a; b`` it has these
 columns alone, and no line on versions and machine, which the file itself has; with ``results/NAME.md: a; b where TEXT`` only
-the lines in which the text occurs (``not TEXT``: does not; ``A or B``: one of the two).
+the lines in which the text occurs (``not TEXT``: does not; also ``A and B or C``).
 """
 
 import re
@@ -36,10 +36,11 @@ def pages():
 
 
 def has_text(line, text):
-    """Return whether a line has one of the texts between `` or ``, or with ``not `` that it does not have it."""
+    """Return whether a line matches a condition such as ``A and B or C`` or ``not A``."""
     if text.startswith("not "):
         return text.removeprefix("not ") not in line
-    return any(alternative in line for alternative in text.split(" or "))
+    alternatives = [alternative.split(" and ") for alternative in text.split(" or ")]
+    return any(all(wanted_text in line for wanted_text in texts) for texts in alternatives)
 
 
 def chosen(table, columns, text):
