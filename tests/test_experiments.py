@@ -168,9 +168,10 @@ def test_the_weight_matrices(written, monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_boundary(written):
+def test_the_boundary(written, monkeypatch):
     import boundary
 
+    monkeypatch.setattr(sys, "argv", ["boundary.py"])
     boundary.main()
     kinds = {
         "Yes": {"exact"},
