@@ -78,9 +78,9 @@ def measure(wrong: float, seed: int) -> dict[str, np.ndarray]:
                 asked = {"groups": new[:, -1]} if "groups" in given else {}
                 table = explainer.calibrate(*cal, **given).interval(new, **asked)
                 lower, upper = table["lower"].to_numpy(), table["upper"].to_numpy()
-            held = (lower <= truth) & (truth <= upper)
+            covered = (lower <= truth) & (truth <= upper)
             by_class = [
-                [values[kind == k].mean() for k in range(3)] for values in (held, upper - lower)
+                [values[kind == k].mean() for k in range(3)] for values in (covered, upper - lower)
             ]
             found[way + (", label issues dropped" if dropped else "")] = np.array(by_class)
     return found
@@ -92,9 +92,9 @@ def main() -> None:
     for wrong in (0.0, WRONG):
         every = [measure(wrong, seed) for seed in range(DRAWS)]
         for way in every[0]:
-            held, width = np.mean([one[way] for one in every], axis=0)
+            covered, width = np.mean([one[way] for one in every], axis=0)
             line: Line = {"wrong": f"{wrong:.0%}", "intervals": way}
-            line |= {f"held, class {k}": f"{value:.3f}" for k, value in enumerate(held, 1)}
+            line |= {f"covered, class {k}": f"{value:.3f}" for k, value in enumerate(covered, 1)}
             lines.append(
                 line | {f"width, class {k}": f"{value:.2f}" for k, value in enumerate(width, 1)}
             )
