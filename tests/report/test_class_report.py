@@ -68,6 +68,7 @@ def test_pages_count_the_classes_of_the_most_similar_rows(name, tmp_path):
         assert f"Probability of defaulted: {percent(probability)}" in page
         assert f"<b>{model.predict(NEW.iloc[[place]])[0]}</b>" in page
         assert "not reasons by feature" in page
+        assert "were not checked" in page
         assert page.index("most like this loan") < page.index("Probability of")
         assert ("Score of defaulted" in page) == (name == "boosting")
     again = explainer.report(NEW.head(8), tmp_path / "pages", k=20, columns=["debt"], **words)
@@ -112,6 +113,7 @@ def test_rules_and_suspects(tmp_path):
     page = page_of(tmp_path / "pages", NEW.index[0])
     assert "of more than 0 years" in page
     assert page.count("(looks wrong)") == 4
+    assert "were not checked" not in page
 
 
 def test_models_without_trees_list_rows_by_weight(tmp_path):

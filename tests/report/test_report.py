@@ -209,6 +209,7 @@ def test_suspects_are_marked_left_out_or_kept(doubted, tmp_path):
         assert (wrong <= listed) == (suspects != "drop")
         assert ("looks wrong" in " ".join(line[0] for line in page.cells)) == (suspects == "mark")
         assert ("of those that may be shown" in page.text) == (suspects == "drop")
+        assert ("were not checked" in page.text) == (suspects == "keep")
     for action, suspects in (
         ("mark", sorted(wrong)),
         ("drop", ("drop", sorted(wrong))),

@@ -355,6 +355,11 @@ class SuspectRows:
     marked: BoolArray | None = None  #: (N,) the rows that the list marks
     dropped: BoolArray | None = None  #: (N,) the rows that the list leaves out
 
+    @property
+    def were_sought(self) -> bool:
+        """Whether axil checked the targets, or the user named suspects."""
+        return self.marked is not None or self.dropped is not None
+
 
 def suspect_rows(
     model: AnyModel, suspects: Suspects, out_of_fold: ArrayLike | None, n_queries: int

@@ -348,6 +348,8 @@ def _column_notes(cases: Cases, lines: range, words: Words) -> str:
             f" Looks wrong: the {words.target} is far from what the other {words.rows} lead one to expect. It may be a mistake "
             "in the records, or a case that is like no other."
         )
+    if not cases.extras.are_targets_checked:
+        notes += f" {words.not_checked}"
     return notes
 
 

@@ -45,6 +45,7 @@ class ClassPlan:
     chosen: list[int]  #: columns shown, by position
     labels: list[str]  #: of the rows of X
     suspects: BoolArray | None
+    are_targets_checked: bool  #: whether suspects were looked for, or named by the user
     predictive: ClassPredictive | None
     confidence_level: float
     level_words: str
@@ -175,9 +176,17 @@ class ClassPage:
             rules="; ".join(plan.rule_texts),
             heads=self._heads(),
             rows=self._rows(),
-            not_reasons=NOT_REASONS.format(rows=words.rows, query=words.query),
+            not_reasons=self._not_reasons(),
             index=index,
         )
+
+    def _not_reasons(self) -> str:
+        """Return what the page does not say: reasons by feature, and whether labels are right."""
+        words = self.plan.words
+        text = NOT_REASONS.format(rows=words.rows, query=words.query)
+        if not self.plan.are_targets_checked:
+            text += f" {words.not_checked}"
+        return text
 
     def _probability_texts(self) -> list[str]:
         """Return the probability of the class that the report is about, then those of others."""

@@ -33,6 +33,7 @@ class Extras:
     dates: AnyArray | None  #: (n,) the dates of the estimates
     places: Places | None  #: for maps
     suspects: BoolArray | None  #: (N,) training rows to mark
+    are_targets_checked: bool = False  #: whether suspects were looked for, or named by the user
     stability: FloatArray | None = None  #: (n,) how far real refits move the estimates
     grid: GridPlan | None = None  #: how adjustments are split
     at_least: int = 1  #: how many rows a page needs

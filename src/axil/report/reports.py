@@ -263,6 +263,7 @@ class Reports(Method):
         extras = replace(
             extras_of(table_columns, columns, rules, map, suspected.marked, model.shape[0]),
             at_least=as_at_least(at_least, choice.k),
+            are_targets_checked=suspected.were_sought,
             rule_texts=rule_texts(rules, table_columns, words, among_text),
         )
         if is_of_classes:
@@ -276,6 +277,7 @@ class Reports(Method):
                 chosen=extras.chosen,
                 labels=page_labels(explained.queries.rows),
                 suspects=suspected.marked,
+                are_targets_checked=suspected.were_sought,
                 predictive=checked_predictive(interval),
                 confidence_level=level,
                 level_words=level_words,

@@ -49,6 +49,14 @@ class Words:
                 f"names is {shown(self.names)}; expected a dict from columns to what people call them."
             )
 
+    @property
+    def not_checked(self) -> str:
+        """A sentence for pages whose training targets nobody checked."""
+        return (
+            f"The {self.target}s on record were not checked. The option suspects of the report, "
+            '"mark" or "drop", finds those that look wrong.'
+        )
+
     def amount(self, value: float, beside: float | None = None) -> str:
         """Return a number with the unit of the target.
 
