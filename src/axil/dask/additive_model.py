@@ -35,7 +35,7 @@ from axil.dask.model import PartitionedModel
 from axil.dask.training_rows import ObservedRows, Place, SharedFit
 from axil.machine.memory import Budget, Limits
 from axil.machine.threads import Cache
-from axil.replay.compare import Miss, furthest, worse
+from axil.replay.compare_predictions import Miss, furthest, worse
 from axil.replay.fitted_trees import FittedTrees
 from axil.replay.queries import Combination, QueryBatch
 from axil.replay.recover import assign_leaves

@@ -28,7 +28,8 @@ from axil.dask.training_rows import require_rows
 from axil.errors import UnsupportedModelError
 from axil.machine.memory import Limits
 from axil.replay.build import with_rows
-from axil.replay.compare import check_leaf_counts, check_score
+from axil.replay.compare import check_leaf_counts
+from axil.replay.compare_predictions import check_score
 from axil.replay.gradient_walk import walk
 from axil.replay.replayed_stages import ReplayedStages
 from axil.replay.verification import Verification

@@ -15,7 +15,7 @@ from typing import cast
 import numpy as np
 
 from axil.adapters.boosted_fit import BoostedFit
-from axil.adapters.contract import Adapter, LeafTotals, Model, Totals
+from axil.adapters.contract import Adapter, Form, LeafTotals, Model, Totals
 from axil.dask.builder import Builder, WalkedPartitions, refuse_encoded
 from axil.dask.cluster import Delayed, literal, task
 from axil.dask.exact_model import PartitionedExactModel, in_leaf_matrix
@@ -24,7 +24,8 @@ from axil.dask.training_rows import PartitionedRows, require_rows
 from axil.errors import UnsupportedModelError
 from axil.kernels.choose import host_backend
 from axil.machine.memory import Budget
-from axil.replay.compare import Miss, check_leaves, refuse_rows, verified, worse
+from axil.replay.compare import check_leaves, refuse_rows, verified
+from axil.replay.compare_predictions import Miss, worse
 from axil.replay.radius import ActiveSet
 from axil.replay.recover import Replay, replayed
 from axil.replay.verification import Verification, worst_of
@@ -159,7 +160,7 @@ class ExactBuilder(Builder):
 
 def _require_trees(model: Model) -> None:
     """Refuse by name a model that is not one model of trees."""
-    if hasattr(model, "smoother"):
+    if model.form is Form.SMOOTHER:
         raise UnsupportedModelError(
             "model",
             f"a linear smoother of {model.library}",
@@ -167,7 +168,7 @@ def _require_trees(model: Model) -> None:
             "add up to",
             "Use training rows in memory.",
         )
-    if hasattr(model, "members"):
+    if model.form is not Form.TREES:
         raise UnsupportedModelError(
             "model",
             "several models in one",

@@ -192,7 +192,7 @@ def _sum(values: list[Result]) -> Result:
 
 
 def literal(value: object) -> Delayed:
-    """Return a value as one argument of many tasks, which the graph stores once."""
+    """Return a value as an argument that many tasks share; the graph stores it once."""
     return delayed(value, traverse=False)
 
 

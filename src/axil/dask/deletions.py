@@ -9,13 +9,13 @@ partition.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from axil.arrays import BoolArray, FloatArray, IntArray, LeafArray
+from axil.arrays import BoolArray, FloatArray, IntArray
 from axil.attribution import Effects, Quantity
 from axil.attribution.block_effects import NoEffects
 from axil.attribution.weight_effects import DeletionEffects
@@ -32,25 +32,24 @@ from axil.dask.fits import (
     residual_sums,
     row_sums,
 )
+from axil.dask.forest_deletions import ForestEffects, left_out_of_forest
 from axil.errors import UnsupportedQuestionError
 from axil.kernels.choose import host_backend
 from axil.replay.queries import QueryBatch
-from axil.structure import NewtonRule, RowTotals, Structure, Transferable
+from axil.structure import RowTotals, Structure, Transferable
 from axil.weights import removal
 from axil.weights.answers import RowEffects
 from axil.weights.deletion import InLeafMatrix
 from axil.weights.engine import own_leaves
 from axil.weights.fit_rules import needs_walk, rule_of
 from axil.weights.forest import is_forest
-from axil.weights.inherited import InheritedValues
-from axil.weights.leaf_matrix import LeafMatrix, value_adjoints
+from axil.weights.leaf_matrix import LeafMatrix
 from axil.weights.left_out import Curve, LeftOut, error_weights, left_out
 from axil.weights.levels import Level, at_share, shares_of
-from axil.weights.parts import Parts, RowTest, remaining_weight
+from axil.weights.parts import Parts, RowTest
 from axil.weights.passes import Adjoints
 from axil.weights.replays import ByReplay, sum_responses
 from axil.weights.residuals import FittedValues
-from axil.weights.work import blocks_of
 
 if TYPE_CHECKING:
     from axil.dask.exact_model import PartitionedExactModel
@@ -59,7 +58,6 @@ IN_MEMORY = "Use training rows in memory."
 # Rows that outweigh the rest of a leaf by far: each takes a pass over all rows, as long as the leaf
 # matrix does
 MOST_REFITS = 64
-BLOCK_ENTRIES = 1 << 20  # of trees, or explained rows, by rows that are worked on at a time
 # different row weights of a partition: of more only some are reported, which are enough to
 # interpolate between
 MANY_WEIGHTS = 1000
@@ -521,7 +519,7 @@ def _left_out(
 ) -> LeftOut:
     if is_forest(plan.fit.structure):
         fitted = plan.fit.on(partition, entry)
-        predictions = _left_out_of_forest(fitted, plan.fit.mean, fitted.targets.shape[1])
+        predictions = left_out_of_forest(fitted, plan.fit.mean, fitted.targets.shape[1])
         return LeftOut(predictions, emptied=np.asarray(np.isnan(predictions).any(axis=1)))
     assert responses is not None
     return left_out(deletion_of(partition, entry, plan, responses, n_threads))
@@ -557,98 +555,3 @@ def left_out_predictions(
         for entry, (plan, tables) in enumerate(zip(plans, responses))
     ]
     return np.concatenate(columns, axis=1)
-
-
-# -- forests ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class ForestEffects(RowEffects):
-    """Changes of n predictions of one output on deleting each row of a forest.
-
-    No tree sees another, so a row's own leaves change alone.
-    """
-
-    fitted: FittedValues
-    leaves: LeafArray  #: (n, T) of the explained rows
-    output: int
-    n_threads: int
-    mean: FloatArray  #: (K,) of the targets of all rows
-
-    def blocks(self) -> Iterator[tuple[int, FloatArray]]:
-        """Yield the changes of predictions block by block of training rows."""
-        s = self.fitted.structure
-        n_explained = len(self.leaves)
-        rows = host_backend(self.n_threads).rows_of(s)
-        table = s.by_cells(value_adjoints(s, self.leaves), drawn=False)
-        inherited = inherited_values_of(self.fitted)
-        for block in blocks_of(s, max(n_explained, s.n_trees), BLOCK_ENTRIES):
-            out = np.empty((block.stop - block.start, n_explained))
-            changes = forest_changes(self.fitted, block, inherited, self.mean)
-            output_changes = np.ascontiguousarray(changes[:, :, self.output])
-            rows.scaled_read_out(table, output_changes, block.start, out)
-            yield block.start, out
-
-
-def inherited_values_of(fitted: FittedValues) -> InheritedValues:
-    """Return the values of the leaves of a forest if they had no rows."""
-    scale = fitted.structure.linear_leaves.scale[:, None]
-    sums = np.divide(fitted.values, scale, out=np.zeros_like(fitted.values), where=scale > 0)
-    return InheritedValues(fitted.structure, sums)
-
-
-def forest_changes(
-    fitted: FittedValues, rows: slice, inherited: InheritedValues, mean: FloatArray
-) -> FloatArray:
-    """Return the changes of the values of each row's leaves without it, (T, rows, K).
-
-    Parameters
-    ----------
-    fitted : FittedValues
-        The forest, with the rows of a partition.
-    rows : slice
-    inherited : InheritedValues
-    mean : array of shape (K,)
-        The mean of the targets of all rows, in all partitions.
-    """
-    s = fitted.structure
-    parts = Parts.of_rows(fitted.structure, rows)
-    rule = s.newton_rule
-    targets = fitted.targets[rows]
-    remaining = parts.left(s)
-    scale = NewtonRule(rule.l2[parts.leaf], rule.steps[parts.leaf]).scale(remaining)[:, :, None]
-    remaining_sums = inherited.sums[parts.leaf] - parts.weight[:, :, None] * targets
-
-    if s.row_weights is None:
-        weights = np.ones(len(targets))
-    else:
-        weights = s.row_weights[rows]
-    total = np.full(len(targets), s.total_weight)
-    weight_of_others = remaining_weight(total, weights)[:, None]
-    moment_of_others = s.total_weight * mean - weights[:, None] * targets
-    mean_of_others = np.divide(
-        moment_of_others,
-        weight_of_others,
-        out=np.full_like(moment_of_others, np.nan),
-        where=weight_of_others > 0,
-    )
-    values_without_rows = np.where(
-        inherited.has_rows[parts.leaf][:, :, None], inherited.values[parts.leaf], mean_of_others
-    )
-
-    is_empty = (remaining == 0)[:, :, None]
-    values = np.where(is_empty, values_without_rows, scale * remaining_sums)
-    is_sampled = (parts.weight != 0)[:, :, None]
-    return np.where(is_sampled, values - fitted.values[parts.leaf], 0.0)
-
-
-def _left_out_of_forest(fitted: FittedValues, mean: FloatArray, n_outputs: int) -> FloatArray:
-    """Return the leave-one-out predictions (n, K) of the rows of a forest."""
-    s = fitted.structure
-    inherited = inherited_values_of(fitted)
-    predictions = np.empty_like(fitted.targets)
-    for rows in blocks_of(s, s.n_trees * n_outputs, BLOCK_ENTRIES):
-        changes = forest_changes(fitted, rows, inherited, mean)
-        moved = np.einsum("t,tjk->jk", s.final, changes)
-        predictions[rows] = fitted.predictions(s.leaves(rows)) + moved
-    return predictions

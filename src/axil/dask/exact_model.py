@@ -28,7 +28,7 @@ from axil.dask.gathered_model import GatheredModel
 from axil.dask.model import PartitionedModel
 from axil.machine.threads import Cache
 from axil.reductions.choice import Allowed
-from axil.replay.compare import check_answer
+from axil.replay.compare_predictions import check_answer
 from axil.replay.fitted_trees import FittedTrees
 from axil.replay.queries import Combination, QueryBatch
 from axil.replay.verified_model import FitOffsets, VerifiedModel, WeightLayout

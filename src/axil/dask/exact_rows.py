@@ -21,7 +21,8 @@ from axil.dask.training_rows import ObservedRows, Place, SharedFit
 from axil.kernels.choose import host_backend
 from axil.machine.memory import Budget, Limits
 from axil.replay.build import leaves_of_trees, with_rows
-from axil.replay.compare import Extent, Miss, furthest, with_predictions
+from axil.replay.compare import Extent
+from axil.replay.compare_predictions import Miss, furthest, with_predictions
 from axil.replay.recover import assign_leaves, fitted_structure, leaf_rule_of, regularisation_of
 from axil.replay.walk import Walked, walk
 from axil.structure import (

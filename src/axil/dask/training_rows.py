@@ -26,7 +26,7 @@ from axil.dask.cluster import (
 from axil.errors import InputError, UnsupportedModelError
 from axil.inputs.copies import frozen, owned
 from axil.inputs.label_classes import LabelClasses
-from axil.replay.compare import CHECKED_ROWS
+from axil.replay.compare_predictions import CHECKED_ROWS
 from axil.replay.walk import round_to
 
 

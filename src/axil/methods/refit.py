@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from axil import adapters, inputs
-from axil.adapters.contract import Model, TargetForm
+from axil.adapters.contract import Form, Model, TargetForm
 from axil.adapters.pipeline import last_step, rewritten, writer
 from axil.adapters.searches import unwrapped
 from axil.aliases import ArrayLike, FeatureTable, ForeignModel
@@ -254,7 +254,7 @@ def _refitted(
 ) -> RefitT:
     """Return the explainer of the model refitted to these labelled rows."""
     model = self._model
-    if hasattr(model.adapter, "smoother"):
+    if model.adapter.form is Form.SMOOTHER:
         smoother_targets = refit_inputs.y
         if not model.adapter.scale.is_identity:
             # The model transforms the targets before the smoother sees them.
