@@ -188,7 +188,7 @@ def _parts(
     Rows that came, went or weigh otherwise than before move a value in opposite directions. One
     part has all of these effects, or one for each group of rows.
     """
-    values = {name: float(part[i, k]) for name, part in comparison.parts.items()}
+    values = {name: float(of_part[i, k]) for name, of_part in comparison.parts.items()}
     retrained = {RETRAINED: values["new splits"]}
     if effects_by_group is None:
         data = sum(values[name] for name in ("rows added", "rows removed", "rows kept", "base"))
@@ -223,7 +223,7 @@ def _section(
     lowest = float(readable.min())
     width = float(readable.max()) - lowest or 1.0
     bars = []
-    for part, value, amount, start in zip(parts, parts.values(), amounts.tolist(), readable):
+    for part_name, value, amount, start in zip(parts, parts.values(), amounts.tolist(), readable):
         text = words.change(amount, after)
         if not any(digit in text for digit in "123456789"):
             continue
@@ -233,7 +233,7 @@ def _section(
             share = float(comparison.scale.factors(np.array(value))) - 1
         else:
             share = _share(amount, before)
-        bars.append(Bar(part, text, _signed_percent(share), left, size, amount < 0))
+        bars.append(Bar(part_name, text, _signed_percent(share), left, size, amount < 0))
     change = words.change(after - before, after)
     share_text = _signed_percent(_share(after - before, before))
     if share_text:

@@ -448,10 +448,10 @@ def _check_labels(file: archive.Archive, X_train: Any, index: Any) -> None:
     if len(labels) != len(file.index):
         return  # the number of rows is compared with that of the file
     in_file = keys(file.index)
-    given = keys(labels)
-    if in_file == given:
+    label_keys = keys(labels)
+    if in_file == label_keys:
         return
-    place = next(i for i, pair in enumerate(zip(in_file, given)) if pair[0] != pair[1])
+    place = next(i for i, pair in enumerate(zip(in_file, label_keys)) if pair[0] != pair[1])
     raise InputError(
         f"Row {place} of X_train has the label {shown(labels[place])}, and {file.path} says {shown(file.index[place])}. Pass the "
         "rows that the explainer was made of, in their order; where it was made with index=, pass that here too."

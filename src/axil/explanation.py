@@ -105,9 +105,13 @@ class Explanation(Arrays):
                 raise InputError(
                     'per_class=False lists rows by weight, which all classes share. Leave by="contribution" out.'
                 )
-            made = comparables.listed(*self._sums.compared(Choice(k)), per_class=False).columns
+            columns = comparables.listed(*self._sums.compared(Choice(k)), per_class=False).columns
             return self._table(
-                {name: made[name] for name in made if name not in ("share", "position", "asked")}
+                {
+                    name: columns[name]
+                    for name in columns
+                    if name not in ("share", "position", "asked")
+                }
             )
         if by == "weight" and self._sums.additive:
             return Explanation(self._sums.derived).top(k, by)
@@ -195,10 +199,12 @@ class Explanation(Arrays):
         place = page.as_target(path)
         shape = len(self.targets), 1 if self.outputs is None else len(self.outputs)
         if groups is None:
-            known = None
+            codes_and_names = None
         else:
-            known = self._groups(groups, "groups")
-        chosen = page.as_options(shape, len(self), self._sums.context, known, sigma, **options)
+            codes_and_names = self._groups(groups, "groups")
+        chosen = page.as_options(
+            shape, len(self), self._sums.context, codes_and_names, sigma, **options
+        )
         return page.write(page.summarise([self._sums], chosen), place)
 
     def _groups(self, labels: Any, what: str) -> tuple[IntArray, AnyArray]:
@@ -301,12 +307,12 @@ def to_shap(sums: WeightedSums, values: FloatArray) -> Any:
         raise InputError(
             "to_shap makes an object of the package shap, which is not installed: pip install shap."
         ) from error
-    shown = sums.named
+    shown_targets = sums.named
     # shap has one number per feature, not K
-    if shown.ndim == 1:
-        data = shown
+    if shown_targets.ndim == 1:
+        data = shown_targets
     else:
-        data = np.full(len(shown), np.nan)
+        data = np.full(len(shown_targets), np.nan)
     return Explanation(
         values=np.array(values),
         base_values=np.array(sums.intercepts),

@@ -34,7 +34,7 @@ from axil.output import archive
 from axil.output.archive import Archive
 from axil.output.tables import as_backend
 from axil.replay.build import build
-from axil.replay.compare import checked_rows
+from axil.replay.compare_predictions import checked_rows
 from axil.replay.exact_model import ExactModel
 from axil.replay.recover import check_placement
 from axil.replay.verification import Verification

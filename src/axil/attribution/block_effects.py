@@ -131,7 +131,7 @@ class Once(Effects):
             yield outputs, first, block
 
 
-def mixed(asked: Any, size: int, derive: Callable[[Any], FloatArray]) -> FloatArray:
+def mixed(combination: Any, size: int, derive: Callable[[Any], FloatArray]) -> FloatArray:
     """Return sums of the derivatives of a combination's rows, (K, m, N).
 
     Parameters
@@ -144,7 +144,7 @@ def mixed(asked: Any, size: int, derive: Callable[[Any], FloatArray]) -> FloatAr
         Derivatives (K, n, N) of some explained rows.
     """
     sums: Any = 0
-    for factors, rows in asked.parts(size):
+    for factors, rows in combination.parts(size):
         sums = sums + np.stack([factors @ derivatives for derivatives in derive(rows)])
     return np.asarray(sums)
 

@@ -97,15 +97,15 @@ class TreeBaseline(Baseline):
             3 * structure.n_rows + 4 * int(structure.cell_starts[-1]) for structure in structures
         )
         batch_size = self.verified_model.budget.batch_size(8 * numbers_per_query)
-        for start, part in self.verified_model.batches(queries, batch_size, self.name):
-            rows = slice(start, start + len(part))
-            coordinates = part.coordinates
+        for start, batch in self.verified_model.batches(queries, batch_size, self.name):
+            rows = slice(start, start + len(batch))
+            coordinates = batch.coordinates
             predictions_by_trees = [
                 trees.fit.predictions(trees.leaves(coordinates)) for trees in self.trees
             ]
             predictions = np.concatenate(predictions_by_trees, axis=1)
             self.verified_model.check(
-                part, predictions
+                batch, predictions
             )  # the replay must predict what the model does
             if targets is None:
                 batch_targets = None

@@ -166,8 +166,8 @@ def among_rows(
     root = np.sqrt(weights)
     system = np.empty((len(targets), len(targets)))
     size = max(1, BLOCK_NUMBERS // len(kernel.features))
-    for part in spans(len(targets), size):
-        system[part] = kernel.between(kernel.leaves[:, part])
+    for rows in spans(len(targets), size):
+        system[rows] = kernel.between(kernel.leaves[:, rows])
     system *= root
     system *= root[:, None]
     system[np.diag_indices_from(system)] += ridge

@@ -28,7 +28,7 @@ from axil.kernels.choose import settled
 from axil.machine.memory import Limits
 from axil.machine.threads import Cache
 from axil.replay.build import with_rows
-from axil.replay.compare import check_scores
+from axil.replay.compare_predictions import check_scores
 from axil.replay.computed_walk import ComputedFits, FitRows, RowWeights, computed_fits
 from axil.replay.gradient_walk import walk
 from axil.replay.queries import Combination, Offsets, QueryBatch
@@ -42,29 +42,29 @@ from axil.structure.leaves import LeafFit
 from axil.trees.losses import Deviance
 
 
-def read(given: FitInputs, adapter: Adapter) -> Boosting:
+def read(fit_inputs: FitInputs, adapter: Adapter) -> Boosting:
     """Replay boosted trees on their training data."""
-    if given.loss is not None:
+    if fit_inputs.loss is not None:
         raise InputError(
-            f"loss is {shown(given.loss)}; a {adapter.library} model states its loss itself. Leave it out."
+            f"loss is {shown(fit_inputs.loss)}; a {adapter.library} model states its loss itself. Leave it out."
         )
-    if given.output != "raw" and adapter.calibration is not None:
+    if fit_inputs.output != "raw" and adapter.calibration is not None:
         raise InputError(
-            f"output is {given.output!r}, and this model computes probabilities from several "
+            f"output is {fit_inputs.output!r}, and this model computes probabilities from several "
             "scores, or by a curve. axil differentiates scores alone. Leave output out."
         )
-    X = inputs.as_features(given.X, adapter, "X_train")
+    X = inputs.as_features(fit_inputs.X, adapter, "X_train")
     n_rows = X.shape[0]
     if n_rows == 0:
         raise InputError("X_train has no rows; expected the rows that the model was fitted on.")
-    targets = targets_of(adapter, given.y, n_rows)
-    if given.group is not None:
-        inputs.refuse_other_order(X, given.group, "group")
-    groups = inputs.as_row_groups(given.group, n_rows)
-    sample_weights = inputs.weights_of_rows(given.sample_weight, groups, n_rows)
+    targets = targets_of(adapter, fit_inputs.y, n_rows)
+    if fit_inputs.group is not None:
+        inputs.refuse_other_order(X, fit_inputs.group, "group")
+    groups = inputs.as_row_groups(fit_inputs.group, n_rows)
+    sample_weights = inputs.weights_of_rows(fit_inputs.sample_weight, groups, n_rows)
     weights = class_weights.counted_weights(adapter, targets, sample_weights)
-    offsets = inputs.as_offsets(given.init_score, n_rows, adapter.n_outputs, "training")
-    in_bag = inputs.as_in_bag(given.in_bag, n_rows)
+    offsets = inputs.as_offsets(fit_inputs.init_score, n_rows, adapter.n_outputs, "training")
+    in_bag = inputs.as_in_bag(fit_inputs.in_bag, n_rows)
 
     def replayed(weights: FloatArray | None, counts_classes: bool) -> Boosting:
         return Boosting(
@@ -73,9 +73,9 @@ def read(given: FitInputs, adapter: Adapter) -> Boosting:
             targets,
             weights,
             offsets,
-            given.output,
-            given.limits,
-            given.verify,
+            fit_inputs.output,
+            fit_inputs.limits,
+            fit_inputs.verify,
             in_bag=in_bag,
             counts_classes=counts_classes,
             groups=groups,
@@ -639,7 +639,9 @@ class Boosting:
         """
         w = self.walked
         sizes = self.contributions.sizes(leaves)
-        made = leaf_scores(w.fit, leaves, self.starts(len(leaves)), rounded=True)
+        replayed_scores = leaf_scores(w.fit, leaves, self.starts(len(leaves)), rounded=True)
         if self.offsets is not None:
             sizes += np.abs(self.offsets.values)
-        check_sums(made, scores, sizes, self.adapter.gradient_tolerance, self._largest, CHANGED)
+        check_sums(
+            replayed_scores, scores, sizes, self.adapter.gradient_tolerance, self._largest, CHANGED
+        )

@@ -30,7 +30,7 @@ from axil.kernels.cpu import CpuRows
 from axil.machine.arrays import AnyPlaceArray, host, like
 from axil.machine.blocks import spans
 from axil.machine.progress import track
-from axil.replay.compare import CHECKED_ROWS
+from axil.replay.compare_predictions import CHECKED_ROWS
 from axil.replay.queries import Combination, QueryBatch
 from axil.replay.replayed_stages import ReplayedStages, leaf_scores, lost_beside
 from axil.weights.leaf_matrix import sums_at

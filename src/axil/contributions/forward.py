@@ -32,16 +32,16 @@ def moved(walked: ReplayedStages, direction: FloatArray) -> FloatArray:
     dF = np.tile(w.fit.schedule.shares_of_initial[0] * base, (len(dy), 1))
     score = w.start + np.zeros_like(w.targets)
     tangents: dict[int, FloatArray] = {}
-    for one in w.rounds:
+    for round_ in w.rounds:
         if w.loss.joint:
-            tangents |= _joint_tangents(w, one.stages, score, dF, dy)
+            tangents |= _joint_tangents(w, round_.stages, score, dF, dy)
         else:
-            tangents |= _tangents(w, one.stages, score, dF, dy)
-        for stage, coefficient in one.changes:
+            tangents |= _tangents(w, round_.stages, score, dF, dy)
+        for stage, coefficient in round_.changes:
             leaf = w.leaves[w.stage_tree[stage]]
             dF[:, w.stage_output[stage]] += coefficient * tangents[stage][leaf]
-        dF += one.base * base
-        for t, k, gain in w.gains(one):
+        dF += round_.base * base
+        for t, k, gain in w.gains(round_):
             score[:, k] += gain[w.leaves[t]]
     return dF
 
@@ -55,7 +55,7 @@ def _tangents(
     if w.loss.coupled:
         p = w.loss.mean(score)
         moves = p * (dF - (p * dF).sum(axis=1, keepdims=True))
-    found = {}
+    tangents = {}
     for stage in stages:
         t = int(w.stage_tree[stage])
         k = int(w.stage_output[stage])
@@ -67,8 +67,8 @@ def _tangents(
         rows = w.weights * w.counted(t)
         n_leaves = len(step.value)
         dG, dH = (np.bincount(w.leaves[t], rows * each, n_leaves) for each in (dg, dh))
-        found[stage] = step.moved(dG, dH)
-    return found
+        tangents[stage] = step.moved(dG, dH)
+    return tangents
 
 
 def _joint_tangents(

@@ -164,7 +164,7 @@ class LabelWeights:
         return RowWeights(weights, factors, l2_factors, are_present)
 
     def _factors_of_fits(self, replayed: ReplayedStages, n_fits: int) -> FloatArray | None:
-        """Return the factors of rows in leaves: (C, N) if fits count their labels, or (1, N)."""
+        """Return the factors of rows in leaves, (C, N), or (1, N) if all fits have the same."""
         factors = replayed.fit.weights.leaf_factors
         if self._balances_labels:
             if factors is None:  # as many rows of each label

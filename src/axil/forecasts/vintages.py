@@ -277,7 +277,7 @@ def _common_forecasts(
 
 
 def _cell_by_key(series: AnyArray, dates: AnyArray) -> dict[tuple[Hashable, ...], tuple[int, ...]]:
-    """Return the position of each element of two arrays by its series and date."""
+    """Return the position of each pair of a series and a date in two arrays of them."""
     return dict(zip(zip(keys(series.ravel()), keys(dates.ravel())), np.ndindex(series.shape)))
 
 

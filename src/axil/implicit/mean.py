@@ -11,7 +11,6 @@ import hashlib
 import warnings
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -297,7 +296,11 @@ def _verified(
     """Return the verification after checking that the members sum to the whole's predictions."""
     if not verify:
         return None
-    verifications = [member_model.verification for _, member_model in mean_adapter.members]
+    verifications = [
+        member_model.verification
+        for _, member_model in mean_adapter.members
+        if member_model.verification is not None
+    ]
     expected = adapter.whole_predictions(X)
     if expected is None:
         error = 0.0
@@ -454,7 +457,7 @@ class MeanOfContributions(MeanModel):
     def has_link_of(self, source: Source) -> bool:
         return self.parts.classes is not None
 
-    def meant_by(self, batch: Any) -> dict[str, FloatArray]:
+    def meant_by(self, batch: QueryBatch | Combination) -> dict[str, FloatArray]:
         if isinstance(batch, Combination) or self.parts.calibration is None:
             return {}
         probabilities = self.adapter.mean_probabilities(batch.rows)

@@ -27,7 +27,7 @@ from axil.implicit.row_losses import Link, Loss
 from axil.implicit.solvers import DENSE_PARAMETERS, ConjugateGradients, Dense, Singular, Solver
 from axil.inputs import ModelColumns
 from axil.machine.memory import Budget
-from axil.replay.compare import furthest
+from axil.replay.compare_predictions import furthest
 from axil.replay.verification import Verification
 
 # a Newton step that moves no score by more than this, relative to their spread, is an optimum

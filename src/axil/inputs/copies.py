@@ -65,7 +65,7 @@ def _copies_on_write() -> bool:
 
 
 def _is_constant(X: AnyArray) -> bool:
-    """Return whether neither the array nor any that it is a view of can be written to."""
+    """Return whether nobody can write to the array, or to an array that it is a view of."""
     base: object = X
     while isinstance(base, np.ndarray):
         if base.flags.writeable:

@@ -51,8 +51,8 @@ def fold_predictions(model: Refittable) -> FloatArray:
 
     It is nan if no row of any weight is left outside the fold.
     """
-    found: FloatArray = model.kept.get("fold predictions", lambda: _fold_predictions(model))
-    return found
+    predictions: FloatArray = model.kept.get("fold predictions", lambda: _fold_predictions(model))
+    return predictions
 
 
 def _fold_predictions(model: Refittable) -> FloatArray:
@@ -64,6 +64,6 @@ def _fold_predictions(model: Refittable) -> FloatArray:
         if len(rows) and np.delete(model.row_weights, rows).any():
             sets_of_rows.append(rows)
     replays = model.deletions.own_predictions(sets_of_rows)
-    for rows, found in zip(track(sets_of_rows, "folds"), replays):
-        predictions[rows] = found
+    for rows, fold_scores in zip(track(sets_of_rows, "folds"), replays):
+        predictions[rows] = fold_scores
     return predictions

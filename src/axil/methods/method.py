@@ -350,11 +350,12 @@ def sums(
 def _context(model: VerifiedModel, batch: QueryBatch | Combination) -> Context:
     """Return the features of both sides, and the model's own predictions."""
     active_set = ""
-    if getattr(model.verification, "active_set", None) is not None:
-        active_set = str(model.verification.active_set)
+    verification = model.verification
+    if verification is not None and verification.active_set is not None:
+        active_set = str(verification.active_set)
     # Without verification a model of exact weights has not been asked for its predictions.
     predictions = None
-    if model.verification is not None or model.kind is not Kind.EXACT:
+    if verification is not None or model.kind is not Kind.EXACT:
         predictions = batch.predictions
     rows = None
     if batch.rows is not None:

@@ -94,18 +94,18 @@ class Shapley(Method):
             coded = None
         else:
             coded = verified.training.group_codes(groups)[0]
-        found = baselines(verified, baseline)
-        known = ~np.isnan(found)
-        moved = np.where(known, verified.targets - found, 0.0)
+        baseline_targets = baselines(verified, baseline)
+        has_baseline = ~np.isnan(baseline_targets)
+        moved = np.where(has_baseline, verified.targets - baseline_targets, 0.0)
         after = y - verified.predicted(queries)
         coordinates = queries.coordinates
         base = queries.offsets.base
         before = after + across(
             verified.engines, moved, lambda engine, own: engine.matvec(coordinates, own, base)
         )
-        seen = verified.changes.pulled_back(queries, before + after)
+        gradients = verified.changes.pulled_back(queries, before + after)
         warn_beyond(verified, verified.targets - moved)
-        values = np.where(known, moved * seen / len(y), np.nan)
+        values = np.where(has_baseline, moved * gradients / len(y), np.nan)
         name = verified.scale.label("value")
         if coded is not None:
             columns = _group_columns(verified, values, *coded)
@@ -113,9 +113,12 @@ class Shapley(Method):
             columns = output_columns("row", verified.index, verified.names.outputs) | {
                 "target": verified.shown.ravel()
             }
-            columns |= {"baseline": verified.scale.inverse(found).ravel(), name: values.ravel()}
+            columns |= {
+                "baseline": verified.scale.inverse(baseline_targets).ravel(),
+                name: values.ravel(),
+            }
         if coded is None:
-            note = leave_one_out.note_on(~known.ravel())
+            note = leave_one_out.note_on(~has_baseline.ravel())
         else:
             note = notes.NOTE
         return sorted_table(verified, columns, columns[name], note)

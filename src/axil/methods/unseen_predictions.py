@@ -55,7 +55,7 @@ def counts_classes(verified: ExactModel) -> bool:
     """
     rules = [s.leaf_rule for engine in verified.engines for s in engine.structures]
     counts = [rule.class_counts for rule in rules if rule is not None]
-    return any(own is not None and own.is_known for own in counts)
+    return any(class_counts is not None and class_counts.is_known for class_counts in counts)
 
 
 def unseen_predictions(verified: ExactModel, method: str) -> tuple[FloatArray, str]:
@@ -74,15 +74,15 @@ def unseen_predictions(verified: ExactModel, method: str) -> tuple[FloatArray, s
         leave_one_out.left_out(verified)  # refused
     try:
         if method == "leave-one-out" or has_closed_form(verified):
-            found = leave_one_out.rest(verified)
+            predictions = leave_one_out.rest(verified)
             note = verified.deletions.note()
         else:
-            found = fold_predictions(verified)
+            predictions = fold_predictions(verified)
             note = BY_FOLDS.format(number_of_folds(verified))
     except UnsupportedQuestionError as error:
         return _agreeing_values(verified, error.reason), BY_WEIGHTS
-    if np.isnan(found).any(axis=1).mean() <= MOST_UNKNOWN:
-        return found, note
+    if np.isnan(predictions).any(axis=1).mean() <= MOST_UNKNOWN:
+        return predictions, note
     reason = (
         "most training rows are alone in one of their leaves, so leave-one-out fits say no more"
     )
@@ -116,10 +116,12 @@ def agreeing_values(verified: ExactModel) -> FloatArray:
     It is nan if K_jj is within 1e-6 of one.
     """
     leverage = leverages(verified)
-    left = 1.0 - leverage
+    remaining_share = 1.0 - leverage
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(
-            left > LEAST_LEFT, (verified.fitted() - leverage * verified.targets) / left, np.nan
+            remaining_share > LEAST_LEFT,
+            (verified.fitted() - leverage * verified.targets) / remaining_share,
+            np.nan,
         )
 
 

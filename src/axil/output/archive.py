@@ -213,21 +213,26 @@ def _read(path: Path, budget: Budget) -> dict[str, AnyArray]:
     """
     with path.open("rb") as stream, zipfile.ZipFile(stream) as file:
         members = file.infolist()
-        for one in members:
+        for member in members:
             # Members are stored as they are: a small file cannot unfold into a large one.
-            plain = one.compress_type == zipfile.ZIP_STORED and one.file_size == one.compress_size
-            if not plain or one.flag_bits & ~0x800 or _MEMBER.fullmatch(one.filename) is None:
-                raise ValueError(f"a member that explainer.save does not write: {one.filename!r}")
-        if len({one.filename for one in members}) < len(members):
+            plain = (
+                member.compress_type == zipfile.ZIP_STORED
+                and member.file_size == member.compress_size
+            )
+            if not plain or member.flag_bits & ~0x800 or _MEMBER.fullmatch(member.filename) is None:
+                raise ValueError(
+                    f"a member that explainer.save does not write: {member.filename!r}"
+                )
+        if len({member.filename for member in members}) < len(members):
             raise ValueError("two members of one name")
-        size = sum(one.file_size for one in members)
+        size = sum(member.file_size for member in members)
         if size > path.stat().st_size:
             raise ValueError("members that overlap")
         labels = sum(
-            8 * one.file_size for one in members if one.filename == "index.ends.npy"
+            8 * member.file_size for member in members if member.filename == "index.ends.npy"
         )  # as objects of Python
         budget.require(size + labels, f"The explainer in {path}", "Raise memory_limit.")
-        return {one.filename.removesuffix(".npy"): _array(stream, one) for one in members}
+        return {member.filename.removesuffix(".npy"): _array(stream, member) for member in members}
 
 
 def _array(stream: io.BufferedReader, member: zipfile.ZipInfo) -> AnyArray:
@@ -291,10 +296,10 @@ def _labels(arrays: dict[str, AnyArray]) -> AnyArray:
         raise ValueError("labels that do not follow one another")
     text = index.tobytes()
     start = 0
-    found = np.empty(len(ends), dtype=object)
+    labels = np.empty(len(ends), dtype=object)
     for i, end in enumerate(ends.tolist()):
-        found[i], start = text[start:end].decode("utf-8", "surrogatepass"), end
-    return found
+        labels[i], start = text[start:end].decode("utf-8", "surrogatepass"), end
+    return labels
 
 
 def plain_labels(index: AnyArray) -> AnyArray:
@@ -307,9 +312,9 @@ def plain_labels(index: AnyArray) -> AnyArray:
         or plain.dtype == object
         or not all(isinstance(label, str) for label in index)
     ):
-        found = type(next((label for label in index if not isinstance(label, str)), None)).__name__
+        kind = type(next((label for label in index if not isinstance(label, str)), None)).__name__
         raise InputError(
-            f"The training rows' labels are of type {found}, which cannot be saved without pickle. "
+            f"The training rows' labels are of type {kind}, which cannot be saved without pickle. "
             "Give X_train an index of numbers, dates or text."
         )
     return plain

@@ -181,9 +181,9 @@ def _distances(places: Places, queries: IntArray, rows: LeafArray) -> tuple[Floa
         How much shorter a degree of longitude is than one of latitude.
     """
     origin = places.queries[queries]
-    others = np.where((rows >= 0)[:, :, None], places.training[rows], np.nan)
-    others[np.isnan(others).any(axis=2)] = np.nan
-    degrees = np.concatenate([origin[:, None], others], axis=1) - origin[:, None]
+    row_places = np.where((rows >= 0)[:, :, None], places.training[rows], np.nan)
+    row_places[np.isnan(row_places).any(axis=2)] = np.nan
+    degrees = np.concatenate([origin[:, None], row_places], axis=1) - origin[:, None]
     degrees[:, :, 1] = (degrees[:, :, 1] + 180) % 360 - 180  # the shorter way round the earth
     filled = np.where(np.isnan(degrees), 0.0, degrees)  # the explained row itself is at zero
     middle = (filled.min(axis=1) + filled.max(axis=1)) / 2
@@ -195,8 +195,8 @@ def _distances(places: Places, queries: IntArray, rows: LeafArray) -> tuple[Floa
 def _along_the_earth(places: Places, queries: IntArray, rows: LeafArray) -> FloatArray:
     """Return the distance of each row from the explained row, (m, k); nan if there is none."""
     origins = unit_vectors(*places.queries[queries].T)[:, None]
-    others = np.where((rows >= 0)[:, :, None], places.training[rows], np.nan)
-    return distances(origins, unit_vectors(others[:, :, 0], others[:, :, 1]), places.unit)
+    row_places = np.where((rows >= 0)[:, :, None], places.training[rows], np.nan)
+    return distances(origins, unit_vectors(row_places[:, :, 0], row_places[:, :, 1]), places.unit)
 
 
 def distance_text(distance: float, unit: str, form: str = ".1f") -> str:
@@ -243,12 +243,12 @@ def drawing(
         return None
     x, y = sheets.query[i].tolist()
     order = np.argsort(-sheets.radius[i], kind="stable").tolist()
-    shown = [j for j in order if j < len(titles) and not np.isnan(sheets.x[i, j])]
-    true_places = [(float(sheets.x[i, j]), float(sheets.y[i, j])) for j in shown]
-    radii = [float(sheets.radius[i, j]) for j in shown]
+    shown_places = [j for j in order if j < len(titles) and not np.isnan(sheets.x[i, j])]
+    true_places = [(float(sheets.x[i, j]), float(sheets.y[i, j])) for j in shown_places]
+    radii = [float(sheets.radius[i, j]) for j in shown_places]
     circles = []
     for j, true_place, radius, middle in zip(
-        shown, true_places, radii, _apart(true_places, radii, (x, y))
+        shown_places, true_places, radii, _apart(true_places, radii, (x, y))
     ):
         is_moved = np.hypot(middle[0] - true_place[0], middle[1] - true_place[1]) > MOVED
         place = None
@@ -264,7 +264,7 @@ def drawing(
 def _apart(
     places: list[tuple[float, float]], radii: list[float], diamond: tuple[float, float]
 ) -> list[tuple[float, float]]:
-    """Return middles of circles that neither hide each other nor the diamond, near their places."""
+    """Return the centres of the circles, moved so that no circle covers another or the diamond."""
     middles = [*places, diamond]
     sizes = [*radii, DIAMOND]
     fixed = len(places)

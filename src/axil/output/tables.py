@@ -225,7 +225,9 @@ def concatenate(parts: list[dict[str, Any]], backend: str) -> Any:
 
 def joined(parts: list[dict[str, Any]]) -> dict[str, Any]:
     """Join the columns of several batches one by one, so that memory never holds all of them twice."""
-    return {name: np.concatenate([part.pop(name) for part in parts]) for name in list(parts[0])}
+    return {
+        name: np.concatenate([columns.pop(name) for columns in parts]) for name in list(parts[0])
+    }
 
 
 def bytes_of(lines: int, columns: int) -> int:

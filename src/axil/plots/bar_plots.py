@@ -36,8 +36,8 @@ def weights(
     source: Any,
     k: int = 10,
     *,
-    query: Any = 0,
-    output: Any = None,
+    query: object = 0,
+    output: object = None,
     labels: Any = None,
     exact: bool = True,
     ax: Axes | None = None,
@@ -86,8 +86,8 @@ def group(
     *,
     by: Ranking = "weight",
     k: int = 10,
-    query: Any = 0,
-    output: Any = None,
+    query: object = 0,
+    output: object = None,
     exact: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
@@ -132,7 +132,7 @@ def group(
 
 
 def _sums_of_frame(
-    source: Any, groups: Any, by: str, query: Any, output: Any, exact: bool
+    source: Any, groups: Any, by: str, query: object, output: object, exact: bool
 ) -> GroupSums:
     """Return the sums of a frame of `group`."""
     if groups is not None:
@@ -152,7 +152,7 @@ def _sums_of_frame(
 
 
 def _sums_of_explanation(
-    explanation: Explanation, groups: Any, by: str, query: Any, output: Any, exact: bool
+    explanation: Explanation, groups: Any, by: str, query: object, output: object, exact: bool
 ) -> GroupSums:
     """Return the sums of an explanation by the labels of groups."""
     if groups is None:
@@ -189,7 +189,7 @@ def influence(
     k: int = 10,
     *,
     by: Literal["gain", "gradient"] | None = None,
-    output: Any = None,
+    output: object = None,
     labels: Any = None,
     ax: Axes | None = None,
 ) -> Axes:

@@ -26,7 +26,12 @@ MOST_MARKERS = 30  # points of a line that have a marker each
 
 
 def concentration(
-    source: Any, *, query: Any = 0, output: Any = None, exact: bool = True, ax: Axes | None = None
+    source: Any,
+    *,
+    query: object = 0,
+    output: object = None,
+    exact: bool = True,
+    ax: Axes | None = None,
 ) -> Axes:
     """Plot the share of one prediction's ``sum |weight|`` that its m largest rows hold, for every m.
 
@@ -67,8 +72,8 @@ def removal(
     explainer: Any = None,
     *,
     X: FeatureTable = None,
-    query: Any = 0,
-    output: Any = None,
+    query: object = 0,
+    output: object = None,
     cumulative: bool = False,
     retrained: bool = False,
     ax: Axes | None = None,
@@ -193,7 +198,7 @@ def _changes_without(
     return np.array(changes), head
 
 
-def leave_one_out_curve(frame: Any, *, output: Any = None, ax: Axes | None = None) -> Axes:
+def leave_one_out_curve(frame: Any, *, output: object = None, ax: Axes | None = None) -> Axes:
     """Plot the leave-one-out error and the training error after every number of trees.
 
     ``frame`` is what ``explainer.diagnostics.leave_one_out_curve()`` returns. The plot does not

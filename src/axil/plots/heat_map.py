@@ -25,7 +25,7 @@ SATURATED = 99.0  # percentile of |weight| at the ends of the colours, as in the
 def matrix(
     source: Any,
     *,
-    output: Any = None,
+    output: object = None,
     labels: Any = None,
     cluster: bool = True,
     most: int = 1000,

@@ -33,7 +33,7 @@ def fan(
     *rows: Any,
     y: Any = None,
     query: object = None,
-    output: Any = None,
+    output: object = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Plot prediction intervals in the order of the predictions, with known true targets.
@@ -178,7 +178,7 @@ def coverage(
     *,
     groups: Any = None,
     confidence_level: float = 0.9,
-    output: Any = None,
+    output: object = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Plot the share of targets inside their intervals by group, or from the smallest local scale to the largest.
@@ -241,15 +241,15 @@ def _targets(y: Any, lines: dict[str, FloatArray], frame: Any) -> tuple[FloatArr
     The user may give targets on the scale of the fit, which the note then names. Intervals cover
     hardly any target on the wrong scale, and most of them on the right one.
     """
-    given = as_vector(y, len(lines["prediction"]), "y", "drawn")
-    targets = given
+    numbers = as_vector(y, len(lines["prediction"]), "y", "drawn")
+    targets = numbers
     note = ""
     _, scale = labelled(frame, "scale")
     inverse = inverse_named(scale)
     if inverse is not None:
         with np.errstate(all="ignore"):
-            inverted = np.asarray(inverse(given))
-        if _agreement(inverted, lines) > _agreement(given, lines):
+            inverted = np.asarray(inverse(numbers))
+        if _agreement(inverted, lines) > _agreement(numbers, lines):
             targets = inverted
             note = f" (given as {scale})"
     low = float(min(lines["lower"].min(), lines["upper"].min()))
@@ -261,7 +261,7 @@ def _targets(y: Any, lines: dict[str, FloatArray], frame: Any) -> tuple[FloatArr
         else:
             fit = ""
         raise InputError(
-            f"y runs from {given.min():.6g} to {given.max():.6g}, and the intervals from {low:.6g} to {high:.6g}{fit}. "
+            f"y runs from {numbers.min():.6g} to {numbers.max():.6g}, and the intervals from {low:.6g} to {high:.6g}{fit}. "
             "Expected targets in the units of the intervals, such as both in prices or both in logarithms."
         )
     return targets, note
@@ -287,7 +287,7 @@ def _groups_by_scale(scale: FloatArray) -> tuple[IntArray, list[str]]:
     return codes, names
 
 
-def _lines(frame: Any, output: Any, columns: tuple[str, ...]) -> dict[str, FloatArray]:
+def _lines(frame: Any, output: object, columns: tuple[str, ...]) -> dict[str, FloatArray]:
     """Return columns of a table of intervals, for one output."""
     lines, _ = one_output(frame, output, columns, "predictive.interval(X)")
     return {name: numbers_in(lines, name) for name in columns}

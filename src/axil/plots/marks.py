@@ -73,16 +73,18 @@ def sign_bars(
     palette = canvas.colours(ax)
     bar_colours = [palette.negative if value < 0 else palette.positive for value in values]
     if starts is None:
-        left = np.zeros(len(values))
+        starts_of_bars = np.zeros(len(values))
     else:
-        left = starts
-    bars = ax.barh(np.arange(len(values)), values, left=left, color=bar_colours, height=0.72)
+        starts_of_bars = starts
+    bars = ax.barh(
+        np.arange(len(values)), values, left=starts_of_bars, color=bar_colours, height=0.72
+    )
     if rest is not None:
         grey = (*palette.ink[:3], 0.2)
         bars[rest].set(facecolor=grey, edgecolor=palette.ink, hatch="///", linewidth=0.6)
     size = label_bars(ax, labels)
     numbers = texts or canvas.numbers(values)
-    _write_numbers(ax, left + values, values < 0, numbers, min(size, TEXT - 1))
+    _write_numbers(ax, starts_of_bars + values, values < 0, numbers, min(size, TEXT - 1))
     if starts is None:
         ax.axvline(0.0, color=palette.ink, linewidth=0.8)
 

@@ -29,7 +29,7 @@ def overall(
     k: int = 10,
     by: Ranking | None = None,
     swarm: bool = False,
-    output: Any = None,
+    output: object = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Plot the training rows, or groups, with the largest mean |weight| in the predictions.

@@ -35,10 +35,10 @@ def weights_against(
     source: Any,
     values: Any,
     *,
-    query: Any = 0,
-    output: Any = None,
+    query: object = 0,
+    output: object = None,
     name: str | None = None,
-    own: Any = None,
+    own: object = None,
     exact: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
@@ -117,7 +117,7 @@ def weights_against(
 
 
 def _column(
-    source: Any, values: Any, query: Any, name: str | None, own: Any
+    source: Any, values: Any, query: object, name: str | None, own: object
 ) -> tuple[str, Any, Any]:
     """Return the name of a column, its values (n_train,), and the value of the explained row or None."""
     axis_name = str(name or getattr(values, "name", None) or "value")
@@ -157,7 +157,7 @@ def _positions(values: Any, n: int) -> tuple[AnyArray, list[Any] | None]:
     return positions, groups.tolist()
 
 
-def _position_of(own: Any, x: AnyArray, kinds: list[Any] | None) -> Any:
+def _position_of(own: object, x: AnyArray, kinds: list[Any] | None) -> Any:
     """Return the position of one value along an axis; None for a missing value, or text that no training row has."""
     if kinds is not None:
         return position_of(own, kinds)
@@ -175,8 +175,8 @@ def targets(
     source: Any,
     targets: Any = None,
     *,
-    query: Any = 0,
-    output: Any = None,
+    query: object = 0,
+    output: object = None,
     exact: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
@@ -212,7 +212,7 @@ def targets(
     return ax
 
 
-def label_issues(frame: Any, *, output: Any = None, ax: Axes | None = None) -> Axes:
+def label_issues(frame: Any, *, output: object = None, ax: Axes | None = None) -> Axes:
     """Plot given labels against expected labels; orange triangles are label issues.
 
     ``frame`` is what ``explainer.find_label_issues()`` returns. For numbers the plot shows given

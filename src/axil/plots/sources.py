@@ -71,7 +71,9 @@ class Prediction:
         return "derivative of the prediction by the target"
 
 
-def one_prediction(source: Any, query: Any, output: Any, labels: Any, exact: bool) -> Prediction:
+def one_prediction(
+    source: Any, query: object, output: object, labels: Any, exact: bool
+) -> Prediction:
     """Return the prediction at this position or with this label.
 
     ``exact`` is for frames and arrays, which do not say whether they hold derivatives.
@@ -85,7 +87,7 @@ def one_prediction(source: Any, query: Any, output: Any, labels: Any, exact: boo
     return Prediction(weights, row_labels(labels, len(weights)), exact=exact)
 
 
-def whole_prediction(source: Any, query: Any, output: Any, exact: bool) -> Prediction:
+def whole_prediction(source: Any, query: object, output: object, exact: bool) -> Prediction:
     """Return one prediction with all training rows, which a frame of the largest rows does not have."""
     if as_frame(source) is not None:
         raise InputError(
@@ -94,7 +96,9 @@ def whole_prediction(source: Any, query: Any, output: Any, exact: bool) -> Predi
     return one_prediction(source, query, output, None, exact)
 
 
-def _of_explanation(explanation: Explanation, query: Any, output: Any, labels: Any) -> Prediction:
+def _of_explanation(
+    explanation: Explanation, query: object, output: object, labels: Any
+) -> Prediction:
     """Return one prediction of an explanation."""
     single = explanation[query_position(query, explanation.query_index)]
     k = _output_of(single, output)
@@ -130,7 +134,7 @@ def _of_explanation(explanation: Explanation, query: Any, output: Any, labels: A
     )
 
 
-def _output_of(single: Explanation, output: Any) -> int:
+def _output_of(single: Explanation, output: object) -> int:
     """Return the position of an output; the default is the predicted class."""
     # training rows have one class each, and one number for each output
     is_classifier = single.outputs is not None and single.data.ndim == 1
@@ -139,7 +143,7 @@ def _output_of(single: Explanation, output: Any) -> int:
     return output_position(output, single.outputs)
 
 
-def _of_frame(source: Any, query: Any, output: Any, labels: Any, exact: bool) -> Prediction:
+def _of_frame(source: Any, query: object, output: object, labels: Any, exact: bool) -> Prediction:
     """Return one prediction of a tidy frame."""
     is_additive = says(source, notes.ADDITIVE)
     if is_additive:
@@ -202,7 +206,9 @@ def says(source: Any, note: str) -> bool:
     return isinstance(attrs, dict) and note in str(attrs.get("axil"))
 
 
-def one_query(source: Any, query: Any, output: Any, needed: tuple[str, ...]) -> tuple[Columns, str]:
+def one_query(
+    source: Any, query: object, output: object, needed: tuple[str, ...]
+) -> tuple[Columns, str]:
     """Return the lines of a tidy frame for one explained row and output, and the prediction's name."""
     frame = as_frame(source)
     if frame is None:
@@ -237,7 +243,7 @@ def one_query(source: Any, query: Any, output: Any, needed: tuple[str, ...]) -> 
 
 
 def one_output(
-    source: Any, output: Any, needed: tuple[str, ...], made_by: str
+    source: Any, output: object, needed: tuple[str, ...], made_by: str
 ) -> tuple[Columns, Any]:
     """Return these columns of a table for one output, by default the first, and the output's name.
 
@@ -287,7 +293,7 @@ def _name(query: object, output: object) -> str:
     return f"Query {text(query)}, output {text(output)}"
 
 
-def output_position(output: Any, outputs: AnyArray | None) -> int:
+def output_position(output: object, outputs: AnyArray | None) -> int:
     """Return the position of an output by its name; 0 for a single output, which has no name."""
     if outputs is None:
         if output is not None:
@@ -304,7 +310,7 @@ def output_position(output: Any, outputs: AnyArray | None) -> int:
     return place
 
 
-def query_position(query: Any, labels: Any) -> int:
+def query_position(query: object, labels: Any) -> int:
     """Return the position of a prediction.
 
     A whole number is a position if it can be one, counted from the end if negative. Everything else
@@ -341,7 +347,7 @@ def _has_label(label: object, query: object) -> bool:
         return False
 
 
-def one_row(source: Any, position: int, what: str, name: str = "query") -> FloatArray:
+def one_row(source: Any, position: Any, what: str, name: str = "query") -> FloatArray:
     """Return an array (n,) itself, or the row of an array (m, n) at this position, which the user calls ``name``."""
     if issparse(source):
         dense = source.toarray()

@@ -47,8 +47,8 @@ def waterfall(
     source: Any,
     k: int = 10,
     *,
-    query: Any = 0,
-    output: Any = None,
+    query: object = 0,
+    output: object = None,
     labels: Any = None,
     intercept: float | None = None,
     prediction: float | None = None,
@@ -142,7 +142,7 @@ def waterfall(
     return canvas.dress(ax, title, running(explained, level_of_targets), "training row", grid="x")
 
 
-def _draw_change(source: Comparison, query: Any, output: Any, ax: Axes | None) -> Axes:
+def _draw_change(source: Comparison, query: object, output: object, ax: Axes | None) -> Axes:
     """Plot the parts of the change of one prediction, from the old model to the new one."""
     i = query_position(query, source.query_index)
     k = output_position(output, source.outputs)
@@ -188,7 +188,7 @@ def reference_of(source: Any, prediction: Prediction, requested: float | None) -
     return float(targets.mean()) or None
 
 
-def as_reference(value: Any) -> float | None:
+def as_reference(value: object) -> float | None:
     """Check a reference, and return it; None stands for "mean"."""
     if isinstance(value, str) and value == "mean":
         return None

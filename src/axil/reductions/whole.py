@@ -61,12 +61,12 @@ def joined(batches: Iterator[Gathered], n: int) -> Gathered:
         contribution_sums.append(batch.contribution_sums)
         intercepts.append(batch.intercepts)
         if not wholes:
-            wholes = [_empty_like(part, n) for part in batch.parts]
-        for whole, part in zip(wholes, batch.parts):
+            wholes = [_empty_like(block, n) for block in batch.parts]
+        for whole, block in zip(wholes, batch.parts):
             if isinstance(whole, list):
-                whole.append(part)
+                whole.append(block)
             else:
-                whole[n_done : n_done + len(batch)] = part
+                whole[n_done : n_done + len(batch)] = block
         n_done += len(batch)
     parts = [vstack(whole, format="csr") if isinstance(whole, list) else whole for whole in wholes]
     return Gathered(np.concatenate(contribution_sums), np.concatenate(intercepts), parts)

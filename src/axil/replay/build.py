@@ -33,15 +33,12 @@ from axil.errors import InputError, UnsupportedModelError
 from axil.inputs.copies import owned
 from axil.kernels.choose import backend_of
 from axil.machine.memory import Budget, Limits
-from axil.replay.compare import (
-    Extent,
+from axil.replay.compare import Extent, check_leaves, refuse_rows, verified
+from axil.replay.compare_predictions import (
     Miss,
-    check_leaves,
     check_predictions,
     checked_rows,
     furthest,
-    refuse_rows,
-    verified,
     with_predictions,
     worse,
 )

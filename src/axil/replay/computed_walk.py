@@ -202,7 +202,7 @@ class ComputedWalk:
         return np.asarray(np.stack(initial), dtype=np.float64)
 
     def _initial_rows(self) -> list[RoundRows]:
-        """Return the rows of each fit at scores of 0."""
+        """Return the rows of each fit with all scores at 0, for losses whose start needs them."""
         row_weights = self.rows.row_weights
         zeros = np.zeros_like(self.rows.targets)
         rows_of_fits = []

@@ -14,7 +14,7 @@ from axil.arrays import BoolArray, FloatArray
 from axil.attribution import WEIGHTS, Capabilities, Kind, Quantity, Source
 from axil.attribution.capabilities import MISSING_TARGETS, Refusal
 from axil.inputs.copies import frozen
-from axil.replay.compare import check_answer
+from axil.replay.compare_predictions import check_answer
 from axil.replay.exact_attribution import ExactAttribution
 from axil.replay.exact_deletions import ExactDeletions
 from axil.replay.fitted_trees import ExactTrees, boosted_structures
@@ -80,10 +80,10 @@ class ExactModel(Refittable):
     def on(self, fitted: FittedTargets) -> ExactModel:
         """Return this model with its targets on the scale of the fit and in the user's units."""
         if fitted.scale.is_identity:
-            seen = None
+            shown_targets = None
         else:
-            seen = frozen(fitted.shown)
-        return replace(self, scale=fitted.scale, seen=seen)
+            shown_targets = frozen(fitted.shown)
+        return replace(self, scale=fitted.scale, seen=shown_targets)
 
     @cached_property
     def capabilities(self) -> Capabilities:
@@ -109,18 +109,18 @@ class ExactModel(Refittable):
         weights = [engine.structure.row_weights for engine in self.engines]
         if weights[0] is None:
             return None
-        return np.stack([own == 0 for own in weights], axis=1)
+        return np.stack([row_weights == 0 for row_weights in weights], axis=1)
 
     def times(self, v: FloatArray) -> FloatArray:
         """Return K v, (N, S).
 
         If outputs have trees of their own, v has one column per output.
         """
-        return across(self.engines, v, lambda engine, own: engine.matvec(None, own))
+        return across(self.engines, v, lambda engine, columns: engine.matvec(None, columns))
 
     def times_transposed(self, u: FloatArray) -> FloatArray:
         """Return K' u, (N, S)."""
-        return across(self.engines, u, lambda engine, own: engine.rmatvec(None, own))
+        return across(self.engines, u, lambda engine, columns: engine.rmatvec(None, columns))
 
     @property
     def deletions(self) -> ExactDeletions:
@@ -142,8 +142,8 @@ class ExactModel(Refittable):
         return self.kept.get(
             "targets",
             lambda: [
-                np.ascontiguousarray(self.targets[:, own])
-                for own in self.weight_layout.output_groups
+                np.ascontiguousarray(self.targets[:, outputs])
+                for outputs in self.weight_layout.output_groups
             ],
         )
 
@@ -171,10 +171,10 @@ class ExactModel(Refittable):
         if source.quantity not in (Quantity.WEIGHT, Quantity.FIRST_ORDER):
             return self
         if self.budget.limit is None:
-            part = 2
+            divisor = 2
         else:
-            part = LIMITED
-        share = self.budget.available // (part * len(self.engines))
+            divisor = LIMITED
+        share = self.budget.available // (divisor * len(self.engines))
         return replace(self, engines=[engine.prepared(n_queries, share) for engine in self.engines])
 
     @property
@@ -207,7 +207,7 @@ class ExactModel(Refittable):
             return {}
         return {"probability": probabilities}
 
-    def meant_by(self, batch: Any) -> dict[str, FloatArray]:
+    def meant_by(self, batch: QueryBatch | Combination) -> dict[str, FloatArray]:
         if self.adapter.calibration is not None and not isinstance(batch, Combination):
             probabilities = self.adapter.mean_probabilities(batch.rows)
             if probabilities is not None:
@@ -238,14 +238,16 @@ class ExactModel(Refittable):
         that.
         """
         coordinates = queries.coordinates
-        made = across(
-            self.engines, self.targets, lambda engine, own: engine.predicted(coordinates, own)
+        predictions = across(
+            self.engines,
+            self.targets,
+            lambda engine, columns: engine.predicted(coordinates, columns),
         )
-        made = made + queries.offsets.values
+        predictions = predictions + queries.offsets.values
         if queries.offsets.replace_base:
-            made -= self.base_numbers()
-        self.check(queries, made)
-        return made
+            predictions -= self.base_numbers()
+        self.check(queries, predictions)
+        return predictions
 
     def base_numbers(self) -> FloatArray:
         """Return the part of the initial prediction in every prediction of trees, (K,)."""
@@ -264,17 +266,19 @@ class ExactModel(Refittable):
 
         They include the offsets of the fit, which may replace the initial prediction.
         """
-        found = across(self.engines, self.targets, lambda engine, own: engine.predicted(None, own))
+        fitted_values = across(
+            self.engines, self.targets, lambda engine, columns: engine.predicted(None, columns)
+        )
         if self.base_offsets() is None:
-            return found
-        return found - self.base_numbers()
+            return fitted_values
+        return fitted_values - self.base_numbers()
 
     def with_residuals(self, allowed: Sequence[Any]) -> Sequence[Any]:
         """Return the training rows that may be listed, with their residuals."""
         residuals = self.kept.get(
             "residuals", lambda: self.targets - self.kept.get("fitted", self.fitted)
         )
-        return [replace(one, residuals=residuals) for one in allowed]
+        return [replace(allowed_rows, residuals=residuals) for allowed_rows in allowed]
 
     @property
     def structures(self) -> Sequence[Structure] | None:

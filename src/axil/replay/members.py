@@ -15,7 +15,12 @@ from axil.aliases import FeatureTable
 from axil.arrays import FloatArray
 from axil.errors import ExactnessError
 from axil.inputs import take_rows
-from axil.replay.compare import check_predictions, checked_rows, furthest, with_predictions
+from axil.replay.compare_predictions import (
+    check_predictions,
+    checked_rows,
+    furthest,
+    with_predictions,
+)
 from axil.replay.verification import Verification, worst_of
 from axil.structure import Structure, output_groups
 from axil.weights.engine import Engine
@@ -178,7 +183,7 @@ def _compare(
 
 @contextmanager
 def naming(member: Member) -> Iterator[None]:
-    """Say in an error which model it is about."""
+    """Name the model in errors about it."""
     try:
         yield
     except ExactnessError as error:

@@ -17,7 +17,8 @@ from axil.aliases import FeatureTable
 from axil.arrays import FloatArray
 from axil.errors import AxilError, ExactnessError, InputError
 from axil.inputs import as_frame, is_sparse, other_order, take_rows
-from axil.replay.compare import INITIAL, checked_rows
+from axil.replay.compare import INITIAL
+from axil.replay.compare_predictions import checked_rows
 
 TRANSFORMS: dict[str, tuple[Callable[[FloatArray], FloatArray], str]] = {
     "np.log(y_train)": (np.log, "np.exp"),
@@ -61,10 +62,10 @@ def with_cause(
         except (AxilError, ArithmeticError, np.linalg.LinAlgError):
             continue
         return error.because(sentence)
-    asked = _was_transformed(model, rows)
-    if asked is None:
+    question = _was_transformed(model, rows)
+    if question is None:
         return error
-    return error.because(f"{asked}\n{error.cause}")
+    return error.because(f"{question}\n{error.cause}")
 
 
 def _was_transformed(model: Model, rows: TrainingRows) -> str | None:
@@ -129,16 +130,19 @@ def _transformed(model: Model, rows: TrainingRows) -> list[tuple[str, FloatArray
 
     There are none if the targets themselves come nearest.
     """
-    asked = checked_rows(len(rows.targets))
+    positions = checked_rows(len(rows.targets))
     predicted = _some_predictions(model, rows)
     tried = []
     with np.errstate(all="ignore"):
         for name, (transform, _) in TRANSFORMS.items():
             targets = transform(rows.targets)
             if np.isfinite(targets).all():
-                tried.append((_distance(targets[asked], predicted), name, targets))
-        own = _distance(rows.targets[asked], predicted)
-    nearest = sorted((one for one in tried if one[0] < own), key=lambda one: one[0])
+                tried.append((_distance(targets[positions], predicted), name, targets))
+        own_distance = _distance(rows.targets[positions], predicted)
+    nearest = sorted(
+        (candidate for candidate in tried if candidate[0] < own_distance),
+        key=lambda candidate: candidate[0],
+    )
     return [(name, targets) for _, name, targets in nearest[:TRIED_TRANSFORMS]]
 
 
@@ -149,8 +153,8 @@ def _some_predictions(model: Model, rows: TrainingRows) -> FloatArray:
 
 def _distance(targets: FloatArray, predicted: FloatArray) -> float:
     """Return the distance of targets from predictions, relative to the size of the targets."""
-    found = np.abs(targets - predicted).mean() / max(float(np.abs(targets).mean()), 1e-300)
-    return float(np.nan_to_num(found, nan=np.inf))
+    distance = np.abs(targets - predicted).mean() / max(float(np.abs(targets).mean()), 1e-300)
+    return float(np.nan_to_num(distance, nan=np.inf))
 
 
 def _scaled(X: FeatureTable) -> Iterator[tuple[str, Any]]:

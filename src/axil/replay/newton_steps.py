@@ -89,7 +89,7 @@ class Step:
         if self.inverse is not None:
             return replace(self, value=factor * self.value, inverse=factor * self.inverse)
         value, by_g, by_h, by_l2, share = (
-            factor * part for part in (self.value, self.by_g, self.by_h, self.by_l2, self.share)
+            factor * term for term in (self.value, self.by_g, self.by_h, self.by_l2, self.share)
         )
         return Step(value, by_g, by_h, by_l2, share, mix=self.mix)
 
@@ -108,10 +108,10 @@ def leaf_step(G: FloatArray, H: FloatArray, l2: FloatArray, l1: float, most: flo
         return Step(value, -inverse, by_h, by_h, share)
     moves = np.ones(len(G), dtype=bool)
     if l1 > 0:
-        left = np.maximum(np.abs(G) - l1, 0.0)
-        moves = left > 0
-        value = -np.sign(G) * left * inverse
-        share = inverse * np.divide(left, np.abs(G), out=np.zeros_like(G), where=moves)
+        excess = np.maximum(np.abs(G) - l1, 0.0)
+        moves = excess > 0
+        value = -np.sign(G) * excess * inverse
+        share = inverse * np.divide(excess, np.abs(G), out=np.zeros_like(G), where=moves)
     if most < np.inf:
         clipped = np.abs(value) > most
         moves &= ~clipped
@@ -191,10 +191,10 @@ def rounded(loss: Loss, share: float, size: float) -> float:
     """
     beside = loss.meaning == "probability" and not loss.joint
     if beside:
-        found = ROUNDINGS * float(np.finfo(np.float64).eps) * share
+        allowed_error = ROUNDINGS * float(np.finfo(np.float64).eps) * share
     else:
-        found = 0.0
-    return max(CLOSE * size, min(found, NEAR * size))
+        allowed_error = 0.0
+    return max(CLOSE * size, min(allowed_error, NEAR * size))
 
 
 def whole_steps(
@@ -205,7 +205,9 @@ def whole_steps(
     Return None if they do not.
     """
     size = float(np.abs(goal).max(initial=0.0))
-    reached = np.cumsum([[step.value[leaf] for step in own] for own in steps], axis=0)
+    reached = np.cumsum(
+        [[step.value[leaf] for step in steps_of_leaf] for steps_of_leaf in steps], axis=0
+    )
     apart = np.abs(reached - goal).max(axis=1)
     share = max(float(step.share[leaf]) for step in steps[0])
     arrived = np.flatnonzero(apart <= CLOSE * size)
@@ -253,14 +255,14 @@ class StepSearch:
         for halvings in range(1 if still else left):
             scale = 0.5**halvings
             after = total + scale * step
-            taken = [*path, scale]
+            new_path = [*path, scale]
             apart = float(np.abs(after - self.goal).max())
             if apart < self._best[0]:
-                self._best = apart, taken
+                self._best = apart, new_path
             last = left == halvings + 1
             if apart <= (self._rounded if last else self._close):
                 return True
-            if not last and self._go(after, left - halvings - 1, taken):
+            if not last and self._go(after, left - halvings - 1, new_path):
                 return True
         return False
 
@@ -273,5 +275,5 @@ class StepSearch:
             return np.array([step.value[0] for step in steps])
         G = self.w @ g
         bent = self.l2 + (self.w @ h if np.shape(h) == g.shape else self.w.sum() * h)
-        found: FloatArray = np.divide(-G, bent, out=np.zeros_like(G), where=bent > 0)
-        return found
+        values: FloatArray = np.divide(-G, bent, out=np.zeros_like(G), where=bent > 0)
+        return values

@@ -187,10 +187,10 @@ class Combination:
     @property
     def sizes(self) -> FloatArray:
         """The sums of the absolute coefficients, (m, 1); 1 if all of them are 0."""
-        found = np.asarray(abs(self.coefficients).sum(axis=1)).reshape(-1, 1)
-        return np.where(found > 0, found, 1.0)
+        sizes = np.asarray(abs(self.coefficients).sum(axis=1)).reshape(-1, 1)
+        return np.where(sizes > 0, sizes, 1.0)
 
     def parts(self, size: int) -> Iterator[tuple[csr_array, QueryBatch]]:
         """Yield ``size`` rows at a time, with their columns of the coefficients."""
-        for part in spans(len(self.queries), size):
-            yield csr_array(self.coefficients[:, part]), self.queries[part]
+        for rows in spans(len(self.queries), size):
+            yield csr_array(self.coefficients[:, rows]), self.queries[rows]

@@ -48,15 +48,15 @@ class ActiveSet:
 
     def __str__(self) -> str:
         if self.encodings:
-            others = [f"{counted(self.encodings, 'encoding')} of categories by the targets"]
+            texts = [f"{counted(self.encodings, 'encoding')} of categories by the targets"]
         else:
-            others = []
+            texts = []
         if self.cut:
-            others += [f"which {100 * self.cut:.3g} % of the residuals are clipped"]
+            texts += [f"which {100 * self.cut:.3g} % of the residuals are clipped"]
         else:
-            others += []
+            texts += []
         if self.encodings and not self.cut and not self.share:
-            return others[0]
+            return texts[0]
         kinds = {
             "moved": "moved by L1",
             "zero": "at zero",
@@ -73,7 +73,7 @@ class ActiveSet:
             f"the active set of {100 * self.share:.3g} % of {self.n_leaves:,} leaves "
             f"({named or 'none'})"
         )
-        pattern = "; ".join([*others, pattern] if self.share or not others else others)
+        pattern = "; ".join([*texts, pattern] if self.share or not texts else texts)
         if np.isnan(self.radius):
             return pattern
         if self.radius:
@@ -99,13 +99,13 @@ class ActiveSet:
     @classmethod
     def stated(cls, numbers: Any) -> ActiveSet:
         """Return the numbers that a file states. Raises ValueError or TypeError."""
-        found = cls(**numbers)
+        active_set = cls(**numbers)
         if any(
             isinstance(n, bool) or not isinstance(n, (int, float)) or not n >= 0
             for n in numbers.values()
         ):
             raise ValueError("an active set with other values than numbers from 0 up")
-        return found
+        return active_set
 
     @classmethod
     def encoded(cls, n_leaves: int, placement: Placement) -> ActiveSet:

@@ -75,7 +75,7 @@ class ReplayedStages:
         return self.fit.initial_scores
 
     def loss_of_round(self, number: int) -> Loss:
-        """Return the loss of the gradients in the stages of a round."""
+        """Return the loss whose gradients the stages of a round have."""
         if self.round_losses:
             return self.round_losses[number]
         return self.loss

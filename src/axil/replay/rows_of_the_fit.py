@@ -24,8 +24,8 @@ def twins_among(trained: IntArray) -> tuple[int, int]:
 
     ``trained`` has the number of training rows that equal each row, itself among them.
     """
-    others = trained - 1
-    return int((others <= FEW).sum()), int(((others > 0) & (others <= FEW)).sum())
+    n_twins = trained - 1
+    return int((n_twins <= FEW).sum()), int(((n_twins > 0) & (n_twins <= FEW)).sum())
 
 
 def rows_of_the_fit(
@@ -63,15 +63,15 @@ def rows_of_the_fit(
         return np.zeros(len(held), dtype=np.bool_)
     by_chance = twins / max(n_train, 1)
     share = (m / n - by_chance) / (1.0 - by_chance)
-    found = f"{m} of the {len(held)} {rows} rows are training rows: {alike}"
+    finding = f"{m} of the {len(held)} {rows} rows are training rows: {alike}"
     if by_chance:
-        found += (
+        finding += (
             f" ({by_chance:.0%} of the training rows equal another one, which does not explain it)"
         )
     if share > MOST:
-        raise InputError(f"{found}. {harm}. Pass rows that were not in the fit{instead}.")
+        raise InputError(f"{finding}. {harm}. Pass rows that were not in the fit{instead}.")
     warn(
-        f"{found}. They are left out, and {len(held) - m} {rows} rows stay. {harm}. Pass rows that were not in the fit.",
+        f"{finding}. They are left out, and {len(held) - m} {rows} rows stay. {harm}. Pass rows that were not in the fit.",
         UserWarning,
     )
     return equal

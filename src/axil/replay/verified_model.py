@@ -38,6 +38,7 @@ from axil.replay.queries import Combination, Offsets, QueryBatch
 from axil.replay.refit import RefitInputs
 from axil.replay.target_changes import TargetChanges
 from axil.replay.training_columns import ColumnsInMemory, TrainingColumns
+from axil.replay.verification import Verification
 from axil.scale import IDENTITY, TargetScale
 from axil.structure.leaves import LeafFit
 
@@ -80,7 +81,7 @@ class VerifiedModel(ABC):
     seen: FloatArray | None = (
         None  #: (N, K) targets as people read them; None where that is the scale of the fit
     )
-    verification: Any  #: what the replay found; None where it was not asked for
+    verification: Verification | None  #: of the replay; None where it was not asked for
     kept: Cache
     is_reflected: bool = False  #: whether its single score is of the first of two classes
     chosen_class: Any = None  #: the class of two that the user chose, where each has an output
@@ -228,7 +229,7 @@ class VerifiedModel(ABC):
         """
         return {}
 
-    def meant_by(self, batch: Any) -> dict[str, FloatArray]:
+    def meant_by(self, batch: QueryBatch | Combination) -> dict[str, FloatArray]:
         """Return the model's probabilities or means of these rows, (n, K) by name; empty for sums."""
         if isinstance(batch, Combination):
             return {}
@@ -273,7 +274,7 @@ class InMemory(VerifiedModel):
     features: Any
     backend: str
     limits: Limits
-    verification: Any
+    verification: Verification | None
     scale: TargetScale = IDENTITY
     seen: FloatArray | None = None
     kept: Cache = field(default_factory=Cache)

@@ -560,13 +560,13 @@ class TreeWalk:
             self.n_added = max(self.n_added, t + 1)
 
     def _add(self, tree: int, share: float) -> None:
-        """Add a share of the final values of a tree."""
+        """Add the leaf values of a tree, times a share, to the predictions."""
         precision = self.fit.score_precision
         values = _rounded(share * self.fit.table.leaf_values[self._place(tree)], precision)
         self.score = _rounded(self.score + values[self.leaves[tree]], precision)
 
     def _add_all(self, shares: FloatArray) -> None:
-        """Add these shares, (T,), of the final values of all trees."""
+        """Add the leaf values of all trees, times these shares, (T,), to the predictions."""
         table = self.fit.table.leaf_values * np.repeat(shares, self.fit.table.n_leaves)[:, None]
         gains = np.empty_like(self.score)
         rows = host_backend(1).rows(self.leaves, self.starts)

@@ -49,15 +49,19 @@ class Ancestors(Transferable):
         l2 : array of shape (sum of S_t,), optional
             What regularisation adds to the weight of each split.
         """
-        n_splits = np.array([len(own) for own in children], dtype=np.int64)
+        n_splits = np.array([len(tree_children) for tree_children in children], dtype=np.int64)
         n_leaves = n_splits + 1
         total = int(n_leaves.sum())
         parents = np.full(total + int(n_splits.sum()), NO_NODE, dtype=np.int32)
         first_leaves = np.cumsum(n_leaves) - n_leaves
         first_splits = total + np.cumsum(n_splits) - n_splits
-        for own, first_leaf, first_split in zip(children, first_leaves, first_splits):
-            numbered = np.where(own < 0, first_leaf + ~own.astype(np.int64), first_split + own)
-            parents[numbered.ravel()] = first_split + np.repeat(np.arange(len(own)), 2)
+        for tree_children, first_leaf, first_split in zip(children, first_leaves, first_splits):
+            numbered = np.where(
+                tree_children < 0,
+                first_leaf + ~tree_children.astype(np.int64),
+                first_split + tree_children,
+            )
+            parents[numbered.ravel()] = first_split + np.repeat(np.arange(len(tree_children)), 2)
         return cls(parents, l2)
 
     @classmethod
@@ -69,7 +73,7 @@ class Ancestors(Transferable):
         return cls(parents)
 
     def after_a_leaf(self) -> Ancestors:
-        """Return the ancestors of the same trees after a tree of one leaf."""
+        """Return the ancestors of these trees with a tree of one leaf before them."""
         parents = np.append(NO_NODE, np.where(self.parents == NO_NODE, NO_NODE, self.parents + 1))
         return Ancestors(parents.astype(np.int32), self.l2)
 
@@ -134,11 +138,11 @@ class Ancestors(Transferable):
     def totals(self, of_leaves: FloatArray) -> FloatArray:
         """Return for each node, (M, ...), the sum of the numbers of the leaves below it, (L, ...)."""
         n_leaves = len(of_leaves)
-        found = np.zeros((len(self.parents), *of_leaves.shape[1:]))
-        found[:n_leaves] = of_leaves
+        sums = np.zeros((len(self.parents), *of_leaves.shape[1:]))
+        sums[:n_leaves] = of_leaves
         for nodes in self.levels:
-            np.add.at(found, self.parents[nodes], found[nodes])
-        return found
+            np.add.at(sums, self.parents[nodes], sums[nodes])
+        return sums
 
     def nearest(self, leaves: Ids, has_rows: BoolArray) -> Ids:
         """Return the nearest node at or above each of these leaves that has rows; -1 if its tree has none.
@@ -149,27 +153,27 @@ class Ancestors(Transferable):
         has_rows : array of shape (M,)
             Whether there are rows in each node.
         """
-        found = np.asarray(leaves, dtype=np.int64).copy()
-        above = np.flatnonzero(~has_rows[found])
+        nearest_nodes = np.asarray(leaves, dtype=np.int64).copy()
+        above = np.flatnonzero(~has_rows[nearest_nodes])
         while len(above):
-            found[above] = self.parents[found[above]]
-            above = above[found[above] != NO_NODE]
-            above = above[~has_rows[found[above]]]
-        return found
+            nearest_nodes[above] = self.parents[nearest_nodes[above]]
+            above = above[nearest_nodes[above] != NO_NODE]
+            above = above[~has_rows[nearest_nodes[above]]]
+        return nearest_nodes
 
     def nearest_beside(self, nodes: Ids, filled: Ids) -> Ids:
         """Return the nearest ancestor of each node, (n,), that has rows outside the node; -1 if none.
 
         ``filled`` (M,): the number of leaves with rows below each node.
         """
-        found = self.parents[nodes].astype(np.int64)
-        own = filled[nodes]
-        above = np.flatnonzero(found != NO_NODE)
+        parents = self.parents[nodes].astype(np.int64)
+        own_totals = filled[nodes]
+        above = np.flatnonzero(parents != NO_NODE)
         while len(above):
-            above = above[filled[found[above]] == own[above]]
-            found[above] = self.parents[found[above]]
-            above = above[found[above] != NO_NODE]
-        return found
+            above = above[filled[parents[above]] == own_totals[above]]
+            parents[above] = self.parents[parents[above]]
+            above = above[parents[above] != NO_NODE]
+        return parents
 
     def below(self, nodes: Ids, leaves: Ids, n_leaves: int) -> csr_array:
         """Return a table (n, L) with ones where a leaf is below one of these distinct nodes, (n,)."""
@@ -180,9 +184,9 @@ class Ancestors(Transferable):
         at = leaves.astype(np.int64)
         leaf = leaves
         while len(at):
-            wanted = place[at] != NO_NODE
-            rows.append(place[at[wanted]])
-            columns.append(leaf[wanted])
+            is_wanted = place[at] != NO_NODE
+            rows.append(place[at[is_wanted]])
+            columns.append(leaf[is_wanted])
             at = self.parents[at].astype(np.int64)
             inside = at != NO_NODE
             at = at[inside]

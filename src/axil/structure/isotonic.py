@@ -144,17 +144,19 @@ class Chains(Transferable):
         totals = np.stack([sums, denominators, leaf_weights])[:, self.order]
         before, after = _running_totals(pool, totals)
         places = np.setdiff1d(np.arange(len(pool)), self.starts)
-        left = before[:, places - 1]
+        totals_before = before[:, places - 1]
         right = after[:, places]
-        gaps = np.abs(right[0] / right[1] - left[0] / left[1])
-        gaps[(left[2] == 0) & (right[2] == 0)] = np.inf  # no target moves leaves without rows
-        nearest = first_finite(gaps, gaps * np.minimum(left[1], right[1]), k)
+        gaps = np.abs(right[0] / right[1] - totals_before[0] / totals_before[1])
+        gaps[(totals_before[2] == 0) & (right[2] == 0)] = (
+            np.inf
+        )  # no target moves leaves without rows
+        nearest = first_finite(gaps, gaps * np.minimum(totals_before[1], right[1]), k)
         maps = np.zeros((len(pool), len(nearest)))
         for i, at in enumerate(nearest):
             place = places[at]
             start = np.searchsorted(pool, pool[place - 1])
             end = np.searchsorted(pool, pool[place], side="right")
-            maps[self.order[start:place], i] = -1.0 / left[1, at]
+            maps[self.order[start:place], i] = -1.0 / totals_before[1, at]
             maps[self.order[place:end], i] = 1.0 / right[1, at]
         return maps, gaps[nearest]
 

@@ -84,13 +84,18 @@ class LeafFit:
         leaves : array of shape (L_t,)
             The nodes that are leaves, in the order of the leaves.
         """
-        own = slice(int(self.starts[t]), int(self.starts[t + 1]))
+        places = slice(int(self.starts[t]), int(self.starts[t + 1]))
         if self.hessians is None:
             bends = self.weights[:, None]
         else:
             bends = self.hessians
         n_outputs = self.sums.shape[1]
-        parts = [self.sums[own], bends[own], self.weights[own, None], self.counts[own, None]]
+        parts = [
+            self.sums[places],
+            bends[places],
+            self.weights[places, None],
+            self.counts[places, None],
+        ]
         totals = np.zeros((len(children), n_outputs + bends.shape[1] + 2))
         totals[leaves] = np.concatenate(parts, axis=1)
         sizes = np.zeros(len(children), dtype=np.int64)
@@ -102,7 +107,7 @@ class LeafFit:
         bends = totals[:, n_outputs:-2]
         weights = totals[:, -2]
         counts = totals[:, -1]
-        l2 = self.rule.l2[own][np.isfinite(self.rule.l2[own])].min(initial=np.inf)
+        l2 = self.rule.l2[places][np.isfinite(self.rule.l2[places])].min(initial=np.inf)
         if not isinstance(self.rule, NodeRule):
             of_outputs = np.broadcast_to(bends, sums.shape)
             steps = [
@@ -116,7 +121,7 @@ class LeafFit:
             ].copy()
             if n_outputs == 2:  # shares of two classes
                 values = np.hstack([values, 1.0 - values])
-        values[leaves] = self.raw[own]
+        values[leaves] = self.raw[places]
         # A rule that shares the values of parents has done this, and keeps nodes in their bounds.
         if self.inherits and not self.rule.smooths_nodes:
             for node in np.flatnonzero(children[:, 0] >= 0):

@@ -153,8 +153,10 @@ class NodeRule(NewtonRule):
         for stage, splits in enumerate(nodes.stages if self.couples_leaves else ()):
             children = nodes.children[splits]
             if nodes.own is not None:
-                own = nodes.own[children]
-                raw[children] = own * raw[children] + (1.0 - own) * values.bounded[splits, None]
+                own_shares = nodes.own[children]
+                raw[children] = (
+                    own_shares * raw[children] + (1.0 - own_shares) * values.bounded[splits, None]
+                )
             if nodes.rivals is not None:
                 _bound_by_rivals(values, nodes.rivals_by_stage[stage])
             elif nodes.signs is not None:
@@ -333,13 +335,13 @@ class NodeRule(NewtonRule):
         gaps = [to_thresholds, *to_bounds]
         order = [to_thresholds, *finite * np.minimum(denominators, 1e300)]
         if nodes.rivals is not None:
-            node, side, other = nodes.rivals.T
+            node, side, rival = nodes.rivals.T
             is_held = is_used[node] & values.is_bounded[node]
             is_held &= (values.raw[node] > values.bounded[node]) == (side == 1)
-            apart = np.abs(values.bounded[other] - values.bounded[node])
+            apart = np.abs(values.bounded[rival] - values.bounded[node])
             apart[~is_held | (apart == 0)] = np.inf  # rivals of one value are at one bound
             gaps.append(apart)
-            smaller = np.minimum(denominators[other], denominators[node])
+            smaller = np.minimum(denominators[rival], denominators[node])
             order.append(np.where(is_held, apart, 0.0) * smaller)
             kinds = np.append(kinds, np.full(len(node), RIVAL))
             at = np.append(at, np.arange(len(node)))
@@ -382,8 +384,8 @@ class NodeRule(NewtonRule):
                 if kind == THRESHOLD:
                     seeds[leaves, i] = inside[node - first]
                 elif kind == RIVAL and nodes.rivals is not None:
-                    other = nodes.rivals[changes.at[i], 2]
-                    seeds[leaves, i] = maps.rows[other - first] - maps.rows[node - first]
+                    rival = nodes.rivals[changes.at[i], 2]
+                    seeds[leaves, i] = maps.rows[rival - first] - maps.rows[node - first]
                 else:
                     ends = values.ends[kind - LOWER, node] - first
                     seeds[leaves, i] = maps.raw[node - first] - maps.rows[ends].mean(axis=0)
@@ -410,10 +412,12 @@ def _pass_down(tree: Nodes, rows: FloatArray, shift: FloatArray, values: NodeVal
     for parent in np.flatnonzero(tree.leaf < 0):
         for child in tree.children[parent]:
             if tree.own is not None:
-                own = tree.own[child]
-                maps.raw[child] = own * maps.raw[child] + (1.0 - own) * maps.rows[parent]
-                of_parent = (1.0 - own) * maps.shift[parent]
-                maps.raw_shift[child] = own * maps.raw_shift[child] + of_parent
+                own_shares = tree.own[child]
+                maps.raw[child] = (
+                    own_shares * maps.raw[child] + (1.0 - own_shares) * maps.rows[parent]
+                )
+                of_parent = (1.0 - own_shares) * maps.shift[parent]
+                maps.raw_shift[child] = own_shares * maps.raw_shift[child] + of_parent
             maps.rows[child] = maps.raw[child]
             maps.shift[child] = maps.raw_shift[child]
             if is_bounded[child]:
@@ -425,15 +429,15 @@ def _pass_down(tree: Nodes, rows: FloatArray, shift: FloatArray, values: NodeVal
 
 def _bound_by_rivals(values: NodeValues, rivals: Ids) -> None:
     """Bound nodes by the nearest of their rivals on each side."""
-    node, side, other = rivals.T
-    nearness = np.where(side == 0, 1.0, -1.0) * values.bounded[other]
+    node, side, rival = rivals.T
+    nearness = np.where(side == 0, 1.0, -1.0) * values.bounded[rival]
     order = np.lexsort((nearness, side, node))
     key = (2 * node + side)[order]
     is_last = np.ones(len(key), dtype=np.bool_)
     is_last[:-1] = key[1:] != key[:-1]
     nearest = order[is_last]
-    values.bounds[side[nearest], node[nearest]] = values.bounded[other[nearest]]
-    values.ends[side[nearest], node[nearest]] = other[nearest, None]
+    values.bounds[side[nearest], node[nearest]] = values.bounded[rival[nearest]]
+    values.ends[side[nearest], node[nearest]] = rival[nearest, None]
 
 
 def _bound_below(

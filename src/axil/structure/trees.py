@@ -41,10 +41,10 @@ def all_n_leaves(sets: Sequence[Any]) -> NDArray[np.int64]:
     if sets[0].columns is None:
         return np.asarray(sets[0].n_leaves)
     n_leaves = np.zeros(
-        1 + max(int(own.columns.max()) for own in sets), dtype=np.int64
+        1 + max(int(trees.columns.max()) for trees in sets), dtype=np.int64
     )  # outputs may share trees
-    for own in sets:
-        n_leaves[own.columns] = own.n_leaves
+    for trees in sets:
+        n_leaves[trees.columns] = trees.n_leaves
     return n_leaves
 
 

@@ -111,11 +111,11 @@ class Forest(TreeEngine):
         keys = np.where(nodes == NO_NODE, -1 - trees, nodes)  # a row for each tree without rows
         keys, place = np.unique(keys, return_inverse=True)
         lost = keys[keys < 0]
-        known = keys[keys >= 0]
+        node_keys = keys[keys >= 0]
 
         filled = np.flatnonzero(s.leaf_weights > 0)
-        scale = 1.0 / (weights[known] + l2_of(s, ancestors, known))
-        below = csr_array(ancestors.below(known, filled, s.total_leaves) * scale[:, None])
+        scale = 1.0 / (weights[node_keys] + l2_of(s, ancestors, node_keys))
+        below = csr_array(ancestors.below(node_keys, filled, s.total_leaves) * scale[:, None])
         unscaled = np.divide(
             1.0,
             s.linear_leaves.scale,
@@ -131,7 +131,7 @@ class Forest(TreeEngine):
         self._place = np.arange(s.total_leaves)
         self._place[emptied] = s.total_leaves + place
         self._final = np.append(self._final, s.final[tree_of_node])
-        self._node = np.concatenate([self._node, np.full(len(lost), NO_NODE), known])
+        self._node = np.concatenate([self._node, np.full(len(lost), NO_NODE), node_keys])
         self._scale = np.concatenate(
             [s.linear_leaves.scale, np.ones(len(lost)) / self._total, scale]
         )
@@ -282,11 +282,11 @@ class Forest(TreeEngine):
         sums = self._sums(all_values)
         weights = self._weights
         l2 = self._l2(rule)
-        left = remaining_weight(weights[place], weight)
+        remaining = remaining_weight(weights[place], weight)
         steps = np.append(rule.steps, np.ones(len(weights) - len(rule.steps)))[place]
-        scale = NewtonRule(l2[place], steps).scale(left)
+        scale = NewtonRule(l2[place], steps).scale(remaining)
         after = scale[:, None] * (sums[place] - weight[:, None] * targets[rows])
-        last = np.flatnonzero((left == 0) & (weight > 0))
+        last = np.flatnonzero((remaining == 0) & (weight > 0))
         after[last] = self._values_beside(place[last], rows[last], sums, weights, targets)
         changes = self._final[place][:, None] * (after - all_values[place])
         return place, rows, np.asarray(changes)
@@ -301,21 +301,23 @@ class Forest(TreeEngine):
         n_leaves = s.total_leaves
         filled = ancestors.totals((s.leaf_weights > 0).astype(np.float64)).astype(np.int64)
         above = np.full(len(node), NO_NODE)
-        known = np.flatnonzero(node != NO_NODE)
-        above[known] = ancestors.nearest_beside(node[known], filled)
+        inner_positions = np.flatnonzero(node != NO_NODE)
+        above[inner_positions] = ancestors.nearest_beside(node[inner_positions], filled)
         values = np.empty((len(place), targets.shape[1]))
 
         inner = np.flatnonzero(above != NO_NODE)
-        left = ancestors.totals(weights[:n_leaves])[above[inner]] - weights[place[inner]]
+        remaining = ancestors.totals(weights[:n_leaves])[above[inner]] - weights[place[inner]]
         rest = ancestors.totals(sums[:n_leaves])[above[inner]] - sums[place[inner]]
-        values[inner] = rest / (left + l2_of(s, ancestors, above[inner]))[:, None]
+        values[inner] = rest / (remaining + l2_of(s, ancestors, above[inner]))[:, None]
 
         lost = np.flatnonzero(above == NO_NODE)
         row_weights = self._row_weights
         lost_weights = row_weights[rows[lost]]
-        others = remaining_weight(np.full(len(lost), self._total), lost_weights)[:, None]
+        other_weights = remaining_weight(np.full(len(lost), self._total), lost_weights)[:, None]
         rest = row_weights @ targets - lost_weights[:, None] * targets[rows[lost]]
-        values[lost] = np.divide(rest, others, out=np.full_like(rest, np.nan), where=others > 0)
+        values[lost] = np.divide(
+            rest, other_weights, out=np.full_like(rest, np.nan), where=other_weights > 0
+        )
         return values
 
     @cached_property

@@ -99,15 +99,15 @@ class HuberRule(RankedOrClippedRule):
         present = present_without(s, rows)
         level, leaf = np.divmod(s.cells, s.n_leaves[:, None].astype(s.cells.dtype))
         drawn = [weights * s.levels_sampled[of_tree] for of_tree in level]
-        left = np.concatenate(
-            [np.bincount(own, w, n) for own, w, n in zip(leaf, drawn, s.n_leaves)]
+        remaining = np.concatenate(
+            [np.bincount(tree_leaves, w, n) for tree_leaves, w, n in zip(leaf, drawn, s.n_leaves)]
         )
         before = self.with_all_rows(s).leaf_weights
-        rule = remaining_rule(s, self.newton.scaled(l2_factor(s, present)), rows, before, left)
+        rule = remaining_rule(s, self.newton.scaled(l2_factor(s, present)), rows, before, remaining)
         leaf_rule: FitRule = replace(self, newton=rule)
         if s.averages:
-            leaf_rule = with_emptied_leaves(leaf_rule, (before > 0) & (left == 0))
-            rule = inheriting(replace(s, leaf_rule=leaf_rule, leaf_weights=left)).newton_rule
+            leaf_rule = with_emptied_leaves(leaf_rule, (before > 0) & (remaining == 0))
+            rule = inheriting(replace(s, leaf_rule=leaf_rule, leaf_weights=remaining)).newton_rule
             leaf_rule = replace(leaf_rule, newton=rule)
         if s.initial is None:
             base = np.average(targets, axis=0, weights=weights)
@@ -118,18 +118,20 @@ class HuberRule(RankedOrClippedRule):
         n_draws = len(s.sample_counts) // 2
         fit = FittedValues(s, targets, base, *np.zeros((2, s.total_leaves, 1)))
         for t, residuals in zip(range(s.n_trees), fit.residuals(leaf, fit.started())):
-            own = slice(s.starts[t], s.starts[t + 1])
+            places = slice(s.starts[t], s.starts[t + 1])
             n = int(s.n_leaves[t])
             residual = residuals[:, 0]
             is_cut = self.cut.beyond(residual)
             added = drawn[t] * self.cut.kept(residual)
-            sums[own] = np.bincount(leaf[t], added, n)
-            constants[own] = np.bincount(leaf[t][is_cut], added[is_cut], n)
-            free[own] = np.bincount(leaf[t][~is_cut], drawn[t][~is_cut], n)
-            leaf_weights[own] = free[own]
+            sums[places] = np.bincount(leaf[t], added, n)
+            constants[places] = np.bincount(leaf[t][is_cut], added[is_cut], n)
+            free[places] = np.bincount(leaf[t][~is_cut], drawn[t][~is_cut], n)
+            leaf_weights[places] = free[places]
             if self.cut.weighs:
-                leaf_weights[own] = np.bincount(leaf[t], drawn[t], n)
-            fit.values[own, 0] = rule.tree(t, own).leaf_values(sums[own], leaf_weights[own])
+                leaf_weights[places] = np.bincount(leaf[t], drawn[t], n)
+            fit.values[places, 0] = rule.tree(t, places).leaf_values(
+                sums[places], leaf_weights[places]
+            )
             new_level = (level[t] % n_draws + n_draws * is_cut).astype(cells.dtype)
             cells[t] = leaf[t] + new_level * cells.dtype.type(n)
         linear = rule.linearise(sums, leaf_weights)
@@ -169,14 +171,14 @@ class HuberRule(RankedOrClippedRule):
         leaf_weights = np.zeros(s.total_leaves)
         row_weights = 1.0 if s.row_weights is None else s.row_weights
         for t, residuals in zip(range(s.n_trees), fitted.residuals(leaves, fitted.started())):
-            own = slice(s.starts[t], s.starts[t + 1])
+            places = slice(s.starts[t], s.starts[t + 1])
             n = int(s.n_leaves[t])
             residual = residuals[:, 0]
             drawn = s.levels_sampled[levels[t]] * row_weights
-            sums[own, 0] = np.bincount(leaves[t], drawn * self.cut.kept(residual), n)
+            sums[places, 0] = np.bincount(leaves[t], drawn * self.cut.kept(residual), n)
             if not self.cut.weighs:
                 drawn = drawn * ~self.cut.beyond(residual)
-            leaf_weights[own] = np.bincount(leaves[t], drawn, n)
+            leaf_weights[places] = np.bincount(leaves[t], drawn, n)
         return sums, leaf_weights
 
     def radius(self, trees: TreeFits, targets: FloatArray) -> float:

@@ -72,14 +72,14 @@ def _require_rows_in_trees(s: Structure, nodes: Nodes) -> None:
 def _sharing(nodes: Nodes, leaf_weights: FloatArray) -> Nodes:
     """Return the nodes in a form in which nodes without rows have their parents' values."""
     nodes = nodes.emptied(leaf_weights == 0)
-    gone = nodes.totals(leaf_weights) == 0
+    is_empty = nodes.totals(leaf_weights) == 0
     own_shares = 1.0 if nodes.own is None else nodes.own
-    own = np.where(gone, 0.0, own_shares)
-    own[nodes.starts[:-1]] = 1.0  # a root has no parent
+    shares = np.where(is_empty, 0.0, own_shares)
+    shares[nodes.starts[:-1]] = 1.0  # a root has no parent
     rivals = nodes.rivals
     if rivals is not None:
-        rivals = rivals[~gone[rivals[:, 0]]]
-    return replace(nodes, own=own, rivals=rivals)
+        rivals = rivals[~is_empty[rivals[:, 0]]]
+    return replace(nodes, own=shares, rivals=rivals)
 
 
 def inherited_values(

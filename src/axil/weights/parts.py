@@ -79,11 +79,11 @@ class Parts:
     def left_scale(self, s: Structure) -> AnyPlaceArray:
         """Return the scale of each leaf without the row."""
         rule = NewtonRule(self._of_rule(s.newton_rule.l2), self._of_rule(s.newton_rule.steps))
-        left = self.left(s)
+        remaining = self.left(s)
         is_free = self.of(s.linear_leaves.scale) > 0
         if s.linear_leaves.shift is not None:
-            is_free = is_free & (left > 0)  # a shift would be all that is left of the value
-        return where(is_free, rule.scale(left), 0.0)
+            is_free = is_free & (remaining > 0)  # a shift would be all that is left of the value
+        return where(is_free, rule.scale(remaining), 0.0)
 
     def _of_rule(self, table: FloatArray) -> AnyPlaceArray:
         """Return the entry of a table (L,) for each part, without a look-up if all are equal."""

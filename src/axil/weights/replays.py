@@ -33,7 +33,7 @@ TINY = 1e-150  # a scale of leaves whose values are constant
 
 @dataclass(frozen=True)
 class ByReplay:
-    """Deletions by refits without one row after another."""
+    """Deletions of single rows, each by a refit."""
 
     fitted: FittedValues  #: with all rows
     refit: Callable[[int, FloatArray], FittedValues]  #: without this row, to these targets
@@ -141,7 +141,7 @@ def changing_rows(
     sums = fitted.sums[:, 0] + placed @ responses.T - np.outer(moved, responses @ s.initial_in_sums)
     values = linear.scale * sums + shift
     weights = np.tile(s.leaf_weights, (n, 1))
-    left = parts.left(s)
+    remaining = parts.left(s)
     scale = parts.of(linear.scale)
     scale_left = parts.left_scale(s)
     ratio = np.divide(scale_left, scale, out=np.zeros_like(scale), where=scale > 0)
@@ -151,9 +151,9 @@ def changing_rows(
         out=np.zeros_like(scale),
         where=scale_left > 0,
     )
-    of_constant_leaves = np.where(left > 0, sums[column, parts.leaf], 0.0)
+    of_constant_leaves = np.where(remaining > 0, sums[column, parts.leaf], 0.0)
     sums[column, parts.leaf] = np.where(scale > 0, sums_left, of_constant_leaves)
-    weights[column, parts.leaf] = left
+    weights[column, parts.leaf] = remaining
     if rule.couples_leaves:  # a bound that acts on no leaf may act on one without a row
         by_rule = np.vstack([rule.leaf_values(*of_row) for of_row in zip(sums, weights)])
     else:

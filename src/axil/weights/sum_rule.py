@@ -338,7 +338,7 @@ def fit_by_rule(structure: Structure, targets: FloatArray, backend: Backend) -> 
     else:
         base = s.initial
     _, values, sums = Passes(s, backend.rows_of(s), once=True).forward(
-        started, base, lambda t, own: like(by_rule(s, t, host(own)), own)
+        started, base, lambda t, tree_sums: like(by_rule(s, t, host(tree_sums)), tree_sums)
     )
     return FittedValues(s, targets, base, host(values), host(sums))
 
@@ -355,14 +355,14 @@ def sums_by_rule(
     values = np.empty_like(started)
     sums = started - np.outer(structure.initial_in_sums, base)
     for t in range(s.n_trees):
-        own = slice(s.starts[t], s.starts[t + 1])
+        places = slice(s.starts[t], s.starts[t + 1])
         later = slice(s.starts[t + 1], None)
-        values[own] = by_rule(s, t, sums[own])
+        values[places] = by_rule(s, t, sums[places])
         if s.coefficients is None:
             of_later = s.learning_rates[[t]]
         else:
             of_later = np.repeat(s.coefficients.omega[t + 1 : -1, t], s.n_leaves[t + 1 :])
-        sums[later] -= of_later[:, None] * (together[own, later].T @ values[own])
+        sums[later] -= of_later[:, None] * (together[places, later].T @ values[places])
     return values, sums
 
 
@@ -371,9 +371,9 @@ def by_rule(s: Structure, t: int, sums: FloatArray) -> FloatArray:
 
     Outputs that share a tree share its active set.
     """
-    own = slice(int(s.starts[t]), int(s.starts[t + 1]))
-    rule = s.newton_rule.tree(t, own)
-    weights = s.leaf_weights[own]
+    places = slice(int(s.starts[t]), int(s.starts[t + 1]))
+    rule = s.newton_rule.tree(t, places)
+    weights = s.leaf_weights[places]
     if sums.shape[1] == 1:
         return rule.leaf_values(sums[:, 0], weights)[:, None]
     return rule.linearise(sums[:, 0], weights).values(s.n_leaves[t : t + 1], sums)

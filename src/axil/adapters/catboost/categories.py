@@ -34,7 +34,7 @@ class Categories:
 
     @classmethod
     def of(cls, values: AnyArray) -> Categories:
-        """Return the column with these values: texts unchanged, other values as whole numbers."""
+        """Return the column of these values: texts unchanged, other values as whole numbers."""
         if values.dtype.kind in "biu":
             value_codes, labels = _numbered_integers(values)
         else:

@@ -25,7 +25,7 @@ BISECTIONS = 100
 
 @dataclass(frozen=True)
 class CatBoostPercentile(Ranks):
-    """The rule of CatBoost: the first row that reaches the share, less or plus delta.
+    """The percentile rule of CatBoost: the first row that reaches the share, less or plus delta.
 
     Sample weights count in the base alone, and in leaves of several quantiles. MAPE divides weights
     by the sizes of the numbers that it takes a median of, which are targets for the base and

@@ -21,7 +21,7 @@ PERCENTILES = ("quantile", "regression_l1", "mape")  # objectives
 
 @dataclass(frozen=True)
 class Percentile(Ranks):
-    """LightGBM's rule of percentiles.
+    """The percentile rule of LightGBM.
 
     lambda_l1, lambda_l2 and path_smooth do not change these values.
     """

@@ -254,7 +254,7 @@ def _side_by_side(model: ForeignModel) -> ModelsInside | None:
 
 
 def _scores_of_whole(classifiers: Classifiers, X: FeatureTable) -> FloatArray | None:
-    """Return the scores of the models inside that the whole computes, (n, K), if it does."""
+    """Return the scores of the members, (n, K), if the whole model computes them."""
     if not hasattr(classifiers.model, "decision_function"):
         return None
     return np.asarray(classifiers.model.decision_function(X))

@@ -286,7 +286,7 @@ class LinearRegressionAdapter(SmootherAdapter):
         return np.asarray(rows @ directions.T @ directions)
 
     def coordinates(self, X: FeatureTable, n_threads: int = 1) -> FloatArray:
-        """Return one, and the features, (n, p + 1)."""
+        """Return the features after a column of ones, (n, p + 1)."""
         return with_ones(self._rows(X))
 
     def again(

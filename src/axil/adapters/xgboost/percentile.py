@@ -21,7 +21,7 @@ PERCENTILES = ("reg:absoluteerror", "reg:quantileerror")  # objectives
 
 @dataclass(frozen=True)
 class XGBoostPercentile(Ranks):
-    """The rule of XGBoost.
+    """The percentile rule of XGBoost.
 
     Settings of sums (reg_lambda, reg_alpha, max_delta_step) do not reach its leaf values.
     """

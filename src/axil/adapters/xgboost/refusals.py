@@ -97,7 +97,10 @@ def _smoothed_steps(reading: XGBoostReading) -> str:
 
 
 def _corner_steps(reading: XGBoostReading) -> str:
-    """Return the objective of a model of tree_method="exact" up to XGBoost 3.3, whose second derivatives are 1."""
+    """Return the objective if leaves are steps with second derivatives of 1; else empty.
+
+    That is so with tree_method="exact" up to XGBoost 3.3.
+    """
     model = reading.model
     if model is None or not _is_stepped(reading):
         return ""

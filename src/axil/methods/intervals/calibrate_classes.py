@@ -58,8 +58,8 @@ def calibrate_classes(
         return _from_new_rows(model, X, y, init_score, groups)
     grouped = CalibrationGroups.of(groups, model.features, model, model.shape[0], "training")
     if out_of_fold is not None:
-        given = model.training.ordered_values(out_of_fold, "out_of_fold")
-        probabilities = as_probabilities(given, model.shape[0], len(model.names.class_names))
+        ordered = model.training.ordered_values(out_of_fold, "out_of_fold")
+        probabilities = as_probabilities(ordered, model.shape[0], len(model.names.class_names))
         return _from_training_rows(model, probabilities, "out-of-fold", grouped)
     if model.kind is not Kind.EXACT or not is_bagged(model):
         raise InputError(

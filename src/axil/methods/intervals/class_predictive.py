@@ -138,8 +138,8 @@ class ClassPredictive:
         per_class = inputs.as_flag(per_class, "per_class")
         queries = self._model.queries(X, init_score)
         probabilities = class_probabilities(self._model, queries)
-        known = nonconformity(self._probabilities, method)
-        of_calibration = known[np.arange(self.n_calibration), self._codes]
+        scores = nonconformity(self._probabilities, method)
+        of_calibration = scores[np.arange(self.n_calibration), self._codes]
         of_queries = nonconformity(probabilities, method)
         p_values = np.ones_like(probabilities)
         in_set = np.ones(probabilities.shape, dtype=np.bool_)
@@ -150,10 +150,10 @@ class ClassPredictive:
                 is_compared = is_used
                 if per_class:
                     is_compared = is_used & (self._codes == k)
-                known = np.sort(of_calibration[is_compared])
-                at_least = len(known) - np.searchsorted(known, of_queries[rows, k], "left")
-                p_values[rows, k] = (1 + at_least) / (len(known) + 1)
-                in_set[rows, k] = of_queries[rows, k] <= _threshold(known, level)
+                scores = np.sort(of_calibration[is_compared])
+                at_least = len(scores) - np.searchsorted(scores, of_queries[rows, k], "left")
+                p_values[rows, k] = (1 + at_least) / (len(scores) + 1)
+                in_set[rows, k] = of_queries[rows, k] <= _threshold(scores, level)
         if per_class:
             self._warn_of_rare_classes(queries, groups, level)
         columns = self._columns(queries, probabilities)
@@ -286,18 +286,18 @@ class ClassPredictive:
         rows: IntArray,
     ) -> None:
         """Write the Venn-Abers bounds of some explained rows, from some calibration rows."""
-        known = np.round(self._probabilities[is_used], DIGITS)
+        rounded = np.round(self._probabilities[is_used], DIGITS)
         uncalibrated = np.round(uncalibrated, DIGITS)
         codes = self._codes[is_used]
         n_classes = uncalibrated.shape[1]
         if n_classes == 2:
-            events = VennAbers(known[:, 1], (codes == 1) * 1.0)
+            events = VennAbers(rounded[:, 1], (codes == 1) * 1.0)
             low, high = events.bounds(uncalibrated[:, 1])
             lower[rows] = np.column_stack([1.0 - high, low])
             upper[rows] = np.column_stack([1.0 - low, high])
             return
         for k in range(n_classes):
-            events = VennAbers(known[:, k], (codes == k) * 1.0)
+            events = VennAbers(rounded[:, k], (codes == k) * 1.0)
             lower[rows, k], upper[rows, k] = events.bounds(uncalibrated[:, k])
 
     # -- tables ------------------------------------------------------------------------------------
@@ -347,12 +347,12 @@ def nonconformity(probabilities: FloatArray, method: str) -> FloatArray:
     return np.round(1.0 - probabilities, DIGITS)
 
 
-def _threshold(known: FloatArray, level: float) -> float:
+def _threshold(sorted_scores: FloatArray, level: float) -> float:
     """Return the score that at least this share of rows is at or below, from sorted scores of calibration rows."""
-    place = order_of(level, len(known))
-    if place > len(known):
+    place = order_of(level, len(sorted_scores))
+    if place > len(sorted_scores):
         return np.inf
-    return float(known[place - 1])
+    return float(sorted_scores[place - 1])
 
 
 def _as_level(confidence_level: float) -> float:

@@ -138,7 +138,7 @@ class Conformal:
     def _magnitudes(
         self, features: FloatArray, sizes: FloatArray, residuals: FloatArray
     ) -> FloatArray:
-        """Return the unsigned atoms of new rows from these residuals, (m, P)."""
+        """Return the unsigned atoms of new rows, (m, P), for these residuals."""
         with np.errstate(over="ignore"):
             at = np.exp(residuals + (_with_intercept(features) @ self._fit[0])[:, None])
             return np.asarray(sizes[:, None] * np.maximum(at - SOFTENED, 0.0))

@@ -283,7 +283,7 @@ class Own:
         return Own(self.rows[some], None if self.weights is None else self.weights[some])
 
     def left_out(self, engine: int, moments: FloatArray, values: FloatArray) -> FloatArray:
-        """Return the moments from an engine without the rows' own weights, (2, n, M)."""
+        """Return the moments without the own weight of each row, (2, n, M)."""
         assert self.weights is not None
         mine = values[self.rows]
         weights = self.weights[:, engine]

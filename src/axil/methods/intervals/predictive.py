@@ -148,7 +148,7 @@ class Predictive(Distribution, page.Shown):
         explained = ExplainedRows(verified, queries)
         chosen = explained.page_options(groups, None, options)
         ends = self._interval(queries, confidence_level, symmetric)
-        found = tables.joined(
+        columns = tables.joined(
             [best.columns for _, best in why.reasons(verified, self._around, queries, ON_PAGE)]
         )
         intervals = page.Intervals(
@@ -157,10 +157,10 @@ class Predictive(Distribution, page.Shown):
             source=self.source,
             training_errors=self.training_errors,
             **{name: ends[name] for name in ("lower", "upper", "uncertainty_rank")},
-            rows=found["position"],
-            weights=found["effect"],
-            errors=found["error"],
-            shares=found["share"],
+            rows=columns["position"],
+            weights=columns["effect"],
+            errors=columns["error"],
+            shares=columns["share"],
         )
         return page.write(
             page.summarise(explained.parts(), replace(chosen, intervals=intervals)), place

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from axil.output.page.options import GroupNumbers, Intervals, Options
 from axil.output.page.values import DIGITS, FEWER_DIGITS, cells, labels, nested, number, numbers
 from axil.output.predictions import WeightedSums, ratio
 from axil.output.site_map import HEIGHT, MARGIN, WIDTH, Places, distance_text, sheets
+
+#: What the page displays, by name, in types that JSON has once `numbers` were taken.
+PageData: TypeAlias = dict[str, Any]
 
 SHARES = (0.5, 0.8, 0.95)  # of sum |weight|; the page says how many rows account for them
 MOST_COLUMNS = 100  # features shown unless they are chosen by name
@@ -45,7 +48,7 @@ GROUP_NUMBERS: tuple[str, ...] = (
 )
 
 
-def summarise(parts: Iterable[WeightedSums], options: Options) -> dict[str, Any]:
+def summarise(parts: Iterable[WeightedSums], options: Options) -> PageData:
     """Return the summary of predictions that come in one or more batches.
 
     It holds k rows of each prediction, and never needs the weights of more than one batch. It also
@@ -65,7 +68,7 @@ class Summary:
         self.options = options
         self.sums: WeightedSums  #: the last batch
         self.actual: FloatArray | None = None
-        self._batches: list[dict[str, Any]] = []
+        self._batches: list[PageData] = []
         self._query_features: list[list[AnyArray]] = []
         self._feature_names: list[str] = []
         self._chosen: list[int] = []  # features shown, by position
@@ -96,7 +99,7 @@ class Summary:
                 chosen = chosen[:MOST_COLUMNS]
             self._chosen = chosen
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> PageData:
         """Return everything that the page displays."""
         joined = {
             name: np.concatenate([batch[name] for batch in self._batches])
@@ -119,7 +122,7 @@ class Summary:
             **self._numbers(joined),
         }
 
-    def _number_rows(self, joined: dict[str, Any]) -> IntArray:
+    def _number_rows(self, joined: PageData) -> IntArray:
         """Number the listed training rows from zero, in place, and return their positions."""
         intervals = self.options.intervals
         if intervals is not None:
@@ -132,7 +135,7 @@ class Summary:
             joined[name] = np.where(rows < 0, -1, np.searchsorted(positions, rows))
         return positions
 
-    def _about_model(self, joined: dict[str, Any]) -> dict[str, Any]:
+    def _about_model(self, joined: PageData) -> PageData:
         """Return facts about the model and all of its predictions."""
         sums = self.sums
         targets = sums.targets.reshape(len(sums.targets), -1)
@@ -163,7 +166,7 @@ class Summary:
             "combined": combined,
         }
 
-    def _about_options(self, joined: dict[str, Any]) -> dict[str, Any]:
+    def _about_options(self, joined: PageData) -> PageData:
         """Return the content of the user's options."""
         options = self.options
         stability = None
@@ -175,7 +178,9 @@ class Summary:
             intervals = _intervals(options.intervals, joined["wide_rows"])
         actual = None
         if self.actual is not None:
-            predictions = joined.get("means", joined["shown"])
+            predictions = joined["shown"]
+            if "means" in joined:
+                predictions = joined["means"]
             actual = _actual_values(self.actual, self.sums, predictions)
         n_left_out = 0
         if options.columns is None:
@@ -191,7 +196,7 @@ class Summary:
             "groups": None if options.groups is None else labels(options.groups[1]),
         }
 
-    def _queries(self, joined: dict[str, Any], digits: int) -> dict[str, Any]:
+    def _queries(self, joined: PageData, digits: int) -> PageData:
         """Return the labels and features of the explained rows."""
         features = []
         for batches in zip(*self._query_features):
@@ -203,7 +208,7 @@ class Summary:
             features.append(cells(column, digits))
         return {"labels": labels(joined["labels"]), "features": features}
 
-    def _training(self, positions: IntArray, digits: int) -> dict[str, Any]:
+    def _training(self, positions: IntArray, digits: int) -> PageData:
         """Return the labels, targets and features of the listed training rows."""
         sums = self.sums
         targets = sums.targets.reshape(len(sums.targets), -1)
@@ -222,14 +227,14 @@ class Summary:
             "features": features,
         }
 
-    def _numbers(self, joined: dict[str, Any]) -> dict[str, Any]:
+    def _numbers(self, joined: PageData) -> PageData:
         """Return the numbers of all predictions as [outputs or sets][predictions * values].
 
         Those that the page's verification adds up have every digit.
         """
         sums = self.sums
         options = self.options
-        summary: dict[str, Any] = {
+        summary: PageData = {
             name: joined[name].T.tolist() for name in ("predictions", "intercepts", "totals")
         }
         summary["model"] = None
@@ -252,9 +257,7 @@ class Summary:
         return summary | {name: nested(joined[name]) for name in names}
 
 
-def _actual_values(
-    actual: FloatArray, sums: WeightedSums, predictions: FloatArray
-) -> dict[str, Any]:
+def _actual_values(actual: FloatArray, sums: WeightedSums, predictions: FloatArray) -> PageData:
     """Return the actual values, and how far the predictions (n, K) are from them.
 
     This is the median error of each output, which a few wrong values do not move, or the number of
@@ -273,16 +276,16 @@ def _actual_values(
     return {"values": nested(actual), "typical": typical, "right": None}
 
 
-def _intervals(intervals: Intervals, rows: IntArray) -> dict[str, Any]:
+def _intervals(intervals: Intervals, rows: IntArray) -> PageData:
     """Return the intervals; ``rows`` has the positions of their training rows on the page."""
     facts = ("confidence_level", "n_calibration", "source", "training_errors")
     arrays = ("lower", "upper", "uncertainty_rank", "weights", "errors", "shares")
-    summary: dict[str, Any] = {name: getattr(intervals, name) for name in facts}
+    summary: PageData = {name: getattr(intervals, name) for name in facts}
     summary["rows"] = nested(rows)
     return summary | {name: nested(getattr(intervals, name)) for name in arrays}
 
 
-def _map(places: Places, rows: IntArray, weights: FloatArray) -> dict[str, Any]:
+def _map(places: Places, rows: IntArray, weights: FloatArray) -> PageData:
     """Return the drawings of rows (n, S, k), in units of the drawing, to a tenth."""
     n, n_sets, k = rows.shape
     queries = np.repeat(np.arange(n), n_sets)
@@ -294,7 +297,7 @@ def _map(places: Places, rows: IntArray, weights: FloatArray) -> dict[str, Any]:
         bars = drawings.bar[s::n_sets, 1]
         distances.append([distance_text(distance, drawings.unit) for distance in away])
         bar_texts.append([distance_text(length, drawings.unit, "g") for length in bars])
-    summary: dict[str, Any] = {
+    summary: PageData = {
         "width": WIDTH,
         "height": HEIGHT,
         "margin": MARGIN,
@@ -307,7 +310,7 @@ def _map(places: Places, rows: IntArray, weights: FloatArray) -> dict[str, Any]:
     return summary
 
 
-def _batch_numbers(sums: WeightedSums, options: Options) -> dict[str, Any]:
+def _batch_numbers(sums: WeightedSums, options: Options) -> PageData:
     """Return arrays (n, ...) of the predictions of one batch."""
     n = len(sums)
     if sums.outputs is None:
@@ -369,7 +372,7 @@ def _curve_ranks(n_listed: int, n_train: int) -> IntArray:
 
 def _group_numbers(
     sums: WeightedSums, groups: GroupNumbers, n_outputs: int, n_sets: int
-) -> dict[str, Any]:
+) -> PageData:
     """Return the groups of largest |weight| of each prediction, and the sums over all other groups."""
     codes, names = groups
     shape = (len(sums), n_outputs, len(names))
@@ -382,14 +385,14 @@ def _group_numbers(
     contributions = columns[sums.scale.label("contribution")].reshape(shape)
     order = np.argsort(-np.abs(weights), axis=2, kind="stable")
     largest = order[:, :, :MOST_GROUPS]
-    others = order[:, :, MOST_GROUPS:]
+    other_groups = order[:, :, MOST_GROUPS:]
     largest_of_outputs = np.broadcast_to(largest, (len(sums), n_outputs, largest.shape[2]))
-    others_of_outputs = np.broadcast_to(others, (len(sums), n_outputs, others.shape[2]))
+    others_of_outputs = np.broadcast_to(other_groups, (len(sums), n_outputs, other_groups.shape[2]))
     other_contributions = np.take_along_axis(contributions, others_of_outputs, axis=2)
     return {
         "group_rows": largest,
         "group_weights": np.take_along_axis(weights, largest, axis=2),
         "group_contributions": np.take_along_axis(contributions, largest_of_outputs, axis=2),
-        "group_rest_weights": np.take_along_axis(weights, others, axis=2).sum(axis=2),
+        "group_rest_weights": np.take_along_axis(weights, other_groups, axis=2).sum(axis=2),
         "group_rest_contributions": other_contributions.sum(axis=2),
     }

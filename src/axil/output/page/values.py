@@ -43,7 +43,7 @@ def numbers(values: AnyArray, digits: int = DIGITS) -> list[int | float | str | 
 
 def nested(values: AnyArray) -> list[list[int | float | str | None]]:
     """Return numbers (n, outer, ...) as [outer][n * ...], so that a script reads one output at a time."""
-    return [numbers(part.ravel()) for part in np.moveaxis(values, 1, 0)]
+    return [numbers(column.ravel()) for column in np.moveaxis(values, 1, 0)]
 
 
 def labels(values: AnyArray) -> list[str]:
@@ -66,7 +66,7 @@ def cells(values: AnyArray, digits: int = DIGITS) -> list[JSONValue]:
         texts: list[JSONValue] = list(labels(values))
     else:
         texts = [_cell(value, digits) for value in values.tolist()]
-    return [None if gone else text for gone, text in zip(missing(values), texts)]
+    return [None if is_gone else text for is_gone, text in zip(missing(values), texts)]
 
 
 def _dates(values: AnyArray) -> list[str]:
@@ -94,8 +94,8 @@ def _durations(values: AnyArray) -> list[str]:
     times = np.where(is_negative, times + NANOSECONDS_PER_DAY, times)
     has_times = bool(times.any())
     texts = []
-    for gone, n_days, nanoseconds in zip(is_missing, days.tolist(), times.tolist()):
-        texts.append("NaT" if gone else _duration(n_days, nanoseconds, has_times))
+    for is_gone, n_days, nanoseconds in zip(is_missing, days.tolist(), times.tolist()):
+        texts.append("NaT" if is_gone else _duration(n_days, nanoseconds, has_times))
     return texts
 
 
