@@ -376,6 +376,29 @@ def test_the_tables_of_the_paper_are_the_measured_ones():
     assert all(re.search(rf"results/{name}\.", "".join(made.values())) for name in tables)
 
 
+def test_the_pages_tell_how_well_retrained_models_are_predicted():
+    results = pd.read_csv(ROOT / "experiments" / "results" / "which_method.csv")
+    grouped = results.groupby(["models", "deleted", "min_child_samples", "method"])
+    means = grouped["Spearman"].mean()
+    sizes = 100 * grouped["size"].median()
+    evidence = (ROOT / "docs" / "evidence_deletions.md").read_text(encoding="utf-8")
+    advice = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
+    method = "exact deletion of the set"
+
+    def pair(models, kind):
+        small, large = (means[models, kind, leaf, method] for leaf in (2, 20))
+        return f"{small:.2f} and {large:.2f}"
+
+    assert f"| {means[:, 'single rows'].max():.2f} at most |" in advice
+    for kind in ("groups", "halves"):
+        assert f"| {pair('one', kind)} |" in advice
+    assert f"{pair('mean', 'groups')} for groups" in advice
+    assert f"means over 40\nexplained rows, {results['seeds'].max()} seeds" in evidence
+    for leaf in (2, 20):
+        shares = [sizes["one", kind, leaf, method] for kind in ("single rows", "groups", "halves")]
+        assert "{:.0f}, {:.0f} and {:.0f} %".format(*shares) in " ".join(evidence.split())
+
+
 def test_the_page_tells_what_the_runtimes_are():
     """Figures of docs/paper.md, runtime: methods against each other, and growth from step to step."""
     page = " ".join((ROOT / "docs" / "paper.md").read_text(encoding="utf-8").split())

@@ -94,9 +94,9 @@ class Removal(Method):
             takes. Of trees, forests and bagged trees with balanced classes effects of single rows
             are refused; ask ``groups``.
         by : "effect" or "contribution", default "effect"
-            What rows are chosen by. Contributions, what rows put into the steps of the trees,
-            predict better what a refit without them does (docs/paper.md#faithfulness-under-retraining); the column
-            is then contribution.
+            What rows are chosen by. Contributions are what rows put into the steps of the trees. At
+            leaves of two rows, sets chosen by them moved refits further
+            (docs/evidence_deletions.md#which-rows-by-which-rule). The column is then contribution.
         same_sign : bool, default False
             List rows that all move the prediction in one direction: the one in which their effects
             add up to more.
