@@ -15,6 +15,7 @@ from axil.adapters.refusals import OTHER_GRADIENTS
 from axil.adapters.sklearn import adapter as sklearn_adapters
 from axil.adapters.sklearn import refusals as sklearn_refusals
 from axil.adapters.sklearn import wrappers as sklearn_wrappers
+from axil.adapters.sksurv import refusals as sksurv_refusals
 from axil.adapters.statsmodels import refusals as statsmodels_refusals
 from axil.adapters.xgboost import refusals as xgboost_refusals
 
@@ -193,6 +194,15 @@ SECTIONS = {
             *sklearn_refusals.STEPS,
             *sklearn_refusals.SMOOTHERS,
             *sklearn_refusals.CALIBRATION,
+        ),
+    ),
+    "scikit-survival": (
+        (sksurv_refusals.BOOSTED, *sksurv_refusals.FORESTS),
+        sksurv_refusals.EXACT,
+        (
+            *sksurv_refusals.STAGES,
+            *sksurv_refusals.FOREST,
+            *sksurv_refusals.STAGES_BY_GRADIENTS,
         ),
     ),
     "statsmodels": (

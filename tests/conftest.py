@@ -31,6 +31,7 @@ LIBRARIES = (
     "polars",
     "pyarrow",
     "scikit-learn",
+    "scikit-survival",
     "lightgbm",
     "xgboost",
     "catboost",

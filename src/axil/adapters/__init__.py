@@ -36,6 +36,7 @@ _LIBRARIES = {
     "lightgbm": "lightgbm.LGBMRegressor, lightgbm.LGBMClassifier, lightgbm.Booster",
     "xgboost": "xgboost.XGBRegressor, xgboost.XGBRFRegressor, xgboost.XGBClassifier, xgboost.Booster",
     "catboost": "catboost.CatBoostRegressor, catboost.CatBoostClassifier, catboost.CatBoost",
+    "sksurv": "scikit-survival's gradient boosting and forests",
     "sklearn": "scikit-learn's trees, forests, gradient boosting, linear models, networks and pipelines of these",
     "statsmodels": "statsmodels' results of OLS, WLS and GLS",
 }

@@ -316,6 +316,8 @@ class Model(Protocol):
     #: the scale of the targets that it was fitted to, and of ``predictions``, where the library
     #: transforms them itself
     scale: TargetScale = IDENTITY
+    #: whether axil writes a model of this library with other leaf values
+    is_written: bool = True
     #: the number of rows of its fit, where that must be known beforehand
     fitted_rows: int | None = None
 

@@ -161,7 +161,7 @@ def calibrates(model: ForeignModel) -> bool:
 
 #: returns the adapter of a model, None for an object that it does not know
 Reader = Callable[[ForeignObject], ForeignObject]
-TREES = ("lightgbm", "xgboost", "catboost", "sklearn")  # libraries of trees
+TREES = ("lightgbm", "xgboost", "catboost", "sksurv", "sklearn")  # libraries of trees
 
 
 def library_readers(libraries: Iterable[str], **options: Any) -> list[Reader]:

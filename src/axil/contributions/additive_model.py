@@ -134,6 +134,9 @@ class AdditiveModel(Refittable):
 
     def own_refusals(self) -> dict[str, Refusal]:
         refused = super().own_refusals()
+        if not self.adapter.is_written:
+            reason = f"models of {self.adapter.library} are not written"
+            refused["refit"] = (reason, "Ask explainer.without(X, rows) or what_if(X, targets).")
         if self.names.class_names is None:
             refused |= {"calibrate": INTERVALS_OF_SCORES, "report": REPORT_OF_SCORES}
         if self.boosting.loss.predicts_targets:

@@ -427,7 +427,8 @@ class Boosting:
         """Return the fit to targets (N, K) of the rows of the fit."""
         self.loss.check(targets, "targets", whole=False)
         self.loss.check(targets[self.walked.weights > 0], "targets")  # which the fit starts from
-        (fit,) = self.adapter.trees(replace(self.rows, targets=targets))
+        rows = replace(self.rows, targets=targets, leaves=self.walked.leaves)
+        (fit,) = self.adapter.trees(rows)
         row_weights = self.label_weights.with_targets(
             self.walked, targets, fit.weights.leaf_factors
         )

@@ -70,6 +70,15 @@ class RowsAtRisk:
         return first - self.is_event, first - second
 
 
+def check_times(y: FloatArray, argument: str) -> None:
+    """Require signed times other than 0, which has no sign."""
+    if (y == 0).any():
+        raise InputError(
+            f"{argument} has times of 0; this loss takes times above 0, with a minus sign "
+            "where a row was censored."
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Cox(CoupledLoss):
     """Minus the logarithm of Cox's partial likelihood."""
@@ -96,11 +105,7 @@ class Cox(CoupledLoss):
 
     def check(self, y: FloatArray, argument: str = "y_train", whole: bool = True) -> None:
         """Require times other than 0, some of them of events."""
-        if (y == 0).any():
-            raise InputError(
-                f"{argument} has times of 0; this loss takes times above 0, with a minus sign "
-                "where a row was censored."
-            )
+        check_times(y, argument)
         if whole and not (y > 0).any():
             raise InputError(
                 f"{argument} has no time of an event, and all times of censored rows are below 0."

@@ -170,8 +170,8 @@ def require_one_block(n_rows: int) -> None:
         raise UnsupportedModelError(
             "loss_function",
             f"Cox on {n_rows} rows",
-            f"CatBoost computes other derivatives on more than {BLOCK} rows than those of the "
-            "partial likelihood (seen in 1.2.10), and axil does not replay them",
+            f"CatBoost 1.2.10 gives each row after the first {BLOCK} the derivative of an earlier "
+            f"row, {BLOCK} places before it, so that leaves do not follow from their own rows",
             'Fit XGBoost with objective="survival:cox".',
         )
 

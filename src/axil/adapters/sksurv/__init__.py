@@ -1,0 +1,1 @@
+"""scikit-survival's gradient boosting and survival forests."""
