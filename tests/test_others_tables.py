@@ -261,3 +261,37 @@ def test_the_page_tells_who_finds_simulated_errors():
         f"{means['find_label_issues, 8 times out-of-fold']:.3f}" in text
     )
     assert means["leave-one-out residual"] < means["find_label_issues"] + 0.005
+
+
+def test_the_page_tells_how_near_comparables_come():
+    """Figures of docs/evidence_comparables.md."""
+    text = page("evidence_comparables.md")
+    errors = results("comparables")
+    errors = errors[~errors["model"].str.contains("log price")]
+    rules = ("weights", "shared leaves")
+    adjusted = errors[[f"{rule}, adjusted" for rule in rules]].to_numpy()
+    unadjusted = errors[[f"{rule}, as they are" for rule in rules]].to_numpy()
+    random_rows = errors["random, adjusted"]
+    scores = results("homeval_scorecard").set_index(["place", "comparables"])
+    sale = scores.loc["Sacramento", "correlation with sale"]
+    for words in (
+        f"at most {np.ceil(100 * adjusted.max() - 100):.0f} % more error",
+        f"the error is up to {100 * unadjusted.max() - 100:.0f} % larger",
+        f"the error is {random_rows.min():.3f} to {random_rows.max():.3f} times the model's",
+        f"with the sale ({sale['leaves']:.3f}) than a count by error ({sale['leaves, error']:.3f})",
+    ):
+        assert words in text, words
+
+
+def test_the_comparison_tells_what_the_tables_show():
+    """Sentences of docs/baselines.md on NGBoost and IBUG."""
+    from uci_splits import PUBLISHED
+
+    text = page("baselines.md")
+    own = results("uci_splits").set_index(["method", "data"]).loc["axil", "NLL"]
+    assert all(own[name] < PUBLISHED["NGBoost"]["NLL"][name] for name in own.index)
+    assert len(own) == 9
+    assert "axil has the lower NLL on all nine" in text
+    folds = results("ibug_folds")
+    assert (folds["CRPS, axil"] < folds["CRPS, IBUG here"]).sum() == len(folds) == 10
+    assert "axil's CRPS is lower on [all ten data sets]" in text
