@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 import axil
 from axil.adapters import read
 from tests.adapters.catboost_models import CUT, regressor
-from tests.adapters.common import as_float32
+from tests.adapters.common import Data, as_float32
 from tests.adapters.huber import replayed
 
 Array = NDArray[np.float64]
@@ -96,3 +96,23 @@ def test_several_steps_with_targets_just_at_delta() -> None:
     model = regressor(leaf_estimation_iterations=2, **params).model.copy()
     model = model.__class__(**{**model.get_params(), "iterations": 6}).fit(case.X, case.y)
     assert axil.Explainer(model, case.X, case.y).kind == "additive"
+
+
+def test_residuals_at_the_threshold_follow_targets_in_float32() -> None:
+    """Targets in tenths: with a learning rate of 1 residuals are 1.0 but for the rounding of float32.
+
+    CatBoost decides by targets in float32 whether such rows are cut off, and Newton leaves jump there.
+    """
+    rng = np.random.default_rng(302)
+    n_rows = int(rng.integers(15, 40))
+    X = rng.integers(0, 3, size=(n_rows, 2)).astype(float)
+    y = np.round(rng.normal(size=n_rows), 1)
+    settings = {"iterations": 15, "depth": 2, "learning_rate": 1.0, "random_seed": 302}
+    ones = np.ones(n_rows)
+    data = Data(X, y, ones, ones, X)
+    model = regressor(data, loss_function="Huber:delta=1.0", **settings).model
+    explainer = axil.Explainer(model, X, y)
+    for row in (22, 24, 31, 34):
+        after = explainer.without(X, [row])["after"]
+        again = explainer.refit(drop=[row]).model.predict(X)
+        np.testing.assert_allclose(after, again, rtol=0, atol=1e-6)

@@ -17,6 +17,20 @@ class Cut(Transferable):
     delta: float
     weighs: bool = True  #: whether rows beyond delta count in the denominators of their leaves
     closed: bool = True  #: whether a residual of just delta is within
+    single: bool = False  #: whether the library compares targets and offsets in float32
+
+    def rounding(self, targets: FloatArray, offsets: FloatArray | None) -> FloatArray:
+        """Return what the library's precision adds to targets less offsets, (N,).
+
+        It decides of residuals that are delta but for this rounding. Where their rows count, or do
+        not count, in the denominator of a leaf, its value jumps there.
+        """
+        rounding = np.zeros(len(targets))
+        if self.single:
+            rounding = rounding + (targets.astype(np.float32) - targets)[:, 0]
+            if offsets is not None:
+                rounding = rounding - (offsets.astype(np.float32) - offsets)[:, 0]
+        return rounding
 
     def beyond(self, residuals: FloatArray) -> BoolArray:
         """Return which residuals are cut off."""

@@ -117,11 +117,12 @@ class HuberRule(RankedOrClippedRule):
         cells = np.empty_like(s.cells)
         n_draws = len(s.sample_counts) // 2
         fit = FittedValues(s, targets, base, *np.zeros((2, s.total_leaves, 1)))
+        rounding = self.cut.rounding(targets, s.offsets)
         for t, residuals in zip(range(s.n_trees), fit.residuals(leaf, fit.started())):
             places = slice(s.starts[t], s.starts[t + 1])
             n = int(s.n_leaves[t])
             residual = residuals[:, 0]
-            is_cut = self.cut.beyond(residual)
+            is_cut = self.cut.beyond(residual + rounding)
             added = drawn[t] * self.cut.kept(residual)
             sums[places] = np.bincount(leaf[t], added, n)
             constants[places] = np.bincount(leaf[t][is_cut], added[is_cut], n)
@@ -170,6 +171,7 @@ class HuberRule(RankedOrClippedRule):
         sums = np.zeros((s.total_leaves, 1))
         leaf_weights = np.zeros(s.total_leaves)
         row_weights = 1.0 if s.row_weights is None else s.row_weights
+        rounding = self.cut.rounding(fitted.targets, s.offsets)
         for t, residuals in zip(range(s.n_trees), fitted.residuals(leaves, fitted.started())):
             places = slice(s.starts[t], s.starts[t + 1])
             n = int(s.n_leaves[t])
@@ -177,7 +179,7 @@ class HuberRule(RankedOrClippedRule):
             drawn = s.levels_sampled[levels[t]] * row_weights
             sums[places, 0] = np.bincount(leaves[t], drawn * self.cut.kept(residual), n)
             if not self.cut.weighs:
-                drawn = drawn * ~self.cut.beyond(residual)
+                drawn = drawn * ~self.cut.beyond(residual + rounding)
             leaf_weights[places] = np.bincount(leaves[t], drawn, n)
         return sums, leaf_weights
 

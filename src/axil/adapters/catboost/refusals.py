@@ -95,7 +95,7 @@ class CatBoostReading:
         if not is_plain or any(self.shrink_rates) or self.monotone:
             return None
         delta = float(self.last["loss_function"]["params"]["delta"])
-        return Cut(delta, weighs=self.methods != ["Newton"], closed=False)
+        return Cut(delta, weighs=self.methods != ["Newton"], closed=False, single=True)
 
     @property
     def may_bundle(self) -> bool:
