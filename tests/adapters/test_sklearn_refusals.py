@@ -18,6 +18,7 @@ from sklearn import (
 )
 from sklearn.dummy import DummyRegressor
 
+import axil
 from axil.adapters import read
 from axil.adapters.sklearn.adapter import ADAPTERS
 from axil.adapters.sklearn.refusals import CLASSES, LOSSES, STAGES, TREES
@@ -183,6 +184,15 @@ def test_unfitted(kind: str) -> None:
 def test_unfitted_tree() -> None:
     with pytest.raises(InputError, match="DecisionTreeRegressor has not been fitted"):
         read(tree.DecisionTreeRegressor())
+
+
+def test_leaf_values_of_nan() -> None:
+    """scikit-learn 1.5 makes them if no row that a tree sampled has any weight."""
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    model = ensemble.RandomForestRegressor(3, random_state=0).fit(X, X[:, 0])
+    model.estimators_[1].tree_.value[:] = np.nan
+    with pytest.raises(UnsupportedModelError, match="leaf values of nan"):
+        axil.Explainer(model, X, X[:, 0])
 
 
 def test_every_refusal_says_what_to_do() -> None:

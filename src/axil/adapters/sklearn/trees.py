@@ -45,6 +45,7 @@ from axil.adapters.sklearn.percentile import SklearnPercentile
 from axil.adapters.sklearn.refusals import STEPS, TREES
 from axil.aliases import FeatureTable, ForeignModel, ForeignObject
 from axil.arrays import AnyArray, FloatArray, IntArray, LeafArray, RealArray
+from axil.errors import UnsupportedModelError
 from axil.inputs.copies import owned
 from axil.inputs.label_classes import LabelClasses
 from axil.structure import UNKNOWN, ClassCounts
@@ -326,7 +327,7 @@ class ForestAdapter(StackAdapter):
         trees = BoostedFit(
             table=TreeTable(
                 n_leaves=self._stack.n_leaves,
-                leaf_values=self._values() / n_trees,
+                leaf_values=self._finite_values() / n_trees,
                 leaf_counts=self._counts(rows, row_weights),
                 leaf_weights=self._stack.gather("weighted_n_node_samples"),
             ),
@@ -409,6 +410,18 @@ class ForestAdapter(StackAdapter):
             else:
                 signs.append(direction * np.asarray(constraint, dtype=np.float64))
         return self._stack.nodes(signs, 1 / len(self._members))
+
+    def _finite_values(self) -> FloatArray:
+        """Return the leaf values, (L, K); refuse a model that predicts nan."""
+        values = self._values()
+        if np.isfinite(values).all():
+            return values
+        raise UnsupportedModelError(
+            "sample_weight",
+            "0 for all rows that one of its trees sampled",
+            "that tree has leaf values of nan, and so has every prediction",
+            "Leave the rows of weight 0 out of the fit.",
+        )
 
     def _values(self) -> FloatArray:
         """Return means of targets, or shares of classes, (L, K)."""
