@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -14,12 +16,7 @@ from axil.errors import InputError
 from axil.machine.progress import track
 from axil.methods.intervals.calibrate_classes import calibrate_classes
 from axil.methods.intervals.calibration_groups import CalibrationGroups
-from axil.methods.intervals.calibration_rows import (
-    calibration_rows,
-    chosen_rows,
-    equal_rows,
-    groups_of,
-)
+from axil.methods.intervals.calibration_rows import Wording, chosen_rows, groups_of, new_rows
 from axil.methods.intervals.conformal import Conformal
 from axil.methods.intervals.local import NAMES, PENALTY, Local, Own, Surroundings, around, joined
 from axil.methods.intervals.predictive import Predictive
@@ -29,10 +26,9 @@ from axil.methods.intervals.training_errors import (
     training_errors,
 )
 from axil.methods.kinds import exact_model
-from axil.methods.method import Method, warn_without_offsets
+from axil.methods.method import Method
 from axil.methods.noise import leverages
 from axil.replay.exact_model import ExactModel
-from axil.replay.rows_of_the_fit import rows_of_the_fit
 from axil.weights.forest import Forest
 
 METHODS: tuple[CalibrationMethod, ...] = ("leaves", "exact")
@@ -41,11 +37,11 @@ METHODS: tuple[CalibrationMethod, ...] = ("leaves", "exact")
 # around a new row have not. The number was chosen on made-up data; without it 90 % intervals around
 # a model with leaves of two rows held 74 % (tests/methods/intervals/test_calibrate.py).
 CROWD = 20
-ALIKE = "the same features and the same target"
-HARM = "Errors of rows that the model was fitted on are too small, and so would be the intervals"
-INSTEAD = (
-    ", or out_of_fold=cross_val_predict(model, X_train, y_train) without X_cal and y_cal; of a forest with bootstrap calibrate() "
-    "takes the trees that were fitted without each row"
+WORDING = Wording(
+    "the same features and the same target",
+    "Errors of rows that the model was fitted on are too small, and so would be the intervals",
+    ", or out_of_fold=cross_val_predict(model, X_train, y_train) without X_cal and y_cal; of a "
+    "forest with bootstrap calibrate() takes the trees that were fitted without each row",
 )
 ALIKE_TARGET = "the same target, which no two training rows share"
 
@@ -166,42 +162,31 @@ def held_out(
     model: Any, X: FeatureTable, y: Any, folds: Any, init_score: Any, groups: Any, method: str
 ) -> Predictive:
     """Calibrate with rows that the model was not fitted on."""
-    inputs.refuse_other_order(X, y, "y_cal", "X_cal")
-    warn_without_offsets(model, init_score, "X_cal", "y_cal")
-    queries = model.queries(X, init_score)
-    n = len(queries)
-    grouped = CalibrationGroups.of(groups, queries.rows, model, n, "calibration")
-    rows = calibration_rows(n, grouped)
-    truth = model.scale.checked_forward(
-        inputs.as_table(y, n, model.shape[1], "y_cal", "calibration"), "y_cal"
-    )
-    twins, twins_in_training = equal_rows(model, inputs.take_rows(queries.rows, rows), truth[rows])
-    if model.features is not None:
-        alike = ALIKE
-    else:
-        alike = ALIKE_TARGET
-    rows = rows[~rows_of_the_fit(twins, twins_in_training, "calibration", alike, HARM, INSTEAD)]
-    if len(rows) < n:
-        if init_score is None:
-            offsets = None
-        else:
-            offsets = queries.offsets.values[rows]
-        queries = model.queries(inputs.take_rows(queries.rows, rows), offsets)
-        truth = truth[rows]
+    wording = WORDING
+    if model.features is None:
+        wording = replace(WORDING, alike=ALIKE_TARGET)
+    new = new_rows(model, X, y, init_score, groups, partial(_fit_targets, model, y), wording)
     errors_and_source = model.deletions.training_errors(folds, method)
     if errors_and_source is None:
         local_errors, source = training_errors(exact_model(model), folds, method)
         errors_and_source = [local_errors], source
     errors, source = errors_and_source
     surroundings = Surroundings.of(model, errors, source, method)
-    local = around(model, surroundings, queries)
+    local = around(model, surroundings, new.queries)
     return Predictive(
         model,
         surroundings,
-        conformal_rows(local, truth - local.predictions),
+        conformal_rows(local, new.targets - local.predictions),
         "held out",
-        groups_of(grouped, rows),
+        new.groups,
     )
+
+
+def _fit_targets(model: Any, y: Any, n: int) -> FloatArray:
+    """Return the targets of n calibration rows on the scale of the fit, (n, K)."""
+    table = inputs.as_table(y, n, model.shape[1], "y_cal", "calibration")
+    targets: FloatArray = model.scale.checked_forward(table, "y_cal")
+    return targets
 
 
 def from_folds(

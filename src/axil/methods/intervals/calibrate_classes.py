@@ -6,30 +6,22 @@ from typing import Any
 
 import numpy as np
 
-from axil import inputs
 from axil.aliases import ArrayLike, LabelsLike, TableLike
 from axil.arrays import FloatArray, IntArray
 from axil.attribution import Kind, Location
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.methods.class_labels import as_probabilities
 from axil.methods.intervals.calibration_groups import CalibrationGroups
-from axil.methods.intervals.calibration_rows import (
-    calibration_rows,
-    chosen_rows,
-    equal_rows,
-    groups_of,
-)
+from axil.methods.intervals.calibration_rows import Wording, chosen_rows, groups_of, new_rows
 from axil.methods.intervals.class_predictive import ClassPredictive, class_probabilities
 from axil.methods.intervals.training_errors import is_bagged, out_of_bag_predictions
-from axil.methods.method import warn_without_offsets
-from axil.replay.rows_of_the_fit import rows_of_the_fit
 
-ALIKE = "the same features and the same class"
-HARM = "The model is too sure of rows that it was fitted on, and the sets would be too small"
-INSTEAD = (
+WORDING = Wording(
+    "the same features and the same class",
+    "The model is too sure of rows that it was fitted on, and the sets would be too small",
     ', or out_of_fold=cross_val_predict(model, X_train, y_train, method="predict_proba") without '
     "X_cal and y_cal; for a forest with bootstrap calibrate() takes the trees that were fitted "
-    "without each row"
+    "without each row",
 )
 
 
@@ -79,23 +71,17 @@ def _from_new_rows(
     groups: LabelsLike | None,
 ) -> ClassPredictive:
     """Return the prediction sets from rows that the model was not fitted on."""
-    inputs.refuse_other_order(X, y, "y_cal", "X_cal")
-    warn_without_offsets(model, init_score, "X_cal", "y_cal")
-    queries = model.queries(X, init_score)
-    n = len(queries)
-    grouped = CalibrationGroups.of(groups, queries.rows, model, n, "calibration")
-    rows = calibration_rows(n, grouped)
-    targets = model.changes.as_targets(y, n, "y_cal", "calibration")
-    n_equal, twins = equal_rows(model, inputs.take_rows(queries.rows, rows), targets[rows])
-    is_of_fit = rows_of_the_fit(n_equal, twins, "calibration", ALIKE, HARM, INSTEAD)
-    rows = rows[~is_of_fit]
-    offsets = None
-    if init_score is not None:
-        offsets = queries.offsets.values[rows]
-    queries = model.queries(inputs.take_rows(queries.rows, rows), offsets)
-    probabilities = class_probabilities(model, queries)
-    codes = _class_codes(targets[rows])
-    return ClassPredictive(model, probabilities, codes, "held out", groups_of(grouped, rows))
+    new = new_rows(
+        model,
+        X,
+        y,
+        init_score,
+        groups,
+        lambda n: model.changes.as_targets(y, n, "y_cal", "calibration"),
+        WORDING,
+    )
+    probabilities = class_probabilities(model, new.queries)
+    return ClassPredictive(model, probabilities, _class_codes(new.targets), "held out", new.groups)
 
 
 def _from_training_rows(

@@ -2,20 +2,82 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from axil import inputs
-from axil.aliases import FeatureTable
+from axil.aliases import ArrayLike, FeatureTable, LabelsLike, TableLike
 from axil.arrays import FloatArray, IntArray
 from axil.errors import InputError
 from axil.inputs.columns import Keys, occurrences
 from axil.methods.intervals.calibration_groups import CalibrationGroups
-from axil.replay.rows_of_the_fit import twins_among
+from axil.methods.method import warn_without_offsets
+from axil.replay.queries import QueryBatch
+from axil.replay.rows_of_the_fit import rows_of_the_fit, twins_among
 
 MOST_ROWS = 5000  # calibration rows: more would change the coverage by less than half a percent
+
+
+@dataclass(frozen=True)
+class Wording:
+    """The words of messages about calibration rows that are rows of the fit."""
+
+    alike: str  #: in what they equal training rows
+    harm: str  #: what they would do
+    instead: str  #: what the user can pass instead
+
+
+@dataclass(frozen=True)
+class NewRows:
+    """The sampled calibration rows that the model was not fitted on."""
+
+    queries: QueryBatch
+    targets: FloatArray  #: (n, K)
+    groups: CalibrationGroups | None
+
+
+def new_rows(
+    model: Any,
+    X: TableLike,
+    y: ArrayLike | None,
+    init_score: ArrayLike | None,
+    groups: LabelsLike | None,
+    targets_of: Callable[[int], FloatArray],
+    wording: Wording,
+) -> NewRows:
+    """Return the calibration rows to use; leave out, or raise for, rows of the fit.
+
+    Parameters
+    ----------
+    model : ExactModel or AdditiveModel
+    X, y, init_score, groups
+        As `Explainer.calibrate` takes them.
+    targets_of : callable
+        Returns the checked targets of that many rows, (n, K), as they are in the fit.
+    wording : Wording
+    """
+    inputs.refuse_other_order(X, y, "y_cal", "X_cal")
+    warn_without_offsets(model, init_score, "X_cal", "y_cal")
+    queries = model.queries(X, init_score)
+    n = len(queries)
+    grouped = CalibrationGroups.of(groups, queries.rows, model, n, "calibration")
+    rows = calibration_rows(n, grouped)
+    targets = targets_of(n)
+    n_equal, twins = equal_rows(model, inputs.take_rows(queries.rows, rows), targets[rows])
+    is_of_fit = rows_of_the_fit(
+        n_equal, twins, "calibration", wording.alike, wording.harm, wording.instead
+    )
+    rows = rows[~is_of_fit]
+    if len(rows) < n:
+        offsets = None
+        if init_score is not None:
+            offsets = queries.offsets.values[rows]
+        queries = model.queries(inputs.take_rows(queries.rows, rows), offsets)
+    return NewRows(queries, targets[rows], groups_of(grouped, rows))
 
 
 def calibration_rows(n: int, grouped: CalibrationGroups | None) -> IntArray:
