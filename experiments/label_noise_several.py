@@ -92,7 +92,7 @@ def orders(X: np.ndarray, y: np.ndarray, seed: int) -> dict[str, np.ndarray]:
     model = lgb.LGBMClassifier(**SETTINGS, random_state=seed).fit(X, y)
     proven = verified_model(axil.Explainer(model, X, y, n_threads=1))
     labels, every = both_classes(proven.targets), np.arange(len(y))
-    shares = label_issues.around_rows(proven, labels)
+    shares = label_issues.class_shares(proven, labels)
     said = both_classes(label_issues.means_without_own_contribution(proven.boosting))
     found = {}
     for name, each in (("share", shares), ("probability", said)):

@@ -99,9 +99,9 @@ def test_several_steps_with_targets_just_at_delta() -> None:
 
 
 def test_residuals_at_the_threshold_follow_targets_in_float32() -> None:
-    """Targets in tenths: with a learning rate of 1 residuals are 1.0 but for the rounding of float32.
+    """Targets are in tenths. With a learning rate of 1, residuals are 1.0 but for float32 rounding.
 
-    CatBoost decides by targets in float32 whether such rows are cut off, and Newton leaves jump there.
+    CatBoost decides by targets in float32 whether such rows are cut off. Newton leaves jump there.
     """
     rng = np.random.default_rng(302)
     n_rows = int(rng.integers(15, 40))

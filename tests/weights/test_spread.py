@@ -8,11 +8,12 @@ from sklearn.linear_model import Ridge
 from sklearn.neighbors import KNeighborsRegressor
 
 import axil
+from axil.kernels.choose import host_backend
 from axil.kernels.cpu import Cpu
 from axil.methods.method import verified_model
 from axil.weights.boosting import BoostedTrees
 from axil.weights.forest import Forest
-from axil.weights.spread import around_weights, everywhere
+from axil.weights.spread import around_leaves, around_weights, everywhere
 from tests.reference import random_structure
 
 ENGINES = {
@@ -28,19 +29,39 @@ SHAPES = {
 }
 
 
-def by_loops(leaves, queries, values, own):
+def by_loops(leaves, queries, values, own, tree_weights=None):
     """(n, S): trees and rows one by one; ``own``: query i is row i, and left out."""
     found = np.full((len(queries), values.shape[1]), np.nan)
     for i, met in enumerate(queries):
         means = []
+        weights = []
         for t, leaf in enumerate(met):
             rows = [j for j in range(len(values)) if leaves[t, j] == leaf and not (own and j == i)]
             rows = [j for j in rows if not np.isnan(values[j]).any()]
             if rows:
                 means.append(values[rows].mean(axis=0))
-        if means:
-            found[i] = np.mean(means, axis=0)
+                weights.append(1.0)
+                if tree_weights is not None:
+                    weights[-1] = tree_weights[t]
+        if sum(weights) > 0:
+            found[i] = np.average(means, axis=0, weights=weights)
     return found
+
+
+@pytest.mark.parametrize("shape", ["plain", "deep"])
+def test_trees_count_by_their_weights(shape):
+    """One weight is 0: a row that only this tree has neighbours of is nan. 1e-12 as below."""
+    structure = random_structure(1, **SHAPES[shape])
+    values = np.random.default_rng(0).exponential(size=(structure.n_rows, 2))
+    values[::3] = np.nan
+    tree_weights = 0.7 ** np.arange(structure.n_trees)
+    tree_weights[1] = 0.0
+    leaves = structure.leaves()
+    rows = host_backend(1).rows_of(structure)
+    for queries, met in ((None, leaves.T), (leaves.T[:9], leaves.T[:9])):
+        found = around_leaves(structure, rows, queries, values, tree_weights)
+        expected = by_loops(leaves, met, values, queries is None, tree_weights)
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("unknown", [False, True])

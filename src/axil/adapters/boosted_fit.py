@@ -183,6 +183,31 @@ class Schedule:
         first = np.flatnonzero(np.diff(self.rounds, prepend=-1)).tolist()
         return [range(start, end) for start, end in pairwise([*first, len(self.rounds)])]
 
+    @cached_property
+    def unfitted_shares(self) -> FloatArray:
+        """The part of the labels that is left to fit when each tree is made, (T,), from 0 to 1.
+
+        A tree fits what the scores that it sees have left of the labels. So in plain boosting the
+        part left falls by the learning rate with every round, and in a forest it is 1 for all
+        trees. A rate that the model does not state counts as 0.
+        """
+        n_trees = len(self.learning_rates)
+        outputs = np.zeros(n_trees, dtype=np.int64)
+        if self.outputs is not None:
+            outputs = self.outputs
+        rates = np.nan_to_num(self.learning_rates, nan=0.0)
+        unfitted = np.zeros(n_trees)
+        fitted_by_output = np.zeros(int(outputs.max(initial=0)) + 1)
+        for number, trees in enumerate(self.trees_of_rounds):
+            of_round = slice(trees.start, trees.stop)
+            if self.tree_shares is not None:
+                fitted_by_trees = np.nan_to_num(self.tree_shares[number]) * unfitted
+                fitted_by_output = np.bincount(outputs, fitted_by_trees, len(fitted_by_output))
+            unfitted[of_round] = np.clip(1.0 - fitted_by_output[outputs[of_round]], 0.0, 1.0)
+            if self.tree_shares is None:
+                np.add.at(fitted_by_output, outputs[of_round], rates[of_round] * unfitted[of_round])
+        return unfitted
+
     @property
     def shares_of_initial(self) -> FloatArray:
         """``initial_shares``, with ones if it is None, (R + 1,)."""

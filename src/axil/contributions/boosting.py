@@ -268,6 +268,11 @@ class Boosting:
         return check_scores(self.adapter, X, self.walked.fit, self.walked.leaves)
 
     @property
+    def unfitted_shares(self) -> FloatArray:
+        """The part of the labels that is left to fit when each tree is made, (T,)."""
+        return self.walked.fit.schedule.unfitted_shares
+
+    @property
     def fitted(self) -> FloatArray:
         """The scores of the training rows, (N, K).
 

@@ -62,6 +62,11 @@ class GatheredBoosting:
         return GatheredContributions(self.origin)
 
     @property
+    def unfitted_shares(self) -> FloatArray:
+        """The part of the labels that is left to fit when each tree is made, (T,)."""
+        return self.origin.walked.fit.schedule.unfitted_shares
+
+    @property
     def fitted(self) -> FloatArray:
         """The scores of the training rows, (N, K), with their offsets."""
         origin = self.origin
@@ -127,13 +132,17 @@ class GatheredAdditiveModel:
         """The name of the library of tables."""
         return self.origin.backend
 
-    def around(self, values: FloatArray) -> FloatArray:
-        """Return the means of values (N, S) over the other rows in each row's leaves, (N, S)."""
+    def around(self, values: FloatArray, tree_weights: FloatArray | None) -> FloatArray:
+        """Return the means of values (N, S) over the other rows in each row's leaves, (N, S).
+
+        ``tree_weights``, (T,), are the weights of the trees in these means; None: all one.
+        """
         shards = self.origin.filled_shards
         columns = shards.cut(values)
         shared = self.origin.walked.starts, self.origin.n_threads
         sums = shards.total(sums_around, shared, columns)
-        return np.concatenate(shards.collected(means_around, (*shared, sums), columns))
+        with_sums = (*shared, sums, tree_weights)
+        return np.concatenate(shards.collected(means_around, with_sums, columns))
 
 
 # -- the work on one partition ---------------------------------------------------------------------
@@ -164,13 +173,14 @@ def sums_around(
 
 def means_around(
     partition: AdditivePartition,
-    shared: tuple[NDArray[np.int64], int, FloatArray],
+    shared: tuple[NDArray[np.int64], int, FloatArray, FloatArray | None],
     values: FloatArray,
 ) -> FloatArray:
     """Return the means of values over the other rows in each row's leaves, (n, S)."""
-    starts, n_threads, sums = shared
+    starts, n_threads, sums, tree_weights = shared
     s = _membership(partition, starts)
-    return around_training_rows(s, host_backend(n_threads).rows_of(s), sums, values)
+    rows = host_backend(n_threads).rows_of(s)
+    return around_training_rows(s, rows, sums, values, tree_weights)
 
 
 def _membership(partition: AdditivePartition, starts: NDArray[np.int64]) -> Structure:

@@ -2,12 +2,19 @@
 
 The quality of a label is the mean of two numbers: the share of the row's class among the other rows
 in its leaves, a tree at a time, and the probability of the class without the row. ``expected`` is
-the class of the largest such mean, and a label is an issue where that is another class. Shares
-alone follow the sizes of the classes, and probabilities alone follow the splits, which have seen
-the label. Together they find more (experiments/label_issues.py).
+the class of the largest such mean. Shares alone follow the sizes of the classes, and probabilities
+alone follow the splits, which have seen the label. Together they find more
+(experiments/label_issues.py). In a forest a label is an issue where another class is expected.
+
+Splits of boosted trees have seen the labels more than once: late trees gather the rows of wrong
+labels in leaves of their own. Trees therefore count in the shares by the part of the labels that
+was left to fit when they were made, and these shares alone also say how many labels to look at: the
+issues are the rows of lowest quality, as many as have another expected class or another class of
+the largest share. The estimated number of wrong labels is that of the rows of another expected
+class.
 
 A user's own out-of-fold probabilities take the place of the shares. They have not seen the label at
-all, so more rows are issues: those of lowest quality, as many as have another expected class or
+all. The issues are the rows of lowest quality, as many as have another expected class or
 another class that is confidently likely. A class is that where its probability is at least the mean
 of those that rows of this class have. No more rows are issues than confident learning estimates to
 be wrong (Northcutt, Jiang and Chuang, JAIR 2021): of each class the share of its rows that are
@@ -34,6 +41,7 @@ class ClassLabels:
     expected: IntArray  #: (N,) the class that the other rows expect
     quality: FloatArray  #: (N,)
     is_label_issue: BoolArray  #: (N,)
+    n_wrong: int  #: the estimated number of wrong labels
 
     @classmethod
     def of_shares(
@@ -47,9 +55,28 @@ class ClassLabels:
         means = _means(shares, probabilities)
         is_judged = ~np.isnan(means).any(axis=1)
         expected = np.where(is_judged, np.nan_to_num(means).argmax(axis=1), given_classes)
-        return cls(
-            given_classes, expected, _given_quality(means, given_classes), expected != given_classes
-        )
+        quality = _given_quality(means, given_classes)
+        is_label_issue = expected != given_classes
+        return cls(given_classes, expected, quality, is_label_issue, int(is_label_issue.sum()))
+
+    @classmethod
+    def of_boosted_shares(
+        cls, labels: FloatArray, shares: FloatArray, probabilities: FloatArray
+    ) -> ClassLabels:
+        """Judge one-hot labels of a boosted classifier by both; see `of_shares`.
+
+        The trees count in the shares by the part of the labels that they had left to fit.
+        """
+        given_classes = labels.argmax(axis=1)
+        means = _means(shares, probabilities)
+        is_judged = ~np.isnan(means).any(axis=1)
+        expected = np.where(is_judged, np.nan_to_num(means).argmax(axis=1), given_classes)
+        has_shares = ~np.isnan(shares).any(axis=1)
+        most_frequent = np.where(has_shares, np.nan_to_num(shares).argmax(axis=1), given_classes)
+        is_other_expected = expected != given_classes
+        n_contested = int((is_other_expected | (most_frequent != given_classes)).sum())
+        n_wrong = int(is_other_expected.sum())
+        return cls._of_lowest_quality(labels, means, expected, n_contested, n_wrong)
 
     @classmethod
     def of_probabilities(
@@ -61,16 +88,29 @@ class ClassLabels:
         """
         given_classes = labels.argmax(axis=1)
         means = _means(out_of_fold, probabilities)
-        quality = _given_quality(means, given_classes)
         expected = means.argmax(axis=1)
         confident = _confident_classes(labels, out_of_fold)
         contested = (expected != given_classes) | ((confident >= 0) & (confident != given_classes))
         n_issues = min(int(contested.sum()), _n_confidently_wrong(given_classes, confident))
+        return cls._of_lowest_quality(labels, means, expected, n_issues, n_issues)
+
+    @classmethod
+    def _of_lowest_quality(
+        cls,
+        labels: FloatArray,
+        means: FloatArray,
+        expected: IntArray,
+        n_issues: int,
+        n_wrong: int,
+    ) -> ClassLabels:
+        """Mark the ``n_issues`` rows of lowest quality, and expect the best other class of each."""
+        given_classes = labels.argmax(axis=1)
+        quality = _given_quality(means, given_classes)
         is_label_issue = np.zeros(len(given_classes), dtype=bool)
         is_label_issue[np.argsort(quality, kind="stable")[:n_issues]] = True
         best_other_classes = np.where(labels > 0, -1.0, means).argmax(axis=1)
         expected = np.where(is_label_issue, best_other_classes, expected)
-        return cls(given_classes, expected, quality, is_label_issue)
+        return cls(given_classes, expected, quality, is_label_issue, n_wrong)
 
     def columns(
         self, index: AnyArray, classes: Any, probabilities: FloatArray | None

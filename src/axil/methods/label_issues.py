@@ -119,11 +119,13 @@ class LabelIssues(Method):
         For classes the columns are row, is_label_issue (another class is expected), label_quality,
         given_label, expected_label, and probability (of the given label, without the row, if it is
         known). The quality is the mean of this probability and of the share of the given
-        label among the other rows in the row's leaves. The expected label is the class for which
-        this mean is largest. With ``out_of_fold`` your probabilities take the place of the shares.
-        They have not seen the label, so more of the wrong labels are marked, and more of the right
-        ones: the rows of lowest quality, as many as have another expected class or another class
-        that is confidently likely, and no more than confident learning estimates to be wrong.
+        label among the other rows in the row's leaves. Of boosted trees the first ones count most:
+        the splits of later ones follow wrong labels. The expected label is the class for which
+        this mean is largest; of a marked row it is another class than the given one. A boosted
+        classifier marks the rows of lowest quality, as many as have another expected class or
+        another class that is more frequent in their leaves. A forest marks the rows that have
+        another expected class. With ``out_of_fold`` your probabilities take the place of the
+        shares, and no more rows are marked than confident learning estimates to be wrong.
 
         Each of 5 to 20 folds takes O(T N). Forests and linear models leave out every row instead,
         which takes less there. No (n_train, n_train) array is held.
@@ -243,11 +245,13 @@ def judged(
     return _classes(model, class_names, out_of_fold, validation_rows)
 
 
-def around_rows(model: Any, values: FloatArray) -> FloatArray:
+def around_rows(
+    model: Any, values: FloatArray, tree_weights: FloatArray | None = None
+) -> FloatArray:
     """Return the means of values (N, S) over the other rows in each row's leaves, (N, S).
 
     Numbers of an exact model have a column per output, each with its trees; all else goes by the
-    trees of all outputs.
+    trees of all outputs. ``tree_weights``, (T,), are those of the trees of an additive model.
     """
     if model.kind is Kind.EXACT:
         if model.names.classes is None or len(model.engines) == 1:
@@ -258,7 +262,7 @@ def around_rows(model: Any, values: FloatArray) -> FloatArray:
             np.mean([engine.around(None, values) for engine in model.engines], axis=0)
         )
     if model.location is Location.PARTITIONS:
-        return model.around(values)  # type: ignore[no-any-return]
+        return model.around(values, tree_weights)  # type: ignore[no-any-return]
     walked = model.boosting.contributions.walked
     n_leaves = np.diff(walked.starts)
     ones = np.ones(int(walked.starts[-1]))
@@ -266,7 +270,8 @@ def around_rows(model: Any, values: FloatArray) -> FloatArray:
     membership = Structure(
         walked.leaves, n_leaves, ones, LinearLeaves(ones.copy()), trees, np.zeros(1)
     )
-    return around_leaves(membership, model.boosting.backend.rows_of(membership), None, values)
+    rows = model.boosting.backend.rows_of(membership)
+    return around_leaves(membership, rows, None, values, tree_weights)
 
 
 def _gains(
@@ -295,7 +300,11 @@ def _classes(
     labels = both_classes(model.targets)
     own_probabilities = _probabilities_without(model, out_of_fold)
     if isinstance(out_of_fold, str):
-        class_labels = ClassLabels.of_shares(labels, around_rows(model, labels), own_probabilities)
+        shares = class_shares(model, labels)
+        if model.kind is Kind.EXACT:
+            class_labels = ClassLabels.of_shares(labels, shares, own_probabilities)
+        else:
+            class_labels = ClassLabels.of_boosted_shares(labels, shares, own_probabilities)
         if np.isnan(own_probabilities).all():
             probabilities = None
         else:
@@ -310,10 +319,28 @@ def _classes(
     if validation_rows is not None:
         corrected = np.eye(labels.shape[1])[class_labels.expected]
         columns["gain"] = _gains(model, *validation_rows, corrected).sum(axis=1)
-    n_issues = int(class_labels.is_label_issue.sum())
-    estimate = ABOUT.format(marked=n_issues, lines=len(labels))
+    estimate = ABOUT.format(marked=class_labels.n_wrong, lines=len(labels))
+    marked = f"{class_labels.is_label_issue.sum()} are marked"
     order = np.argsort(columns["label_quality"], kind="stable")
-    return Judged(columns, order, f"{basis}; {estimate}{AMONG_CLASSES}", "others to ask")
+    return Judged(columns, order, f"{basis}; {estimate}; {marked}{AMONG_CLASSES}", "others to ask")
+
+
+def class_shares(model: Any, labels: FloatArray) -> FloatArray:
+    """Return the share of each class among the other rows in each row's leaves, (N, K).
+
+    The trees of a boosted classifier count by the part of the labels that is left to fit when they
+    are made (`Schedule.unfitted_shares`). Splits of later trees follow what single rows have left
+    over, wrong labels among them, and gather such rows in leaves of their own.
+
+    Parameters
+    ----------
+    model : ExactModel or AdditiveModel
+    labels : array of shape (N, K)
+        The one-hot classes of the training rows.
+    """
+    if model.kind is Kind.EXACT:
+        return around_rows(model, labels)
+    return around_rows(model, labels, model.boosting.unfitted_shares)
 
 
 def _probabilities_without(model: Any, out_of_fold: Any) -> FloatArray:

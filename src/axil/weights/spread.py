@@ -1,6 +1,7 @@
 """Spread: the mean of a quantity of the training rows, such as the size of their residuals, around a row.
 
-Of trees the rows around x are those that share its leaves. Every tree with such rows counts once:
+Of trees the rows around x are those that share its leaves. Every tree with such rows counts once,
+or by its weight:
 
     around(x) = mean over the trees t of the mean of v_i over the training rows i in leaf_t(x)
 
@@ -23,7 +24,11 @@ from axil.structure import Structure
 
 
 def around_leaves(
-    structure: Structure, rows: Rows, queries: LeafArray | None, values: FloatArray
+    structure: Structure,
+    rows: Rows,
+    queries: LeafArray | None,
+    values: FloatArray,
+    tree_weights: FloatArray | None = None,
 ) -> FloatArray:
     """Return the means of values around each row, (n, S).
 
@@ -38,11 +43,14 @@ def around_leaves(
         The leaves of the rows. Default: the training rows themselves.
     values : array of shape (N, S)
         A training row with a nan has no known value, and no mean counts it.
+    tree_weights : array of shape (T,), optional
+        The weights of the trees in the mean over them. Default: all one.
     """
     sums = known_leaf_sums(structure, rows, values)
     if queries is not None:
-        return _looked_up(structure, _means(sums, 0.0), queries)
-    return around_training_rows(structure, rows, sums, values)
+        means = _weighted_means(structure, sums, 0.0, tree_weights)
+        return _looked_up(structure, means, queries)
+    return around_training_rows(structure, rows, sums, values, tree_weights)
 
 
 def known_leaf_sums(structure: Structure, rows: Rows, values: FloatArray) -> FloatArray:
@@ -54,7 +62,11 @@ def known_leaf_sums(structure: Structure, rows: Rows, values: FloatArray) -> Flo
 
 
 def around_training_rows(
-    structure: Structure, rows: Rows, sums: FloatArray, values: FloatArray
+    structure: Structure,
+    rows: Rows,
+    sums: FloatArray,
+    values: FloatArray,
+    tree_weights: FloatArray | None = None,
 ) -> FloatArray:
     """Return the means of values over the other rows in each row's leaves, (N, S).
 
@@ -66,13 +78,15 @@ def around_training_rows(
     sums : array of shape (L, S + 1)
         `known_leaf_sums` of all rows.
     values : array of shape (N, S)
+    tree_weights : array of shape (T,), optional
+        As in `around_leaves`.
     """
     is_known = _is_known(values)
     means = np.empty((structure.n_rows, values.shape[1]))
     if not is_known.all():
-        of_all = _read_out(structure, rows, _means(sums, 0.0))
+        of_all = _read_out(structure, rows, _weighted_means(structure, sums, 0.0, tree_weights))
         means[~is_known] = _over_trees(of_all, 0.0)[~is_known]
-    of_others = _read_out(structure, rows, _means(sums, 1.0))
+    of_others = _read_out(structure, rows, _weighted_means(structure, sums, 1.0, tree_weights))
     means[is_known] = _over_trees(of_others, _with_counts(values)[:, :-1])[is_known]
     return means
 
@@ -144,6 +158,16 @@ def _means(sums: FloatArray, n_left_out: float) -> FloatArray:
     has_rows = count > 0.5
     share = np.divide(1.0, count, out=np.zeros_like(count), where=has_rows)
     return np.column_stack([sums[:, :-1] * share, share, has_rows])
+
+
+def _weighted_means(
+    structure: Structure, sums: FloatArray, n_left_out: float, tree_weights: FloatArray | None
+) -> FloatArray:
+    """Return `_means`, (L, S + 1), times the weight of each leaf's tree."""
+    means = _means(sums, n_left_out)
+    if tree_weights is None:
+        return means
+    return np.asarray(means * np.repeat(tree_weights, structure.n_leaves)[:, None])
 
 
 def _read_out(structure: Structure, rows: Rows, table: FloatArray) -> FloatArray:
