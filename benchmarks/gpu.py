@@ -1,4 +1,4 @@
-"""The GPU back end against the cores of the same machine: kernels, and weights of queries, on synthetic trees; pushes.
+"""The GPU back end against the cores of the same machine: kernels, weights, contributions.
 
     python benchmarks/gpu.py [--quick] [--out results.json]
     python benchmarks/gpu.py --cores    # the cores alone, without a GPU
@@ -27,7 +27,7 @@ from axil.machine.memory import Budget, Limits
 from axil.structure import Structure
 from axil.weights.boosting import BoostedTrees
 
-PARTS = ("county", "million", "ten million", "model", "pushes", "leaves", "fresh")
+PARTS = ("county", "million", "ten million", "model", "contributions", "leaves", "fresh")
 DELETED_ROWS = 1_000_000  # at most, whose deletions are measured at the public call
 
 
@@ -347,8 +347,8 @@ def left_out(report: Report, name: str, explainer: Any, queries: Any) -> None:
         report.add(f"{name}: removal of ten predictions, {method}", time.perf_counter() - start)
 
 
-def pushes(report: Report, n_rows: int, threads: int) -> None:
-    """Pushes and derivatives of a LightGBM classifier at the public call: construction with its proof, then answers."""
+def contributions(report: Report, n_rows: int, threads: int) -> None:
+    """Contributions and derivatives of a LightGBM classifier at the public call: construction, then answers."""
     import lightgbm
 
     from axil import Explainer
@@ -509,8 +509,8 @@ def main() -> None:
     if "model" in only:
         for n_rows in (1_000_000,) if arguments.quick else (1_000_000, 10_000_000):
             public(report, n_rows, threads)
-    if "pushes" in only:
-        pushes(report, 1_000_000, threads)
+    if "contributions" in only:
+        contributions(report, 1_000_000, threads)
     if "leaves" in only:
         matches(report, gpu, threads)
     if "fresh" in only:

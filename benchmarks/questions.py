@@ -38,7 +38,7 @@ QUESTIONS = {
     "similar": lambda e, X, y: e.similar(X, 5),
     "group": lambda e, X, y: e.group(X, np.arange(len(e.index)) % 20),
     "concentration": lambda e, X, y: e.concentration(X),
-    "pushes": lambda e, X, y: e.jacobian.gradient_contributions(X),
+    "contributions": lambda e, X, y: e.jacobian.gradient_contributions(X),
     "removal, first-order": lambda e, X, y: e.removal(X, method="first-order"),
     "removal, exact": lambda e, X, y: e.removal(X, method="exact"),
     "without": lambda e, X, y: e.without(X, list(range(ASKED))),

@@ -3,7 +3,8 @@
 Friedman #1, LightGBM, T = 100, 31 leaves. `make bench` prints the table and writes results/kernels.csv; `--rows` takes other
 sizes. "prepared 10" is the kernel, "explain 10" the public call ``explainer(X)`` with its check. "wanted" is what a design of
 these kernels reached on another machine, where NumPy took 5.8 s for 10 queries. Public calls on a classifier of the same rows,
-trees and leaves, "pushes 10" and "pushes built", are relative to those on the regression, and label
+trees and leaves, "contributions 10" and "contributions built", are relative to those on the
+regression, and label
 issues to the set-up of the explainer; intervals to reading out the weights; "top 10 of 1000" to the
 same by reading all rows.
 """
@@ -34,7 +35,7 @@ WANTED = {
     "prepared 100": 80,
     "top 10 of 100": 80,
     "top 10 of 1000": 5,
-    "pushes 10": 0.67,
+    "contributions 10": 0.67,
     "model to 10": 8,
     "find_label_issues": 0.1,
     "find_label_issues, given": 1,
@@ -115,13 +116,13 @@ def measure(n, threads):
     apart = f"{np.abs(made - classifier.predict(few, raw_score=True)).max():.0e}"
     yield line(
         n,
-        "pushes 10",
+        "contributions 10",
         seconds(lambda: account.jacobian.gradient_contributions(few)),
         exact,
         difference=apart,
     )
     taken = seconds(lambda: axil.Explainer(classifier, X, labels, n_threads=threads), 3)
-    yield line(n, "pushes built", taken, built)
+    yield line(n, "contributions built", taken, built)
 
 
 def measure_label_issues(n, threads):

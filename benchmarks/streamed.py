@@ -1,7 +1,8 @@
-"""Peak memory of streamed answers about pushes: no (n, n_train) array is held.
+"""Peak memory of streamed answers about contributions: no (n, n_train) array is held.
 
-Friedman #1 above or below its median, LightGBM, 10 trees of 31 leaves. `python benchmarks/streamed.py` prints by how much the
-memory of the process peaks for each answer about 1,000 queries by 1,000,000 training rows, and what their pushes would take.
+Friedman #1 above or below its median, LightGBM, 10 trees of 31 leaves. `python benchmarks/streamed.py` prints by
+how much the memory of the process peaks for each answer about 1,000 queries by 1,000,000 training
+rows, and what their contributions would take.
 """
 
 import argparse
@@ -26,7 +27,7 @@ def main():
         "similar": lambda: explainer.similar(queries, 10),
         "group": lambda: explainer.group(queries, groups),
     }
-    print(f"{8 * arguments.rows * arguments.queries >> 20:>6} MiB  the pushes themselves")
+    print(f"{8 * arguments.rows * arguments.queries >> 20:>6} MiB  the contributions themselves")
     for name, ask in answers.items():
         forget_peak()
         before = resident("VmRSS")

@@ -7,13 +7,14 @@ For each of up to 20 rows held out, every method ranks the training rows; the fi
 model (the paper's settings) is fitted again without them, and the change of that one raw score is taken. AURC is the mean of the
 |changes|. Rules, places and paired tests are those of faithfulness.py. The methods:
 
-- pushes: what the row's own gradients put into the score (class_pushes.py)
+- contributions: what the row's own gradients put into the score (class_contributions.py)
 - J: the derivative of the score by the row's target, Explainer's weights
 - removal: the first-order effect of leaving the row out, Explainer.jacobian.by_sample_weight
 - BoostIn, LeafInfluence, TREX, TreeSim, Random: axil.baselines
 
 Writes results/classifiers.csv (every method, rule and share), classifiers.md (AURC over that of Random by data set, rows of one
-sign), classifiers_rules.md (all methods and rules) and classifiers_pairs.md (pushes against each other method).
+sign), classifiers_rules.md (all methods and rules) and
+classifiers_pairs.md (contributions against each other method).
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from pathlib import Path
 
 import lightgbm as lgb
 import numpy as np
+from class_contributions import contributions
 from class_data import NAMES, read_classes
-from class_pushes import pushes
 from faithfulness import RULES, Worker, by_size, changes_of
 from faithfulness_report import bold, counted, leaders
 from kept import Cache
@@ -82,7 +83,7 @@ def scores_of(fitted, new, y_new):
     given = fitted.model, fitted.train, fitted.y_train
     explainer = axil.Explainer(*given, n_threads=1)
     return {
-        "pushes": pushes(*given, new),
+        "contributions": contributions(*given, new),
         "J": explainer(new).weights,
         "removal": -explainer.jacobian.by_sample_weight(new),
         "BoostIn": baselines.BoostIn(explainer).scores(new, y_new),
@@ -173,7 +174,7 @@ def rules_table(lines):
     return shown
 
 
-def pairs_table(lines, first="pushes", rule="one sign"):
+def pairs_table(lines, first="contributions", rule="one sign"):
     """One method against each of the others by one rule: AURC over theirs, and a paired t-test of its log over data sets."""
     logs = {}
     for line in lines:

@@ -9,7 +9,8 @@ Every method orders the training rows; those on validation rows see their labels
 - find_label_issues: `Explainer.find_label_issues`, the share of the row's class among the other
   rows in its leaves
 - score without self-push: the row's own score less its push on it, on the side of its label
-- self-push: a row's push on its own score (class_pushes.py), the larger the more it holds its own label up
+- self-push: a row's push on its own score (class_contributions.py), the larger the more it
+  holds its own label up
 - pushes, influence: sum over validation rows of g times the row's push: how far it pushes them the
   wrong way
 - J, influence: sum over validation rows of -g times the change of their scores if the row's label
@@ -35,8 +36,8 @@ from collections.abc import Iterator
 import lightgbm as lgb
 import numpy as np
 import pandas as pd
+from class_contributions import contributions
 from class_data import NAMES, read_classes
-from class_pushes import pushes
 from label_noise import METRICS, REPETITIONS, SETTINGS, SHARE, judge
 from paper_data import QUICK
 from paper_setting import PACKAGES, Line, arguments, command, markdown, write, write_shown
@@ -75,8 +76,8 @@ def orders(
     found = {
         "find_label_issues": -table["label_quality"].fillna(0.0).to_numpy(),
         "score without self-push": -table["probability"].to_numpy(),
-        "self-push": np.abs(np.diagonal(pushes(model, X, y, X))),
-        "pushes, influence": gradient @ pushes(model, X, y, X_val),
+        "self-push": np.abs(np.diagonal(contributions(model, X, y, X))),
+        "pushes, influence": gradient @ contributions(model, X, y, X_val),
         "J, influence": -gradient @ flip,
         "BoostIn, self": np.diagonal(boostin.scores(X, y)),
         "out-of-fold loss": -np.log(np.clip(unseen[rows, y], 1e-300, None)),

@@ -4,7 +4,8 @@
     python experiments/ordinary_classifiers.py --again                         # anew, such as after a change of axil
 
 Five classifiers of four libraries, ten data sets, 50 to 1,000 trees; fitted on four fifths of the rows, asked about rows of both
-parts. A cell is *exact* or *additive* where axil explains the model, and base and pushes (or weights times targets and
+parts. A cell is *exact* or *additive* where axil explains the model, and base and contributions (or
+weights times targets and
 intercepts) add up to the model's own raw score; *wrong* where they do not; *refused* where axil names what it does not take;
 *alarm* where the proof fails, though model and data belong together. The command fails where a cell is wrong or an alarm.
 

@@ -1,4 +1,6 @@
-"""How many models, set as tuners set them, are explained, exactly or by pushes, and which settings refuse the others.
+"""How many models, set as tuners set them, are explained, exactly or by contributions.
+
+Also which settings refuse the others.
 
     python experiments/tuned.py [--data FOLDER] [--jobs 2]     # 200 models; writes results/tuned.csv and .md, tuned_refused.md
     python experiments/tuned.py --task quantiles               # or counts, classes: 200 of these; prints the tables alone

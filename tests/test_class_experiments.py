@@ -1,4 +1,4 @@
-"""The experiments on classifiers: their data, the replayed pushes, tables, and what they print."""
+"""The experiments on classifiers: their data, the replayed contributions, tables, and what they print."""
 
 import sys
 
@@ -18,11 +18,11 @@ def model():
     return lgb.LGBMClassifier(**settings).fit(X[:300], y[:300]), X, y
 
 
-def test_pushes_add_up_to_scores(model):
-    from class_pushes import pushes
+def test_contributions_add_up_to_scores(model):
+    from class_contributions import contributions
 
     fitted, X, y = model
-    found = pushes(fitted, X[:300], y[:300], X[300:320])
+    found = contributions(fitted, X[:300], y[:300], X[300:320])
     base = np.log(y[:300].mean() / (1 - y[:300].mean()))
     raw = fitted.predict(X[300:320], raw_score=True)
     np.testing.assert_allclose(
@@ -30,9 +30,9 @@ def test_pushes_add_up_to_scores(model):
     )  # gradients in float32
     assert (
         np.sign(found) == np.where(found == 0, 0, 2 * y[:300] - 1)
-    ).all()  # a row pushes towards its own label
+    ).all()  # a row adds towards its own label
     with pytest.raises(RuntimeError, match="away from the model's"):
-        pushes(fitted, X[:300], y[:300][::-1], X[300:320])
+        contributions(fitted, X[:300], y[:300][::-1], X[300:320])
 
 
 def test_data_sets_have_two_classes():
@@ -51,25 +51,25 @@ def test_tables_of_a_run():
     import classifiers
 
     rng = np.random.default_rng(1)
-    hows = [(m, rule) for m in ("pushes", "J") for rule in ("size", "one sign")]
+    hows = [(m, rule) for m in ("contributions", "J") for rule in ("size", "one sign")]
     changes = {how: 1.0 + 0.1 * rng.random((20, 3)) for how in [*hows, ("Random", "size")]}
-    changes["pushes", "one sign"] += 5.0
+    changes["contributions", "one sign"] += 5.0
     changes["J", "size"] += 1.0
     lines = list(classifiers.lines_of("wine", (178, 13), changes))
-    changes["pushes", "one sign"] = changes["pushes", "one sign"] + 0.5
+    changes["contributions", "one sign"] = changes["contributions", "one sign"] + 0.5
     lines += classifiers.lines_of("iris", (150, 4), changes)
     table = classifiers.data_table(lines)
     assert [row["data"] for row in table] == ["wine", "iris", "clear wins", "with ties"]
-    assert table[0]["pushes"].startswith("**5.")
+    assert table[0]["contributions"].startswith("**5.")
     assert float(table[0]["J"]) == pytest.approx(1.0, abs=0.05)
-    assert (table[2]["pushes"], table[3]["J"]) == (2, 0)
+    assert (table[2]["contributions"], table[3]["J"]) == (2, 0)
     rules = {row.pop("method"): row for row in classifiers.rules_table(lines)}
-    assert rules["pushes"]["by one sign, first or tied"] == 2
+    assert rules["contributions"]["by one sign, first or tied"] == 2
     assert float(rules["J"]["by size, to Random"]) == pytest.approx(1.95, abs=0.1)
     assert rules["Random"]["by one sign, to Random"] == ""
     (pair,) = classifiers.pairs_table(lines)
-    assert (pair["against"], pair["pushes ahead on"]) == ("J", "2 of 2")
-    assert float(pair["AURC of pushes to its"]) == pytest.approx(6.0, abs=0.2)
+    assert (pair["against"], pair["contributions ahead on"]) == ("J", "2 of 2")
+    assert float(pair["AURC of contributions to its"]) == pytest.approx(6.0, abs=0.2)
     by_size = [
         line
         for line in lines
@@ -112,7 +112,7 @@ def test_the_quick_form(monkeypatch, capsys):
     classifiers.main()
     tables = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
     assert any(line.startswith("| friedman | 400 | ") for line in tables)
-    assert any(line.startswith("| pushes | ") for line in tables)
+    assert any(line.startswith("| contributions | ") for line in tables)
     assert not any("nan" in line for line in tables)
 
 

@@ -59,7 +59,7 @@ def _exp(x: FloatArray) -> FloatArray:
     return np.where(x > LARGEST_EXPONENT, np.exp(x), finite)
 
 
-class Distribution(ABC):
+class ErrorDistribution(ABC):
     """The distribution of the logarithms of times around their scores, in units of sigma."""
 
     #: (4, 2) g far from the bounds, by the kind of the target and whether z is positive
@@ -89,7 +89,7 @@ class Distribution(ABC):
         """
 
 
-class Normal(Distribution):
+class Normal(ErrorDistribution):
     """Times of a log-normal distribution."""
 
     def density(self, z: FloatArray) -> FloatArray:
@@ -117,7 +117,7 @@ class Normal(Distribution):
         )
 
 
-class LogisticDistribution(Distribution):
+class LogisticDistribution(ErrorDistribution):
     """Times of a log-logistic distribution."""
 
     def density(self, z: FloatArray) -> FloatArray:
@@ -146,7 +146,7 @@ class LogisticDistribution(Distribution):
         return _limits(1 / sigma, -1 / sigma), np.zeros((4, 2))
 
 
-class ExtremeValue(Distribution):
+class ExtremeValue(ErrorDistribution):
     """Times of a Weibull distribution."""
 
     def density(self, z: FloatArray) -> FloatArray:
@@ -204,7 +204,7 @@ class AcceleratedFailureTime(Squared):
     no_derivative: ClassVar[str] = "a target is an interval, which has two ends"
 
     bounds: FloatArray  #: (N, 2) the times between which that of each row lies
-    distribution: Distribution
+    distribution: ErrorDistribution
     sigma: float  #: aft_loss_distribution_scale
 
     @cached_property
