@@ -20,15 +20,18 @@ N = 120
 N_NEW = 8
 
 
-def times_and_rows(seed=0):
-    """Return rows with times, negative where censored, many of them tied."""
+def times_and_rows(seed=0, n_rows=N, spread=1.0, step=0.25, censored=0.35):
+    """Return rows with times in whole steps, negative where censored; coarse steps make ties."""
     rng = np.random.default_rng(seed)
-    rows = rng.normal(size=(N + N_NEW, 4))
-    spread = 0.8 * rows[:, 0] + 0.4 * rows[:, 1] * rows[:, 2] + 0.6 * rng.normal(size=len(rows))
-    times = np.ceil(np.exp(spread) * 4) / 4
-    signed = np.where(rng.random(len(rows)) < 0.35, -times, times)[:N]
-    weights = np.float32(rng.uniform(0.3, 3, N)).astype(float)
-    return RankingData(rows[:N], signed, np.array([N]), weights[:1], weights, rows[N:])
+    rows = rng.normal(size=(n_rows + N_NEW, 4))
+    effects = 0.8 * rows[:, 0] + 0.4 * rows[:, 1] * rows[:, 2] + 0.6 * rng.normal(size=len(rows))
+    times = np.ceil(np.exp(spread * effects) / step) * step
+    signed = np.where(rng.random(len(rows)) < censored, -times, times)[:n_rows]
+    signed = np.float32(signed).astype(float)
+    weights = np.float32(rng.uniform(0.3, 3, n_rows)).astype(float)
+    return RankingData(
+        rows[:n_rows], signed, np.array([n_rows]), weights[:1], weights, rows[n_rows:]
+    )
 
 
 DATA = times_and_rows()
@@ -72,10 +75,10 @@ def cox_catboost(scores, times, weights, gradient_steps=False):
 
 
 DENSITIES = {"normal": stats.norm, "logistic": stats.logistic, "extreme": stats.gumbel_l}
-SLOPES = {  # of the densities
-    "normal": lambda z: -z * stats.norm.pdf(z),
-    "logistic": lambda z: stats.logistic.pdf(z) * (1 - 2 * stats.logistic.cdf(z)),
-    "extreme": lambda z: stats.gumbel_l.pdf(z) * (1 - np.exp(z)),
+LOG_SLOPES = {  # the derivatives of the logarithms of the densities
+    "normal": lambda z: -z,
+    "logistic": lambda z: 1 - 2 * stats.logistic.cdf(z),
+    "extreme": lambda z: 1 - np.exp(z),
 }
 LOG_CURVATURES = {  # minus the second derivatives of the logarithms of the densities
     "normal": np.ones_like,
@@ -84,7 +87,10 @@ LOG_CURVATURES = {  # minus the second derivatives of the logarithms of the dens
 }
 
 
-def times_between(data, kinds=(0.4, 0.3, 0.15, 0.15), seed=7):
+KINDS = (0.4, 0.3, 0.15, 0.15)  # shares of events, censored rows, upper bounds and intervals
+
+
+def times_between(data, kinds=KINDS, seed=7):
     """Return bounds (N, 2) of events, censored rows, upper bounds alone and intervals."""
     rng = np.random.default_rng(seed)
     kind = rng.choice(4, len(data.labels), p=kinds)
@@ -103,13 +109,13 @@ def failure_time(scores, bounds, weights, distribution, sigma):
         with np.errstate(divide="ignore"):
             z_lower, z_upper = (np.log([lower, upper]) - scores[row]) / sigma
         if lower == upper:
-            g[row] = SLOPES[distribution](z_lower) / density.pdf(z_lower) / sigma
+            g[row] = LOG_SLOPES[distribution](z_lower) / sigma
             h[row] = LOG_CURVATURES[distribution](z_lower) / sigma**2
             continue
         probability = density.cdf(z_upper) - density.cdf(z_lower)
         ends = [(sign, z) for sign, z in ((-1, z_lower), (1, z_upper)) if np.isfinite(z)]
         slope = sum(sign * density.pdf(z) for sign, z in ends)
-        curvature = sum(sign * SLOPES[distribution](z) for sign, z in ends)
+        curvature = sum(sign * density.pdf(z) * LOG_SLOPES[distribution](z) for sign, z in ends)
         g[row] = slope / probability / sigma
         h[row] = ((slope / probability) ** 2 - curvature / probability) / sigma**2
     return weights * np.clip(g, -15, 15), weights * np.clip(h, 1e-16, 15)
@@ -120,8 +126,8 @@ def of_present(gradients, weights):
 
     def bound(times, is_present):
         def at_scores(scores):
-            g = np.zeros(N)
-            h = np.zeros(N)
+            g = np.zeros(len(scores))
+            h = np.zeros(len(scores))
             present_rows = [values[is_present] for values in (scores, times, weights)]
             g[is_present], h[is_present] = gradients(*present_rows)
             return g, h
@@ -137,7 +143,7 @@ def xgboost_case(weights=None, data=DATA, **settings):
     model.fit(data.X, data.labels, sample_weight=weights)
     row_weights = weights
     if weights is None:
-        row_weights = np.ones(N)
+        row_weights = np.ones(len(data.X))
     leaves, values, base = leaves_and_values_of_xgboost(model.get_booster())
     return Case(
         model,
@@ -160,7 +166,7 @@ def catboost_case(weights=None, l2=3.0, data=DATA, **settings):
     model.fit(cb.Pool(data.X, data.labels, weight=weights))
     row_weights = weights
     if weights is None:
-        row_weights = np.ones(N)
+        row_weights = np.ones(len(data.X))
     takes_gradient_steps = settings.get("leaf_estimation_method") == "Gradient"
 
     def gradients(scores, times, weights):
@@ -188,9 +194,11 @@ def matrix_of_times(rows, bounds, weights=None):
     return matrix
 
 
-def failure_time_case(distribution="normal", sigma=1.0, weights=None, data=DATA, **settings):
+def failure_time_case(
+    distribution="normal", sigma=1.0, weights=None, data=DATA, kinds=KINDS, **settings
+):
     """Return a booster of survival:aft."""
-    bounds = times_between(data)
+    bounds = times_between(data, kinds)
     sigma = float(np.float32(sigma))
     parameters = {name: value for name, value in XGB.items() if name != "n_estimators"}
     parameters |= {
@@ -244,3 +252,22 @@ HAS_COX = tuple(int(part) for part in cb.__version__.split(".")) >= (1, 2, 10)
 if HAS_COX:
     _MAKERS |= _OF_CATBOOST
 CASES = {name: cache(make) for name, make in _MAKERS.items()}
+
+
+def score_of(model, rows):
+    """Return the library's own logarithms of hazards or times."""
+    if isinstance(model, xgb.XGBModel):
+        return model.predict(rows, output_margin=True)
+    if isinstance(model, xgb.Booster):
+        return model.predict(xgb.DMatrix(rows), output_margin=True)
+    return model.predict(rows)
+
+
+def with_censored(labels, row):
+    """Return targets in which the time of a row is censored."""
+    changed = labels.copy()
+    if labels.ndim == 2:
+        changed[row] = (max(labels[row, 0], 0.1), np.inf)
+    else:
+        changed[row] = -np.abs(labels[row])
+    return changed

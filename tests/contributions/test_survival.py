@@ -17,7 +17,9 @@ from tests.contributions.survival_models import (
     N,
     catboost_case,
     matrix_of_times,
+    score_of,
     times_between,
+    with_censored,
     xgboost_case,
 )
 
@@ -28,25 +30,6 @@ CLOSE = 1e-4  # of the scores: the replays have no float32
 @pytest.fixture(params=CASES)
 def case(request):
     return CASES[request.param]()
-
-
-def score_of(case, rows):
-    """Return the library's own logarithms of hazards."""
-    if isinstance(case.model, xgb.XGBModel):
-        return case.model.predict(rows, output_margin=True)
-    if isinstance(case.model, xgb.Booster):
-        return case.model.predict(xgb.DMatrix(rows), output_margin=True)
-    return case.model.predict(rows)
-
-
-def with_censored(labels, row):
-    """Return targets with an event that was censored instead."""
-    changed = labels.copy()
-    if labels.ndim == 2:
-        changed[row, 1] = np.inf
-    else:
-        changed[row] = -np.abs(labels[row])
-    return changed
 
 
 def first_event(case):
@@ -71,14 +54,14 @@ def test_contributions_are_those_of_the_replay(case):
     size = np.abs(expected).sum(axis=1).max()
     np.testing.assert_allclose(explanation.contributions, expected, rtol=0, atol=CLOSE * size)
     sums = explanation.base_values + explanation.contributions.sum(axis=1)
-    scores = score_of(case, X_NEW)
+    scores = score_of(case.model, X_NEW)
     np.testing.assert_allclose(sums, scores, rtol=0, atol=1e-5 * size)
     assert axil.supports(case.model).kind == "additive"
 
 
 def test_changes_of_times_and_rows(case):
     explainer = case.explainer()
-    size = np.abs(score_of(case, X_NEW)).max()
+    size = np.abs(score_of(case.model, X_NEW)).max()
     starts = case.start  # that of the refits moves in XGBoost, with the scores of all rows alike
     row = first_event(case)
     times = with_censored(case.labels, row)
@@ -140,7 +123,7 @@ def test_settings(make, settings):
     case = make(DATA.row_weights, **settings)
     explanation = case.explainer()(X_NEW)
     sums = explanation.base_values + explanation.contributions.sum(axis=1)
-    np.testing.assert_allclose(sums, score_of(case, X_NEW), atol=1e-5)
+    np.testing.assert_allclose(sums, score_of(case.model, X_NEW), atol=1e-5)
 
 
 @pytest.mark.skipif(HAS_COX, reason="it is explained")

@@ -20,6 +20,7 @@ raises one of its own errors, or what it answers must be right. There are twelve
   puts more into a score than the terms of its leaf values, from the library's own record
 - rankings: contributions of ranking models against replays of their losses in plain loops; without and what_if agree
   with refits
+- survival: the same of Cox models and accelerated failure times
 - encodings: weights and pushes of CatBoost's models with categories that are encoded by the
   targets; no wrong target passes
 
@@ -50,7 +51,7 @@ import tests.fuzz.catboost
 import tests.fuzz.lightgbm
 import tests.fuzz.sklearn
 import tests.fuzz.xgboost
-from tests.fuzz import answers, dropped, rankings, refits, terms
+from tests.fuzz import answers, dropped, rankings, refits, survival, terms
 from tests.fuzz.data import Draw, Trial
 from tests.fuzz.judge import Wrong, judge, judge_encoded, silence
 
@@ -127,6 +128,7 @@ KINDS = {
     "ranks": Kind(("lightgbm", "xgboost", "catboost", "sklearn"), _ranked, judge, 0.1),
     "terms": Kind(WITH_L1, terms.make, terms.check, 0.05),
     "rankings": Kind(WITH_OFFSETS, rankings.make, rankings.check, 0.05),
+    "survival": Kind(("xgboost", "catboost"), survival.make, survival.check, 0.05),
 }
 SECONDS = 120  # a trial that takes longer has failed
 CHUNK = 10
