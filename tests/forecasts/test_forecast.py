@@ -241,13 +241,21 @@ def test_the_timeline_has_a_curve_for_each_horizon_that_ends_at_its_forecast(fra
 
 
 def test_the_page_runs_and_shows_what_it_prints(capsys):
-    page = (Path(__file__).parents[2] / "docs" / "forecasts.md").read_text(encoding="utf-8")
+    docs = Path(__file__).parents[2] / "docs"
+    page = (docs / "forecasts.md").read_text(encoding="utf-8")
     names = {}
-    examples = re.findall(r"```python\n(.*?)```\s+```text\n(.*?)```", page, re.S)
+    examples = re.findall(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```)?", page, re.S)
     assert len(examples) == page.count("```python")
+    assert page.count("```text") == sum(output != "" for _, output in examples) == 4
     for code, output in examples:
         exec(code, names)
         assert _masked(capsys.readouterr().out) == _masked(output)
+    shown = re.findall(r"!\[.+?\]\((figures/forecasts/.+?\.png)\)", page)
+    drawn = [
+        f"figures/forecasts/{name}.png" for name in re.findall(r"^ax = plots\.(\w+)", page, re.M)
+    ]
+    assert shown == drawn
+    assert all((docs / name).exists() for name in shown)
 
 
 def _masked(text):
