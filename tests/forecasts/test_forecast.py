@@ -250,12 +250,12 @@ def test_the_page_runs_and_shows_what_it_prints(capsys):
     for code, output in examples:
         exec(code, names)
         assert _masked(capsys.readouterr().out) == _masked(output)
-    shown = re.findall(r"!\[.+?\]\((figures/forecasts/.+?\.png)\)", page)
-    drawn = [
+    links = re.findall(r"!\[.+?\]\((figures/forecasts/.+?\.png)\)", page)
+    pictures = [
         f"figures/forecasts/{name}.png" for name in re.findall(r"^ax = plots\.(\w+)", page, re.M)
     ]
-    assert shown == drawn
-    assert all((docs / name).exists() for name in shown)
+    assert links == pictures
+    assert all((docs / name).exists() for name in links)
 
 
 def _masked(text):
