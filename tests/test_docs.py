@@ -170,7 +170,7 @@ def test_the_manual_stays_short():
     """Words of README and manual, tables and code included, as wc -w counts them; the reference is made from docstrings."""
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     words = {path.name: len(path.read_text(encoding="utf-8").split()) for path in pages}
-    assert sum(words.values()) <= 42_000, sorted(words.items(), key=lambda one: -one[1])[:5]
+    assert sum(words.values()) <= 44_000, sorted(words.items(), key=lambda one: -one[1])[:5]
 
 
 def test_every_question_has_one_definition_where_the_architecture_says():
