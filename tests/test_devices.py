@@ -12,7 +12,7 @@ import axil
 from axil.errors import InputError
 from axil.kernels import choose
 from axil.methods.method import verified_model
-from axil.replay import build, exact_model, recover, walk
+from axil.replay import build, exact_attribution, recover, walk
 from tests import away
 from tests.away import Away
 from tests.devices import need_gpu
@@ -92,7 +92,7 @@ def test_auto_on_a_gpu_has_its_budget_and_its_answers(fitted, monkeypatch, tmp_p
     monkeypatch.setattr(choose, "why_no_gpu", lambda: None)
     monkeypatch.setattr(choose, "_gpu_pays", lambda n_visits, n_threads: True)
     monkeypatch.setattr(choose, "_free_everywhere", lambda: 1 << 30)
-    for module in (build, walk, recover, exact_model):
+    for module in (build, walk, recover, exact_attribution):
         monkeypatch.setattr(module, "backend_of", lambda limits: Away(limits.n_threads))
     for explainer in (
         axil.Explainer(models["plain"], X, y, device="auto"),

@@ -107,7 +107,7 @@ def test_tables_are_of_pushes_and_add_up(case):
         explainer.top(X_NEW, N),
         explanation.group(CLASSES),
         explainer.group(X_NEW, CLASSES),
-        explainer.similar(X_NEW, N),
+        explainer.similar(X_NEW, N, weights=True),
     ):
         assert "weight" not in frame
         assert "sum to it" in frame.attrs["axil"]

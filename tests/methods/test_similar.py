@@ -158,7 +158,7 @@ def test_adjusted_targets_and_the_footer(explainer):
 
 def test_prices_of_a_model_of_logarithms():
     explainer = made("log")
-    comparables = explainer.similar(NEW.head(1), 3, adjust=True)
+    comparables = explainer.similar(NEW.head(1), 3, adjust=True, weights=True)
     model = LGBMRegressor(**QUICK).fit(X, np.log(Y))
     rows = X.loc[comparables["row"]]
     wanted = (
@@ -649,7 +649,7 @@ def test_the_share_of_the_value_is_what_follows_the_listed_targets(name):
     """A hundredth of a percent on every target listed, and how far the prediction follows: an independent refit."""
     explainer, step = made(name), 1e-4
     query = NEW.head(1)
-    comparables = explainer.similar(query, 8, adjust=True)
+    comparables = explainer.similar(query, 8, adjust=True, weights=True)
     said = comparables.attrs["comparables"][0]
     raised = Y[comparables["row"]] * (1 + step)
     given = np.log(raised) if name == "log" else raised
@@ -792,8 +792,10 @@ def test_rows_that_share_most_leaves_of_every_kind_and_place(any_explainer, batc
         return
     whole = any_explainer(new)
     similarity = axil.similarity(verified_model(any_explainer).adapter._booster, new, rows)
-    comparables = any_explainer.similar(new, 4, columns=["age"], by="leaves")
-    same(any_explainer.similar(new, 4, columns=["age"]), comparables)  # all of these are boosted
+    comparables = any_explainer.similar(new, 4, columns=["age"], by="leaves", weights=True)
+    by_default = any_explainer.similar(new, 4, columns=["age"])  # all of these are boosted
+    pd.testing.assert_frame_equal(by_default, comparables[by_default.columns], rtol=1e-8)
+    assert not {"weight", "share", "contribution"} & set(by_default.columns)
     wanted = alike_rows(similarity, 4)
     n_outputs = len(comparables) // (4 * len(new))
     at = rows.index.get_indexer(comparables["row"]).reshape(len(new), n_outputs, 4)

@@ -8,6 +8,7 @@ from axil.attribution.source import (
     DELETIONS,
     DERIVATIVES,
     FIRST_ORDER,
+    SIMILARITIES,
     STEP_CONTRIBUTIONS,
     WEIGHTS,
     Quantity,

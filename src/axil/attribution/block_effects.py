@@ -9,6 +9,7 @@ import numpy as np
 
 from axil.arrays import FloatArray, IntArray
 from axil.attribution.effects import Block, Effects, add_contributions
+from axil.attribution.leaf_matches import SharedLeaves
 from axil.kernels import Backend
 from axil.machine.arrays import host
 
@@ -39,6 +40,37 @@ class NoEffects(Effects):
     def dense(self) -> list[FloatArray]:
         """Return arrays without columns."""
         return [np.zeros((self.n, 0)) for _ in self._output_groups]
+
+
+class LeafComparison(Effects):
+    """The leaves that explained rows share with the rows of a shard; the rows have no numbers.
+
+    Parameters
+    ----------
+    shared_leaves : callable
+        Returns the shared leaves.
+    shape : tuple of int
+        The number of rows of the shard, and of outputs.
+    n : int
+        The number of explained rows.
+    first : int
+        The position of the first explained row in the whole request.
+    """
+
+    has_numbers = False
+
+    def __init__(
+        self, shared_leaves: Callable[[], SharedLeaves], shape: tuple[int, int], n: int, first: int
+    ):
+        self.shared_leaves = shared_leaves
+        self.shape = shape
+        self.n = n
+        self.first = first
+        self.intercepts = np.zeros((n, shape[1]))
+
+    def blocks(self) -> Iterator[Block]:
+        """Raise, because the rows have no numbers."""
+        raise NotImplementedError("rows that are compared by their leaves have no numbers")
 
 
 class BlockEffects(Effects):

@@ -39,6 +39,8 @@ class Effects(ABC):
     first: int = 0  #: the position of the first explained row in the whole request
     #: the leaves that explained rows share with the rows; None: there are no trees
     shared_leaves: Callable[[], SharedLeaves] | None = None
+    #: whether there are numbers; without them rows can only be compared by their leaves
+    has_numbers: bool = True
 
     @property
     def output_groups(self) -> list[Sequence[int]]:
@@ -250,6 +252,8 @@ class Attribution(ABC, Generic[Q]):
                 return self.deletion_effects(query_batch, source.available)
             case Quantity.FIRST_ORDER:
                 return self.first_order_effects(query_batch)
+            case Quantity.SIMILARITY:
+                return self.leaf_comparison(query_batch)
 
     def weight_effects(self, query_batch: Q) -> Effects:
         """Return the weights of the targets."""
@@ -269,4 +273,8 @@ class Attribution(ABC, Generic[Q]):
 
     def first_order_effects(self, query_batch: Q) -> Effects:
         """Return the first-order changes of the predictions without each row."""
+        raise NotImplementedError
+
+    def leaf_comparison(self, query_batch: Q) -> Effects:
+        """Return the leaves that explained rows share with these rows, without numbers."""
         raise NotImplementedError

@@ -10,6 +10,7 @@ ADDITIVE = (
     "they sum to it exactly"
 )
 DERIVATIVE = "a derivative by the targets with the fitted structure fixed; not a decomposition of the prediction"
+SIMILARITY = "weights=True shows what each listed row adds to the prediction"
 ENCODED = "encodings of categories by the targets are fixed too"
 PATTERN = (
     "exact with the tree structure fixed; the active set (sums that L1 moves or puts to zero, clips, bounds, ranks of rows) is "

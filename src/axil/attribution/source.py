@@ -19,6 +19,7 @@ class Quantity(Enum):
     DERIVATIVE = "derivatives"
     DELETION = "deletions"
     FIRST_ORDER = "first-order"
+    SIMILARITY = "similarities"
 
 
 @dataclass(frozen=True)
@@ -44,4 +45,6 @@ STEP_CONTRIBUTIONS = Source(Quantity.CONTRIBUTION, notes.NOTE, adds_up=False)
 # prove nothing.
 DERIVATIVES = Source(Quantity.DERIVATIVE, notes.DERIVATIVE, adds_up=False)
 FIRST_ORDER = Source(Quantity.FIRST_ORDER, notes.FIRST_ORDER, adds_up=False)
+#: the share of trees in which two rows are in one leaf, of which training rows have no numbers else
+SIMILARITIES = Source(Quantity.SIMILARITY, notes.SIMILARITY, adds_up=False)
 DELETIONS = Source(Quantity.DELETION, notes.NOTE, adds_up=False)

@@ -27,7 +27,7 @@ QUERIES_ON_SCREEN = 2
 ADJUSTED = 5  # comparables of each row, unless --top says otherwise
 FIRST_TO_GO = ("share", "contribution", "factor", "adjusted (all)", "rank", "prediction", "weight")
 # Parameters of `similar` that `axil adjustments` does not take
-NOT_FOR_ADJUSTMENTS = ("beside", "adjust", "columns", "tree_weights", "per_class")
+NOT_FOR_ADJUSTMENTS = ("beside", "adjust", "columns", "tree_weights", "per_class", "weights")
 # Parameters that are read here, because they depend on several options
 READ_HERE = (
     "folder",

@@ -33,6 +33,7 @@ OPTION_NAMES = {
     "rows": "row-name",
     "query": "query-name",
     "y": "actual",
+    "weights": "with-weights",  # --weights is the column of the sample weights
 }
 COLUMN_OF_TRAINING_DATA = "a column of the training data"
 # Arguments of argparse that type and docstring do not say

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from axil.arrays import FloatArray, IntArray, LeafArray
 from axil.attribution import Attribution, Effects
-from axil.attribution.block_effects import BlockEffects, derived, mixed
+from axil.attribution.block_effects import BlockEffects, LeafComparison, derived, mixed
 from axil.attribution.leaf_matches import SharedLeaves
 from axil.contributions.boosting import Boosting
 from axil.contributions.contributions import Contributions
@@ -90,6 +90,18 @@ class AdditiveAttribution(Attribution["QueryBatch | Combination"]):
             len(query_batch),
             query_batch.of(boosting.starts(len(rows))),
             backend=contributions.backend,
+        )
+
+    def leaf_comparison(self, query_batch: QueryBatch | Combination) -> Effects:
+        """Return the leaves that explained rows share with training rows, without contributions."""
+        assert isinstance(query_batch, QueryBatch)
+        rows = self.model.boosting.contributions.rows
+        leaves = query_batch.coordinates
+        return LeafComparison(
+            lambda: SharedLeaves.of([rows], [leaves]),
+            self.model.shape,
+            len(query_batch),
+            query_batch.start,
         )
 
     def derivative_effects(self, query_batch: QueryBatch | Combination) -> Effects:

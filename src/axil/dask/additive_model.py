@@ -18,7 +18,7 @@ from axil import inputs
 from axil.adapters.boosted_fit import BoostedFit
 from axil.arrays import AnyArray, BoolArray, Cells, FloatArray, IntArray
 from axil.attribution import CONTRIBUTIONS, Attribution, Effects, Kind, Source
-from axil.attribution.block_effects import BlockEffects, NoEffects
+from axil.attribution.block_effects import BlockEffects, LeafComparison, NoEffects
 from axil.attribution.capabilities import Refusal
 from axil.attribution.leaf_matches import SharedLeaves, TreeWeights, count_rows
 from axil.contributions.additive_model import calibrated
@@ -237,6 +237,18 @@ class AdditivePartition(PartitionRows, Attribution["LeafBatch"]):
         )
         effects.shared_leaves = lambda: SharedLeaves.of([contributions.rows], [batch.leaves])
         return effects
+
+    def leaf_comparison(self, query_batch: LeafBatch) -> Effects:
+        """Return the leaves that explained rows share with these rows."""
+        batch = query_batch
+        assert batch.walked is not None
+        rows = self.contributions(batch.walked, batch.n_threads).rows
+        return LeafComparison(
+            lambda: SharedLeaves.of([rows], [batch.leaves]),
+            self.targets.shape,
+            len(batch.starts),
+            batch.first,
+        )
 
 
 @dataclass(frozen=True)

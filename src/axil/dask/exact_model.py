@@ -203,7 +203,7 @@ class PartitionedExactModel(PartitionedModel):
             batch.start,
             self.n_threads,
         )
-        if source.quantity is Quantity.WEIGHT:
+        if source.quantity in (Quantity.WEIGHT, Quantity.SIMILARITY):
             return adjoint_batch
         if source.quantity is not Quantity.CONTRIBUTION:
             self.refits.refuse_unknown("removal")

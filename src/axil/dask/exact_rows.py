@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -13,7 +14,7 @@ from axil import inputs
 from axil.adapters.boosted_fit import BoostedFit
 from axil.arrays import AnyArray, FloatArray, IntArray
 from axil.attribution import Attribution, Effects, Quantity
-from axil.attribution.block_effects import NoEffects
+from axil.attribution.block_effects import LeafComparison, NoEffects
 from axil.attribution.leaf_matches import SharedLeaves, leaf_rows
 from axil.attribution.weight_effects import WeightEffects
 from axil.dask.cluster import Features, HeldRows, PartitionRows, UserValues, named
@@ -113,10 +114,21 @@ class ExactPartition(PartitionRows, Attribution["AdjointBatch | DeletionQueries"
             answers.append(ReadOutAnswer(trees, adjoints, batch.intercepts[entry]))
         targets = [self.own_targets(entry) for entry in range(len(answers))]
         weights = WeightEffects(answers, targets, batch.offsets, batch.first)
-        weights.shared_leaves = lambda: SharedLeaves.of(
-            leaf_rows(self.structures, 0, backend), batch.leaves, batch.n_threads
-        )
+        weights.shared_leaves = partial(self._shared_leaves, batch)
         return weights
+
+    def leaf_comparison(self, query_batch: AdjointBatch | DeletionQueries) -> Effects:
+        """Return the leaves that explained rows share with these rows."""
+        batch = query_batch
+        assert isinstance(batch, AdjointBatch)
+        return LeafComparison(
+            partial(self._shared_leaves, batch), self.targets.shape, len(batch.offsets), batch.first
+        )
+
+    def _shared_leaves(self, batch: AdjointBatch) -> SharedLeaves:
+        """Return the leaves of the explained rows and of these rows."""
+        rows = leaf_rows(self.structures, 0, host_backend(batch.n_threads))
+        return SharedLeaves.of(rows, batch.leaves, batch.n_threads)
 
     def _no_effects(self, batch: AdjointBatch) -> Effects:
         """Return the effects of a partition without rows: the intercepts alone."""

@@ -17,7 +17,7 @@ from axil.errors import InputError, shown
 from axil.machine.arrays import host
 from axil.methods.feature_differences import FeatureGroups, RowPairs, differences
 from axil.methods.method import ExplainedRows, Method
-from axil.methods.similar import compared, ranked
+from axil.methods.similar import compared, ranked, source_of
 from axil.output import tables
 from axil.output.rules import Rules
 from axil.replay.queries import Offsets, QueryBatch
@@ -197,7 +197,8 @@ def _most_similar(explained: ExplainedRows, k: int) -> ListedPairs:
     rows = []
     outputs = []
     first = 0
-    for _, comparison in compared(explained, choice, allowed, False, 8):
+    source = source_of(explained, choice)
+    for _, comparison in compared(explained, choice, allowed, False, 8, source):
         positions = host(comparison.best.columns["position"])  # (n, K, k)
         query, output, _ = np.nonzero(positions >= 0)
         queries.append(first + query)

@@ -19,7 +19,7 @@ from axil.aliases import (
     TreeWeighting,
 )
 from axil.arrays import BoolArray, FloatArray
-from axil.attribution import Quantity
+from axil.attribution import SIMILARITIES, Quantity, Source
 from axil.attribution.leaf_matches import RULES, TreeWeights
 from axil.errors import CostWarning, InputError, UnsupportedQuestionError, warn
 from axil.machine.progress import in_time
@@ -79,6 +79,7 @@ class Similar(Method):
         out_of_fold: ArrayLike | None = None,
         beside: Any = None,
         at_least: int | None = None,
+        weights: bool = False,
     ) -> DataFrame:
         """Return comparables: the k training rows most similar to each explained row.
 
@@ -86,23 +87,24 @@ class Similar(Method):
         they are the rows of largest |weight|, which is the same in forests and among neighbours.
         The note of the table says which it was, and ``by`` chooses.
 
-        The table has the columns query, prediction, rank, row, weight, share, target, contribution,
-        and output if there are several. Then it has ``name (row)`` and ``name (query)`` for each
-        feature, or for those in ``columns``. Rows chosen by their leaves also have ``similarity``,
-        the share of trees. ``share`` is the share of the rows down to this one in ``sum |weight|``
-        of all training rows. A loaded explainer needs the training rows: ``axil.load(path, model,
+        The table has the columns query, prediction, rank, row, target, and output if there are
+        several. Then it has ``name (row)`` and ``name (query)`` for each feature, or for those in
+        ``columns``. Rows chosen by their leaves also have ``similarity``, the share of trees. With
+        ``weights``, and where weights choose the rows, there are also weight, share and
+        contribution. ``share`` is the share of the rows down to this one in ``sum |weight|`` of all
+        training rows. A loaded explainer needs the training rows: ``axil.load(path, model,
         X_train=X_train)``.
 
-        With ``adjust`` there are three more columns. ``adjusted`` is the row's target as the model
-        adjusts it to the explained row, ``y_j + F(x) - F(x_j)``. ``adjusted (all)`` is the mean of
-        all training rows' adjusted targets under their weights. ``name (difference)`` is the row's
-        value less that of the explained row, for numeric features. Both adjusted columns are
-        computed on the scale of the fit and shown in the targets' own units, so the mean is a
+        With ``adjust`` there are two more columns. ``adjusted`` is the row's target as the model
+        adjusts it to the explained row, ``y_j + F(x) - F(x_j)``. ``name (difference)`` is the row's
+        value less that of the explained row, for numeric features. Where the table has weights,
+        ``adjusted (all)`` is the mean of all training rows' adjusted targets under their weights.
+        Both adjusted columns are computed on the scale of the fit and shown in the targets' own units, so the mean is a
         geometric one for logarithms. If weights sum to one, the mean is ``F(x) + sum_j k_j r_j``
         with the residuals ``r = y - F``; its second term checks for local bias.
 
-        ``attrs["comparables"]`` of a pandas frame has for each prediction its value, the mean, the
-        bias on the scale of the fit, the ``share`` of the weight that the listed rows have, and
+        Then ``attrs["comparables"]`` of a pandas frame has for each prediction its value, this mean,
+        the bias on the scale of the fit, the ``share`` of the weight that the listed rows have, and
         their ``value share``: if their targets were one percent higher, the prediction would rise
         by this share of one percent. It is ``sum k_j y_j / F(x)`` over the listed rows, ``sum k_j``
         for logarithms, and nan for other transformed targets.
@@ -123,8 +125,7 @@ class Similar(Method):
             what is like it; or those of the largest weights (contributions, derivatives), which say
             what made the number. By default leaves for boosted trees, where the two differ
             (experiments/alike.py), and weights for all other models. With "leaves" the column
-            ``similarity`` has the share of trees, of all outputs together; weight, share and
-            contribution stand beside it.
+            ``similarity`` has the share of trees, of all outputs together.
         tree_weights : "alike", "variance", "error" or "improved", default "alike"
             How much each tree counts where leaves decide: all alike; by the variance of what it
             adds to the predictions of the training rows; or, for each row listed, by how much the
@@ -180,6 +181,9 @@ class Similar(Method):
         at_least : int, optional
             How many training rows each row of X needs, k at most. A warning names the rows of X
             for which fewer meet the conditions.
+        weights : bool, default False
+            Add the columns weight, share and contribution where leaves choose the rows. This needs
+            the weights of all training rows, which take many times as long as the leaves.
 
         Examples
         --------
@@ -215,14 +219,19 @@ class Similar(Method):
         fewest = as_at_least(at_least, choice.k)
         sign = inputs.as_choice(sign, SIGNS, "sign")
         choice = ranked(explained, choice, by, sign, tree_weights)
+        source = source_of(explained, choice, inputs.as_flag(weights, "weights"))
         ranking = RANKED[choice.by_leaves].format(model.source.name) + COUNTED[tree_weights]
-        note = f"{listing.note}; {ranking}"
+        if source is SIMILARITIES:
+            note = f"{ranking}; {model.note(source.note)}"
+        else:
+            note = f"{model.note(source.note)}; {ranking}"
         rule_texts = rules.texts(listing.known, PlainWording())
         if rule_texts:
             note += f"; only rows that meet these rules: {', '.join(rule_texts)}"
         listing = replace(listing, note=note)
         shown_columns = listing.known.chosen(columns)
-        batches = compared(explained, choice, allowed, adjust, 15 + 3 * len(shown_columns))
+        n_columns = 15 + 3 * len(shown_columns)
+        batches = compared(explained, choice, allowed, adjust, n_columns, source)
         features_of = model.training.lookup(listing.known)
         return comparables.similar_table(
             batches,
@@ -324,6 +333,21 @@ def ranked(
         sides=sides,
         of_class=one_hot,
     )
+
+
+def source_of(explained: ExplainedRows, choice: Choice, weights: bool = False) -> Source:
+    """Return the number that a listing needs: similarities, or that of the model.
+
+    Parameters
+    ----------
+    explained : ExplainedRows
+    choice : Choice
+    weights : bool
+        Whether the listed rows are shown with their weights or contributions.
+    """
+    if choice.by_leaves and choice.sides is None and not weights:
+        return SIMILARITIES
+    return explained.model.source
 
 
 def weights_of_trees(model: VerifiedModel, rule: str) -> TreeWeights | None:
@@ -451,6 +475,7 @@ def compared(
     allowed: Sequence[Any] | None,
     adjust: bool,
     n_columns: int,
+    source: Source | None = None,
 ) -> Iterator[tuple[Predicted, Compared]]:
     """Yield batches of predictions with the training rows to list beside them.
 
@@ -465,6 +490,8 @@ def compared(
         Whether the rows are listed with their residuals.
     n_columns : int
         The columns of the table.
+    source : Source, optional
+        The number that the listed rows have, as from `source_of`; by default that of the model.
     """
     model = explained.model
     columns = allowed
@@ -473,8 +500,10 @@ def compared(
         columns = with_residuals(model, allowed)
     lines = min(choice.k, model.shape[0])
     for batch, comparison in explained.answers(
-        choice, lines, n_columns, columns, line_bytes=24 * 8
+        choice, lines, n_columns, columns, source, line_bytes=24 * 8
     ):
+        if not comparison.has_effects:
+            comparison = comparison.with_predictions(batch.predictions)
         yield described(model, batch, model.source), comparison
 
 

@@ -61,15 +61,16 @@ def listed(
         name_before_share = "contribution"
     for name, column in lines.items():
         columns[name] = column
-        if name == name_before_share:
+        if name == name_before_share and compared.has_effects:
             columns["share"] = compared.shares.ravel()
         if name == "row" and "similarity" in best.columns:
             columns["similarity"] = best.columns["similarity"].ravel()
     summary: dict[str, AnyArray] = {}
     if "residual" in best.columns:
-        adjusted, mean = _adjusted(predicted.scale, compared)
+        columns["adjusted"] = _adjusted(predicted.scale, compared).ravel()
+    if "residual" in best.columns and compared.has_effects:
+        mean = _mean_adjusted(predicted.scale, compared)
         mean_of_line = np.broadcast_to(mean[:, :, None], best.size.shape)
-        columns["adjusted"] = adjusted.ravel()
         columns["adjusted (all)"] = mean_of_line.ravel()
         summary = _summary(predicted, compared, mean)
     return Listed(_filled(columns, compared, first), summary)
@@ -97,8 +98,9 @@ def _listed_once(predicted: Predicted, compared: Compared, first: int) -> Listed
     columns["row"] = best.columns["row"][:, 0].ravel()
     if "similarity" in best.columns:
         columns["similarity"] = best.columns["similarity"][:, 0].ravel()
-    columns["weight"] = best.columns["effect"][:, 0].ravel()
-    columns["share"] = compared.shares[:, 0].ravel()
+    if compared.has_effects:
+        columns["weight"] = best.columns["effect"][:, 0].ravel()
+        columns["share"] = compared.shares[:, 0].ravel()
     columns["target"] = predicted.classes[best.columns["target"].argmax(axis=1).ravel()]
     return Listed(_filled(columns, compared, first, n_outputs=1), {})
 
@@ -116,13 +118,16 @@ def _filled(
     return {name: column[has_row] for name, column in columns.items()}
 
 
-def _adjusted(scale: TargetScale, compared: Compared) -> tuple[FloatArray, FloatArray]:
-    """Return the adjusted targets of the listed rows (n, K, k), and the weighted mean over all rows (n, K)."""
-    predictions = compared.predictions
-    bias = _quotient(compared.bias, compared.weights, compared.weights > 0)
-    mean = _inverse(scale, predictions + bias)
+def _adjusted(scale: TargetScale, compared: Compared) -> FloatArray:
+    """Return the adjusted targets of the listed rows, (n, K, k)."""
     residuals = compared.best.columns["residual"]
-    return _inverse(scale, predictions[:, :, None] + residuals), mean
+    return _inverse(scale, compared.predictions[:, :, None] + residuals)
+
+
+def _mean_adjusted(scale: TargetScale, compared: Compared) -> FloatArray:
+    """Return the mean of all rows' adjusted targets under their weights, (n, K)."""
+    bias = _quotient(compared.bias, compared.weights, compared.weights > 0)
+    return _inverse(scale, compared.predictions + bias)
 
 
 def _summary(predicted: Predicted, compared: Compared, mean: FloatArray) -> dict[str, AnyArray]:
@@ -303,9 +308,11 @@ def _footed(frame: Any, summary: dict[str, AnyArray], beside: Beside) -> Any:
     """Return the frame, with a note and the summary if its library can store them."""
     values = zip(*(column.tolist() for column in summary.values()))
     lines = [dict(zip(summary, line)) for line in values]
+    text = f"{beside.note}; adjusted = target + F(query) - F(row)"
+    if not summary:
+        return tables.note(frame, text)
     bias_name = list(summary)[-1]
     scale_name = bias_name.removeprefix("bias").strip(" ()")
-    text = f"{beside.note}; adjusted = target + F(query) - F(row)"
     if scale_name:
         text += (
             f", taken on the scale of the fit ({scale_name}) and shown in the targets' own units"

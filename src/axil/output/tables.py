@@ -147,15 +147,19 @@ def top_columns(predicted: Predicted, best: Best) -> dict[str, Any]:
     """Return the columns of the k largest rows of each prediction, with a line for each listed row.
 
     They are query, (output,) those of the prediction, rank, row, (weight,) target and contribution.
+    Rows that are only compared by their leaves have neither weight nor contribution.
     """
     n_lines = best.size.shape[2]
     columns = predicted_columns(
         predicted.labels, predicted.outputs, predicted.prediction_columns(best.predictions), n_lines
     )
     columns["row"] = best.columns["row"].ravel()
-    if predicted.weighted:
+    has_effects = "effect" in best.columns
+    if predicted.weighted and has_effects:
         columns["weight"] = best.columns["effect"].ravel()
     columns["target"] = best.columns["target"].ravel()
+    if not has_effects:
+        return columns
     contributions = best.columns["contribution"].ravel()
     return columns | contribution_columns(contributions, predicted.scale)
 

@@ -88,6 +88,16 @@ class Compared(ReductionResult):
     bias: FloatArray  #: (n, K) sums of effect * residual; of adjusted targets alone
 
     @property
+    def has_effects(self) -> bool:
+        """Whether the listed rows have effects, and are not only compared by their leaves."""
+        return "effect" in self.best.columns
+
+    def with_predictions(self, predictions: FloatArray) -> Compared:
+        """Return this result, which has no effects, with the predictions (n, K) of the model."""
+        best = replace(self.best, intercepts=predictions)
+        return replace(self, best=best, intercepts=predictions)
+
+    @property
     def shares(self) -> FloatArray:
         """The share of the rows down to each listed row in the sum of all sizes, (n, K, k)."""
         sizes = np.where(self.best.size < 0, 0.0, np.abs(self.best.columns["effect"]))
@@ -217,6 +227,8 @@ class Choice(Reduction[Compared]):
         rows = np.stack([collector.rows for collector in chosen], axis=1)
         ranks = np.stack([collector.values for collector in chosen], axis=1)
         ranks = np.where(rows < 0, -1.0, ranks)
+        if not effects.has_numbers:
+            return self._without_numbers(shard, effects, allowed, chosen)
         numbers, contribution_sums, sizes = numbers_at(effects, rows)
         is_walked = isinstance(effects, BlockEffects)
         if not is_walked:  # sums have an order that the other explained rows do not change
@@ -234,6 +246,21 @@ class Choice(Reduction[Compared]):
         else:
             sums = self._sums(effects, allowed)
         return self._compared(best, rows, allowed, n_rows, sums)
+
+    def _without_numbers(
+        self, shard: Shard, effects: Effects, allowed: Allowed, chosen: list[Largest]
+    ) -> Compared:
+        """Return the result for rows chosen by their leaves, without effects and sums of them."""
+        zeros = np.zeros((effects.n, effects.shape[1]))
+        best = best_of(shard, chosen, self.k, zeros, effects.intercepts)
+        columns = dict(best.columns)
+        del columns["effect"], columns["contribution"]
+        rows = np.stack([collector.rows for collector in chosen], axis=1)
+        columns["similarity"] = np.stack([collector.values for collector in chosen], axis=1)
+        size = np.where(rows < 0, -1.0, columns["similarity"])
+        best = replace(best, size=size, columns=columns)
+        sums = EffectSums.of_sizes(zeros)
+        return self._compared(best, rows, allowed, effects.shape[0], sums)
 
     def _shared_leaves(self, effects: Effects) -> SharedLeaves:
         """Return the leaves that explained rows share with the rows, by the weights of the trees."""

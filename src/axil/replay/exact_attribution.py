@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from axil.arrays import FloatArray
 from axil.attribution import Attribution, Effects
+from axil.attribution.block_effects import LeafComparison
 from axil.attribution.leaf_matches import SharedLeaves, leaf_rows
 from axil.attribution.weight_effects import DeletionEffects, WeightEffects
 from axil.kernels.choose import backend_of
@@ -35,6 +36,12 @@ class ExactAttribution(Attribution["QueryBatch | Combination"]):
         if isinstance(query_batch, QueryBatch) and self.model.trees is not None:
             weights.shared_leaves = partial(self._shared_leaves, query_batch)
         return weights
+
+    def leaf_comparison(self, query_batch: QueryBatch | Combination) -> Effects:
+        """Return the leaves that explained rows share with training rows, without weights."""
+        assert isinstance(query_batch, QueryBatch)
+        shared_leaves = partial(self._shared_leaves, query_batch)
+        return LeafComparison(shared_leaves, self.model.shape, len(query_batch), query_batch.start)
 
     def contribution_effects(self, query_batch: QueryBatch | Combination) -> Effects:
         """Return the rows' own contributions to the scores."""

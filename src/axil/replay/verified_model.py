@@ -333,7 +333,8 @@ class InMemory(VerifiedModel):
         """Return the numbers that the source names, of the class that the model scores."""
         effects = self.attribution.effects(source, query_batch)
         # Derivatives of either score by the labels of its class are the same.
-        if self.is_reflected and source.quantity is not Quantity.DERIVATIVE:
+        is_negated = effects.has_numbers and source.quantity is not Quantity.DERIVATIVE
+        if self.is_reflected and is_negated:
             return Reflected(effects)
         return effects
 

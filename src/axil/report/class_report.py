@@ -14,7 +14,7 @@ from axil.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from axil.errors import InputError, shown
 from axil.methods.intervals.class_predictive import ClassPredictive, class_probabilities
 from axil.methods.method import ExplainedRows, take
-from axil.methods.similar import compared
+from axil.methods.similar import compared, source_of
 from axil.output import comparables
 from axil.output.shown_columns import Columns
 from axil.reductions.choice import Allowed, Choice
@@ -131,8 +131,9 @@ class ClassPlan:
         explained = take(self.asked, missing)
         n_columns = 24 + 3 * len(self.chosen)
         start = 0
+        source = source_of(explained, self.choice)
         for predicted, comparison in compared(
-            explained, self.choice, self.allowed, False, n_columns
+            explained, self.choice, self.allowed, False, n_columns, source
         ):
             columns = comparables.listed(predicted, comparison).columns
             if predicted.outputs is not None and len(predicted.outputs) > 1:
