@@ -144,7 +144,7 @@ def test_groups_are_summed_by_leaf_in_one_walk_unless_there_are_too_many(case, m
     explainer.group(X_NEW, CLASSES)
     assert walks == [slice(0, N)]
     few = explainer.group(X_NEW, np.arange(N))
-    monkeypatch.setattr("axil.contributions.additive_model.BATCH_BYTES", 1 << 10)
+    monkeypatch.setattr("axil.contributions.additive_attribution.BATCH_BYTES", 1 << 10)
     many = explainer.group(X_NEW, np.arange(N))  # row by row, as explanations are
     pd.testing.assert_frame_equal(few, many, rtol=0, atol=1e-12)
 

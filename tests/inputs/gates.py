@@ -148,7 +148,9 @@ KINDS = {
     "confidence_level": "number",
     "fdr": "number",
     "q": "shares",
-    **dict.fromkeys(("symmetric", "return_std", "adjust", "per_class", "adjustments"), "flag"),
+    **dict.fromkeys(
+        ("symmetric", "return_std", "adjust", "per_class", "weights", "adjustments"), "flag"
+    ),
     **dict.fromkeys(("at_least", "sample"), "count"),
     **dict.fromkeys(("among_text", "date_format"), "object"),
     **dict.fromkeys(("by", "device", "sign", "tree_weights"), "choice"),
