@@ -58,8 +58,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="small sizes; prints, writes nothing")
     is_quick = parser.parse_args().quick
+    sizes = SIZES
+    if is_quick:
+        sizes = QUICK
     lines = []
-    for size in QUICK if is_quick else SIZES:
+    for size in sizes:
         line = measure(*size)
         lines.append(line)
         print(*line.values(), sep="\t", flush=True)
