@@ -221,13 +221,8 @@ class Similar(Method):
         choice = ranked(explained, choice, by, sign, tree_weights)
         source = source_of(explained, choice, inputs.as_flag(weights, "weights"))
         ranking = RANKED[choice.by_leaves].format(model.source.name) + COUNTED[tree_weights]
-        if source is SIMILARITIES:
-            note = f"{ranking}; {model.note(source.note)}"
-        else:
-            note = f"{model.note(source.note)}; {ranking}"
         rule_texts = rules.texts(listing.known, PlainWording())
-        if rule_texts:
-            note += f"; only rows that meet these rules: {', '.join(rule_texts)}"
+        note = _listing_note(ranking, source, model.note(source.note), rule_texts)
         listing = replace(listing, note=note)
         shown_columns = listing.known.chosen(columns)
         n_columns = 15 + 3 * len(shown_columns)
@@ -243,6 +238,17 @@ class Similar(Method):
             rules.place(listing.known),
             fewest,
         )
+
+
+def _listing_note(ranking: str, source: Source, source_note: str, rule_texts: list[str]) -> str:
+    """Return the note of a listing: what its numbers are, what ranks the rows, and the rules."""
+    if source is SIMILARITIES:
+        note = f"{ranking}; {source_note}"
+    else:
+        note = f"{source_note}; {ranking}"
+    if rule_texts:
+        note += f"; only rows that meet these rules: {', '.join(rule_texts)}"
+    return note
 
 
 def against_prediction(explained: ExplainedRows, k: int) -> DataFrame:
