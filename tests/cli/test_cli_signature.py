@@ -187,11 +187,20 @@ def test_compare(run):
     assert out.count("training rows of train") == 2  # both proofs
 
 
-def test_offsets_and_prices(run):
-    logs, offset = np.log(Y), TRAIN["w"]
-    files = {"train": TRAIN, "query": QUERY, "validation": VALIDATION}
-    for name, frame in files.items():
-        frame.assign(log=np.log(frame["y"])).to_csv(f"{name}_log.csv", index=False)
+@pytest.fixture
+def logarithms(folder):
+    """Write the data with the logarithms of the targets, and a model that is fitted to them."""
+    logs = np.log(Y)
+    for name, frame in {"train": TRAIN, "query": QUERY, "validation": VALIDATION}.items():
+        frame.assign(log=np.log(frame["y"])).to_csv(folder / f"{name}_log.csv", index=False)
+    model = lightgbm_model().fit(X, logs)
+    model.booster_.save_model(folder / "log.txt")
+    return model, logs
+
+
+def test_offsets_and_prices(run, logarithms):
+    model, logs = logarithms
+    offset = TRAIN["w"]
     lightgbm_model().fit(X, logs, init_score=offset).booster_.save_model("offset.txt")
     data = "--train train_log.csv --target log --offset w"
     code, out, err = run(f"explain offset.txt {data} --query query_log.csv --top 2 --format csv")
@@ -203,8 +212,7 @@ def test_offsets_and_prices(run):
     np.testing.assert_allclose(
         pd.read_csv(io.StringIO(out))["prediction"], expected["prediction"], rtol=1e-9
     )
-    lightgbm_model().fit(X, logs).booster_.save_model("log.txt")
-    explainer = axil.Explainer(lightgbm_model().fit(X, logs), X, logs, inverse_func=np.exp)
+    explainer = axil.Explainer(model, X, logs, inverse_func=np.exp)
     expected = explainer.what_if(QUERY[FEATURES], {3: np.log(80.0)})
     for target in ("log", "y"):  # in logarithms, and in the units of the answers
         words = f"what-if log.txt --train train_log.csv --target {target} --inverse-func exp --query query_log.csv"
@@ -240,6 +248,7 @@ def test_narrow_windows_keep_the_columns_that_were_asked_for(run, monkeypatch):
     assert "share" in out  # named among the columns that are left out
 
 
+@pytest.mark.usefixtures("logarithms")
 def test_factors_of_groups_have_digits(run):
     code, out, _ = run(
         "group log.txt --train train_log.csv --target log --inverse-func exp --query query_log.csv --by city"
