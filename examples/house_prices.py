@@ -42,7 +42,8 @@ print(explainer.verification)
 
 # %%
 pd.set_option("display.width", 160)
-comparables = explainer.similar(houses, k=5, columns=["Gr_Liv_Area", "Neighborhood", "Year_Sold"])
+shown_columns = ["Gr_Liv_Area", "Neighborhood", "Year_Sold"]
+comparables = explainer.similar(houses, 5, columns=shown_columns, weights=True)
 for house, value in zip(houses.index, model.predict(houses)):
     print(f"{house}: valued at {value:,.0f}")
     print(comparables[comparables["query"] == house].drop(columns="query").to_string(index=False), "\n")
