@@ -6,7 +6,8 @@
 LightGBM on Friedman #1, trees of 31 leaves, one thread. Processor milliseconds, the shortest of several runs; the
 model's own prediction of the row stands beside, so that the machine falls out of the comparison. So does the limit of one row's
 weights, which are found from the last tree to the first: for each tree a row looks up one number by its leaf and adds one to its
-leaf's sum. The limit is the time of as many look-ups and additions in any order, without what lies between two trees.
+leaf's sum. The limit is the time of as many look-ups and additions in any order, without what lies between two trees. The limit
+of precomputed contributions is the time to read and add the numbers of the training rows in the leaves of the row.
 """
 
 import argparse
@@ -28,7 +29,7 @@ from common import fit, friedman, write_csv
 import axil
 from axil.output import archive
 
-SIZES = ((10_000, 100), (100_000, 100), (100_000, 500))
+SIZES = ((10_000, 100), (100_000, 100), (160_000, 500))
 QUICK = ((1_000, 10),)
 
 
@@ -53,6 +54,15 @@ def limit(explainer):
     table = np.zeros((int(trees.structure.cell_starts[-1]), 1))
     trees.rows.leaf_sums(ones, None)
     trees.rows.read_out(table, nothing, None, 0, found)
+
+
+def numbers_of_leaves(explainer, row):
+    """Return as many precomputed numbers as the leaves of a row have training rows."""
+    boosting = verified_model(explainer).boosting
+    leaves = boosting.walked.leaves
+    row_leaves = boosting.adapter.coordinates(np.ascontiguousarray(row), 1)[0]
+    n_entries = sum(int((of_tree == leaf).sum()) for of_tree, leaf in zip(leaves, row_leaves))
+    return boosting.leaf_order.outputs[0].values[:n_entries]
 
 
 def written(value):
@@ -90,6 +100,7 @@ def measured(n, trees, repeats):
         fit(X, y > np.median(y), trees, objective="binary"), X, y > np.median(y), n_threads=1
     )
     yield "top(row, k=5), two classes", milliseconds(lambda: of_classes.top(row, k=5), repeats)
+    yield "explain(row), two classes", milliseconds(lambda: of_classes.explain(row), repeats)
     yield (
         "without(row, ten rows), two classes",
         milliseconds(lambda: of_classes.without(row, range(10)), 2),
@@ -100,6 +111,17 @@ def measured(n, trees, repeats):
     )
     explainer.precompute()
     yield "top(row, k=5), prepared", milliseconds(lambda: explainer.top(row, k=5), repeats)
+    yield "precompute, two classes", milliseconds(of_classes.precompute, 1)
+    yield (
+        "top(row, k=5), two classes, prepared",
+        milliseconds(lambda: of_classes.top(row, k=5), repeats),
+    )
+    yield (
+        "explain(row), two classes, prepared",
+        milliseconds(lambda: of_classes.explain(row), repeats),
+    )
+    numbers = numbers_of_leaves(of_classes, row)
+    yield "its limit: a number per tree and row of its leaf", milliseconds(numbers.sum, repeats)
     many = friedman(100, seed=3)[0]
     yield (
         "top of 100 rows, prepared, each row",

@@ -89,19 +89,31 @@ axil::TreeList checked(const Numbers& list, std::size_t trees, const char* name)
     return {list.data(), list.shape(0)};
 }
 
+// What Python calls while a kernel runs, to raise where the caller cancelled it; null: nothing. Set once, at import.
+PyObject* poll = nullptr;
+
+void on_poll(nb::callable callable) { poll = callable.release().ptr(); }
+
+// Whether Python raised: for a signal, or because the caller cancelled.
+bool interrupted() {
+    const nb::gil_scoped_acquire gil;
+    if (PyErr_CheckSignals() != 0) return true;
+    if (!poll) return false;
+    PyObject* answer = PyObject_CallNoArgs(poll);
+    Py_XDECREF(answer);
+    return !answer;
+}
+
 // Run a kernel without the GIL; take it back now and then to let Python look for signals.
 template <class Kernel>
 void run(int n_threads, Kernel&& kernel) {
     if (n_threads < 1) refuse("n_threads must be at least 1.");
-    const axil::Crew crew{static_cast<std::size_t>(n_threads), [] {
-                              nb::gil_scoped_acquire gil;
-                              return PyErr_CheckSignals() != 0;
-                          }};
+    const axil::Crew crew{static_cast<std::size_t>(n_threads), interrupted};
     try {
         nb::gil_scoped_release no_gil;
         kernel(crew);
     } catch (const axil::Interrupted&) {
-        throw nb::python_error();  // what PyErr_CheckSignals left behind
+        throw nb::python_error();  // what `interrupted` left behind
     }
 }
 
@@ -541,6 +553,37 @@ void leaf_rows(const Array<const Leaf, 2>& cells, const Numbers& starts, const M
     bool room = false;
     run(n_threads, [&](const axil::Crew& crew) { room = axil::leaf_rows(all, job, crew); });
     if (!room) refuse("ends leave too little or too much room for the entries of a leaf.");
+}
+
+// Numbers that begin with 0 at the earliest, never decrease, and end with `size` at the latest.
+void require_ends(const std::int64_t* ends, std::size_t count, std::size_t size, const char* name) {
+    for (std::size_t i = 0; i < count; ++i)
+        if (!within(ends[i], size + 1) || (i && ends[i] < ends[i - 1]))
+            refuse(std::string(name) + " must increase from 0 up to " + to_string(size) + ".");
+}
+
+void ordered_read_out(const Vector& values, const Array<const std::uint16_t, 1>& rows,
+                      const Array<const std::int64_t, 2>& ends, std::int64_t block_rows, const Numbers& starts,
+                      const Numbers& cells, const Maybe& coefficients, const Array<double, 2>& out, int n_threads) {
+    const std::size_t n_blocks = ends.shape(0), n_rows = out.shape(1);
+    require_length(rows.shape(0), values.shape(0), "rows");
+    require_length(starts.shape(0), out.shape(0) + 1, "starts");
+    if (ends.shape(1) < 1) refuse("ends must have a column for the end of the last cell.");
+    if (block_rows < 1 || block_rows > 1 << 16) refuse("block_rows must be from 1 to 65536.");
+    const auto size = static_cast<std::size_t>(block_rows);
+    if (n_blocks != n_rows / size + (n_rows % size ? 1 : 0))
+        refuse("out has " + to_string(n_rows) + " rows, which are not " + to_string(n_blocks) + " blocks.");
+    const std::size_t n_cells = ends.shape(1) - 1;
+    for (std::size_t block = 0; block < n_blocks; ++block)
+        require_ends(ends.data() + block * ends.shape(1), ends.shape(1), values.shape(0), "ends");
+    require_ends(starts.data(), starts.shape(0), cells.shape(0), "starts");
+    for (std::size_t i = 0; i < cells.shape(0); ++i)
+        if (!within(cells.data()[i], n_cells))
+            refuse("cells has cell " + to_string(cells.data()[i]) + ", but there are " + to_string(n_cells) + ".");
+    const axil::LeafOrder order{values.data(), rows.data(), ends.data(), n_blocks, n_cells, size};
+    const axil::CellList queries{starts.data(), cells.data(), pointer(coefficients, cells.shape(0), "coefficients"),
+                                 out.shape(0)};
+    run(n_threads, [&](const axil::Crew& crew) { axil::ordered_read_out(order, queries, out.data(), n_rows, crew); });
 }
 
 template <class Leaf>
@@ -990,11 +1033,14 @@ NB_MODULE(_core, m) {
     bind_assign<double, std::uint16_t>(m);
     bind_assign<float, std::uint8_t>(m);
     bind_assign<float, std::uint16_t>(m);
+    m.def("on_poll", on_poll, "callable"_a);
     m.def("top", aligned(top), array("block"), "first"_a, maybe("scale"), array("values"), array("rows"),
           "n_threads"_a);
     m.def("top_blocks", aligned(top_blocks), "blocks"_a, array("table"), array("constant"), maybe("weights"),
           maybe("scale"), "most"_a, array("values"), array("rows"), array("done"), "n_threads"_a);
     m.def("product", aligned(product), array("a"), array("b"), array("out"), "n_threads"_a);
+    m.def("ordered_read_out", aligned(ordered_read_out), array("values"), array("rows"), array("ends"), "block_rows"_a,
+          array("starts"), array("cells"), maybe("coefficients"), array("out"), "n_threads"_a);
     m.def("column_sums", aligned(column_sums), array("block"), array("values"), "measure"_a, array("out"),
           "n_threads"_a);
     m.def("feature_differences", aligned(feature_differences), array("queries"), array("rows"), array("pairs"),

@@ -311,6 +311,25 @@ struct LeafRows {
 template <class Leaf>
 bool leaf_rows(const Leaves<Leaf>& cells, const LeafRows& job, const Crew& crew);
 
+// The entries of rows, tree after tree in the order of the leaves, in blocks of rows; see leaf_order.cpp.
+struct LeafOrder {
+    const double* values;       // (entries,)
+    const std::uint16_t* rows;  // (entries,): from the first row of the block on
+    const std::int64_t* ends;   // (blocks, cells + 1): where the entries of each cell begin
+    std::size_t blocks, cells, block_rows;
+};
+
+// Some cells for each of `count` queries, with coefficients; null: ones.
+struct CellList {
+    const std::int64_t* starts;  // (count + 1,): where those of each query begin
+    const std::int64_t* cells;
+    const double* coefficients;
+    std::size_t count;
+};
+
+// Overwrites out, (queries, rows).
+void ordered_read_out(const LeafOrder& order, const CellList& queries, double* out, std::size_t rows, const Crew& crew);
+
 // Rows one after the other; see online.cpp.
 std::size_t number_keys(const std::uint64_t* keys, std::size_t rows, std::int64_t* numbers);
 template <class Value>

@@ -176,6 +176,7 @@ STEPS = {name for name in QUESTIONS if name.startswith("removal")} | {
     "find_label_issues",
     "influence",
 }
+OF_CLASSES = {"diagnostics.leave_one_out", "calibrate", "report", "precompute"}
 NO_TREES = {"diagnostics.in_bag", "diagnostics.out_of_bag"}
 PARTS = NO_TREES | {
     "adjustments",
@@ -210,10 +211,10 @@ REFUSED = {
         "diagnostics.leave_one_out_curve",
         "save",
     },
-    ("two classes", "memory"): WEIGHTED - {"diagnostics.leave_one_out", "calibrate", "report"},
-    ("three classes", "memory"): WEIGHTED - {"diagnostics.leave_one_out", "calibrate", "report"},
+    ("two classes", "memory"): WEIGHTED - OF_CLASSES,
+    ("three classes", "memory"): WEIGHTED - OF_CLASSES,
     # they start from offsets
-    ("counts", "memory"): WEIGHTED - {"diagnostics.leave_one_out"} | {"adjustments"},
+    ("counts", "memory"): WEIGHTED - {"diagnostics.leave_one_out", "precompute"} | {"adjustments"},
     ("logistic", "memory"): WEIGHTED
     | STEPS
     | NO_TREES

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from axil.errors import (
     ApproximationWarning,
     AxilError,
+    CancellationError,
     CostWarning,
     ExactnessError,
     InputError,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from axil.explainer import Explainer, load
     from axil.explanation import Explanation
     from axil.forecasts.forecast import forecast
+    from axil.machine.cancellation import Cancellation
     from axil.methods.intervals.class_predictive import ClassPredictive
     from axil.methods.intervals.predictive import Predictive
     from axil.ratios import RatioStudy, ratio_study
@@ -34,6 +36,8 @@ __version__ = "0.1.0"
 __all__ = [
     "ApproximationWarning",
     "AxilError",
+    "Cancellation",
+    "CancellationError",
     "ClassPredictive",
     "Comparison",
     "CostWarning",
@@ -66,6 +70,7 @@ __all__ = [
 
 _LAZY = {"baselines", "plots"}  # public submodules; all are imported when they are first asked for
 _LAZY_NAMES = {
+    "Cancellation": "machine.cancellation",
     "Comparison": "comparison",
     "Explainer": "explainer",
     "Explanation": "explanation",

@@ -8,6 +8,7 @@ Outputs are written in place and never converted: a wrong dtype or layout raises
 arrays that are not aligned, raise ValueError. A call that is refused changes nothing. Leaf numbers are trusted.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,9 @@ _F64 = NDArray[np.float64]
 _I64 = NDArray[np.int64]
 _F32 = NDArray[np.float32]
 _U8 = NDArray[np.uint8]
+
+def on_poll(callable: Callable[[], object]) -> None:
+    """Call a function some 20 times a second while a kernel runs, in its calling thread. If it raises, the kernel stops."""
 
 def sweep(
     leaves: _Leaves,
@@ -318,6 +322,24 @@ def descend(ways: Ways, values: NDArray[np.float32], out: _Leaves, n_threads: in
     """Fill ``out`` (T, n) with the leaf of every row of ``values`` (n, features) in every tree; see `assign`.
 
     ``values`` may have any strides.
+    """
+
+def ordered_read_out(
+    values: _F64,
+    rows: NDArray[np.uint16],
+    ends: _I64,
+    block_rows: int,
+    starts: _I64,
+    cells: _I64,
+    coefficients: _F64 | None,
+    out: _F64,
+    n_threads: int,
+) -> None:
+    """``out[q, j] = sum of coefficients[i] * (the entries of row j in cells[i])``, ``starts[q] <= i < starts[q + 1]``.
+
+    Entries ``values`` and ``rows`` (E,) come in blocks of ``block_rows`` rows, at most 65,536. The entries of cell c in
+    block b are ``ends[b, c] .. ends[b, c + 1] - 1``, ``ends`` (blocks, C + 1). Rows count from the first of their block,
+    and are trusted. ``coefficients`` None for ones; ``out`` (n, rows). Added in the order of ``cells``.
     """
 
 def scaled_read_out(

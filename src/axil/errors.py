@@ -99,6 +99,10 @@ class InputError(AxilError, ValueError):
     """Invalid data or arguments."""
 
 
+class CancellationError(AxilError):
+    """A computation that `axil.Cancellation.cancel` stopped from another thread."""
+
+
 class ApproximationWarning(UserWarning):
     """An answer that is not exact.
 

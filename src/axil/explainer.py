@@ -395,11 +395,21 @@ class Explainer(
         return Jacobian(self._model)
 
     def precompute(self) -> Explainer:
-        """Build the leaf matrix now, so that every later call is fast; see docs/production.md.
+        """Compute now what makes later calls fast.
 
-        Without this call axil builds the leaf matrix when that costs less than backward passes.
-        After it, every call uses the leaf matrix, so a row's result is bit-identical in any batch.
-        A file that `save` writes afterwards is loaded with its leaf matrix built.
+        For weights this is the leaf matrix; see docs/production.md. Without this call axil builds it
+        when that costs less than backward passes. After it, every call uses the leaf matrix, so a
+        row's result is bit-identical in any batch.
+
+        For contributions these are the factors of all training rows, in the order of the leaves.
+        They take 10 bytes for each training row and tree, and up to 14 if most rows of each tree
+        are in one leaf. For several outputs the trees of each output count. A call then reads the
+        training rows in the explained row's own leaves, and no others. Contributions keep their
+        bits.
+
+        axil raises `InputError` if the result exceeds the memory limit. With ``scratch`` the
+        factors are in temporary files. A file that `save` writes afterwards is loaded with the same
+        computed again.
         """
         self._model.capabilities.require("precompute")
         self._model = prepared(self._model)

@@ -101,6 +101,7 @@ def _additive_contents(model: AdditiveModel) -> tuple[dict[str, AnyArray], dict[
         "output": boosting.differentiates,
         "counts_classes": boosting.label_weights.counts_classes,
         "rounding_error": details.get("rounding_error"),
+        "prepared": model.is_prepared,
     }
     return _row_arrays(boosting.walked.leaves, boosting.rows), settings
 
@@ -309,9 +310,10 @@ def _load_additive(
             seen=boosting.seen,
             boosting=boosting,
         )
+        if header.get("prepared") is True:
+            model = model.prepared()
         if X_train is None:
             return model
-
         return replace(model, features=_same_features(model, X_train, rows, adapter.trees))
 
     return verified

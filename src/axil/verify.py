@@ -8,6 +8,7 @@ derivatives.
 from __future__ import annotations
 
 from dataclasses import replace
+from time import perf_counter
 from typing import Any, cast
 
 from axil import adapters, inputs
@@ -29,6 +30,7 @@ from axil.implicit.readers import (
 )
 from axil.inputs.copies import frozen, owned, owned_rows
 from axil.kernels.choose import settled
+from axil.machine.log import logger
 from axil.replay import mistakes
 from axil.replay.build import build
 from axil.replay.exact_model import ExactModel
@@ -45,6 +47,21 @@ _NO_INVERSE = (
 
 
 def make_verified_model(fit_inputs: FitInputs) -> InMemory:
+    """Return the verified model of a fitted model on its training data; log how long that took."""
+    start = perf_counter()
+    model = _make_verified_model(fit_inputs)
+    logger.info(
+        "%s model of kind %s with %d training rows, on %s, in %.3f s",
+        model.adapter.library,
+        model.kind.value,
+        model.shape[0],
+        model.limits.device,
+        perf_counter() - start,
+    )
+    return model
+
+
+def _make_verified_model(fit_inputs: FitInputs) -> InMemory:
     """Return the verified model of a fitted model on its training data.
 
     An ``objective`` or a ``loss`` is for a model without exact weights, so such a model is not

@@ -11,6 +11,7 @@ import numpy as np
 
 from axil.aliases import ForeignObject
 from axil.errors import AxilError, InputError, shown
+from axil.machine.forks import after_fork
 
 #: Methods that predict: nothing is asked of a library for no rows.
 PREDICTS = ("predictions", "scores", "mean_probabilities")
@@ -70,7 +71,7 @@ def _quoting(method: Callable[..., Any]) -> Callable[..., Any]:
         if method.__name__ in PREDICTS and arguments and arguments[0].shape[0] == 0:
             return np.zeros((0, self.n_outputs))
         try:
-            return method(self, *arguments, **options)
+            return after_fork(method, self, *arguments, **options)
         except (AxilError, AssertionError, MemoryError):
             raise
         except Exception as error:  # each library has its own

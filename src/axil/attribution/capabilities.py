@@ -122,10 +122,6 @@ _WITHOUT_WEIGHTS: dict[str, Refusal] = {
         "only forests have out-of-bag predictions",
         "Ask diagnostics.leave_one_out.",
     ),
-    "precompute": (
-        "the leaf matrix is made of exact weights, which this model does not have",
-        "Leave the call out.",
-    ),
     **_each(
         ("diagnostics.leave_one_out_curve", "removal(greedy=True)"),
         NO_WEIGHTS,
@@ -146,6 +142,10 @@ REPORT_OF_SCORES = (
 
 _DERIVATIVE: dict[str, Refusal] = {
     **_WITHOUT_WEIGHTS,
+    "precompute": (
+        "the leaf matrix is made of exact weights, which this model does not have",
+        "Leave the call out.",
+    ),
     "report": REPORT_OF_SCORES,
     "calibrate": (NO_WEIGHTS, REFIT),
     "diagnostics.in_bag": ("it has no trees", "Leave the call out."),
@@ -244,6 +244,10 @@ _BY_BOTH = {
             ELSEWHERE,
             IN_MEMORY,
         ),
+        "precompute": (
+            "contributions in leaf order are stored beside the rows, which are in partitions",
+            "Leave the call out, or use training rows in memory.",
+        ),
         "influence": (
             "the derivative of the loss goes backwards through the rounds of all training rows",
             IN_MEMORY,
@@ -278,6 +282,12 @@ SCORES_ALONE = (
     "Use contributions: they add up to the score for every loss.",
 )
 
+#: Boosted trees whose contributions a GPU computes.
+ORDERED_ON_DEVICE = (
+    "the cores read contributions in leaf order, and this explainer computes them on a GPU",
+    'Leave the call out, or make the explainer with device="cpu".',
+)
+
 #: Boosted trees of numbers whose contributions add up to a score.
 INTERVALS_OF_SCORES = (
     "intervals rest on exact weights, which this model does not have",
@@ -305,6 +315,7 @@ MEAN_OF_CONTRIBUTIONS: dict[str, Refusal] = {
             "report",
             "save",
             "refit",
+            "precompute",
         ),
         ONE_BY_ONE,
         ASK_MEMBERS,

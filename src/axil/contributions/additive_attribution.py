@@ -12,6 +12,7 @@ from axil.attribution.leaf_matches import SharedLeaves
 from axil.contributions.boosting import Boosting
 from axil.contributions.contributions import Contributions
 from axil.contributions.deletions import by_replay
+from axil.contributions.leaf_order import LeafOrder
 from axil.machine.arrays import have_same_values
 from axil.machine.memory import BATCH_BYTES
 from axil.machine.threads import Cache
@@ -31,10 +32,12 @@ class ContributionEffects(BlockEffects):
         starts: FloatArray,
         cache: Cache,
         first: int = 0,
+        leaf_order: LeafOrder | None = None,
     ):
         shape = len(contributions.walked.targets), contributions.n_outputs
+        stored = contributions if leaf_order is None else leaf_order
         super().__init__(
-            lambda: contributions.blocks(leaves),
+            lambda: stored.blocks(leaves),
             shape,
             len(leaves),
             starts,
@@ -78,6 +81,7 @@ class AdditiveAttribution(Attribution["QueryBatch | Combination"]):
                 starts,
                 self.model.kept,
                 query_batch.start,
+                boosting.leaf_order,
             )
         rows = query_batch.queries
         boosting = self.model.with_offsets_of(rows)

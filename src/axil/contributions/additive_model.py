@@ -14,6 +14,7 @@ from axil.arrays import BoolArray, FloatArray
 from axil.attribution import CONTRIBUTIONS, Kind, Quantity, Source
 from axil.attribution.capabilities import (
     INTERVALS_OF_SCORES,
+    ORDERED_ON_DEVICE,
     REPORT_OF_SCORES,
     SCORES_ALONE,
     Refusal,
@@ -23,8 +24,10 @@ from axil.contributions.additive_attribution import AdditiveAttribution
 from axil.contributions.boosting import Boosting
 from axil.contributions.contributions import Contributions
 from axil.contributions.deletions import AdditiveDeletions, replays_together
+from axil.contributions.leaf_order import bytes_per_query
 from axil.implicit.readers import as_rows
 from axil.inputs.copies import frozen
+from axil.machine.arrays import is_host
 from axil.replay.fitted_trees import FittedTrees
 from axil.replay.output_names import OutputNames, in_order
 from axil.replay.queries import Combination, QueryBatch, reflected
@@ -81,6 +84,18 @@ class AdditiveModel(Refittable):
         if source.quantity is Quantity.DERIVATIVE and self.boosting.differentiates != "raw":
             return False
         return bool(self.boosting.loss.meaning)
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether `prepared` stored the contributions in the order of the leaves."""
+        return self.boosting.leaf_order is not None
+
+    def prepared(self) -> AdditiveModel:
+        """Return this model with its contributions in the order of the leaves.
+
+        Refuse if they do not fit into memory.
+        """
+        return replace(self, boosting=self.boosting.in_leaf_order())
 
     @property
     def fit_offsets(self) -> FitOffsets:
@@ -183,7 +198,10 @@ class AdditiveModel(Refittable):
             return 8 * self.shape[1] * (3 * replays_together(self.boosting) + 2)
         if whole:
             return 16 * self.targets.size
-        return self.boosting.contributions.bytes_per_query()
+        n_bytes = self.boosting.contributions.bytes_per_query()
+        if self.is_prepared:
+            n_bytes += bytes_per_query(*self.shape)
+        return n_bytes
 
 
 @dataclass(frozen=True, eq=False)

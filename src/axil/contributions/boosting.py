@@ -19,6 +19,7 @@ from axil.arrays import AnyArray, Cells, FloatArray, IntArray, LeafArray
 from axil.contributions.contributions import CHANGED, Contributions, check_added, check_sums
 from axil.contributions.forward import moved
 from axil.contributions.label_weights import LabelWeights
+from axil.contributions.leaf_order import LeafOrder
 from axil.contributions.reverse import Combined, Reverse
 from axil.errors import ExactnessError, InputError, UnsupportedQuestionError, shown
 from axil.implicit.readers import FitInputs
@@ -210,6 +211,7 @@ class Boosting:
         self._cache = Cache()  # which copies for rows with offsets share
         self.offsets: Offsets | None = None  #: of the rows to explain
         self.contributions = Contributions(self.walked, limits)
+        self.leaf_order: LeafOrder | None = None  #: of `in_leaf_order`
         self.verification: Verification | None = None
         if verify:
             errors = (0.0, None) if X is None else self.check_rows(X)
@@ -304,6 +306,14 @@ class Boosting:
         model.offsets = offsets
         return model
 
+    def in_leaf_order(self) -> Boosting:
+        """Return this model with its contributions in the order of the leaves; see `LeafOrder`."""
+        if self.leaf_order is not None:
+            return self
+        model = copy.copy(self)
+        model.leaf_order = LeafOrder.of(self.contributions)
+        return model
+
     def starts(self, n: int) -> FloatArray:
         """Return the initial scores of n rows, (n, K), to which contributions add.
 
@@ -377,7 +387,7 @@ class Boosting:
             return self.classes
         if self.loss.meaning != "probability" or self.targets.shape[1] > 1:
             return None
-        has_labels = bool(np.isin(self.targets, (0.0, 1.0)).all())
+        has_labels = self._cache.get("are labels", lambda: np.isin(self.targets, (0.0, 1.0)).all())
         if has_labels:
             return np.arange(2)
         return None
@@ -636,7 +646,8 @@ class Boosting:
     @property
     def _largest(self) -> float:
         """The largest |score| of a training row."""
-        return float(np.abs(self.walked.score).max(initial=0.0))
+        scores = self.walked.score
+        return self._cache.get("largest score", lambda: float(np.abs(scores).max(initial=0.0)))
 
     def _check(self, leaves: LeafArray, scores: FloatArray) -> None:
         """Compare the sums of the leaf values behind the derivatives with the scores of the model.

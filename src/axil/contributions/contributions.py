@@ -21,12 +21,13 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from axil.adapters.boosted_fit import BoostedFit
 from axil.arrays import FloatArray, IntArray, LeafArray
 from axil.contributions.factors import Factors
 from axil.errors import ExactnessError
-from axil.kernels.cpu import CpuRows
+from axil.kernels.cpu import CellLists, CpuRows
 from axil.machine.arrays import AnyPlaceArray, host, like
 from axil.machine.blocks import spans
 from axil.machine.progress import track
@@ -84,8 +85,14 @@ class Contributions(Factors):
     # -- rows --------------------------------------------------------------------------------------
 
     def _blocks(self, n: int) -> list[slice]:
+        return self.row_blocks(slice(0, len(self.walked.targets)), n)
+
+    def row_blocks(self, rows: slice, n: int = 0) -> list[slice]:
+        """Return blocks of these rows, whose factors and contributions to n scores fit into memory."""
         entries = sum(len(trees) for trees in self.trees) + n * self.n_outputs
-        return spans(len(self.walked.targets), max(64, self._block_entries() // entries))
+        step = max(64, self._block_entries() // entries)
+        blocks = spans(rows.stop - rows.start, step)
+        return [slice(rows.start + block.start, rows.start + block.stop) for block in blocks]
 
     def _block_entries(self) -> int:
         """The number of factors and contributions in memory at a time.
@@ -178,6 +185,20 @@ class Contributions(Factors):
         table = xp.zeros((int(self.starts[k][-1]), len(queries)))
         table[xp.asarray(self._met(queries, k)), xp.arange(len(queries))[:, None]] = 1.0
         return self._mixed(k, table, True)
+
+    def cells_of(self, queries: LeafArray, k: int) -> CellLists:
+        """Return the leaves whose rows contribute to rows in these leaves (n, T), in output k.
+
+        These are their own leaves, or with coefficients also those that a leaf value depends on.
+        """
+        if self._mixes:
+            table = csr_array(self._table(queries, k).T)
+            return CellLists(
+                table.indptr.astype(np.int64), table.indices.astype(np.int64), table.data
+            )
+        cells = self._met(queries, k)
+        starts = np.arange(len(queries) + 1, dtype=np.int64) * cells.shape[1]
+        return CellLists(starts, cells.reshape(-1), None)
 
     def cells_by_group(self, codes: IntArray, n_groups: int) -> list[FloatArray]:
         """Return the contributions of each group to each leaf, by output, (C_k, groups).

@@ -15,6 +15,7 @@ from axil.aliases import Device, ForeignObject
 from axil.errors import InputError
 from axil.kernels import Backend
 from axil.kernels.cpu import Cpu
+from axil.machine.log import logger
 from axil.machine.memory import Budget, Limits, free_memory
 
 DEVICES: tuple[Device, ...] = ("cpu", "cuda", "auto")
@@ -42,6 +43,7 @@ def settled(limits: Limits, n_visits: float) -> Limits:
     device = "cpu"
     if _gpu_pays(n_visits, limits.n_threads) and why_no_gpu() is None:
         device = "cuda"
+    logger.debug('device="auto" for %.3g rows times trees: %s', n_visits, device)
     budget = budget_of(device, limits.budget.limit, limits.budget.scratch)
     return Limits(limits.n_threads, budget, device)
 

@@ -19,8 +19,11 @@ from axil.arrays import AnyArray, FloatArray
 from axil.kernels import LINKS, Backend, Cells, Costs, Numbers, Program, Rows, Triangle
 from axil.kernels.bounds import SAMPLE, Bounded, places
 from axil.machine.blocks import spans
+from axil.machine.cancellation import check_cancelled
 from axil.machine.progress import track
 from axil.machine.threads import Cache, one_blas_thread
+
+_core.on_poll(check_cancelled)  # some 20 times a second, while a kernel runs
 
 BLOCK = 256  # leaves worked on between two moments at which Ctrl-C takes effect
 SWEPT_CELLS = 4096  # of a tree times columns: the tables of a pass stay in the second-level cache
@@ -255,6 +258,29 @@ def column_sums(
     out = np.empty((block.shape[1], values.shape[1]))
     _core.column_sums(block, values, measure, out, n_threads)
     return out
+
+
+@dataclass(frozen=True)
+class CellLists:
+    """Some cells for each of n explained rows, with coefficients."""
+
+    starts: Numbers  #: (n + 1,) where the cells of each explained row begin
+    cells: Numbers
+    coefficients: FloatArray | None  #: None for ones
+
+
+def ordered_read_out(
+    values: FloatArray,
+    rows: NDArray[np.uint16],
+    ends: Numbers,
+    block_rows: int,
+    cell_lists: CellLists,
+    out: FloatArray,
+    n_threads: int = 1,
+) -> None:
+    """Fill ``out`` (n, rows) from entries in the order of their cells; see `_core.ordered_read_out`."""
+    lists = (cell_lists.starts, cell_lists.cells, cell_lists.coefficients)
+    _core.ordered_read_out(values, rows, ends, block_rows, *lists, out, n_threads)
 
 
 def number_keys(keys: NDArray[np.uint64]) -> tuple[Numbers, int]:

@@ -12,6 +12,8 @@ from importlib.util import find_spec
 from threading import Lock
 from typing import TypeVar
 
+from axil.machine.cancellation import check_cancelled
+
 T = TypeVar("T")
 
 PATIENCE = 2.0  # seconds before a bar appears
@@ -22,8 +24,20 @@ _one_bar = Lock()  # held by the work whose bar is on the screen
 def track(steps: Sequence[T], label: str) -> Iterable[T]:
     """Iterate over the steps, with a bar if that takes longer than `PATIENCE`.
 
-    Work inside other work that has a bar shows none.
+    Work inside other work that has a bar shows none. Each step looks for a cancellation.
     """
+    return _cancellable(_with_bar(steps, label))
+
+
+def _cancellable(steps: Iterable[T]) -> Iterator[T]:
+    """Yield the steps until the computation of this thread is cancelled."""
+    for step in steps:
+        check_cancelled()
+        yield step
+
+
+def _with_bar(steps: Sequence[T], label: str) -> Iterable[T]:
+    """Return the steps, with a bar if somebody is looking."""
     is_watched = sys.stderr is not None and (sys.stderr.isatty() or "ipykernel" in sys.modules)
     if is_watched and len(steps) > 1:
         return _shown(steps, label)

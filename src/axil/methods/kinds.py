@@ -93,9 +93,9 @@ class Preparable(Protocol):
     """A model that can compute in advance what makes explanations cheaper."""
 
     def prepared(self) -> VerifiedModel:
-        """Return the model with its leaf matrix."""
+        """Return the model with its leaf matrix, or its contributions in leaf order."""
 
 
 def prepared(model: VerifiedModel) -> VerifiedModel:
-    """Return a model of exact weights with its leaf matrix, in memory or in partitions."""
+    """Return a model with everything computed in advance that makes explanations cheaper."""
     return cast(Preparable, model).prepared()

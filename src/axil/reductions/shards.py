@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from time import perf_counter
 from typing import Any, Protocol, TypeVar
 
 from axil.attribution import Shard, Source
+from axil.machine.cancellation import check_cancelled
+from axil.machine.log import logger
 from axil.reductions.reduction import Reduction, ReductionResult
 
 
@@ -104,12 +107,22 @@ def answer(
     columns : sequence, optional
         The values that the method brings along for each shard: groups, errors, masks.
     """
+    start = perf_counter()
     for _, batch in model.batches(queries, size, source.name, even_empty=True):
+        check_cancelled()
         work = partial(_reduced, source, reduction)
         request = model.asked(batch, source)
         result: R = model.shards.total(work, request, columns, reduction.is_large)
         model.verify_predictions(batch, result.predictions if source.adds_up else None)
         yield batch, result
+    logger.info(
+        "%s of %d rows by %d training rows, %s, in %.3f s",
+        source.name,
+        len(queries),
+        model.shape[0],
+        type(reduction).__name__,
+        perf_counter() - start,
+    )
 
 
 def _reduced(

@@ -36,6 +36,7 @@ from axil.kernels import Backend, Numbers, Rows
 from axil.kernels.products import weighted
 from axil.machine.arrays import AnyPlaceArray, have_same_values, host, like
 from axil.machine.blocks import spans
+from axil.machine.log import logger
 from axil.machine.threads import Cache, one_blas_thread
 from axil.structure import Structure
 from axil.weights import hat_matrix, removal
@@ -356,7 +357,9 @@ class BoostedTrees(TreeEngine):
         size = 2 * LeafMatrix.size(self.structure)
         fits = is_built or available is None or size <= available
         if fits and self.prepare_pays(n_queries):
+            logger.debug("the leaf matrix for %d rows", n_queries)
             return self._in_leaf_matrix(self.inverse_pays(n_queries))
+        logger.debug("backward passes for %d rows", n_queries)
         return self
 
     # -- the fit -----------------------------------------------------------------------------------
