@@ -46,21 +46,25 @@ class ReadsRows:
         """Wrap the methods of a subclass that pass rows to its library."""
         super().__init_subclass__(**options)
         for name in (*TAKES_ROWS, _THROUGH, *DERIVATIVES):
-            method = vars(cls).get(name)
-            if isinstance(method, FunctionType):
-                setattr(cls, name, _quoting(method))
+            _wrap(cls, name, _quoting)
+        _wrap(cls, "trees", _safe_after_fork)
 
 
-class Around(ReadsRows):
-    """An adapter around another one, ``_inside``, which answers everything that this one does not define."""
+def _wrap(owner: type, name: str, wrapper: Callable[[Callable[..., Any]], object]) -> None:
+    """Wrap a method of a class, if it is the class's own."""
+    method = vars(owner).get(name)
+    if isinstance(method, FunctionType):
+        setattr(owner, name, wrapper(method))
 
-    _inside: Any
 
-    def __getattr__(self, name: str) -> ForeignObject:
-        """Return a member of the adapter inside."""
-        if name.startswith("_"):  # asked for before there is one inside, when this is copied
-            raise AttributeError(name)
-        return getattr(self._inside, name)
+def _safe_after_fork(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method that may be called in a forked process; see `axil.machine.forks`."""
+
+    @wraps(method)
+    def call(*arguments: Any, **options: Any) -> ForeignObject:
+        return after_fork(method, *arguments, **options)
+
+    return call
 
 
 def _quoting(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -82,3 +86,15 @@ def _quoting(method: Callable[..., Any]) -> Callable[..., Any]:
             ) from error
 
     return call
+
+
+class Around(ReadsRows):
+    """An adapter around another one, ``_inside``, which answers everything that this one does not define."""
+
+    _inside: Any
+
+    def __getattr__(self, name: str) -> ForeignObject:
+        """Return a member of the adapter inside."""
+        if name.startswith("_"):  # asked for before there is one inside, when this is copied
+            raise AttributeError(name)
+        return getattr(self._inside, name)

@@ -27,6 +27,7 @@ from axil.adapters.searches import (
 )
 from axil.aliases import FeatureTable, ForeignModel, ForeignObject
 from axil.errors import UnsupportedModelError, UnsupportedQuestionError
+from axil.machine.forks import after_fork
 
 
 class PipelineAdapter(Around):
@@ -173,7 +174,8 @@ def library_readers(libraries: Iterable[str], **options: Any) -> list[Reader]:
 
 
 def _read(library: str, options: dict[str, Any], model: ForeignModel) -> ForeignObject:
-    return import_module(f"axil.adapters.{library}.adapter").read(model, **options)
+    read: Reader = import_module(f"axil.adapters.{library}.adapter").read
+    return after_fork(read, model, **options)
 
 
 def search(model: ForeignModel, readers: list[Reader], together: str = "") -> ForeignObject:

@@ -152,6 +152,8 @@ class AdditiveModel(Refittable):
         if not self.adapter.is_written:
             reason = f"models of {self.adapter.library} are not written"
             refused["refit"] = (reason, "Ask explainer.without(X, rows) or what_if(X, targets).")
+        if not is_host(self.boosting.contributions.rows.cells):
+            refused["precompute"] = ORDERED_ON_DEVICE
         if self.names.class_names is None:
             refused |= {"calibrate": INTERVALS_OF_SCORES, "report": REPORT_OF_SCORES}
         if self.boosting.loss.predicts_targets:

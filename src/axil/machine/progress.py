@@ -13,12 +13,22 @@ from threading import Lock
 from typing import TypeVar
 
 from axil.machine.cancellation import check_cancelled
+from axil.machine.forks import in_forked_process
 
 T = TypeVar("T")
 
 PATIENCE = 2.0  # seconds before a bar appears
 
 _one_bar = Lock()  # held by the work whose bar is on the screen
+
+
+def _new_lock() -> None:
+    """Forget the bar of a thread that a fork left behind."""
+    global _one_bar
+    _one_bar = Lock()
+
+
+in_forked_process(_new_lock)
 
 
 def track(steps: Sequence[T], label: str) -> Iterable[T]:

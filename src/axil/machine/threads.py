@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from threading import Lock, RLock
 from typing import Any, TypeVar
@@ -13,6 +14,7 @@ import threadpoolctl
 
 from axil.aliases import ForeignObject
 from axil.arrays import IntArray
+from axil.machine.forks import in_forked_process
 
 T = TypeVar("T")
 
@@ -27,14 +29,22 @@ class Cache:
     def __init__(self) -> None:
         self._values: dict[Hashable, Any] = {}
         self._lock = RLock()
+        self._process = os.getpid()
 
     def get(self, name: Hashable, make: Callable[[], T]) -> T:
         """Return the value of this name; compute it now if this is its first use."""
         if name not in self._values:
-            with self._lock:
+            with self._lock_of_process():
                 if name not in self._values:
                     self._values[name] = make()
         return self._values[name]  # type: ignore[no-any-return]
+
+    def _lock_of_process(self) -> AbstractContextManager[object]:
+        """Return the lock; in a forked process a new one, as no thread may be left to release it."""
+        if self._process != os.getpid():
+            self._lock = RLock()
+            self._process = os.getpid()
+        return self._lock
 
     def put(self, name: Hashable, value: object) -> None:
         """Store a value in the place of the one that has this name."""
@@ -67,6 +77,16 @@ _limits = Lock()
 _limited: WeakSet[_Block] = WeakSet()
 # What restores the number of threads before the first of them
 _before: ForeignObject = None
+
+
+def _forget_other_threads() -> None:
+    """Release what threads held that a fork left behind."""
+    global _limits
+    _limits = Lock()
+    _limited.clear()
+
+
+in_forked_process(_forget_other_threads)
 
 
 @contextmanager
