@@ -6,8 +6,9 @@
 LightGBM on Friedman #1, trees of 31 leaves, one thread. Processor milliseconds, the shortest of several runs; the
 model's own prediction of the row stands beside, so that the machine falls out of the comparison. So does the limit of one row's
 weights, which are found from the last tree to the first: for each tree a row looks up one number by its leaf and adds one to its
-leaf's sum. The limit is the time of as many look-ups and additions in any order, without what lies between two trees. The limit
-of precomputed contributions is the time to read and add the numbers of the training rows in the leaves of the row.
+leaf's sum. The limit is the time of as many look-ups and additions in any order, without what lies between two trees.
+The limit of precomputed contributions is the time to read and add the numbers of the training
+rows in the leaves of the row.
 """
 
 import argparse
@@ -70,6 +71,29 @@ def written(value):
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
+def measured_of_classes(X, y, trees, row, repeats):
+    """Yield (step, milliseconds) of a classifier, before and after `precompute`."""
+    model = fit(X, y, trees, objective="binary")
+    of_classes = axil.Explainer(model, X, y, n_threads=1)
+    yield "top(row, k=5), two classes", milliseconds(lambda: of_classes.top(row, k=5), repeats)
+    yield "explain(row), two classes", milliseconds(lambda: of_classes.explain(row), repeats)
+    yield (
+        "without(row, ten rows), two classes",
+        milliseconds(lambda: of_classes.without(row, range(10)), 2),
+    )
+    yield "precompute, two classes", milliseconds(of_classes.precompute, 1)
+    yield (
+        "top(row, k=5), two classes, prepared",
+        milliseconds(lambda: of_classes.top(row, k=5), repeats),
+    )
+    yield (
+        "explain(row), two classes, prepared",
+        milliseconds(lambda: of_classes.explain(row), repeats),
+    )
+    numbers = numbers_of_leaves(of_classes, row)
+    yield "its limit: a number per tree and row of its leaf", milliseconds(numbers.sum, repeats)
+
+
 def measured(n, trees, repeats):
     """(step, milliseconds), one after the other."""
     X, y = friedman(n)
@@ -96,32 +120,13 @@ def measured(n, trees, repeats):
         milliseconds(lambda: limit(explainer), repeats),
     )
     yield "without(row, [0])", milliseconds(lambda: explainer.without(row, [0]), 2)
-    of_classes = axil.Explainer(
-        fit(X, y > np.median(y), trees, objective="binary"), X, y > np.median(y), n_threads=1
-    )
-    yield "top(row, k=5), two classes", milliseconds(lambda: of_classes.top(row, k=5), repeats)
-    yield "explain(row), two classes", milliseconds(lambda: of_classes.explain(row), repeats)
-    yield (
-        "without(row, ten rows), two classes",
-        milliseconds(lambda: of_classes.without(row, range(10)), 2),
-    )
+    yield from measured_of_classes(X, y > np.median(y), trees, row, repeats)
     yield (
         "precompute",
         milliseconds(lambda: axil.Explainer(model, X, y, n_threads=1).precompute(), 1),
     )
     explainer.precompute()
     yield "top(row, k=5), prepared", milliseconds(lambda: explainer.top(row, k=5), repeats)
-    yield "precompute, two classes", milliseconds(of_classes.precompute, 1)
-    yield (
-        "top(row, k=5), two classes, prepared",
-        milliseconds(lambda: of_classes.top(row, k=5), repeats),
-    )
-    yield (
-        "explain(row), two classes, prepared",
-        milliseconds(lambda: of_classes.explain(row), repeats),
-    )
-    numbers = numbers_of_leaves(of_classes, row)
-    yield "its limit: a number per tree and row of its leaf", milliseconds(numbers.sum, repeats)
     many = friedman(100, seed=3)[0]
     yield (
         "top of 100 rows, prepared, each row",

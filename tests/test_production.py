@@ -39,7 +39,7 @@ def blocks_of(section):
 
 @pytest.fixture(scope="module")
 def service():
-    """The names of the recipe for asyncio."""
+    """Return the names of the recipe for asyncio."""
     names = {}
     exec(blocks_of("Processes, threads and requests that end early")[0], names)
     return names

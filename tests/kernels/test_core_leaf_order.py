@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import pytest
 
 from axil import _core
 
+Entries: TypeAlias = dict[str, np.ndarray]  #: the arguments of the kernel, by name
 BLOCK_ROWS = 400
 N_ROWS = 1000
 N_CELLS = 7
 
 
-def arguments(seed: int = 0) -> dict[str, Any]:
-    """Return entries of three blocks, the last of them shorter, and the cells of four explained rows.
+def arguments(seed: int = 0) -> Entries:
+    """Return entries of three blocks, and the cells of four explained rows.
 
     Cells of a block have no row, some rows or all rows.
     """
@@ -45,7 +46,7 @@ def arguments(seed: int = 0) -> dict[str, Any]:
     }
 
 
-def expected(entries: dict[str, Any]) -> np.ndarray:
+def expected(entries: Entries) -> np.ndarray:
     """Return the sums of a loop over explained rows, cells and blocks."""
     sums = np.zeros(entries["out"].shape)
     for i in range(len(sums)):
@@ -55,9 +56,9 @@ def expected(entries: dict[str, Any]) -> np.ndarray:
                 coefficient = entries["coefficients"][at]
             for block, ends in enumerate(entries["ends"]):
                 cell = entries["cells"][at]
-                own = slice(ends[cell], ends[cell + 1])
-                rows = block * BLOCK_ROWS + entries["rows"][own].astype(int)
-                sums[i, rows] += coefficient * entries["values"][own]
+                entries_of_cell = slice(ends[cell], ends[cell + 1])
+                rows = block * BLOCK_ROWS + entries["rows"][entries_of_cell].astype(int)
+                sums[i, rows] += coefficient * entries["values"][entries_of_cell]
     return sums
 
 
@@ -100,7 +101,7 @@ def test_nothing_to_read() -> None:
         ({"ends": np.arange(3 * (N_CELLS + 1))[::-1].reshape(3, -1).copy()}, "ends must increase"),
     ],
 )
-def test_refusals_change_nothing(changed: dict[str, Any], match: str) -> None:
+def test_refusals_change_nothing(changed: Entries, match: str) -> None:
     entries = arguments() | changed
     with pytest.raises(ValueError, match=match):
         _core.ordered_read_out(**entries)

@@ -1,4 +1,4 @@
-"""Cancellation: a computation raises in its own thread soon after another thread has cancelled it."""
+"""Cancellation: a computation raises soon after another thread has cancelled it."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""The logger axil: what was decided, and how long it took; silent unless a program configures it."""
+"""The logger axil: what was decided, and how long it took; silent without a configuration."""
 
 import logging
 import subprocess

@@ -88,7 +88,7 @@ class Contributions(Factors):
         return self.row_blocks(slice(0, len(self.walked.targets)), n)
 
     def row_blocks(self, rows: slice, n: int = 0) -> list[slice]:
-        """Return blocks of these rows, whose factors and contributions to n scores fit into memory."""
+        """Return blocks of rows whose factors and contributions to n scores fit into memory."""
         entries = sum(len(trees) for trees in self.trees) + n * self.n_outputs
         step = max(64, self._block_entries() // entries)
         blocks = spans(rows.stop - rows.start, step)

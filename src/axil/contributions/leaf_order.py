@@ -49,7 +49,7 @@ class OrderedFactors:
 
     @classmethod
     def empty(cls, ends: NDArray[np.int64], budget: Budget) -> OrderedFactors:
-        """Return factors that are not filled in, in temporary files if the budget has a directory."""
+        """Return factors that are not filled in, on disk if the budget has a directory."""
         shape = (1, int(ends[-1, -1]))
         values = budget.empty(shape, np.float64, NAME, INSTEAD)
         rows = budget.empty(shape, np.uint16, NAME, INSTEAD)

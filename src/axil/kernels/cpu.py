@@ -278,7 +278,7 @@ def ordered_read_out(
     out: FloatArray,
     n_threads: int = 1,
 ) -> None:
-    """Fill ``out`` (n, rows) from entries in the order of their cells; see `_core.ordered_read_out`."""
+    """Fill ``out`` (n, rows) from entries in the order of cells; see `_core.ordered_read_out`."""
     lists = (cell_lists.starts, cell_lists.cells, cell_lists.coefficients)
     _core.ordered_read_out(values, rows, ends, block_rows, *lists, out, n_threads)
 

@@ -33,7 +33,7 @@ class Cancellation:
     >>> cancellation.run(max, 2, 3)
     Traceback (most recent call last):
     ...
-    axil.errors.CancellationError: This computation was cancelled. Make a new axil.Cancellation to compute it again.
+    axil.errors.CancellationError: This computation was cancelled. Make a new axil.Cancellation.
     """
 
     def __init__(self) -> None:
@@ -76,6 +76,4 @@ def check_cancelled() -> None:
     """Raise `CancellationError` if the computation of this thread was cancelled."""
     cancellation = _current.get()
     if cancellation is not None and cancellation.is_cancelled:
-        raise CancellationError(
-            "This computation was cancelled. Make a new axil.Cancellation to compute it again."
-        )
+        raise CancellationError("This computation was cancelled. Make a new axil.Cancellation.")

@@ -29,7 +29,7 @@ _inside = local()  # of the threads that `after_fork` started
 
 
 def in_forked_process(function: Callable[[], None]) -> None:
-    """Have a function called in every process that is forked from this one, before anything else."""
+    """Have a function called in every process that is forked from this one."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=function)
 

@@ -40,7 +40,7 @@ class Cache:
         return self._values[name]  # type: ignore[no-any-return]
 
     def _lock_of_process(self) -> AbstractContextManager[object]:
-        """Return the lock; in a forked process a new one, as no thread may be left to release it."""
+        """Return the lock, or a new one in a forked process, which has no other threads."""
         if self._process != os.getpid():
             self._lock = RLock()
             self._process = os.getpid()
