@@ -19,11 +19,12 @@ from axil.arrays import AnyArray, FloatArray
 from axil.kernels import LINKS, Backend, Cells, Costs, Numbers, Program, Rows, Triangle
 from axil.kernels.bounds import SAMPLE, Bounded, places
 from axil.machine.blocks import spans
-from axil.machine.cancellation import check_cancelled
+from axil.machine.cancellation import add_kernels
 from axil.machine.progress import track
 from axil.machine.threads import Cache, one_blas_thread
 
-_core.on_poll(check_cancelled)  # some 20 times a second, while a kernel runs
+# Some 20 times a second, while a kernel runs
+add_kernels(lambda check: _core.on_poll(check))
 
 BLOCK = 256  # leaves worked on between two moments at which Ctrl-C takes effect
 SWEPT_CELLS = 4096  # of a tree times columns: the tables of a pass stay in the second-level cache

@@ -9,12 +9,30 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextvars import ContextVar
 from threading import Event
-from typing import ParamSpec, TypeVar
+from typing import ClassVar, ParamSpec, TypeVar
 
 from axil.errors import CancellationError
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+class _Kernels:
+    """Kernels poll from the first cancellation on."""
+
+    poll = False
+    waiting: ClassVar[list[Callable[[Callable[[], None]], None]]] = []
+
+
+def add_kernels(start_polling: Callable[[Callable[[], None]], None]) -> None:
+    """Have kernels look for cancellations, as soon as there is one.
+
+    ``start_polling`` makes them call the function that it gets.
+    """
+    if _Kernels.poll:
+        start_polling(check_cancelled)
+    else:
+        _Kernels.waiting.append(start_polling)
 
 
 class Cancellation:
@@ -38,6 +56,9 @@ class Cancellation:
 
     def __init__(self) -> None:
         self._event = Event()
+        _Kernels.poll = True
+        while _Kernels.waiting:
+            _Kernels.waiting.pop()(check_cancelled)
 
     @property
     def is_cancelled(self) -> bool:
