@@ -146,6 +146,10 @@ KINDS = {
     ),
     **dict.fromkeys(("intercept", "prediction", "reference", "l2"), "number"),
     "confidence_level": "number",
+    "coverage.by": "labels",
+    **dict.fromkeys(("coordinates", "dates", "calibrate.min_group_size"), "object"),
+    "min_group_size": "count",
+    "hide": "object",
     "fdr": "number",
     "q": "shares",
     **dict.fromkeys(

@@ -141,6 +141,24 @@ def intervals(half=1.0):
     )
 
 
+def coverage_by_area():
+    """Return a table of `Predictive.coverage` with places; one area is covered too seldom."""
+    covered = np.array([0.92, 0.6, 0.95, 1.0])
+    rows = np.array([60, 80, 20, 5])
+    return pd.DataFrame(
+        {
+            "group": ["west", "mill", "lake", "hill"],
+            "rows": rows,
+            "covered": covered,
+            "lower": covered - 0.1,
+            "upper": np.minimum(covered + 0.1, 1.0),
+            "median_width": 2.0,
+            "latitude": [42.00, 42.03, 42.05, 42.01],
+            "longitude": [-93.66, -93.64, -93.65, -93.60],
+        }
+    )
+
+
 def true_targets():
     frame = intervals()
     return frame["prediction"] + frame["scale"] * np.random.default_rng(1).normal(
@@ -182,6 +200,7 @@ DRAWN = {
     "coverage": lambda ax: plots.coverage(
         intervals(), true_targets(), groups=np.repeat(["a", "b", "c"], 20), ax=ax
     ),
+    "coverage_map": lambda ax: plots.coverage_map(coverage_by_area(), ax=ax),
     "label_issues": lambda ax: plots.label_issues(suspects(), ax=ax),
     "label_issues_classes": lambda ax: plots.label_issues(class_suspects(), ax=ax),
     "ranked": lambda ax: plots.leverage(explainer().diagnostics.leverage(), ranked=True, ax=ax),

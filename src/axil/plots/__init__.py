@@ -13,6 +13,7 @@ prediction are called derivatives.
 """
 
 from axil.plots.bar_plots import group, influence, weights
+from axil.plots.coverage_map import coverage_map
 from axil.plots.curve_plots import concentration, leave_one_out_curve, leverage, removal
 from axil.plots.heat_map import matrix
 from axil.plots.interval_plots import calibration, coverage, fan
@@ -25,6 +26,7 @@ __all__ = [
     "calibration",
     "concentration",
     "coverage",
+    "coverage_map",
     "fan",
     "group",
     "influence",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
@@ -15,10 +15,12 @@ from axil.attribution import WEIGHTS
 from axil.errors import InputError
 from axil.machine.progress import track
 from axil.methods.intervals.calibrate_classes import calibrate_classes
+from axil.methods.intervals.calibration_dates import CalibrationDates
 from axil.methods.intervals.calibration_groups import CalibrationGroups
 from axil.methods.intervals.calibration_rows import Wording, chosen_rows, groups_of, new_rows
 from axil.methods.intervals.conformal import Conformal
 from axil.methods.intervals.local import NAMES, PENALTY, Local, Own, Surroundings, around, joined
+from axil.methods.intervals.pooling import ByPlace, ByPrediction
 from axil.methods.intervals.predictive import Predictive
 from axil.methods.intervals.training_errors import (
     is_bagged,
@@ -29,6 +31,7 @@ from axil.methods.kinds import exact_model
 from axil.methods.method import Method
 from axil.methods.noise import leverages
 from axil.replay.exact_model import ExactModel
+from axil.replay.verified_model import VerifiedModel
 from axil.weights.forest import Forest
 
 METHODS: tuple[CalibrationMethod, ...] = ("leaves", "exact")
@@ -57,6 +60,9 @@ class Calibrate(Method):
         out_of_fold: ArrayLike | None = None,
         init_score: ArrayLike | None = None,
         groups: LabelsLike | None = None,
+        min_group_size: int | None = None,
+        coordinates: tuple[str | int, str | int] | None = None,
+        dates: LabelsLike | None = None,
         method: CalibrationMethod = "leaves",
     ) -> Predictive:
         """Return prediction intervals and distributions, or for a classifier sets of classes.
@@ -98,6 +104,16 @@ class Calibrate(Method):
             name of a column of the features. Intervals then hold with the probability asked for
             within each group, from the calibration rows of that group alone: at least 9 for 90 %,
             and about 100 for widths that are not wider than they need be.
+        min_group_size : int, optional
+            Groups of fewer calibration rows join their nearest groups until each pool has as many.
+            Rows of a group without calibration rows are then in the nearest pool. Intervals hold
+            within each pool. `axil.Predictive.calibration_groups` lists the pools.
+        coordinates : tuple of two columns, optional
+            The latitude and the longitude, by name or position. Groups are then near if their
+            places are. By default they are near if the deciles of their predictions are.
+        dates : array of shape (n,) or str, optional
+            A date or a number, such as a year, for each calibration row, or the name of a column of
+            the features. axil then warns of rows that are newer than all calibration rows.
         method : "leaves" or "exact", default "leaves"
             How boosted trees tell the errors nearby; other models always use their weights.
             "leaves": the training rows in the leaves of the row to predict, with the errors of the
@@ -129,11 +145,17 @@ class Calibrate(Method):
                 "init_score is for the rows of X_cal, and there are none. Leave it out."
             )
         method = inputs.as_choice(method, METHODS, "method")
+        options = RowOptions.of(groups, min_group_size, coordinates, dates)
         if verified.names.class_names is not None:
             if method != "leaves":
                 raise InputError(
                     'method="exact" is of intervals of numbers, and this model predicts classes. '
                     "Leave it out."
+                )
+            if min_group_size is not None or dates is not None:
+                raise InputError(
+                    "min_group_size and dates are of intervals of numbers, and this model predicts "
+                    "classes. Leave them out."
                 )
             of_classes = calibrate_classes(verified, X_cal, y_cal, out_of_fold, init_score, groups)
             return cast(Predictive, of_classes)  # which has the same methods, and refuses others
@@ -142,30 +164,99 @@ class Calibrate(Method):
         else:
             folds = verified.training.out_of_fold(out_of_fold)
         if X_cal is not None:
-            return held_out(verified, X_cal, y_cal, folds, init_score, groups, method)
-        verified.capabilities.require("calibrate without X_cal and y_cal")
-        if folds is None and not is_bagged(exact_model(verified)):
+            return held_out(verified, X_cal, y_cal, folds, init_score, options, method)
+        return from_training_rows(verified, folds, options, method)
+
+
+@dataclass(frozen=True)
+class RowOptions:
+    """The user's groups and dates of calibration rows, and how small groups are pooled."""
+
+    labels: LabelsLike | None
+    least: int | None  #: calibration rows of each pool
+    coordinates: tuple[str | int, str | int] | None
+    dates: LabelsLike | None
+
+    @classmethod
+    def of(
+        cls, labels: LabelsLike | None, least: object, coordinates: Any, dates: LabelsLike | None
+    ) -> RowOptions:
+        """Check the options of `Explainer.calibrate`."""
+        if least is not None:
+            least = inputs.as_count(least, "min_group_size")
+            if labels is None:
+                raise InputError(
+                    "min_group_size is about groups, and groups is missing. Pass groups too."
+                )
+        elif coordinates is not None:
             raise InputError(
-                "There is nothing to calibrate with: X_cal and y_cal are missing, out_of_fold too, and this model is no forest "
-                "whose trees leave rows out. Pass rows that the model was not fitted on, or "
-                "out_of_fold=cross_val_predict(model, X_train, y_train)."
+                "coordinates say which groups are near, for min_group_size, which is missing. Pass "
+                "min_group_size too."
             )
-        grouped = CalibrationGroups.of(
-            groups, verified.features, verified, verified.shape[0], "training"
+        return cls(labels, least, coordinates, dates)
+
+    def groups(
+        self, X: FeatureTable, model: VerifiedModel, n: int, rows: str
+    ) -> CalibrationGroups | None:
+        """Return the groups of n rows with features X; None if there are none."""
+        return CalibrationGroups.of(self.labels, X, model, n, rows)
+
+    def newest(self, X: FeatureTable, model: VerifiedModel, rows: str) -> CalibrationDates | None:
+        """Return the newest date of rows with features X; None if there are no dates."""
+        if self.dates is None:
+            return None
+        return CalibrationDates.of(self.dates, X, model.adapter.feature_names, rows)
+
+    def pooled(
+        self, groups: CalibrationGroups | None, X: FeatureTable, predictions: FloatArray
+    ) -> CalibrationGroups | None:
+        """Return groups of calibration rows, pooled if the user wants it.
+
+        The rows have features X and predictions (n, K).
+        """
+        if groups is None or self.least is None:
+            return groups
+        if self.coordinates is None:
+            return groups.pooled(self.least, ByPrediction(predictions))
+        return groups.pooled(self.least, ByPlace.of(self.coordinates, X))
+
+
+def from_training_rows(
+    model: VerifiedModel, folds: FloatArray | None, options: RowOptions, method: str
+) -> Predictive:
+    """Calibrate with out-of-fold or out-of-bag predictions of the training rows."""
+    model.capabilities.require("calibrate without X_cal and y_cal")
+    exact = exact_model(model)
+    if folds is None and not is_bagged(exact):
+        raise InputError(
+            "There is nothing to calibrate with: X_cal and y_cal are missing, out_of_fold too, and "
+            "this model is no forest whose trees leave rows out. Pass rows that the model was not "
+            "fitted on, or "
+            "out_of_fold=cross_val_predict(model, X_train, y_train)."
         )
-        if folds is not None:
-            return from_folds(exact_model(verified), folds, grouped, method)
-        return from_out_of_bag(exact_model(verified), grouped)
+    grouped = options.groups(model.features, model, model.shape[0], "training")
+    if folds is not None:
+        return from_folds(exact, folds, grouped, options, method)
+    return from_out_of_bag(exact, grouped, options)
 
 
 def held_out(
-    model: Any, X: FeatureTable, y: Any, folds: Any, init_score: Any, groups: Any, method: str
+    model: Any,
+    X: FeatureTable,
+    y: Any,
+    folds: Any,
+    init_score: Any,
+    options: RowOptions,
+    method: str,
 ) -> Predictive:
     """Calibrate with rows that the model was not fitted on."""
     wording = WORDING
     if model.features is None:
         wording = replace(WORDING, alike=ALIKE_TARGET)
-    new = new_rows(model, X, y, init_score, groups, partial(_fit_targets, model, y), wording)
+    new = new_rows(
+        model, X, y, init_score, options.labels, partial(_fit_targets, model, y), wording
+    )
+    newest = options.newest(X, model, "calibration")
     errors_and_source = model.deletions.training_errors(folds, method)
     if errors_and_source is None:
         local_errors, source = training_errors(exact_model(model), folds, method)
@@ -178,7 +269,8 @@ def held_out(
         surroundings,
         conformal_rows(local, new.targets - local.predictions),
         "held out",
-        new.groups,
+        options.pooled(new.groups, new.queries.rows, local.predictions),
+        newest,
     )
 
 
@@ -190,7 +282,11 @@ def _fit_targets(model: Any, y: Any, n: int) -> FloatArray:
 
 
 def from_folds(
-    verified: ExactModel, folds: FloatArray, grouped: CalibrationGroups | None, method: str
+    verified: ExactModel,
+    folds: FloatArray,
+    grouped: CalibrationGroups | None,
+    options: RowOptions,
+    method: str,
 ) -> Predictive:
     """Calibrate with out-of-fold predictions (N, K) of the training rows."""
     if verified.features is None:
@@ -214,11 +310,14 @@ def from_folds(
         surroundings,
         conformal_rows(local, errors[rows]),
         "out-of-fold",
-        groups_of(grouped, rows),
+        options.pooled(groups_of(grouped, rows), queries.rows, local.predictions),
+        options.newest(verified.features, verified, "training"),
     )
 
 
-def from_out_of_bag(verified: ExactModel, grouped: CalibrationGroups | None) -> Predictive:
+def from_out_of_bag(
+    verified: ExactModel, grouped: CalibrationGroups | None, options: RowOptions
+) -> Predictive:
     """Calibrate with the trees of a forest that were fitted without each row."""
     errors, source = training_errors(verified, None, "exact")
     surroundings = Surroundings.of(verified, [errors], source, "exact")
@@ -240,12 +339,17 @@ def from_out_of_bag(verified: ExactModel, grouped: CalibrationGroups | None) -> 
                 sums, verified.weight_layout.output_groups, out_of_bag_predictions(verified)[some]
             )
         )
+    local = joined(parts)
+    if grouped is not None:
+        features = inputs.take_rows(verified.features, rows)
+        grouped = options.pooled(groups_of(grouped, rows), features, local.predictions)
     return Predictive(
         verified,
         surroundings,
-        conformal_rows(joined(parts), errors[rows]),
+        conformal_rows(local, errors[rows]),
         "out-of-bag",
-        groups_of(grouped, rows),
+        grouped,
+        options.newest(verified.features, verified, "training"),
     )
 
 

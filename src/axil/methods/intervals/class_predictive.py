@@ -244,10 +244,10 @@ class ClassPredictive:
                     "with groups=."
                 )
             return [(np.ones(self.n_calibration, dtype=np.bool_), np.arange(n))]
-        codes = self._groups.of_queries(queries, groups)
+        pools = self._groups.pools_of_queries(queries, groups)
         return [
-            (self._groups.codes == group, np.flatnonzero(codes == group))
-            for group in np.unique(codes)
+            (self._groups.rows_of(pool), np.flatnonzero(pools == pool))
+            for pool in np.unique(pools).tolist()
         ]
 
     def _require_rows(self, n: int, level: float) -> None:

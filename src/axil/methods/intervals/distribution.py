@@ -10,11 +10,13 @@ import numpy as np
 
 from axil import inputs
 from axil.aliases import ArrayLike, DataFrame, FeatureTable, LabelsLike, TableLike
-from axil.arrays import FloatArray, IntArray
+from axil.arrays import AnyArray, FloatArray, IntArray
 from axil.errors import InputError, shown
 from axil.machine.blocks import spans
+from axil.methods.intervals.calibration_dates import CalibrationDates
 from axil.methods.intervals.calibration_groups import CalibrationGroups
 from axil.methods.intervals.conformal import Conformal, least_rows, order_of
+from axil.methods.intervals.coverage import AreaRows, coordinate_columns
 from axil.methods.intervals.local import Local, Surroundings, around
 from axil.methods.method import output_columns
 from axil.output import tables
@@ -38,7 +40,8 @@ class Distribution:
     _rows: tuple[Conformal, ...]  # of each output
     source: str  #: where the calibration errors are from: "held out", "out-of-fold" or "out-of-bag"
     _groups: CalibrationGroups | None = None
-    _group: Any = None  # the label of these rows, where they are one group
+    _dates: CalibrationDates | None = None
+    _group: Any = None  # the labels of these rows, where they are one pool of groups
 
     @property
     def n_calibration(self) -> int:
@@ -55,6 +58,7 @@ class Distribution:
         symmetric: bool = True,
         init_score: ArrayLike | None = None,
         groups: LabelsLike | None = None,
+        dates: LabelsLike | None = None,
     ) -> DataFrame:
         """Return prediction intervals, as a table with a row per prediction, and per output if several.
 
@@ -64,7 +68,9 @@ class Distribution:
         the fit. ``uncertainty_rank``: the share of calibration rows with a smaller local scale,
         from 0 to 1. Near 1 the prediction is among those with the largest errors to be expected;
         of all that weights say, this predicts large errors best (experiments/intervals_alarm.py).
-        Rows from elsewhere it may miss: ask `axil.novelty`.
+        Rows from elsewhere it may miss: ask `axil.novelty`. With groups that are pooled there are
+        ``pool_rows``, the calibration rows that an interval follows from, and ``pool``, the labels
+        of their groups.
         Streamed: never holds an (n, n_train) array.
 
         Parameters
@@ -82,6 +88,9 @@ class Distribution:
         groups : array of shape (n,), optional
             Labels of the rows of X, where `calibrate` was given labels; a column that it was given
             is read from X.
+        dates : array of shape (n,), optional
+            Dates of the rows of X, where `calibrate` was given dates; a column that it was given is
+            read from X.
 
         Examples
         --------
@@ -98,10 +107,96 @@ class Distribution:
         True
         """
         queries = self._model.queries(X, init_score)
+        self._check_dates(queries, dates)
         columns = output_columns("query", queries.labels, self._model.names.outputs)
         intervals = self._interval(queries, confidence_level, symmetric, groups)
         columns |= {name: values.ravel() for name, values in intervals.items()}
+        columns |= self._pool_columns(queries, groups)
         return tables.note(tables.make(columns, self._model.backend), NOTE)
+
+    def coverage(
+        self,
+        X: TableLike,
+        y: ArrayLike,
+        confidence_level: float = 0.9,
+        *,
+        by: LabelsLike | None = None,
+        coordinates: tuple[str | int, str | int] | None = None,
+        symmetric: bool = True,
+        init_score: ArrayLike | None = None,
+        groups: LabelsLike | None = None,
+    ) -> DataFrame:
+        """Return the share of known targets inside their intervals, group by group.
+
+        The columns are group, rows, covered, lower and upper, median_width, and output if there are
+        several. ``lower`` and ``upper`` bound the coverage of all rows of the group with 95 %
+        confidence (Clopper and Pearson), for the chance in the rows of X. With coordinates there
+        are latitude and longitude, the medians of the rows; `axil.plots.coverage_map` draws them.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to predict, which are neither training nor calibration rows.
+        y : array of shape (n,) or (n, K)
+            Their targets, given as ``y_train`` was.
+        confidence_level : float, default 0.9
+            The probability that an interval is to hold its target with, between 0 and 1.
+        by : array of shape (n,) or str, optional
+            A label for each row of X, or the name of a column. By default the groups that
+            `calibrate` was given; without these all rows together.
+        coordinates : tuple of two columns, optional
+            The latitude and the longitude, by name or position.
+        symmetric : bool, default True
+            As in `interval`.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, as in `Explainer.explain`.
+        groups : array of shape (n,), optional
+            Labels of the rows of X, where `calibrate` was given labels.
+
+        Examples
+        --------
+        >>> from lightgbm import LGBMRegressor
+        >>> from sklearn.datasets import load_diabetes
+        >>> from axil import Explainer
+        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+        >>> model = LGBMRegressor(n_estimators=20, verbose=-1).fit(X[:250], y[:250])
+        >>> predictive = Explainer(model, X[:250], y[:250]).calibrate(X[250:350], y[250:350])
+        >>> table = predictive.coverage(X[350:], y[350:], by=X["sex"][350:] > 0)
+        >>> table[["group", "rows"]].values.tolist()
+        [[False, 50], [True, 42]]
+        """
+        queries = self._model.queries(X, init_score)
+        truth = self._shown(self._targets(y, queries))
+        if by is None:
+            by = groups
+        if by is None and self._groups is not None:
+            by = self._groups.column
+        columns_of_places = None
+        if coordinates is not None:
+            columns_of_places = coordinate_columns(coordinates, queries)
+        areas = AreaRows.of(queries, by, columns_of_places)
+        ends = self._interval(queries, confidence_level, symmetric, groups)
+        is_inside = (ends["lower"] <= truth) & (truth <= ends["upper"])
+        widths = ends["upper"] - ends["lower"]
+        outputs = self._model.names.outputs
+        parts = []
+        for k in range(truth.shape[1]):
+            columns = areas.columns(is_inside[:, k], widths[:, k])
+            if outputs is not None:
+                columns["output"] = np.repeat(np.asarray(outputs)[[k]], len(areas.names))
+            parts.append(columns)
+        frame = tables.concatenate(parts, self._model.backend)
+        return tables.note(frame, NOTE, confidence_level=float(confidence_level))
+
+    def calibration_groups(self) -> DataFrame:
+        """Return the groups of calibration rows, as a table with a row per group.
+
+        The columns are group, rows, pool_rows and pooled_with. ``pool_rows``: the calibration rows
+        of the group and of those that it is pooled with, whose labels are in ``pooled_with``.
+        """
+        if self._groups is None:
+            raise InputError("calibrate was given no groups. Calibrate with groups=.")
+        return tables.make(self._groups.table(), self._model.backend)
 
     def quantiles(
         self,
@@ -352,6 +447,29 @@ class Distribution:
             "uncertainty_rank": uncertainty_ranks,
         }
 
+    def _pool_columns(self, queries: QueryBatch, groups: LabelsLike | None) -> dict[str, AnyArray]:
+        """Return the columns of `interval` about pools of groups; none without pools."""
+        if self._groups is None or self._groups.pooling is None:
+            return {}
+        pools = self._groups.pools_of_queries(queries, groups)
+        sizes = np.bincount(self._groups.pools[self._groups.codes])
+        names = np.array([self._groups.pool_name(pool) for pool in range(len(sizes))], dtype=object)
+        n_outputs = len(self._rows)
+        return {
+            "pool_rows": np.repeat(sizes[pools], n_outputs),
+            "pool": np.repeat(names[pools], n_outputs),
+        }
+
+    def _check_dates(self, queries: QueryBatch, dates: LabelsLike | None) -> None:
+        """Warn of rows that are newer than all calibration rows."""
+        if self._dates is not None:
+            self._dates.warn_of_newer(queries, dates)
+        elif dates is not None:
+            raise InputError(
+                "dates was given, and calibrate was given none. Leave it out, or calibrate with "
+                "dates=."
+            )
+
     def _ends(self, local: Local, confidence_level: float, symmetric: bool) -> FloatArray:
         """Return the lower and upper errors of the intervals and the median size of errors, (3, n, K)."""
         n = self.n_calibration
@@ -443,16 +561,17 @@ class Distribution:
                 )
             return [(self, np.arange(len(queries)))]
         calibration_groups = self._groups
-        codes = self._groups.of_queries(queries, labels)
+        pools = calibration_groups.pools_of_queries(queries, labels)
         return [
-            (self._of_group(calibration_groups, g), np.flatnonzero(codes == g))
-            for g in np.unique(codes)
+            (self._of_pool(calibration_groups, pool), np.flatnonzero(pools == pool))
+            for pool in np.unique(pools).tolist()
         ]
 
-    def _of_group(self, calibration_groups: CalibrationGroups, g: int) -> Distribution:
-        """Return this distribution with the calibration rows of one group alone."""
-        rows = tuple(output_rows[calibration_groups.codes == g] for output_rows in self._rows)
-        return replace(self, _rows=rows, _groups=None, _group=calibration_groups.names[g])
+    def _of_pool(self, calibration_groups: CalibrationGroups, pool: int) -> Distribution:
+        """Return this distribution with the calibration rows of one pool of groups alone."""
+        is_of_pool = calibration_groups.rows_of(pool)
+        rows = tuple(output_rows[is_of_pool] for output_rows in self._rows)
+        return replace(self, _rows=rows, _groups=None, _group=calibration_groups.pool_name(pool))
 
     def _atoms(
         self,

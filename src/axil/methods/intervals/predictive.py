@@ -127,8 +127,8 @@ class Predictive(Distribution, page.Shown):
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `Explainer.explain`.
         **options : keyword arguments
-            ``k``, ``columns``, ``map``, ``y``, ``title``, ``unit``, ``target`` and ``stability``,
-            as in `Explainer.to_html`.
+            ``k``, ``columns``, ``hide``, ``min_group_size``, ``map``, ``y``, ``title``, ``unit``,
+            ``target`` and ``stability``, as in `Explainer.to_html`.
 
         Examples
         --------
