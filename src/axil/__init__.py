@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from axil.machine.cancellation import Cancellation
     from axil.methods.intervals.class_predictive import ClassPredictive
     from axil.methods.intervals.predictive import Predictive
+    from axil.output.records import Record
     from axil.ratios import RatioStudy, ratio_study
-    from axil.records import Record, certificate, record
     from axil.replay.verification import Verification
     from axil.retraining import Stability, stability
     from axil.shared_leaves import leaves, novelty, similarity
@@ -55,14 +55,12 @@ __all__ = [
     "UnsupportedModelError",
     "UnsupportedQuestionError",
     "Verification",
-    "certificate",
     "compare",
     "forecast",
     "leaves",
     "load",
     "novelty",
     "ratio_study",
-    "record",
     "similarity",
     "stability",
     "supports",
@@ -77,18 +75,16 @@ _LAZY_NAMES = {
     "ClassPredictive": "methods.intervals.class_predictive",
     "Predictive": "methods.intervals.predictive",
     "RatioStudy": "ratios",
-    "Record": "records",
+    "Record": "output.records",
     "Stability": "retraining",
     "Support": "support",
     "Verification": "replay.verification",
-    "certificate": "records",
     "compare": "comparison",
     "forecast": "forecasts.forecast",
     "load": "explainer",
     "leaves": "shared_leaves",
     "novelty": "shared_leaves",
     "ratio_study": "ratios",
-    "record": "records",
     "similarity": "shared_leaves",
     "stability": "retraining",
     "supports": "support",

@@ -37,7 +37,7 @@ from axil.explainer import Explainer
 from axil.explanation import Explanation
 from axil.inputs.codes import keys
 from axil.machine.memory import BATCH_BYTES
-from axil.matched_rows import (
+from axil.methods.matched_rows import (
     ABSENT,
     ADDED,
     CHANGED,

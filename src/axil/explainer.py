@@ -24,6 +24,7 @@ from axil.kernels.choose import limits_of
 from axil.machine.threads import Cache
 from axil.methods.adjustments import Adjustments
 from axil.methods.aggregate import Aggregate
+from axil.methods.certificate import Certificate
 from axil.methods.concentration import Concentration
 from axil.methods.diagnostics import Diagnostics
 from axil.methods.explain import Explain
@@ -35,7 +36,7 @@ from axil.methods.kinds import prepared
 from axil.methods.label_issues import LabelIssues
 from axil.methods.min_label_changes import MinLabelChanges
 from axil.methods.page import Pages
-from axil.methods.refit import ExplainerArguments, Refit
+from axil.methods.refit import ExplainerArguments
 from axil.methods.removal import Removal
 from axil.methods.shapley import Shapley
 from axil.methods.similar import Similar
@@ -66,7 +67,7 @@ class Explainer(
     Concentration,
     WhatIf,
     Without,
-    Refit,
+    Certificate,
     Removal,
     LabelIssues,
     Influence,
@@ -282,6 +283,7 @@ class Explainer(
         """
         state = {"_model": self._model, **self.__dict__}
         state.pop("_verify", None)
+        state.pop("_refitted_from", None)
         if self._arguments is not None and not self._arguments.is_picklable:
             del state["_arguments"]
         return state

@@ -9,15 +9,17 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
+from axil import inputs
 from axil.aliases import ArrayLike, DataFrame, LabelsLike, PathLike, Ranking
 from axil.arrays import AnyArray, FloatArray, IntArray
-from axil.errors import InputError, counted
+from axil.errors import InputError, UnsupportedQuestionError, counted
 from axil.inputs import as_count, as_positions, as_share, as_shares, group_codes, row_values
 from axil.output import comparables, page, tables
 from axil.output.comparables import as_per_class
 from axil.output.explained_arrays import Arrays
 from axil.output.portfolio import Portfolio
 from axil.output.predictions import WeightedSums
+from axil.output.records import record_of
 from axil.reductions.choice import Choice
 
 
@@ -121,23 +123,27 @@ class Explanation(Arrays):
         """Return a frame of the user's library, with a note on its numbers."""
         return tables.note(tables.make(columns, self._sums.backend), self._sums.note)
 
-    def group(self, groups: LabelsLike) -> DataFrame:
+    def group(self, groups: LabelsLike, *, min_group_size: int = 1) -> DataFrame:
         """Return the sums of weights and contributions over each group of training rows.
 
         Pass a label for each training row: a year, a region, a source. The table has the columns
-        query, group, weight, contribution, and output if there are several. Contributions are
-        weight times target, whatever the mean of the targets is. If the model was fitted to
-        logarithms, the columns are "contribution (log)" and factor. The rows of the group multiply
-        the prediction by the factor, counted from a target of one, so it may be in the thousands.
-        The page counts from the (geometric) mean.
+        query, group, weight, contribution, and output if there are several. Groups of a prediction
+        are in the order of abs(weight), or of abs(contribution) where there are no weights.
+        Contributions are weight times target. If the model was fitted to logarithms, they are
+        weight times (target - mean target), in a column "contribution (log)", and the rows of the
+        group multiply the prediction by ``factor``, counted from the geometric mean of the targets.
 
         Parameters
         ----------
         groups : sequence of length n_train, or str
             A label for each training row: a year, a region, a source; or the name of a column of
             X_train.
+        min_group_size : int, default 1
+            Groups of fewer training rows are put together in one, for tables that other people see.
         """
-        return self._table(self._sums.group_columns(*self._groups(groups, "groups")))
+        least = as_count(min_group_size, "min_group_size")
+        codes, names = self._groups(groups, "groups")
+        return self._table(self._sums.group_columns(codes, names, least))
 
     def concentration(
         self, shares: Sequence[float] = (0.5, 0.8, 0.95), top: float = 0.05
@@ -193,8 +199,8 @@ class Explanation(Arrays):
         sigma : float or array of shape (K,), optional
             The noise of the targets, for standard errors.
         **options : keyword arguments
-            ``k``, ``columns``, ``map``, ``y``, ``title``, ``unit``, ``target`` and ``stability``,
-            as in `Explainer.to_html`.
+            ``k``, ``columns``, ``hide``, ``min_group_size``, ``map``, ``y``, ``title``, ``unit``,
+            ``target`` and ``stability``, as in `Explainer.to_html`.
         """
         place = page.as_target(path)
         shape = len(self.targets), 1 if self.outputs is None else len(self.outputs)
@@ -230,6 +236,44 @@ class Explanation(Arrays):
 
     def _repr_html_(self) -> str:
         return page.preview(self._sums, repr(self).strip("<>"))
+
+    def to_json(self, path: PathLike | None = None, *, k: int = 10) -> str:
+        """Return a record of what the predictions were made of, for a file that is kept.
+
+        It has the versions, the digests of the model and of the training data, the verification,
+        and for each row its label, the digest of its features and the lines of `top`. The same
+        model and data have the same digests later.
+
+        Parameters
+        ----------
+        path : str or path, optional
+            The file to write besides.
+        k : int, default 10
+            The number of training rows that are listed for each prediction, as in `top`.
+
+        Examples
+        --------
+        >>> import json
+        >>> from axil import Explainer
+        >>> from lightgbm import LGBMRegressor
+        >>> from sklearn.datasets import load_diabetes
+        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+        >>> explainer = Explainer(LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y), X, y)
+        >>> record = json.loads(explainer(X.head(1)).to_json(k=3))
+        >>> [line["rank"] for line in record["rows"][0]["training rows"]]
+        [1, 2, 3]
+        """
+        context = self._sums.context
+        if context is None or context.X is None or context.state is None:
+            raise UnsupportedQuestionError(
+                "to_json",
+                "this explanation is of sums of predictions, or it was unpickled without its model",
+                "Explain the rows: explainer(X).to_json().",
+            )
+        table = inputs.as_frame(self.top(k))
+        assert table is not None
+        labels = inputs.as_list(self.query_index)
+        return record_of(context.state(), context.X, labels, table).to_json(path)
 
     def to_frame(self) -> Any:
         """Return the weights, or the contributions of an additive explanation, as a table.

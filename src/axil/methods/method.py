@@ -26,6 +26,7 @@ from axil.output import page, tables
 from axil.output.comparables import Beside
 from axil.output.context import Account, Context
 from axil.output.predictions import WeightedSums
+from axil.output.records import state_of
 from axil.output.shown_columns import columns_of
 from axil.output.tables import Predicted
 from axil.reductions import Whole, answer
@@ -225,6 +226,7 @@ class ExplainedRows:
             model.shape, len(self), context, group_codes, sigma, **options
         )
         inputs.chosen_columns(page_options.columns, self.names())
+        inputs.chosen_columns(page_options.hide, self.names(), "hide")
         return page_options
 
     def listing(self, beside: TableLike | None = None) -> Beside:
@@ -360,7 +362,14 @@ def _context(model: VerifiedModel, batch: QueryBatch | Combination) -> Context:
     rows = None
     if batch.rows is not None:
         rows = owned_rows(batch.rows)
-    return Context(rows, model.training.table, model.adapter.feature_names, predictions, active_set)
+    return Context(
+        rows,
+        model.training.table,
+        model.adapter.feature_names,
+        predictions,
+        active_set,
+        state=partial(state_of, model, "to_json"),
+    )
 
 
 def _account(model: VerifiedModel, batch: QueryBatch | Combination) -> Account:

@@ -6,6 +6,7 @@ The result is a model of the library.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -85,6 +86,7 @@ class Refit(Method):
     """Provide `Explainer.refit`."""
 
     _arguments: ExplainerArguments | None = None
+    _refitted_from: Refit | None = None  # the explainer before `refit`
 
     @property
     def model(self) -> Any:
@@ -147,7 +149,10 @@ class Refit(Method):
         else:
             rows = self._model.training.positions(drop)
         warn_of_splits(self._model.deletions.share_of(rows))
-        return again(self, drop, add, targets, sample_weight)._without(len(rows))
+        refitted = again(self, drop, add, targets, sample_weight)._without(len(rows))
+        refitted._refitted_from = copy(self)
+        refitted._refitted_from._refitted_from = None  # a chain of refits would keep all of them
+        return refitted
 
     def _without(self, dropped: int) -> Any:
         """Record the number of dropped rows in this explainer, and return it."""

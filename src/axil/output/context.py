@@ -27,6 +27,12 @@ class Context:
     #: (n,) what sums of predictions are in the targets' own units, such as "geometric mean of 4
     #: predictions"
     combined: AnyArray | None = None
+    #: returns the digests of the model and of its training data; None where they are not at hand
+    state: Callable[[], dict[str, Any]] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for a pickle, which does not hold the model."""
+        return {**self.__dict__, "state": None}
 
     def names(self) -> list[str]:
         """Return the names of the columns."""

@@ -16,10 +16,11 @@ from axil.methods.intervals.class_predictive import ClassPredictive, class_proba
 from axil.methods.method import ExplainedRows, take
 from axil.methods.similar import compared, source_of
 from axil.output import comparables
+from axil.output.records import fingerprint
 from axil.output.shown_columns import Columns
 from axil.reductions.choice import Allowed, Choice
 from axil.replay.verified_model import VerifiedModel
-from axil.report.folder import Folder, fingerprint
+from axil.report.folder import Folder
 from axil.report.report_plan import ranking_name
 from axil.report.wording import DASH, Words, percent, row_name
 from axil.templates import render

@@ -69,24 +69,6 @@ def _bytes_of_letter(match: re.Match[str]) -> str:
     return "".join(f"~{byte:02x}" for byte in match[0].encode())
 
 
-def fingerprint(*columns: Any) -> str:
-    """Return a hash of arrays, numbers and text that depends on their values only."""
-    digest = hashlib.sha256()
-    for column in columns:
-        values = np.asarray(column)
-        if values.dtype.kind in "OUSV":
-            texts = [
-                str(value).encode("utf-8", "surrogatepass") for value in values.ravel().tolist()
-            ]
-            lengths = [len(text) for text in texts]
-            digest.update(f"text{values.shape}{lengths}".encode())
-            digest.update(b"".join(texts))
-        else:
-            digest.update(f"{values.dtype.kind}{values.shape}".encode())
-            digest.update(np.ascontiguousarray(values).tobytes())
-    return digest.hexdigest()[:32]
-
-
 @dataclass(frozen=True, eq=False)
 class Folder:
     """A folder that holds pages of one model, one X and one choice of options."""

@@ -14,10 +14,9 @@ from axil import inputs
 from axil.aliases import FeatureTable
 from axil.arrays import AnyArray, BoolArray, IntArray
 from axil.errors import InputError, shown
-from axil.explainer import Explainer
 from axil.inputs.codes import keys
 from axil.methods.method import verified_model
-from axil.methods.refit import again, arguments_of
+from axil.methods.refit import Refit, RefitT, again, arguments_of
 from axil.scale import ROUND_TRIP
 
 STATUS = np.array(["kept", "changed", "added", "removed"], dtype=object)
@@ -45,7 +44,7 @@ class ComparedRows:
         return dict(zip(STATUS.tolist(), counts))
 
 
-def match_rows(old: Explainer, new: Explainer) -> ComparedRows:
+def match_rows(old: Refit, new: Refit) -> ComparedRows:
     """Match the rows of two models, before their positions in the refit are known.
 
     Rows with the same label, features and offsets are kept. With other features they count as
@@ -64,8 +63,9 @@ def match_rows(old: Explainer, new: Explainer) -> ComparedRows:
     if not len(pairs):
         raise InputError(
             "No training row of the new explainer has a label that the old one has: "
-            f"{shown(new.index[0])} and {shown(old.index[0])} are their first. Rows are matched by "
-            "label: make both with the same labels, axil.Explainer(..., index=labels)."
+            f"{shown(verified_model(new).index[0])} and {shown(verified_model(old).index[0])} are "
+            "their first. Rows are matched by label: make both with the same labels, "
+            "axil.Explainer(..., index=labels)."
         )
     have_same_features = (
         _feature_keys(old, old)[pairs[:, 0]] == _feature_keys(new, old)[pairs[:, 1]]
@@ -79,7 +79,7 @@ def match_rows(old: Explainer, new: Explainer) -> ComparedRows:
     added = np.setdiff1d(np.arange(len(position_in_new)), pairs[:, 1])
     n_rows = n_old + len(added)
     return ComparedRows(
-        labels=inputs.joined(old.index, new.index[added]),
+        labels=inputs.joined(verified_model(old).index, verified_model(new).index[added]),
         status=np.concatenate([status, np.full(len(added), ADDED)]),
         before=np.concatenate([np.arange(n_old), np.full(len(added), ABSENT)]),
         middle=np.full(n_rows, ABSENT),
@@ -87,13 +87,13 @@ def match_rows(old: Explainer, new: Explainer) -> ComparedRows:
     )
 
 
-def _position_by_label(explainer: Explainer, name: str) -> dict[Hashable, int]:
+def _position_by_label(explainer: Refit, name: str) -> dict[Hashable, int]:
     """Return the position of the training row of each label, by the key of the label."""
-    label_keys = keys(explainer.index)
+    label_keys = keys(verified_model(explainer).index)
     position_by_key = {key: position for position, key in enumerate(label_keys)}
     if len(position_by_key) < len(label_keys):
         key, n_rows = Counter(label_keys).most_common(1)[0]
-        label = explainer.index[position_by_key[key]]
+        label = verified_model(explainer).index[position_by_key[key]]
         raise InputError(
             f"The label {shown(label)} stands for {n_rows} training rows of the {name} explainer, "
             "and rows are matched by label. Make it with labels that are unique: "
@@ -102,7 +102,7 @@ def _position_by_label(explainer: Explainer, name: str) -> dict[Hashable, int]:
     return position_by_key
 
 
-def _have_other_targets(old: Explainer, new: Explainer, pairs: IntArray) -> BoolArray:
+def _have_other_targets(old: Refit, new: Refit, pairs: IntArray) -> BoolArray:
     """Return which pairs of rows have different targets, (n_pairs,)."""
     y_old = arguments_of(old).y
     y_new = _targets_for(old, new)
@@ -114,22 +114,22 @@ def _have_other_targets(old: Explainer, new: Explainer, pairs: IntArray) -> Bool
     return np.asarray(is_different.any(axis=1))
 
 
-def _transforms_differ(old: Explainer, new: Explainer) -> bool:
+def _transforms_differ(old: Refit, new: Refit) -> bool:
     """Return whether one model transforms its targets itself and the other got transformed ones."""
-    return (old.scale.onward is None) != (new.scale.onward is None)
+    return (verified_model(old).scale.onward is None) != (verified_model(new).scale.onward is None)
 
 
-def _targets_for(old: Explainer, new: Explainer) -> AnyArray:
+def _targets_for(old: Refit, new: Refit) -> AnyArray:
     """Return the targets of the new rows, (N,) or (N, K), in the unit that the old model takes."""
     y = arguments_of(new).y
     if not _transforms_differ(old, new):
         return y
-    if new.scale.onward is None:
-        return new.scale.inverse(y)
-    return new.scale.forward(y)
+    if verified_model(new).scale.onward is None:
+        return verified_model(new).scale.inverse(y)
+    return verified_model(new).scale.forward(y)
 
 
-def _feature_keys(explainer: Explainer, like: Explainer) -> NDArray[np.uint64]:
+def _feature_keys(explainer: Refit, like: Refit) -> NDArray[np.uint64]:
     """Return a key for each training row, (N,): rows with equal features and offsets share one."""
     features = columns_like(verified_model(explainer).features, like)
     n_rows = features.shape[0]
@@ -140,7 +140,7 @@ def _feature_keys(explainer: Explainer, like: Explainer) -> NDArray[np.uint64]:
     return inputs.row_keys(features, offsets, single=True)
 
 
-def columns_like(X: FeatureTable, explainer: Explainer) -> Any:
+def columns_like(X: FeatureTable, explainer: Refit) -> Any:
     """Return X with the columns of the explainer's training rows, if both are frames."""
     frame = inputs.as_frame(X)
     training_frame = inputs.as_frame(verified_model(explainer).features)
@@ -152,14 +152,14 @@ def columns_like(X: FeatureTable, explainer: Explainer) -> Any:
     return inputs.in_order(frame, columns).to_native()
 
 
-def refit_to_new_rows(old: Explainer, new: Explainer, rows: ComparedRows) -> Explainer:
+def refit_to_new_rows(old: RefitT, new: Refit, rows: ComparedRows) -> RefitT:
     """Return the old splits refitted to the new rows."""
     new_inputs = arguments_of(new)
     y = _targets_for(old, new)
     changes: dict[str, Any] = {}
     removed = rows.has(REMOVED)
     if removed.any():
-        drop = np.zeros(len(old.index), dtype=bool)
+        drop = np.zeros(len(verified_model(old).index), dtype=bool)
         drop[rows.before[removed]] = True
         changes["drop"] = drop
     changed = rows.has(CHANGED)
@@ -167,7 +167,7 @@ def refit_to_new_rows(old: Explainer, new: Explainer, rows: ComparedRows) -> Exp
         labels = inputs.as_list(rows.labels[changed])
         changes["targets"] = dict(zip(labels, list(y[rows.after[changed]])))
     if new_inputs.sample_weight is not None or arguments_of(old).sample_weight is not None:
-        weights = np.ones(len(old.index))
+        weights = np.ones(len(verified_model(old).index))
         if new_inputs.sample_weight is not None:
             both = rows.has(KEPT, CHANGED)
             weights[rows.before[both]] = new_inputs.sample_weight[rows.after[both]]
@@ -175,13 +175,12 @@ def refit_to_new_rows(old: Explainer, new: Explainer, rows: ComparedRows) -> Exp
     added = rows.after[rows.has(ADDED)]
     if len(added):
         changes["add"] = _added_rows(old, new, added)
-        changes["added_labels"] = new.index[added]
+        changes["added_labels"] = verified_model(new).index[added]
     # `again` does not warn that the splits stay: the new splits are a part of the answer.
-    refitted: Explainer = again(old, **changes)
-    return refitted
+    return again(old, **changes)
 
 
-def _added_rows(old: Explainer, new: Explainer, positions: IntArray) -> tuple[Any, ...]:
+def _added_rows(old: Refit, new: Refit, positions: IntArray) -> tuple[Any, ...]:
     """Return the rows at these positions in the new data as the old explainer's `refit` adds them."""
     new_inputs = arguments_of(new)
     features = columns_like(verified_model(new).features, old)
@@ -194,10 +193,10 @@ def _added_rows(old: Explainer, new: Explainer, positions: IntArray) -> tuple[An
     return (*rows, sample_weight, new_inputs.init_score[positions])
 
 
-def with_refit_positions(rows: ComparedRows, refitted: Explainer) -> ComparedRows:
+def with_refit_positions(rows: ComparedRows, refitted: Refit) -> ComparedRows:
     """Return the rows with their positions in the refit: those kept in their order, then those added."""
     added = rows.has(ADDED)
-    label_keys = keys(refitted.index)
+    label_keys = keys(verified_model(refitted).index)
     n_kept = len(label_keys) - int(added.sum())
     position_by_key = {key: position for position, key in enumerate(label_keys[:n_kept])}
     positions = np.array(
