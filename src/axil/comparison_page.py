@@ -12,7 +12,7 @@ from axil import inputs
 from axil.aliases import FeatureTable, LabelsLike, PathLike
 from axil.arrays import AnyArray, FloatArray, IntArray
 from axil.explainer import Explainer
-from axil.matched_rows import ABSENT, ADDED, CHANGED, REMOVED, ComparedRows
+from axil.methods.matched_rows import ABSENT, ADDED, CHANGED, REMOVED, ComparedRows
 from axil.methods.method import verified_model
 from axil.output.page import document
 from axil.output.page.options import as_words
@@ -156,11 +156,26 @@ def write_page(
         title=title,
         words=words,
         sections=sections,
-        n_rows=comparison.rows.counts(),
+        row_counts=_row_counts(comparison, words),
         is_log=comparison.scale.is_log,
         has_groups=effects_by_group is not None,
     )
     return document.saved(text + "\n", file)
+
+
+def _row_counts(comparison: ShownChanges, words: Words) -> str:
+    """Return how many training rows stayed, came and went, as a text without those of none."""
+    counts = comparison.rows.counts()
+    texts = {
+        "kept": "stayed as they were",
+        "added": "are new",
+        "removed": "were left out",
+        "changed": f"have another {words.target}",
+    }
+    parts = [f"{counts[name]:,} {text}" for name, text in texts.items() if counts[name]]
+    if len(parts) < 3:
+        return " and ".join(parts)
+    return f"{', '.join(parts[:-1])}, and {parts[-1]}"
 
 
 # -- parts -----------------------------------------------------------------------------------------
@@ -194,7 +209,7 @@ def _parts(
         data = sum(values[name] for name in ("rows added", "rows removed", "rows kept", "base"))
         return {
             f"{words.target.capitalize()}s on record corrected": values["targets changed"],
-            f"New {words.rows}, and those left out": data,
+            _name_of_data_part(comparison, words): data,
             **retrained,
         }
     names, effects = effects_by_group
@@ -204,6 +219,16 @@ def _parts(
     parts = {f"{words.rows.capitalize()} of {names[g]}": float(of_groups[g]) for g in own_bars}
     rest = float(of_groups[order[MOST_GROUPS:]].sum()) + values["base"]
     return {**parts, f"All other {words.rows}": rest, **retrained}
+
+
+def _name_of_data_part(comparison: ShownChanges, words: Words) -> str:
+    """Return the name of the part of rows that came or went."""
+    counts = comparison.rows.counts()
+    if counts["added"] and counts["removed"]:
+        return f"New {words.rows}, and those left out"
+    if counts["removed"]:
+        return f"{words.rows.capitalize()} left out"
+    return f"New {words.rows}"
 
 
 def _section(
@@ -287,6 +312,7 @@ def _rows_table(comparison: ShownChanges, options: PageOptions, i: int, k: int) 
     after = inputs.as_list(comparison.targets_after(order, k))
     columns = _row_columns(comparison, order, options)
     value = float(_readable_steps(comparison, i, k, [])[0])
+    has_two_targets = bool((rows.status[order] == CHANGED).any())
     lines = []
     for place, row in enumerate(order.tolist()):
         amount = float(effects[row])
@@ -295,22 +321,39 @@ def _rows_table(comparison: ShownChanges, options: PageOptions, i: int, k: int) 
         else:
             effect = words.change(amount, value)
         status = STATUS_WORDS[rows.status[row]].format(target=words.target)
-        prices = [_target_text(before[place], words), _target_text(after[place], words)]
-        if rows.status[row] not in (ADDED, REMOVED, CHANGED):
-            prices[1] = ""
+        texts = [_target_text(before[place], words), _target_text(after[place], words)]
+        target_texts = _target_cells(texts, rows.status[row], has_two_targets)
         cells = [column[place] for column in columns]
-        lines.append([row_name(rows.labels[row]), status, *prices, effect, *cells])
+        lines.append([row_name(rows.labels[row]), status, *target_texts, effect, *cells])
+    target_heads = _target_heads(words, has_two_targets)
     heads = [
         words.rows.capitalize(),
         "What happened",
-        f"{words.target.capitalize()} before",
-        f"{words.target.capitalize()} now",
+        *target_heads,
         "Effect",
         *(words.name(column) for column in options.columns),
     ]
-    is_number = [False, False, True, True, True, *[False for _ in options.columns]]
+    is_number = [False, False, *[True for _ in target_heads], True]
+    is_number += [False for _ in options.columns]
     caption = f"{words.rows.capitalize()} that did most, before the model was fitted anew"
     return ListedTable(caption, heads, lines, is_number)
+
+
+def _target_heads(words: Words, has_two_targets: bool) -> list[str]:
+    """Return the heads of the columns of targets: one, or those before and now."""
+    target = words.target.capitalize()
+    if has_two_targets:
+        return [f"{target} before", f"{target} now"]
+    return [target]
+
+
+def _target_cells(texts: list[str], status: int, has_two_targets: bool) -> list[str]:
+    """Return the cells of the targets of a row before and now, which are the same if it stayed."""
+    if not has_two_targets:
+        return [texts[0] or texts[1]]
+    if status in (ADDED, REMOVED, CHANGED):
+        return texts
+    return [texts[0], ""]
 
 
 def _target_text(target: object, words: Words) -> str:

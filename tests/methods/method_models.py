@@ -96,7 +96,14 @@ def over_dask(explainer):
 
 def groups_for(explainer):
     """Groups as the explainer takes them: over Dask in the partitions of the training rows."""
-    return partitioned(pd.Series(GROUPS, index=X.index)) if over_dask(explainer) else GROUPS
+    return labels_for(explainer, GROUPS)
+
+
+def labels_for(explainer, labels):
+    """Return labels of the training rows as the explainer takes them."""
+    if over_dask(explainer):
+        return partitioned(pd.Series(labels, index=X.index))
+    return labels
 
 
 def same(found, wanted):

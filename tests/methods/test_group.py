@@ -9,6 +9,7 @@ from sklearn.linear_model import LogisticRegression
 import axil
 from axil import InputError
 from axil.output.tables import NOTES
+from axil.reductions.groups import Fold
 from tests.contract_models import case_of, explainer_of
 from tests.methods.method_models import (
     CLASSES,
@@ -19,6 +20,7 @@ from tests.methods.method_models import (
     X,
     Y,
     groups_for,
+    labels_for,
     same,
     small_batches,
 )
@@ -64,3 +66,59 @@ def test_offsets_are_in_no_weight():
         explainer.concentration(NEW, init_score=offsets),
         explainer(NEW, init_score=offsets).concentration(),
     )
+
+
+def test_groups_come_by_size_and_small_ones_are_put_together(any_explainer, batches):
+    """Ten groups of one row each, and the rows of three large ones."""
+    labels = np.array([f"group {label}" for label in GROUPS], dtype=object)
+    labels[:10] = [f"single {i}" for i in range(10)]
+    labels[10] = "alone"
+    groups = labels_for(any_explainer, labels)
+    table = any_explainer.group(NEW, groups)
+    size = "contribution"
+    if "weight" in table:
+        size = "weight"
+    outputs = [name for name in ("query", "output") if name in table]
+    for _, lines in table.groupby(outputs, sort=False):
+        sizes = lines[size].abs().to_numpy()
+        assert (np.diff(sizes) <= 1e-8 * sizes.max()).all()
+    folded = any_explainer.group(NEW, groups, min_group_size=5)
+    is_small = table["group"].astype(str).str.match("single|alone")
+    expected = table[is_small].groupby(outputs, sort=False)[size].sum().to_numpy()
+    is_other = (folded["group"] == "11 groups of few rows").to_numpy()
+    np.testing.assert_allclose(folded[size][is_other], expected, rtol=1e-9, atol=1e-12)
+    assert not folded["group"].astype(str).str.match("single|alone").any()
+    same(folded, any_explainer(NEW).group(labels, min_group_size=5))
+    with pytest.raises(InputError, match="min_group_size is 0"):
+        any_explainer.group(NEW, groups, min_group_size=0)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ((5, 5), (5, 5)),
+        ((9, 1), (10,)),  # one row alone takes a large group along
+        ((9, 2, 2, 1), (9, 5)),
+        ((9, 2, 6), (9, 8)),
+    ],
+)
+def test_no_group_is_smaller_than_asked_for(sizes, expected):
+    codes = np.repeat(np.arange(len(sizes)), sizes)
+    fold = Fold.of(codes, np.array([f"g{i}" for i in range(len(sizes))]), 5)
+    assert tuple(np.bincount(fold.places[codes]).tolist()) == expected
+    assert len(fold.names) == len(expected)
+
+
+def test_contributions_to_logarithms_are_counted_from_their_mean():
+    y = np.log(50 + np.abs(np.asarray(Y, dtype=float)))
+    model = lgb.LGBMRegressor(**QUIET).fit(X, y)
+    explainer = axil.Explainer(model, X, y, inverse_func=np.exp)
+    weights = explainer(NEW).weights
+    for table in (explainer.group(NEW, GROUPS), explainer(NEW).group(GROUPS)):
+        for i, query in enumerate(NEW.index):
+            lines = table[table["query"] == query].set_index("group")
+            for group in lines.index:
+                rows = np.asarray(GROUPS) == group
+                expected = weights[i, rows] @ (y[rows] - y.mean())
+                assert lines["contribution (log)"][group] == pytest.approx(expected, abs=1e-9)
+                assert lines["factor"][group] == pytest.approx(np.exp(expected), rel=1e-9)

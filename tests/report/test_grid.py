@@ -254,3 +254,33 @@ def test_another_grouping_is_another_report(tmp_path):
     written(explainer, tmp_path / "out")
     with pytest.raises(InputError, match="adjustments"):
         written(explainer, tmp_path / "out", feature_groups={"place": ["lat", "lon"]})
+
+
+def test_hidden_columns_are_on_no_page(tmp_path):
+    """The amounts of a hidden feature stay; what other homes have there does not."""
+    explainer = of_prices()
+    pages = written(explainer, tmp_path / "all")
+    hidden_pages = written(explainer, tmp_path / "hidden", hide=["built"])
+    for label, page in pages.items():
+        assert "built" in page.cells[0]
+        assert "built" not in hidden_pages[label].cells[0]
+        lines = {line[0]: line for line in page.grids[0]}
+        hidden_lines = {line[0]: line for line in hidden_pages[label].grids[0]}
+        assert list(lines) == list(hidden_lines)
+        cells = zip(lines.get("built", [])[1:], hidden_lines.get("built", [])[1:])
+        for cell, hidden_cell in cells:
+            assert amount_in(cell) == amount_in(hidden_cell)
+            assert not hidden_cell.strip() or hidden_cell.split()[0][0] in "+\u2212$"
+    with pytest.raises(InputError, match="hide names 'built', which columns names too"):
+        explainer.report(NEW, tmp_path / "both", columns=["built"], hide=["built"])
+    with pytest.raises(InputError, match="hide names 'cellar'"):
+        explainer.report(NEW, tmp_path / "none", hide=["cellar"])
+    with pytest.raises(InputError, match="hidden"):  # the folder has pages that show it
+        explainer.report(NEW, tmp_path / "all", hide=["small 3"], **WORDS)
+
+
+def test_coordinates_of_a_map_are_no_columns_unless_named(tmp_path):
+    page = next(iter(written(of_prices(), tmp_path / "map", map=("lat", "lon")).values()))
+    assert not {"lat", "lon"} & set(page.cells[0])
+    named = written(of_prices(), tmp_path / "named", map=("lat", "lon"), columns=["lat"])
+    assert "lat" in next(iter(named.values())).cells[0]

@@ -9,6 +9,7 @@ from axil.inputs.columns import (
     row_index,
     row_keys,
     row_values,
+    without_hidden,
 )
 from axil.inputs.distances import FIRST, as_points, interval_around, just_before
 from axil.inputs.labels import (

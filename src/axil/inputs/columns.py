@@ -58,6 +58,29 @@ def chosen_columns(columns: object, names: list[str], argument: str = "columns")
     return [_column_position(column, names, argument) for column in chosen]
 
 
+def without_hidden(
+    chosen: list[int], hidden: set[int], names: list[str], are_named: bool
+) -> list[int]:
+    """Return the chosen columns that are not hidden; refuse to hide one that the user names.
+
+    Parameters
+    ----------
+    chosen : list of int
+        Columns by position.
+    hidden : set of int
+    names : list of str
+        The names of all columns.
+    are_named : bool
+        Whether the user chose the columns, which are otherwise the default ones.
+    """
+    both = [names[column] for column in chosen if column in hidden]
+    if both and are_named:
+        raise InputError(
+            f"hide names {shown(both[0])}, which columns names too. Leave it out of one of them."
+        )
+    return [column for column in chosen if column not in hidden]
+
+
 def _column_position(column: object, names: list[str], argument: str) -> int:
     """Return the position of a column."""
     if is_whole(column) and 0 <= column < len(names):

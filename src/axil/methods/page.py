@@ -29,6 +29,8 @@ class Pages(Method, page.Shown):
         groups: LabelsLike | None = None,
         k: int = 10,
         columns: Sequence[Any] | None = None,
+        hide: Sequence[Any] = (),
+        min_group_size: int = 1,
         sigma: ArrayLike | None = None,
         init_score: ArrayLike | None = None,
         map: Any = None,
@@ -61,6 +63,10 @@ class Pages(Method, page.Shown):
             How many training rows to show per prediction.
         columns : sequence, optional
             Which features to show, by name or position; all by default.
+        hide : sequence, optional
+            Features that the page does not show, by name or position.
+        min_group_size : int, default 1
+            ``groups`` of fewer training rows are put together in one.
         sigma : float, (K,), "exact", "estimate", bool or None
             The noise of the targets, for standard errors; see
             `Explainer.diagnostics.standard_error`. True: however long it takes. False: no standard
@@ -101,6 +107,8 @@ class Pages(Method, page.Shown):
         options = {
             "k": k,
             "columns": columns,
+            "hide": hide,
+            "min_group_size": min_group_size,
             "map": map,
             "y": y,
             "title": title,

@@ -20,6 +20,7 @@ from axil.output.context import Account, Context
 from axil.output.tables import Predicted
 from axil.reductions import Groups
 from axil.reductions.choice import Allowed, Choice, Compared
+from axil.reductions.groups import Fold, Grouped
 from axil.reductions.top import best_of
 from axil.scale import IDENTITY, TargetScale
 from axil.weights.largest import Largest
@@ -300,11 +301,23 @@ class WeightedSums:
         intercepts = self.intercepts.reshape(len(self), n_outputs)
         return SumEffects(self.weights, self._target_columns, intercepts)
 
-    def group_columns(self, codes: IntArray, groups: AnyArray) -> dict[str, Any]:
-        """Return the columns of `Explanation.group`, for rows of these group numbers (n_train,)."""
-        sums = Groups().of(cast(Shard, self), self._effects, (codes, groups))
+    def grouped(self, codes: IntArray, groups: AnyArray) -> Grouped:
+        """Return the sums over groups of rows, of these group numbers (n_train,)."""
+        return Groups().of(cast(Shard, self), self._effects, (codes, groups))
+
+    def group_columns(self, codes: IntArray, groups: AnyArray, least: int) -> dict[str, Any]:
+        """Return the columns of `Explanation.group`, for rows of these group numbers (n_train,).
+
+        Groups of fewer rows than ``least`` are put together.
+        """
+        sums = self.grouped(codes, groups)
+        if least > 1:
+            sums = sums.folded(Fold.of(codes, groups, least))
+        means = None
+        if self.scale.is_log and not self.additive:
+            means = np.atleast_1d(self._target_columns.mean(axis=0))
         return tables.group_columns(
-            self.query_index, self.shown_outputs, self.scale, sums, not self.additive
+            self.query_index, self.shown_outputs, self.scale, sums, not self.additive, means
         )
 
     def curves(self, shares: FloatArray, ranks: IntArray) -> tuple[NDArray[np.int64], FloatArray]:

@@ -9,7 +9,7 @@ from typing import Any
 import narwhals.stable.v2 as nw
 import numpy as np
 
-from axil.arrays import AnyArray, FloatArray
+from axil.arrays import AnyArray, FloatArray, IntArray
 from axil.attribution import notes
 from axil.errors import InputError, shown
 from axil.inputs import as_choice
@@ -22,6 +22,7 @@ from axil.scale import TargetScale
 COPIES = (
     3.5  # of the columns: in batches, joined, and in the frame; freed memory is not always returned
 )
+TIE_DIGITS = 9  # of a share; groups whose shares agree in these are in the order of their labels
 SMALLER = "Ask for fewer rows of X at a time, for fewer lines of each, or raise memory_limit."
 LIBRARIES = ("pandas", "polars", "pyarrow", "modin", "cudf")
 NOTES = {"exact": notes.NOTE, "additive": notes.ADDITIVE, "derivative": notes.DERIVATIVE}  # by kind
@@ -170,15 +171,42 @@ def group_columns(
     scale: TargetScale,
     sums: Grouped,
     weighted: bool,
+    means: FloatArray | None,
 ) -> dict[str, Any]:
-    """Return query, (output,) group, weight and contribution.
+    """Return query, (output,) group, weight and contribution, the largest group of each row first.
 
-    Contributions of additive models have no weight.
+    Parameters
+    ----------
+    query_index : ndarray of shape (n,)
+    outputs : ndarray of shape (K,), optional
+    scale : TargetScale
+    sums : Grouped
+    weighted : bool
+        Whether there are weights. Contributions of additive models have none.
+    means : ndarray of shape (K,), optional
+        The targets that contributions are counted from; None for 0.
     """
-    columns = label_columns(query_index, outputs, "group", sums.groups)
+    contributions = sums.contributions
+    if means is not None:
+        contributions = contributions - sums.effects * means[:, None]
+    sizes = contributions
     if weighted:
-        columns["weight"] = sums.effects.ravel()
-    return columns | contribution_columns(sums.contributions.ravel(), scale)
+        sizes = sums.effects
+    order = _largest_first(sizes)
+    columns = label_columns(query_index, outputs, "group", sums.groups)
+    columns["group"] = sums.groups[order.ravel()]
+    if weighted:
+        columns["weight"] = np.take_along_axis(sums.effects, order, axis=2).ravel()
+    ordered = np.take_along_axis(contributions, order, axis=2)
+    return columns | contribution_columns(ordered.ravel(), scale)
+
+
+def _largest_first(values: FloatArray) -> IntArray:
+    """Return the order of values (n, K, G) by size; near ties stay in their order."""
+    sizes = np.abs(values)
+    largest = sizes.max(axis=2, initial=0.0, keepdims=True)
+    shares = np.divide(sizes, largest, out=np.zeros_like(sizes), where=largest > 0)
+    return np.argsort(-shares.round(TIE_DIGITS), axis=2, kind="stable")
 
 
 def predicted_columns(

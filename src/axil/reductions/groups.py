@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array, issparse
 
 from axil.arrays import AnyArray, FloatArray, IntArray
 from axil.attribution import Effects, Shard
+from axil.errors import counted
 from axil.inputs import group_codes
 from axil.machine.arrays import host
 from axil.reductions.reduction import Reduction, ReductionResult
@@ -32,6 +33,45 @@ class Grouped(ReductionResult):
         contributions = _sums([result.contributions for result in results], codes, len(groups))
         contribution_sums = self.contribution_sums + other.contribution_sums
         return Grouped(contribution_sums, self.intercepts, groups, effects, contributions)
+
+    def folded(self, fold: Fold) -> Grouped:
+        """Return the sums with small groups put together."""
+        n_groups = len(fold.names)
+        effects = _sums([self.effects], fold.places, n_groups)
+        contributions = _sums([self.contributions], fold.places, n_groups)
+        return replace(self, groups=fold.names, effects=effects, contributions=contributions)
+
+
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """Groups of few rows put together in one, so that no sum tells of a few rows alone."""
+
+    places: IntArray  #: (G,) the place of each group among the names
+    names: AnyArray  #: the large groups, and then the one of all others
+
+    @classmethod
+    def of(cls, codes: IntArray, names: AnyArray, least: int) -> Fold:
+        """Return the groups with at least so many rows, from the group of each row, (N,).
+
+        All others are in one. If these have too few rows together, the smallest of the large groups
+        joins them.
+        """
+        sizes = np.bincount(codes, minlength=len(names))
+        order = np.argsort(sizes, kind="stable")
+        totals = np.cumsum(sizes[order])
+        n_small = int((sizes < least).sum())
+        while 0 < n_small < len(names) and totals[n_small - 1] < least:
+            n_small += 1
+        if n_small == 0:
+            return cls(np.arange(len(names)), names)
+        large = np.sort(order[n_small:])
+        places = np.full(len(names), len(large))
+        places[large] = np.arange(len(large))
+        label = f"{counted(n_small, 'group')} of few rows"
+        all_names = np.empty(len(large) + 1, dtype=object)
+        all_names[:-1] = names[large]
+        all_names[-1] = label
+        return cls(places, all_names)
 
 
 def _sums(columns_of_results: list[FloatArray], codes: IntArray, n_groups: int) -> FloatArray:

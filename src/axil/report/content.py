@@ -34,6 +34,7 @@ class Extras:
     places: Places | None  #: for maps
     suspects: BoolArray | None  #: (N,) training rows to mark
     are_targets_checked: bool = False  #: whether suspects were looked for, or named by the user
+    hidden: frozenset[int] = frozenset()  #: columns that no page shows, by position
     stability: FloatArray | None = None  #: (n,) how far real refits move the estimates
     grid: GridPlan | None = None  #: how adjustments are split
     at_least: int = 1  #: how many rows a page needs

@@ -375,8 +375,9 @@ class _GroupTexts:
     def _values(self, columns: dict[int, AnyArray | None], group: int, row: int) -> str:
         texts = []
         plan = self._split.plan
+        hidden = self.cases.extras.hidden
         for feature in plan.groups.features(group):
             column = columns[feature]
-            if column is not None:
+            if column is not None and feature not in hidden:
                 texts.append(self.words.cell(column[row], plan.commas_from[feature]))
         return ", ".join(texts)

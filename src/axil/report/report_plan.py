@@ -16,11 +16,12 @@ from axil.errors import InputError, UnsupportedQuestionError, shown, suggestion
 from axil.methods.intervals.predictive import Predictive
 from axil.methods.method import ExplainedRows
 from axil.output import site_map
+from axil.output.records import fingerprint
 from axil.output.rules import Rules
 from axil.output.shown_columns import Columns
+from axil.output.site_map import Places
 from axil.reductions.choice import Allowed, Choice
 from axil.report.content import Extras
-from axil.report.folder import fingerprint
 from axil.report.wording import Words, commas_from, row_name
 
 MOST_COLUMNS = 8  # of a page, unless the user names them
@@ -82,6 +83,7 @@ class Plan:
             "sign": self.sign,
             "by": ranking_name(self.choice),
             "columns": extras.names,
+            "hidden": sorted(extras.hidden),
             "words": {
                 name: getattr(self.words, name)
                 for name in ("title", "target", "unit", "rows", "query", "date_format")
@@ -133,18 +135,16 @@ def _fingerprint_of(array: AnyArray | None) -> str | None:
 def extras_of(
     known: Columns,
     columns: Any,
+    hide: Any,
     rules: Rules,
     map: Any,
     suspects: BoolArray | None,
     n_train: int,
 ) -> Extras:
     """Check the options for what pages show beside the numbers of the model; see `Explainer.report`."""
-    if columns is None:
-        features = range(known.n_features)
-        further = range(known.n_features, len(known.names))
-        chosen = [*further, *features][:MOST_COLUMNS]
-    else:
-        chosen = known.chosen(columns)
+    places = site_map.as_places(map, known)
+    hidden = set(known.chosen(hide, "hide"))
+    chosen = _shown_columns(known, columns, hidden, places)
     date_column = None
     dates = None
     dated_rule = rules.dated(known)
@@ -160,9 +160,31 @@ def extras_of(
         is_restricted=rules.are_any,
         date_column=date_column,
         dates=dates,
-        places=site_map.as_places(map, known),
+        places=places,
         suspects=suspects,
+        hidden=frozenset(hidden),
     )
+
+
+def _shown_columns(
+    columns_of_rows: Columns, columns: Any, hidden: set[int], places: Places | None
+) -> list[int]:
+    """Return the columns that pages show, by position: those of the user, or the first ones.
+
+    A map shows coordinates, so the first ones leave them out.
+    """
+    if columns is not None:
+        return inputs.without_hidden(
+            columns_of_rows.chosen(columns), hidden, columns_of_rows.names, True
+        )
+    features = range(columns_of_rows.n_features)
+    further = range(columns_of_rows.n_features, len(columns_of_rows.names))
+    if places is not None:
+        hidden = hidden.union(places.columns)
+    shown_columns = inputs.without_hidden(
+        [*further, *features], hidden, columns_of_rows.names, False
+    )
+    return shown_columns[:MOST_COLUMNS]
 
 
 def rule_texts(rules: Rules, known: Columns, words: Words, among_text: str) -> list[str]:

@@ -75,6 +75,7 @@ class Reports(Method):
         *,
         k: int = 10,
         columns: Sequence[Any] | None = None,
+        hide: Sequence[Any] = (),
         title: str = "Estimate",
         target: str = "value",
         unit: str = "",
@@ -136,7 +137,9 @@ class Reports(Method):
             How many training rows per page.
         columns : sequence, optional
             Which columns to show, by name or position; by default the first eight, those of
-            ``beside`` before features.
+            ``beside`` before features, without the coordinates of a map.
+        hide : sequence, optional
+            Columns whose values no page shows, by name or position.
         title : str, default "Estimate"
             The words above every page.
         target : str, default "value"
@@ -261,7 +264,7 @@ class Reports(Method):
         rules = Rules(among, distinct, within, asof, suspected.dropped)
         choice, allowed = model.training.choice(table_columns, k, rules)
         extras = replace(
-            extras_of(table_columns, columns, rules, map, suspected.marked, model.shape[0]),
+            extras_of(table_columns, columns, hide, rules, map, suspected.marked, model.shape[0]),
             at_least=as_at_least(at_least, choice.k),
             are_targets_checked=suspected.were_sought,
             rule_texts=rule_texts(rules, table_columns, words, among_text),

@@ -15,6 +15,7 @@ from axil.output.context import Context
 from axil.output.predictions import WeightedSums
 from axil.output.shown_columns import columns_of
 from axil.output.site_map import Places
+from axil.reductions.groups import Fold
 
 MAX_LETTERS = 200  # of a title, a unit or the name of the target
 GroupNumbers: TypeAlias = tuple[IntArray, AnyArray]  # (n_train,) numbers; names of the groups
@@ -99,6 +100,7 @@ class Options:
     k: int = 10  #: training rows of each prediction
     groups: GroupNumbers | None = None
     columns: Any = None  #: features by name or position
+    hide: Any = ()  #: features that are not shown, likewise
     sigma: FloatArray | None = None  #: () or (K,) the noise of the targets
     about_sigma: str | None = None  #: how it was estimated
     about: About = About()
@@ -117,6 +119,8 @@ def as_options(
     *,
     k: Any = Options.k,
     columns: Any = None,
+    hide: Any = (),
+    min_group_size: Any = 1,
     map: Any = None,
     y: Any = None,
     stability: Any = None,
@@ -135,6 +139,11 @@ def as_options(
     groups : tuple or None
         The group number of each training row, and the names of the groups.
     """
+    least = as_count(min_group_size, "min_group_size")
+    if groups is not None and least > 1:
+        codes, names = groups
+        fold = Fold.of(codes, names, least)
+        groups = (fold.places[codes], fold.names)
     for name in words.keys() - {"title", "unit", "target"}:
         raise TypeError(f"to_html() got an unexpected keyword argument {name!r}")
     lines = {name: as_words(text, name) for name, text in words.items()}
@@ -150,6 +159,7 @@ def as_options(
         k=as_count(k, "k"),
         groups=groups,
         columns=columns,
+        hide=hide,
         sigma=noise,
         about=About(**lines, y=y, n=n),
         places=None if map is None else _places(map, context),

@@ -9,7 +9,7 @@ import numpy as np
 
 from axil.arrays import AnyArray, FloatArray, IntArray
 from axil.errors import UnsupportedQuestionError
-from axil.inputs import chosen_columns, feature_columns
+from axil.inputs import chosen_columns, feature_columns, without_hidden
 from axil.output.context import Context
 from axil.output.page.options import GroupNumbers, Intervals, Options
 from axil.output.page.values import DIGITS, FEWER_DIGITS, cells, labels, nested, number, numbers
@@ -94,8 +94,12 @@ class Summary:
         if not self._feature_names:
             self._feature_names = context.names()
         if not self._chosen:
-            chosen = chosen_columns(self.options.columns, self._feature_names)
-            if self.options.columns is None:
+            options = self.options
+            names = self._feature_names
+            chosen = chosen_columns(options.columns, names)
+            hidden = set(chosen_columns(options.hide, names, "hide"))
+            chosen = without_hidden(chosen, hidden, names, options.columns is not None)
+            if options.columns is None:
                 chosen = chosen[:MOST_COLUMNS]
             self._chosen = chosen
 
@@ -375,14 +379,12 @@ def _group_numbers(
 ) -> PageData:
     """Return the groups of largest |weight| of each prediction, and the sums over all other groups."""
     codes, names = groups
-    shape = (len(sums), n_outputs, len(names))
-    columns = sums.group_columns(codes, names)
+    grouped = sums.grouped(codes, names)
+    contributions = grouped.contributions
     if sums.additive:
-        weight_name = "contribution"
+        weights = contributions[:, :n_sets]
     else:
-        weight_name = "weight"
-    weights = columns[weight_name].reshape(shape)[:, :n_sets]
-    contributions = columns[sums.scale.label("contribution")].reshape(shape)
+        weights = grouped.effects[:, :n_sets]
     order = np.argsort(-np.abs(weights), axis=2, kind="stable")
     largest = order[:, :, :MOST_GROUPS]
     other_groups = order[:, :, MOST_GROUPS:]
