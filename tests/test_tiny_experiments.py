@@ -81,7 +81,11 @@ RUNS = {
     "tuned": TinyRun(("--n", "3"), results=("tuned",)),
     "uci_splits": TinyRun(("--quick", "--splits", "1", "--jobs", "1")),
     "wrong_prices": TinyRun(("--quick",)),
-    "office": TinyRun(("--only", "Sacramento"), {"TREES": 8}, results=("office",)),
+    "office": TinyRun(
+        ("--only", "Sacramento"),
+        {"TREES": 8, "EXCHANGES": 1},
+        results=("office", "office_intervals"),
+    ),
     "alike": TinyRun(("--only", "boston", "--data", DATA), results=("alike",)),
     "catboost_importance": TinyRun(
         ("--only", "breast_cancer"), {"N_QUERIES": 3}, results=("catboost_importance",)

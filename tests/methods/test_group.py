@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 import axil
 from axil import InputError
 from axil.output.tables import NOTES
-from axil.reductions.groups import Fold
+from axil.reductions.groups import GroupFold
 from tests.contract_models import case_of, explainer_of
 from tests.methods.method_models import (
     CLASSES,
@@ -104,7 +104,7 @@ def test_groups_come_by_size_and_small_ones_are_put_together(any_explainer, batc
 )
 def test_no_group_is_smaller_than_asked_for(sizes, expected):
     codes = np.repeat(np.arange(len(sizes)), sizes)
-    fold = Fold.of(codes, np.array([f"g{i}" for i in range(len(sizes))]), 5)
+    fold = GroupFold.of(codes, np.array([f"g{i}" for i in range(len(sizes))]), 5)
     assert tuple(np.bincount(fold.places[codes]).tolist()) == expected
     assert len(fold.names) == len(expected)
 

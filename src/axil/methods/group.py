@@ -13,7 +13,7 @@ from axil.attribution import Quantity, Shard
 from axil.methods.method import Method
 from axil.output import tables
 from axil.reductions import Groups
-from axil.reductions.groups import Fold, Grouped
+from axil.reductions.groups import Grouped, GroupFold
 from axil.replay.queries import QueryBatch
 
 
@@ -56,7 +56,7 @@ class Group(Method):
 
         fold = None
         if least > 1:
-            fold = Fold.of(*model.training.gathered_group_codes(groups), least)
+            fold = GroupFold.of(*model.training.gathered_group_codes(groups), least)
 
         def columns(batch: QueryBatch, sums: Grouped) -> dict[str, Any]:
             if fold is not None:

@@ -20,7 +20,7 @@ from axil.output.context import Account, Context
 from axil.output.tables import Predicted
 from axil.reductions import Groups
 from axil.reductions.choice import Allowed, Choice, Compared
-from axil.reductions.groups import Fold, Grouped
+from axil.reductions.groups import Grouped, GroupFold
 from axil.reductions.top import best_of
 from axil.scale import IDENTITY, TargetScale
 from axil.weights.largest import Largest
@@ -312,7 +312,7 @@ class WeightedSums:
         """
         sums = self.grouped(codes, groups)
         if least > 1:
-            sums = sums.folded(Fold.of(codes, groups, least))
+            sums = sums.folded(GroupFold.of(codes, groups, least))
         means = None
         if self.scale.is_log and not self.additive:
             means = np.atleast_1d(self._target_columns.mean(axis=0))

@@ -34,7 +34,7 @@ class Grouped(ReductionResult):
         contribution_sums = self.contribution_sums + other.contribution_sums
         return Grouped(contribution_sums, self.intercepts, groups, effects, contributions)
 
-    def folded(self, fold: Fold) -> Grouped:
+    def folded(self, fold: GroupFold) -> Grouped:
         """Return the sums with small groups put together."""
         n_groups = len(fold.names)
         effects = _sums([self.effects], fold.places, n_groups)
@@ -43,14 +43,14 @@ class Grouped(ReductionResult):
 
 
 @dataclass(frozen=True, eq=False)
-class Fold:
+class GroupFold:
     """Groups of few rows put together in one, so that no sum tells of a few rows alone."""
 
     places: IntArray  #: (G,) the place of each group among the names
     names: AnyArray  #: the large groups, and then the one of all others
 
     @classmethod
-    def of(cls, codes: IntArray, names: AnyArray, least: int) -> Fold:
+    def of(cls, codes: IntArray, names: AnyArray, least: int) -> GroupFold:
         """Return the groups with at least so many rows, from the group of each row, (N,).
 
         All others are in one. If these have too few rows together, the smallest of the large groups

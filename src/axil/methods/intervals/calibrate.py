@@ -179,7 +179,11 @@ class RowOptions:
 
     @classmethod
     def of(
-        cls, labels: LabelsLike | None, least: object, coordinates: Any, dates: LabelsLike | None
+        cls,
+        labels: LabelsLike | None,
+        least: int | None,
+        coordinates: tuple[str | int, str | int] | None,
+        dates: LabelsLike | None,
     ) -> RowOptions:
         """Check the options of `Explainer.calibrate`."""
         if least is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -22,7 +21,7 @@ class CalibrationDates:
     """The newest date of the calibration rows."""
 
     column: str | None  #: of the features; None: dates were given
-    newest: Any  #: float, or datetime64
+    newest: np.float64 | np.datetime64
 
     @classmethod
     def of(
@@ -54,10 +53,10 @@ class CalibrationDates:
         n_newer = int((points > self.newest).sum())
         if n_newer <= SHARE * n:
             return
-        if points.dtype.kind == "f":
-            newest = f"{self.newest:g}"
-        else:
+        if isinstance(self.newest, np.datetime64):
             newest = date_text(self.newest)
+        else:
+            newest = f"{self.newest:g}"
         warn(
             f"{n_newer} of {n} rows are newer than all calibration rows, whose newest is of "
             f"{newest}. Intervals cover rows like the calibration rows, and newer ones may differ. "

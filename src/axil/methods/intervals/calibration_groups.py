@@ -15,7 +15,7 @@ from axil.aliases import FeatureTable, LabelsLike
 from axil.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from axil.errors import InputError, counted, shown
 from axil.inputs.codes import numbered
-from axil.methods.intervals.pooling import Nearness, nearest_pools, pools_of
+from axil.methods.intervals.pooling import PoolNearness, nearest_pools, pools_of
 from axil.replay.queries import QueryBatch
 from axil.replay.verified_model import VerifiedModel
 
@@ -56,7 +56,7 @@ class CalibrationGroups:
         old_codes, codes = np.unique(self.codes[rows], return_inverse=True)
         return CalibrationGroups(self.column, self.names[old_codes], codes)
 
-    def pooled(self, least: int, nearness: Nearness) -> CalibrationGroups:
+    def pooled(self, least: int, nearness: PoolNearness) -> CalibrationGroups:
         """Return these groups, with those of fewer calibration rows in pools of nearest groups."""
         pools = pools_of(self.codes, len(self.names), least, nearness)
         centres = nearness.centres(pools[self.codes], int(pools.max()) + 1)
@@ -151,7 +151,7 @@ class Pooling:
     """The pools of groups, and what tells which of them is nearest to a row."""
 
     pools: IntArray  #: (G,) the pool of each group
-    nearness: Nearness
+    nearness: PoolNearness
     centres: FloatArray  #: (P, p)
 
     def nearest(self, X: FeatureTable, predictions: FloatArray) -> IntArray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.special import betaincinv
@@ -90,6 +89,8 @@ def bounds_of_share(counts: FloatArray, rows: IntArray) -> tuple[FloatArray, Flo
     return lower, upper
 
 
-def coordinate_columns(coordinates: Any, queries: QueryBatch) -> tuple[int, int]:
+def coordinate_columns(
+    coordinates: tuple[str | int, str | int], queries: QueryBatch
+) -> tuple[int, int]:
     """Return the columns of latitudes and longitudes that the user names."""
     return ByPlace.of(coordinates, queries.rows).columns

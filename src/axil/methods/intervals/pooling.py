@@ -24,7 +24,7 @@ OPTION = "coordinates"
 ENTRIES = 1 << 20  # distances that are computed at a time
 
 
-class Nearness(Protocol):
+class PoolNearness(Protocol):
     """How near rows and pools of calibration rows are to each other."""
 
     def centres(self, codes: IntArray, n_pools: int) -> FloatArray:
@@ -35,7 +35,7 @@ class Nearness(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class ByPrediction(Nearness):
+class ByPrediction(PoolNearness):
     """Pools are near if the deciles of their predictions are."""
 
     predictions: FloatArray  #: (n, K) of the calibration rows
@@ -53,7 +53,7 @@ class ByPrediction(Nearness):
 
 
 @dataclass(frozen=True, eq=False)
-class ByPlace(Nearness):
+class ByPlace(PoolNearness):
     """Pools are near if the places of their rows are."""
 
     columns: tuple[int, int]  #: of latitudes and longitudes
@@ -99,7 +99,7 @@ def places_of(X: FeatureTable, columns: tuple[int, int], names: tuple[str, str])
     )
 
 
-def pools_of(codes: IntArray, n_groups: int, least: int, nearness: Nearness) -> IntArray:
+def pools_of(codes: IntArray, n_groups: int, least: int, nearness: PoolNearness) -> IntArray:
     """Return the pool of each group, (G,), numbered in the order of their first groups.
 
     Parameters
@@ -109,7 +109,7 @@ def pools_of(codes: IntArray, n_groups: int, least: int, nearness: Nearness) -> 
     n_groups : int
     least : int
         The rows that each pool is to have.
-    nearness : Nearness
+    nearness : PoolNearness
     """
     pool_of_group = np.arange(n_groups)
     while True:

@@ -15,7 +15,7 @@ from axil.output.context import Context
 from axil.output.predictions import WeightedSums
 from axil.output.shown_columns import columns_of
 from axil.output.site_map import Places
-from axil.reductions.groups import Fold
+from axil.reductions.groups import GroupFold
 
 MAX_LETTERS = 200  # of a title, a unit or the name of the target
 GroupNumbers: TypeAlias = tuple[IntArray, AnyArray]  # (n_train,) numbers; names of the groups
@@ -142,7 +142,7 @@ def as_options(
     least = as_count(min_group_size, "min_group_size")
     if groups is not None and least > 1:
         codes, names = groups
-        fold = Fold.of(codes, names, least)
+        fold = GroupFold.of(codes, names, least)
         groups = (fold.places[codes], fold.names)
     for name in words.keys() - {"title", "unit", "target"}:
         raise TypeError(f"to_html() got an unexpected keyword argument {name!r}")
