@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from markupsafe import Markup
 
 
 def render(template: str, **values: object) -> str:
@@ -40,7 +41,18 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["source_hash"] = _source_hash
+    environment.filters["breakable"] = _breakable
     return environment
+
+
+def _breakable(text: str) -> Markup:
+    """Return escaped text that browsers may break after underscores, as in names of columns."""
+    from markupsafe import Markup, escape
+
+    escaped = escape(text)
+    if "_" not in escaped:
+        return escaped
+    return Markup("_<wbr>").join(escaped.split("_"))
 
 
 def _source_hash(text: str) -> str:
