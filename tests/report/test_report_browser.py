@@ -196,3 +196,41 @@ def test_the_index_finds_a_home(browser, index):
     found.wait_for_timeout(400)
     assert found.locator("li a").all_inner_texts() == ["14-21-310-060-1024"]
     found.close()
+
+
+WORD_LINES = """() => [...document.querySelectorAll('table.many th, table.many td')].flatMap(cell => {
+    const words = [];
+    for (const node of cell.childNodes) {
+        if (node.nodeType !== Node.TEXT_NODE) continue;
+        for (const match of node.data.matchAll(/[A-Za-z]+/g)) {
+            const range = document.createRange();
+            range.setStart(node, match.index);
+            range.setEnd(node, match.index + match[0].length);
+            if (range.getClientRects().length > 1) words.push(match[0]);
+        }
+    }
+    return words;
+})"""
+
+
+def test_tables_of_many_columns_break_no_words(browser, tmp_path):
+    """Names of columns and of categories break after underscores, on a screen and on paper."""
+    rng = np.random.default_rng(0)
+    names = ("Lot_Frontage", "Land_Contour", "Utilities", "Neighborhood", "Heating_Quality")
+    homes = pd.DataFrame({name: rng.integers(0, 9, 120) for name in names})
+    homes["Building_Style"] = pd.Categorical(rng.choice(["One_Story_All_Styles", "Two_Story"], 120))
+    homes["Condition"] = pd.Categorical(rng.choice(["Typical", "Excellent"], 120))
+    homes["Alley"] = pd.Categorical(rng.choice(["No_Alley_Access", "Paved"], 120))
+    prices = 1e5 + 1e4 * homes["Lot_Frontage"]
+    model = LGBMRegressor(n_estimators=5, n_jobs=1, verbose=-1).fit(homes, prices)
+    words = {"target": "price", "unit": "$", "rows": "sales", "query": "home"}
+    axil.Explainer(model, homes, prices).report(homes.head(1), tmp_path / "out", k=3, **words)
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    tab = context.new_page()
+    tab.goto((tmp_path / "out" / "pages" / "0000" / "0.html").as_uri())
+    assert tab.locator("table.many").count() == 1
+    for media in ("screen", "print"):
+        tab.emulate_media(media=media)
+        assert tab.evaluate(WORD_LINES) == []
+        assert tab.evaluate("document.documentElement.scrollWidth") <= 1280
+    context.close()
