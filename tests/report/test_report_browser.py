@@ -198,7 +198,7 @@ def test_the_index_finds_a_home(browser, index):
     found.close()
 
 
-WORD_LINES = """() => [...document.querySelectorAll('table.many th, table.many td')].flatMap(cell => {
+WORD_LINES = """() => [...document.querySelectorAll('.many th, .many td')].flatMap(cell => {
     const words = [];
     for (const node of cell.childNodes) {
         if (node.nodeType !== Node.TEXT_NODE) continue;
