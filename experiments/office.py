@@ -246,7 +246,9 @@ def interval_lines(name: str, sales: Sales) -> list[Line]:
 
 def covered(predictive: axil.Predictive, X: pd.DataFrame, y: pd.Series) -> float:
     """Return the percentage of targets inside their intervals."""
-    return 100 * float(predictive.coverage(X, y, LEVEL, by=np.zeros(len(y)))["covered"].iloc[0])
+    return 100 * float(
+        predictive.coverage(X, y, confidence_level=LEVEL, by=np.zeros(len(y)))["covered"].iloc[0]
+    )
 
 
 def out_of_fold(X: pd.DataFrame, y: pd.Series) -> axil.Predictive:
@@ -269,7 +271,7 @@ def pooled_figures(
         *calibrated, groups=sales.stratum, min_group_size=POOL, coordinates=sales.coordinates
     )
     pools = predictive.interval(homes[0], LEVEL)["pool"]
-    table = predictive.coverage(*homes, LEVEL, by=pools.to_numpy())
+    table = predictive.coverage(*homes, confidence_level=LEVEL, by=pools.to_numpy())
     large = table["covered"][table["rows"] >= MANY_HOMES]
     return {"areas pooled": covered(predictive, *homes), "least pool": 100 * large.min()}
 

@@ -45,6 +45,7 @@ VALUES_OF_THE_USER = {
     ("Comparison.targets_before", "output"),
     ("Comparison.to_html", "by"),
     ("Explainer.aggregate", "by"),
+    ("Predictive.coverage", "by"),
     ("ratio_study", "by"),
     ("Jacobian.derivatives", "output"),
     ("similarity", "tree_weights"),

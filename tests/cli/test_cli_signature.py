@@ -111,6 +111,7 @@ NO_COMMAND = {
     "out_of_bag": "an array of all training rows, for programs",
     "matrix": "an array of training rows by training rows, for programs",
     "precompute": "for an explainer that is asked again and again",
+    "certificate": "of an explainer and the one before it, for programs",
     "save": "for an explainer that is asked again and again",
     "show": "for notebooks",
 }
@@ -126,6 +127,7 @@ NO_OPTION = {
     ("similar", "beside"): "columns of the files that are no features are taken as they are named",
     ("report", "beside"): "columns of the files that are no features are taken as they are named",
     ("to_html", "groups"): "group writes this page",
+    ("to_html", "min_group_size"): "group writes this page",
     ("to_html", "interval"): "intervals writes this page",
 }
 OPTIONS = {

@@ -149,7 +149,7 @@ KINDS = {
     "coverage.by": "labels",
     **dict.fromkeys(("coordinates", "dates", "calibrate.min_group_size"), "object"),
     "min_group_size": "count",
-    "hide": "object",
+    **dict.fromkeys(("hide", "before"), "object"),
     "fdr": "number",
     "q": "shares",
     **dict.fromkeys(

@@ -15,10 +15,10 @@ import numpy as np
 from axil import adapters, comparison, retraining
 from axil.adapters import files
 from axil.cli import printed
-from axil.cli.options import refuse
+from axil.cli.options import given_parameters, refuse
 from axil.cli.output import MOST_ON_SCREEN, AnswerText
 from axil.cli.request import Request, read_subject
-from axil.cli.rows import named_rows, row_groups
+from axil.cli.rows import comma_separated, named_rows, row_groups
 from axil.cli.screen import table_lines
 from axil.cli.table_files import as_json
 from axil.errors import (
@@ -275,16 +275,17 @@ def group(request: Request) -> None:
     explainer = request.subject.explainer
     rows = request.rows
     codes, names = row_groups(request.subject.training, arguments.group_by, arguments.cut)
+    sizes = given_parameters(request, Explainer.group, ("groups",))
     if output.page_path:
         explainer.to_html(
             rows.features,
             output.page_path,
             groups=names[codes],
             init_score=rows.init_score,
+            **sizes,
             **request.page_options,
         )
-    table = explainer.group(rows.features, codes, init_score=rows.init_score)
-    table["group"] = names[table["group"].to_numpy()]
+    table = explainer.group(rows.features, names[codes], init_score=rows.init_score, **sizes)
     title = (
         f"{counted(len(rows.features), 'prediction')} by {arguments.group_by}: "
         f"{counted(len(names), 'group')} of {len(codes)} training rows"
@@ -384,6 +385,8 @@ def intervals(request: Request) -> None:
         predictive.to_html(rows.features, output.page_path, **settings, **request.page_options)
     if arguments.groups is not None:
         settings["groups"] = rows.column(arguments.groups, "--groups").to_numpy()
+    if arguments.dates is not None:
+        settings["dates"] = rows.column(arguments.dates, "--dates").to_numpy()
     table = predictive.interval(rows.features, **settings)
     title = (
         f"{100 * confidence_level:.6g} % intervals of {counted(len(rows.features), 'prediction')}; "
@@ -446,6 +449,12 @@ def calibrated(
         )
     if groups is not None:
         parameters["groups"] = rows.column(groups, "--groups").to_numpy()
+    if getattr(arguments, "min_group_size", None) is not None:
+        parameters["min_group_size"] = arguments.min_group_size
+    if getattr(arguments, "coordinates", None) is not None:
+        parameters["coordinates"] = comma_separated(arguments.coordinates)
+    if getattr(arguments, "dates", None) is not None:
+        parameters["dates"] = rows.column(arguments.dates, "--dates").to_numpy()
     predictive: Predictive = explainer.calibrate(**parameters)
     return predictive
 

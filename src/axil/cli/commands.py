@@ -222,7 +222,10 @@ def print_completion(request: Request) -> None:
     print(script, end="", file=request.stream)
 
 
-EXPLAINER_PAGE: dict[str, Any] = {"page": Explainer.to_html, "page_skips": ("groups", "interval")}
+EXPLAINER_PAGE: dict[str, Any] = {
+    "page": Explainer.to_html,
+    "page_skips": ("groups", "interval", "min_group_size"),
+}
 
 COMMANDS = (
     Command(
@@ -288,6 +291,7 @@ COMMANDS = (
                 metavar="A,B,...",
             ),
         ),
+        parameters=((Explainer.group, ("groups",)),),
         top=str(answers.TOP),
         **EXPLAINER_PAGE,
     ),
@@ -492,7 +496,7 @@ COMMANDS = (
             ),
         ),
         parameters=(
-            (Predictive.interval, ("symmetric", "groups")),
+            (Predictive.interval, ("symmetric", "groups", "dates")),
             (Explainer.calibrate, ("X_cal", "y_cal", "out_of_fold")),
         ),
         top=str(answers.TOP),
@@ -514,7 +518,13 @@ COMMANDS = (
         ),
         parameters=(
             (ClassPredictive.predict_set, ("per_class", "groups")),
-            (Explainer.calibrate, ("X_cal", "y_cal", "out_of_fold", "method")),
+            (
+                Explainer.calibrate,
+                (
+                    *("X_cal", "y_cal", "out_of_fold", "method"),
+                    *("min_group_size", "coordinates", "dates"),
+                ),
+            ),
         ),
     ),
     Command(

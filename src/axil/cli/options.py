@@ -66,6 +66,17 @@ SETTINGS: dict[str, ArgparseSettings] = {
         "help": "the noise of the targets: a number, exact or estimate; on a page also none",
     },
     "columns": {"metavar": "A,B,...", "help": "columns to show"},
+    "hide": {"metavar": "A,B,...", "help": "columns that are not shown"},
+    "coordinates": {"metavar": "LAT,LON", "help": "columns whose places say which groups are near"},
+    "dates": {
+        "metavar": "COLUMN",
+        "help": "dates or numbers of the rows; warns of rows newer than all calibration rows",
+    },
+    "min_group_size": {
+        "type": int,
+        "metavar": "N",
+        "help": "groups of fewer rows are put together with others",
+    },
     "search": {
         "metavar": "A,B,...",
         "help": "columns of the query file that the index searches too",
@@ -125,6 +136,7 @@ CONVERTERS: dict[str, Callable[[Any, Request], object]] = {
     "bounds": lambda text, request: _bounds(text, request),
     "sigma": lambda text, _: False if text == "none" else number_or_word(text),
     "columns": lambda text, _: comma_separated(text),
+    "hide": lambda text, _: comma_separated(text),
     "feature_groups": lambda texts, _: _feature_groups(texts),
     "map": lambda text, _: comma_separated(text),
     "search": lambda text, _: comma_separated(text),

@@ -118,7 +118,12 @@ def test_coverage_is_counted_group_by_group(pooled, level):
     ends = pooled.interval(X_NEW, level, groups=TOWN_NEW)
     is_inside = ((ends["lower"] <= Y_NEW) & (ends["upper"] >= Y_NEW)).to_numpy()
     table = pooled.coverage(
-        X_NEW, Y_NEW, level, by=X_NEW["year"], coordinates=("lat", "lon"), groups=TOWN_NEW
+        X_NEW,
+        Y_NEW,
+        confidence_level=level,
+        by=X_NEW["year"],
+        coordinates=("lat", "lon"),
+        groups=TOWN_NEW,
     )
     assert table["group"].tolist() == [2015, 2016, 2017, 2018, 2019]
     for line in table.itertuples():
