@@ -19,7 +19,7 @@ from axil.kernels.bounds import Bounded
 from axil.kernels.cuda.checks import expect_cells, expect_trees, expect_weights
 from axil.kernels.cuda.launch import free_bytes, kernel, launch, total_bytes, within_memory
 from axil.kernels.cuda.order import ROWS_AT_MOST, SortedRows
-from axil.machine.arrays import DeviceArray, host
+from axil.machine.arrays import DeviceArray
 from axil.machine.memory import in_words
 from axil.machine.threads import Cache
 
@@ -34,7 +34,7 @@ class Copy:
 
     def __reduce__(self) -> tuple[Callable[[Cells], Copy], tuple[Cells]]:
         """Return how to make this copy in another process, which has no weak references to it."""
-        return copy_of, (host(self.cells),)
+        return copy_of, (self.cells.get(),)
 
 
 COPIES: list[Copy] = []  # of read-only arrays of the host, as long as those live

@@ -17,7 +17,12 @@ from axil.machine.progress import track
 from axil.methods.intervals.calibrate_classes import calibrate_classes
 from axil.methods.intervals.calibration_dates import CalibrationDates
 from axil.methods.intervals.calibration_groups import CalibrationGroups
-from axil.methods.intervals.calibration_rows import Wording, chosen_rows, groups_of, new_rows
+from axil.methods.intervals.calibration_rows import (
+    RepeatedRowsMessage,
+    chosen_rows,
+    groups_of,
+    new_rows,
+)
 from axil.methods.intervals.conformal import Conformal
 from axil.methods.intervals.local import NAMES, PENALTY, Local, Own, Surroundings, around, joined
 from axil.methods.intervals.pooling import ByPlace, ByPrediction
@@ -40,7 +45,7 @@ METHODS: tuple[CalibrationMethod, ...] = ("leaves", "exact")
 # around a new row have not. The number was chosen on made-up data; without it 90 % intervals around
 # a model with leaves of two rows held 74 % (tests/methods/intervals/test_calibrate.py).
 CROWD = 20
-WORDING = Wording(
+WORDING = RepeatedRowsMessage(
     "the same features and the same target",
     "Errors of rows that the model was fitted on are too small, and so would be the intervals",
     ", or out_of_fold=cross_val_predict(model, X_train, y_train) without X_cal and y_cal; of a "

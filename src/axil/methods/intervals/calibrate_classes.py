@@ -12,11 +12,16 @@ from axil.attribution import Kind, Location
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.methods.class_labels import as_probabilities
 from axil.methods.intervals.calibration_groups import CalibrationGroups
-from axil.methods.intervals.calibration_rows import Wording, chosen_rows, groups_of, new_rows
+from axil.methods.intervals.calibration_rows import (
+    RepeatedRowsMessage,
+    chosen_rows,
+    groups_of,
+    new_rows,
+)
 from axil.methods.intervals.class_predictive import ClassPredictive, class_probabilities
 from axil.methods.intervals.training_errors import is_bagged, out_of_bag_predictions
 
-WORDING = Wording(
+WORDING = RepeatedRowsMessage(
     "the same features and the same class",
     "The model is too sure of rows that it was fitted on, and the sets would be too small",
     ', or out_of_fold=cross_val_predict(model, X_train, y_train, method="predict_proba") without '

@@ -23,7 +23,7 @@ MOST_ROWS = 5000  # calibration rows: more would change the coverage by less tha
 
 
 @dataclass(frozen=True)
-class Wording:
+class RepeatedRowsMessage:
     """The words of messages about calibration rows that are rows of the fit."""
 
     alike: str  #: in what they equal training rows
@@ -47,7 +47,7 @@ def new_rows(
     init_score: ArrayLike | None,
     groups: LabelsLike | None,
     targets_of: Callable[[int], FloatArray],
-    wording: Wording,
+    wording: RepeatedRowsMessage,
 ) -> NewRows:
     """Return the calibration rows to use; leave out, or raise for, rows of the fit.
 
@@ -58,7 +58,7 @@ def new_rows(
         As `Explainer.calibrate` takes them.
     targets_of : callable
         Returns the checked targets of that many rows, (n, K), as they are in the fit.
-    wording : Wording
+    wording : RepeatedRowsMessage
     """
     inputs.refuse_other_order(X, y, "y_cal", "X_cal")
     warn_without_offsets(model, init_score, "X_cal", "y_cal")
