@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from lightgbm import LGBMClassifier, LGBMRegressor
+from lightgbm import LGBMClassifier, LGBMRanker, LGBMRegressor
 from sklearn.ensemble import RandomForestRegressor
 from xgboost import XGBRegressor
 
@@ -100,3 +100,14 @@ def test_rules_that_do_not_fit_are_refused_by_name():
     for other, rule in ((forest, "variance"), (dart, "error")):
         with pytest.raises(UnsupportedQuestionError, match="not fitted one after the other"):
             other.similar(NEW, 3, by="leaves", tree_weights=rule)
+
+
+@pytest.mark.parametrize("rule", ["error", "improved"])
+def test_scores_that_stand_for_no_target_have_no_errors(rule):
+    relevance = np.digitize(Y, np.quantile(Y, [0.5, 0.8]))
+    sizes = [20] * (len(X) // 20) + [len(X) % 20] * (len(X) % 20 > 0)
+    ranker = LGBMRanker(n_estimators=5, verbose=-1).fit(X, relevance, group=sizes)
+    explainer = axil.Explainer(ranker, X, relevance, group=sizes)
+    assert len(explainer.similar(X[:2], 3, tree_weights="variance")) == 6
+    with pytest.raises(UnsupportedQuestionError, match="which target a score stands for"):
+        explainer.similar(X[:2], 3, tree_weights=rule)

@@ -282,6 +282,9 @@ SCORES_ALONE = (
     "Use contributions: they add up to the score for every loss.",
 )
 
+#: The option of `similar` by which trees count as far as they took away from the rows' own errors.
+TREES_BY_ERRORS = 'similar(tree_weights="error" or "improved")'
+
 #: Boosted trees whose contributions a GPU computes.
 ORDERED_ON_DEVICE = (
     "the cores read contributions in leaf order, and this explainer computes them on a GPU",

@@ -17,6 +17,7 @@ from axil.attribution.capabilities import (
     ORDERED_ON_DEVICE,
     REPORT_OF_SCORES,
     SCORES_ALONE,
+    TREES_BY_ERRORS,
     Refusal,
 )
 from axil.attribution.leaf_matches import TreeWeights, count_rows
@@ -158,7 +159,7 @@ class AdditiveModel(Refittable):
             refused |= {"calibrate": INTERVALS_OF_SCORES, "report": REPORT_OF_SCORES}
         if self.boosting.loss.predicts_targets:
             return refused
-        methods = ("diagnostics.leave_one_out", "find_label_issues")
+        methods = ("diagnostics.leave_one_out", "find_label_issues", TREES_BY_ERRORS)
         return refused | dict.fromkeys(methods, SCORES_ALONE)
 
     @property

@@ -19,7 +19,7 @@ from axil.adapters.boosted_fit import BoostedFit
 from axil.arrays import AnyArray, BoolArray, Cells, FloatArray, IntArray
 from axil.attribution import CONTRIBUTIONS, Attribution, Effects, Kind, Source
 from axil.attribution.block_effects import BlockEffects, LeafComparison, NoEffects
-from axil.attribution.capabilities import Refusal
+from axil.attribution.capabilities import SCORES_ALONE, TREES_BY_ERRORS, Refusal
 from axil.attribution.leaf_matches import SharedLeaves, TreeWeights, count_rows
 from axil.contributions.additive_model import calibrated
 from axil.contributions.contributions import (
@@ -102,6 +102,8 @@ class PartitionedAdditiveModel(PartitionedModel):
                 "which other losses than squared error do not have over partitions",
                 "Use training rows in memory.",
             )
+        if not self.walked.loss.predicts_targets:
+            refusals[TREES_BY_ERRORS] = SCORES_ALONE
         return refusals
 
     def for_method(self, method: str) -> PartitionedAdditiveModel | GatheredAdditiveModel:  # type: ignore[override]

@@ -20,6 +20,7 @@ from axil.aliases import (
 )
 from axil.arrays import BoolArray, FloatArray
 from axil.attribution import SIMILARITIES, Quantity, Source
+from axil.attribution.capabilities import TREES_BY_ERRORS
 from axil.attribution.leaf_matches import RULES, TreeWeights
 from axil.errors import CostWarning, InputError, UnsupportedQuestionError, warn
 from axil.machine.progress import in_time
@@ -368,6 +369,8 @@ def weights_of_trees(model: VerifiedModel, rule: str) -> TreeWeights | None:
     if rule == "alike":
         return None
     model.capabilities.require("similar(tree_weights=)")
+    if rule != "variance":
+        model.capabilities.require(TREES_BY_ERRORS)
     trees = model.trees
     if trees is None or not trees.are_boosted or (rule != "variance" and trees.are_rescaled):
         raise UnsupportedQuestionError(
