@@ -240,6 +240,11 @@ def test_the_calibration_curve_is_the_share_inside():
     np.testing.assert_allclose(
         drawn, inside, atol=1 / 300 + 1e-12
     )  # a rank at the very end of an interval
+    ax = plots.calibration(ranks)
+    assert ax.get_ylabel() == "covered"
+    assert [text.get_text() for text in ax.texts] == [
+        "\n".join(f"{level}%: covered {inside[level]:.1%}" for level in (50, 80, 90))
+    ]
 
 
 def test_coverage_by_group_and_by_scale():

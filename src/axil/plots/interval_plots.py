@@ -162,11 +162,11 @@ def calibration(values: Any, *, ax: Axes | None = None) -> Axes:
     for mark in MARKED_LEVELS:
         covered_at_mark = covered[round(100 * mark)]
         ax.plot(mark, covered_at_mark, "o", color=palette.ink, markersize=4)
-        lines.append(f"{mark:.0%} holds {covered_at_mark:.1%}")
+        lines.append(f"{mark:.0%}: covered {covered_at_mark:.1%}")
     marks.corner(ax, "\n".join(lines))
     ax.set_xlim(0, 1)
     ax.set_ylim(0, 1)
-    canvas.dress(ax, f"Coverage of {len(ranks):,} targets", "promised", "held")
+    canvas.dress(ax, f"Coverage of {len(ranks):,} targets", "promised", "covered")
     ax.xaxis.set_major_formatter("{x:.0%}")
     ax.yaxis.set_major_formatter("{x:.0%}")
     return ax
