@@ -5,6 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xgboost as xgb
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
@@ -117,12 +118,34 @@ def test_probabilities_by_their_definition(case):
                 scores = np.round(np.append(known[:, k], score), 10)
                 isotonic.fit(scores, np.append(is_class, label))
                 bounds[label, i, k] = isotonic.predict([np.round(score, 10)])[0]
-    np.testing.assert_allclose(table["lower"], bounds[0].ravel(), atol=1e-9)
-    np.testing.assert_allclose(table["upper"], bounds[1].ravel(), atol=1e-9)
+    for name, own, others in (("lower", *bounds), ("upper", *bounds[::-1])):
+        extreme = np.empty_like(asked)
+        for k in range(n_classes):
+            mixed = others.copy()
+            mixed[:, k] = own[:, k]
+            extreme[:, k] = mixed[:, k] / mixed.sum(axis=1)
+        np.testing.assert_allclose(table[name], extreme.ravel(), atol=1e-9)
+        if n_classes == 2:
+            np.testing.assert_allclose(table[name], own.ravel(), atol=1e-9)
     expected = bounds[1] / (1 - bounds[0] + bounds[1])
     expected /= expected.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(table["probability"], expected.ravel(), atol=1e-9)
     np.testing.assert_allclose(table["uncalibrated"], asked.ravel(), rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("load", [load_iris, load_wine, load_digits, load_breast_cancer])
+def test_probabilities_lie_between_their_bounds(load):
+    X, y = load(return_X_y=True)
+    fitted, calibration, new = (np.arange(len(y)) % 3 == part for part in range(3))
+    model = RandomForestClassifier(10, max_leaf_nodes=12, random_state=0).fit(X[fitted], y[fitted])
+    explainer = axil.Explainer(model, X[fitted], y[fitted])
+    table = explainer.calibrate(X[calibration], y[calibration]).probability(X[new])
+    assert (table["lower"] >= 0).all()
+    assert (table["lower"] < table["probability"] + 1e-12).all()
+    assert (table["probability"] < table["upper"] + 1e-12).all()
+    assert (table["upper"] <= 1).all()
+    sums = table.groupby("query")["probability"].sum()
+    np.testing.assert_allclose(sums, 1.0)
 
 
 def test_why_lists_rows_against_the_predicted_class(case):

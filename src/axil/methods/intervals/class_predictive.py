@@ -13,7 +13,7 @@ from axil.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from axil.errors import InputError, UnsupportedQuestionError, shown, warn
 from axil.methods.intervals.calibration_groups import CalibrationGroups, rows_in_groups
 from axil.methods.intervals.conformal import least_rows, order_of
-from axil.methods.intervals.venn_abers import VennAbers, merged
+from axil.methods.intervals.venn_abers import VennAbers, normalised
 from axil.methods.method import ExplainedRows
 from axil.methods.similar import against_prediction
 from axil.output import tables
@@ -175,11 +175,13 @@ class ClassPredictive:
         """Return calibrated probabilities, as a table with a line for each row of X and class.
 
         The columns are query, output (the class), prediction (of the model), probability, lower,
-        upper and uncalibrated (the probability by the model). ``lower`` and ``upper`` are the two
-        probabilities of Venn-Abers prediction, one of which is perfectly calibrated; ``probability``
-        lies between them. Wide bounds say that few calibration rows have such a score. Of more than
-        two classes each is calibrated against all others, and their probabilities are then divided
-        by their sum; the bounds are not.
+        upper and uncalibrated (the probability by the model). ``probability``
+        lies between ``lower`` and ``upper``. Wide bounds say that few calibration rows have such a
+        score. For two classes the bounds are the two probabilities of Venn-Abers prediction, one of
+        which is perfectly calibrated. With more than two classes, axil calibrates each class
+        against all others and divides the probabilities by their sum. The bounds are then the
+        smallest and the largest value that this division gives between the Venn-Abers bounds of
+        all classes.
 
         Parameters
         ----------
@@ -192,12 +194,11 @@ class ClassPredictive:
         """
         queries = self._model.queries(X, init_score)
         uncalibrated = class_probabilities(self._model, queries)
-        lower = np.empty_like(uncalibrated)
-        upper = np.empty_like(uncalibrated)
+        low = np.empty_like(uncalibrated)
+        high = np.empty_like(uncalibrated)
         for is_used, rows in self._parts(queries, groups):
-            self._calibrate(is_used, uncalibrated[rows], lower, upper, rows)
-        probabilities = merged(lower, upper)
-        probabilities /= probabilities.sum(axis=1, keepdims=True)
+            self._calibrate(is_used, uncalibrated[rows], low, high, rows)
+        probabilities, lower, upper = normalised(low, high)
         columns = self._columns(queries, uncalibrated)
         columns |= {
             "probability": probabilities.ravel(),

@@ -110,3 +110,28 @@ def _growing_hulls(points: FloatArray) -> list[IntArray]:
 def merged(low: FloatArray, high: FloatArray) -> FloatArray:
     """Return the probability between p0 and p1 that minimises the regret of the log-loss."""
     return high / (1.0 - low + high)
+
+
+def normalised(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return probabilities of all classes that add up to one, with their bounds.
+
+    Each class is calibrated against all others, so the merged probabilities m add up to one for
+    two classes only. ``m_k / sum(m)`` rises with m_k and falls with every other m_j. It is therefore
+    least where m_k is p0 and every m_j is p1, and largest where m_k is p1 and every m_j is p0.
+    Probabilities that lie between p0 and p1 and add up to one lie between these bounds too. For two
+    classes the bounds are p0 and p1.
+
+    Parameters
+    ----------
+    low, high : ndarray of shape (m, C)
+        p0 and p1 of each row and class.
+
+    Returns
+    -------
+    probabilities, lower, upper : ndarray of shape (m, C)
+    """
+    probabilities = merged(low, high)
+    probabilities /= probabilities.sum(axis=1, keepdims=True)
+    low_of_others = low.sum(axis=1, keepdims=True) - low
+    high_of_others = high.sum(axis=1, keepdims=True) - high
+    return probabilities, low / (low + high_of_others), high / (high + low_of_others)
