@@ -193,6 +193,21 @@ def test_refits(name):
 
 @pytest.mark.filterwarnings("ignore::axil.SplitsWarning")
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", ["monotone", "lightgbm rf monotone", "xgboost rf monotone"])
+def test_rows_that_come_back_are_bounded_again(name, seed):
+    """A refit to dropped rows does not depend on a refit without them in between."""
+    model = REFITTED[name]().set_params(random_state=seed).fit(X, Y)
+    explainer = axil.Explainer(model, X, Y)
+    rows = list(range(40))
+    returned = (X[rows], Y[rows])
+    back = explainer.refit(drop=rows).refit(add=returned)
+    at_once = explainer.refit(drop=rows, add=returned)
+    expected = at_once.model.predict(QUERIES)
+    np.testing.assert_allclose(back.model.predict(QUERIES), expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::axil.SplitsWarning")
+@pytest.mark.parametrize("seed", range(4))
 def test_refits_of_monotone_trees_without_most_rows(seed):
     """A node without rows has the value of the node above it, within the bounds of the splits."""
     rng = np.random.default_rng(seed)

@@ -275,6 +275,7 @@ def refit_exact(
         )
     )
     rows = RefitRows.of(refit_inputs, adapter, weights, n_leaves, limits)
+    structures = _with_all_bounds(adapter, structures, refit_inputs, rows)
     n_base_trees, percentile_rules = _percentile_rules(
         adapter, structures, columns, refit_inputs, rows
     )
@@ -312,6 +313,38 @@ def _structures_of(engines: Sequence[Engine]) -> list[Structure]:
             )
         structures.append(engine.structure)
     return structures
+
+
+def _with_all_bounds(
+    adapter: Adapter,
+    structures: Sequence[Structure],
+    refit_inputs: RefitInputs,
+    rows: RefitRows,
+) -> list[Structure]:
+    """Return the structures with the bounds of all monotone splits.
+
+    A structure has no bounds of splits below which leaves have no rows. Other rows may reach these
+    leaves again.
+    """
+    if not any(_lacks_bounds(structure) for structure in structures):
+        return list(structures)
+    fits = adapter.trees(TrainingRows(refit_inputs.X, rows.targets, rows.weights, rows.offsets))
+    complete = []
+    for structure, fit in zip(structures, fits):
+        rule = rule_of(structure)
+        nodes = fit.leaf_rule.nodes
+        if isinstance(rule.newton, NodeRule) and nodes is not None:
+            bounded = replace(rule.newton.nodes, signs=nodes.signs, rivals=nodes.rivals)
+            newton = replace(rule.newton, nodes=bounded)
+            structure = replace(structure, leaf_rule=replace(rule, newton=newton))
+        complete.append(structure)
+    return complete
+
+
+def _lacks_bounds(structure: Structure) -> bool:
+    """Return whether leaves of trees with nodes have no rows, which takes bounds off splits."""
+    has_nodes = isinstance(structure.newton_rule, NodeRule)
+    return has_nodes and bool((structure.leaf_weights == 0).any())
 
 
 def _require_known_weights(
