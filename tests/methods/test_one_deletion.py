@@ -190,7 +190,9 @@ def test_weights_that_follow_the_labels_have_no_first_order(name):
     explainer = axil.Explainer(
         deepcopy(model).fit(X, y, sample_weight=weights), X, y, sample_weight=weights
     )
-    with pytest.raises(axil.UnsupportedQuestionError, match=r"first-order.*classes are counted"):
+    with pytest.raises(
+        axil.UnsupportedQuestionError, match=r"first-order.*class weights are counted"
+    ):
         explainer.removal(X_NEW, method="first-order")
     assert np.isfinite(explainer.removal(X_NEW)).all()
 
