@@ -6,7 +6,14 @@ import pandas as pd
 import pytest
 import xgboost as xgb
 from catboost import CatBoostRegressor
-from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingClassifier
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    GradientBoostingRegressor,
+    HistGradientBoostingClassifier,
+)
+from sklearn.linear_model import RidgeClassifier
+from sklearn.tree import DecisionTreeClassifier
 
 import axil
 from axil.methods.folds import fold_numbers
@@ -150,6 +157,51 @@ def test_folds_of_exact_models_by_name():
     assert set(explainer.diagnostics.leave_one_out()["method"]) == {"exact"}
     expected = explainer.find_label_issues().set_index("row")["expected_label"]
     np.testing.assert_allclose(table["prediction"], expected[table["row"]])
+
+
+@pytest.mark.parametrize("method", ["exact", "folds"])
+@pytest.mark.parametrize("y", [TWO, THREE], ids=["two classes", "three classes"])
+def test_classes_of_exact_models_have_the_columns_of_top(y, method):
+    model = ExtraTreesClassifier(9, min_samples_leaf=5, random_state=0).fit(X, y)
+    explainer = axil.Explainer(model, X, y)
+    n_classes = len(model.classes_)
+    table = explainer.diagnostics.leave_one_out(method=method)
+    assert list(table.columns) == [
+        "row", "output", "target", "prediction", "probability", "residual", "alone", "method",
+    ]  # fmt: skip
+    probabilities = table["probability"].to_numpy().reshape(len(X), n_classes)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0)
+    likeliest = model.classes_[probabilities.argmax(axis=1)]
+    assert list(table["prediction"]) == list(np.repeat(likeliest, n_classes))
+    np.testing.assert_allclose(table["residual"], table["target"] - table["probability"])
+    if method == "exact":
+        row = X.index[17]
+        after = explainer.without(X.loc[[row]], [row])["after"]
+        np.testing.assert_allclose(probabilities[17], after)
+
+
+def test_scores_of_exact_models_are_no_probabilities():
+    ridge = axil.Explainer(RidgeClassifier().fit(X, TWO), X, TWO)
+    table = ridge.diagnostics.leave_one_out()
+    assert "probability" not in table
+    np.testing.assert_allclose(table["residual"], table["target"] - table["score"])
+    trees = ExtraTreesClassifier(9, min_samples_leaf=5, random_state=0)
+    calibrated = CalibratedClassifierCV(trees, ensemble=False).fit(X, TWO)
+    table = axil.Explainer(calibrated, X, TWO).diagnostics.leave_one_out()
+    assert not np.allclose(table["score"], table["probability"])
+    np.testing.assert_allclose(table["residual"], table["target"] - table["probability"])
+
+
+@pytest.mark.parametrize("y", [TWO, THREE], ids=["text", "numbers"])
+def test_the_only_row_of_any_weight_has_no_predicted_class(y):
+    weights = np.zeros(len(X))
+    weights[17] = 1.0
+    tree = DecisionTreeClassifier(random_state=0).fit(X, y, sample_weight=weights)
+    explainer = axil.Explainer(tree, X, y, sample_weight=weights)
+    table = explainer.diagnostics.leave_one_out()
+    assert list(table.loc[table["alone"], "row"].unique()) == [X.index[17]]
+    for name in ("prediction", "probability", "residual"):
+        assert list(table[name].isna()) == list(table["alone"])
 
 
 def test_a_method_that_there_is_not():

@@ -6,7 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from lightgbm import LGBMRegressor
-from sklearn.ensemble import GradientBoostingRegressor
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    GradientBoostingRegressor,
+    RandomForestClassifier,
+)
+from sklearn.linear_model import RidgeClassifier
 
 import axil
 from axil import InputError
@@ -96,6 +102,46 @@ def test_listed_rows_move_predictions_as_what_if_says(library, name):
             )
             assert own["prediction"].iloc[-1] >= threshold > predictions[i, k]
             assert len(own) == 1 or own["prediction"].iloc[-2] < threshold
+
+
+def test_classes_have_the_columns_of_other_tables():
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(60, 3))
+    y = np.where(X[:, 0] + 0.4 * rng.normal(size=60) > 0, "yes", "no")
+    model = RandomForestClassifier(7, min_samples_leaf=4, random_state=0).fit(X, y)
+    explainer = axil.Explainer(model, X, y)
+    counted = explainer.min_label_changes(X[:5], 0.5, (0.0, 1.0))
+    assert list(counted.columns) == [
+        "query", "output", "prediction", "probability", "fewest", "furthest",
+    ]  # fmt: skip
+    assert list(counted["prediction"]) == list(np.repeat(model.predict(X[:5]), 2))
+    np.testing.assert_allclose(counted["probability"], model.predict_proba(X[:5]).ravel())
+    listed = explainer.min_label_changes(X[:5], 0.5, (0.0, 1.0), listed=True)
+    assert list(listed.columns) == ["query", "output", "rank", "row", "change", "probability"]
+    lines = listed.groupby(["query", "output"])
+    before = counted.set_index(["query", "output"])["probability"]
+    after = before + lines["change"].sum()
+    np.testing.assert_allclose(lines["probability"].last(), after[lines["rank"].max().index])
+
+
+def test_scores_and_calibrated_probabilities():
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(60, 3))
+    y = (X[:, 0] + 0.4 * rng.normal(size=60) > 0).astype(int)
+    forest = ExtraTreesClassifier(7, min_samples_leaf=4, random_state=0)
+    calibrated = CalibratedClassifierCV(forest, ensemble=False).fit(X, y)
+    for model, names in (
+        (RidgeClassifier().fit(X, y), ["score"]),
+        (calibrated, ["score", "probability"]),
+    ):
+        explainer = axil.Explainer(model, X, y)
+        counted = explainer.min_label_changes(X[:5], 0.5, (0.0, 1.0))
+        assert list(counted.columns)[2:-2] == ["prediction", *names]
+        assert list(counted["prediction"]) == list(np.repeat(model.predict(X[:5]), 2))
+        listed = explainer.min_label_changes(X[:5], 0.5, (0.0, 1.0), listed=True)
+        assert listed.columns[-1] == "score"
+    probabilities = calibrated.predict_proba(X[:5])
+    np.testing.assert_allclose(counted["probability"], probabilities.ravel())
 
 
 def test_on_the_threshold_and_nothing_to_explain(nine):

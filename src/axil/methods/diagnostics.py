@@ -8,7 +8,7 @@ import numpy as np
 
 from axil import inputs
 from axil.aliases import ArrayLike, DataFrame, LabelsLike, LeaveOneOut, LeverageMethod, TableLike
-from axil.arrays import AnyArray, BoolArray, FloatArray
+from axil.arrays import AnyArray, FloatArray
 from axil.attribution import Kind
 from axil.contributions.additive_model import AdditiveModel
 from axil.errors import UnsupportedQuestionError
@@ -31,11 +31,13 @@ class Diagnostics(Method):
     def leave_one_out(self, *, method: LeaveOneOut | None = None) -> DataFrame:
         """Return the prediction of every training row by the refit without that row.
 
-        The table has the columns row, target, prediction, residual (target less prediction), alone,
-        method, and output if there are several, in the order of the training rows. It is exact with
-        the tree structure fixed. Where ``alone`` is true, no other row of any weight is in one of the
-        row's leaves, or no row is left at all. Nothing but the row's own target then says what its
-        prediction would be, so prediction and residual are nan.
+        The table has the columns row, target, those of the prediction as in `Explainer.top`,
+        residual, alone, method, and output if there are several, in the order of the training rows.
+        The residual is the target less the prediction, for classes less the probability (or the
+        score, where there is none). It is exact with the tree structure fixed. Where ``alone`` is
+        true, no other row of any weight is in one of the row's leaves, or no row is left at all.
+        Nothing but the row's own target then says what its prediction would be, so prediction and
+        residual are missing.
 
         The row did help to choose the splits, so these residuals are smaller than those of refits
         without it. In the leaf matrix the cost is O(T^2) per training row, in blocks of rows: some
@@ -48,9 +50,8 @@ class Diagnostics(Method):
 
         For boosted classifiers and other additive models the fit is replayed once per fold of the
         rows, 5 to 20 times, and ``method="exact"`` replays it once per row: O(T N^2) in all. The
-        columns of the prediction are those of `Explainer.top`, and the residual is the target less
-        the probability, or less the expected value. With folds ``alone`` is true where no row of
-        any weight is left outside the fold.
+        residual of counts and amounts is the target less the expected value. With folds ``alone`` is
+        true where no row of any weight is left outside the fold.
 
         Parameters
         ----------
@@ -83,18 +84,12 @@ class Diagnostics(Method):
         if model.seen is not None:
             targets = model.seen
         if method == "exact":
-            predictions = model.scale.inverse(left_out.predictions(model))
+            predictions = left_out.predictions(model)
             note = model.deletions.note()
         else:
-            predictions = model.scale.inverse(fold_predictions(model))
+            predictions = fold_predictions(model)
             note = BY_FOLDS.format(number_of_folds(model))
-        columns = output_columns("row", index, model.names.outputs)
-        columns |= {
-            "target": targets.ravel(),
-            "prediction": predictions.ravel(),
-            "residual": (targets - predictions).ravel(),
-        }
-        return _left_out_table(model, columns, np.isnan(predictions), method, note)
+        return _left_out_table(model, index, targets, predictions, method, note)
 
     def leave_one_out_curve(self) -> DataFrame:
         """Return the mean squared leave-one-out error after every number of trees.
@@ -276,48 +271,53 @@ class Diagnostics(Method):
 def _of_scores(model: AdditiveModel, method: str) -> DataFrame:
     """Return the table of `Diagnostics.leave_one_out` for a model whose contributions add up to scores."""
     scores = left_out.scores_of(model, method)
+    if method == "exact":
+        note = model.deletions.replay_note
+    else:
+        note = BY_FOLDS.format(number_of_folds(model))
+    return _left_out_table(model, model.index, model.targets, scores, method, note)
+
+
+def _left_out_table(
+    model: VerifiedModel,
+    index: AnyArray,
+    targets: FloatArray,
+    scores: FloatArray,
+    method: str,
+    note: str,
+) -> DataFrame:
+    """Return the table of leave-one-out predictions of all training rows.
+
+    Parameters
+    ----------
+    model : VerifiedModel
+    index : ndarray of shape (N,)
+        The labels of the rows.
+    targets : ndarray of shape (N, K)
+        In the user's units.
+    scores : ndarray of shape (N, K)
+        Predictions on the scale of the fit, or raw scores; nan for a row that has no prediction
+        without itself.
+    method, note : str
+        The fits that made the predictions, by name and in words.
+    """
     meanings = model.meant(scores)
-    expected = next(iter(meanings.values()), scores)
+    expected = next(iter(meanings.values()), model.scale.inverse(scores))
     predicted = Predicted(
-        model.index,
+        index,
         model.names.of_tables,
         model.scale,
         meanings,
         weighted=False,
         classes=model.names.class_names,
-        has_link=bool(meanings),
+        has_link=model.has_link_of(model.source),
     )
-    columns = output_columns("row", model.index, model.names.of_tables)
-    columns["target"] = model.targets.ravel()
+    columns = output_columns("row", index, model.names.of_tables)
+    columns["target"] = targets.ravel()
     columns |= predicted.prediction_columns(scores)
-    columns["residual"] = (model.targets - expected).ravel()
-    if method == "exact":
-        note = model.deletions.replay_note
-    else:
-        note = BY_FOLDS.format(number_of_folds(model))
-    return _left_out_table(model, columns, np.isnan(scores), method, note)
-
-
-def _left_out_table(
-    model: VerifiedModel,
-    columns: dict[str, AnyArray],
-    is_singleton: BoolArray,
-    method: str,
-    note: str,
-) -> DataFrame:
-    """Return the table of leave-one-out predictions, with the columns alone and method.
-
-    Parameters
-    ----------
-    columns : dict
-        The columns that come first.
-    is_singleton : array of shape (N, K)
-        Whether a row has no prediction without itself.
-    method, note : str
-        The fits that made the predictions, by name and in words.
-    """
-    columns["alone"] = is_singleton.ravel()
-    columns["method"] = np.full(is_singleton.size, method)
+    columns["residual"] = (targets - expected).ravel()
+    columns["alone"] = np.isnan(scores).ravel()
+    columns["method"] = np.full(scores.size, method)
     note = model.note(left_out.note_on(columns["alone"], note))
     return tables.note(tables.make(columns, model.backend), note)
 

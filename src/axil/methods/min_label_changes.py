@@ -21,9 +21,10 @@ from axil.arrays import AnyArray, FloatArray, IntArray
 from axil.attribution import notes
 from axil.errors import InputError, shown
 from axil.methods.kinds import exact_model
-from axil.methods.method import Method, output_columns
+from axil.methods.method import Method, described, output_columns
 from axil.output import tables
 from axil.output.predictions import WeightedSums
+from axil.output.tables import Predicted
 from axil.replay.exact_model import ExactModel
 
 Groups = tuple[IntArray, AnyArray]
@@ -47,10 +48,12 @@ class MinLabelChanges(Method):
     ) -> DataFrame:
         """Return the fewest training targets that must change to reach a threshold.
 
-        Each target moves within its bounds. The table has the columns query, prediction, fewest
-        (nan: all targets together do not suffice), furthest (the prediction with every target moved
-        as far as it helps), and output if there are several. If ``fewest`` is m, at least m targets
-        must be wrong for the prediction to cross the threshold.
+        Each target moves within its bounds. The table has the columns query, those of the prediction
+        as in `Explainer.top`, fewest (nan: all targets together do not suffice), furthest (the
+        prediction with every target moved as far as it helps), and output if there are several. If
+        ``fewest`` is m, at least m targets must be wrong for the prediction to cross the threshold.
+        For classifiers the probability crosses it, or the score if the table has one, and furthest
+        is in the same units.
 
         The count is exact with the tree structure fixed. With L1, clipped steps or monotone
         constraints the active set is fixed as well; see ``verification.active_set``. For a model that was
@@ -63,7 +66,7 @@ class MinLabelChanges(Method):
         X : table
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
         threshold : float
-            The number that predictions are to reach.
+            The number that predictions are to reach; for classifiers probabilities, or scores.
         bounds : float, array of shape (n_train,) or (n_train, K), or a tuple of two of these
             How far each target may move either way. A tuple has the lowest and the highest value of
             each target.
@@ -72,7 +75,8 @@ class MinLabelChanges(Method):
             fewest groups whose targets all move.
         listed : bool, default False
             Return one line for each of these rows, or groups, with the columns query, rank, row,
-            change, and the prediction with all rows down to this one moved.
+            change, and the prediction with all rows down to this one moved. For classifiers the last
+            column is the probability, or the score.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `explain`.
 
@@ -102,13 +106,14 @@ class MinLabelChanges(Method):
         crossings: list[Crossing] = []
         for sums in request.parts(WORK * 8 * model.shape[0]):
             crossings += list(_search_all(sums, thresholds, room, codes))
-        columns = output_columns("query", request.queries.labels, model.names.outputs)
+        predicted = described(model, request.queries, model.source)
+        columns = output_columns("query", request.queries.labels, predicted.outputs)
         if listed:
             sizes = [len(crossing.players) for crossing in crossings]
             columns = {name: np.repeat(values, sizes) for name, values in columns.items()}
-            columns |= _listed(model, crossings, codes)
+            columns |= _listed(model, predicted, crossings, codes)
         else:
-            columns |= _counted(model, crossings)
+            columns |= _counted(model, predicted, crossings)
         return tables.note(tables.make(columns, model.backend), notes.NOTE)
 
 
@@ -252,29 +257,25 @@ def _weights_of(sums: WeightedSums, i: int, k: int) -> FloatArray:
     return np.asarray(weights).ravel()
 
 
-def _in_units(model: ExactModel, values: FloatArray, outputs: IntArray) -> FloatArray:
-    """Return predictions of these outputs in the targets' own units, (m,)."""
-    every_output = np.repeat(values[:, None], model.targets.shape[1], axis=1)
-    return np.asarray(model.scale.inverse(every_output)[np.arange(len(values)), outputs])
-
-
-def _counted(model: ExactModel, crossings: list[Crossing]) -> dict[str, Any]:
+def _counted(
+    model: ExactModel, predicted: Predicted, crossings: list[Crossing]
+) -> dict[str, AnyArray]:
     """Return the columns of the table with a line for each prediction."""
-    outputs = np.arange(len(crossings)) % model.targets.shape[1]
+    n_outputs = model.targets.shape[1]
     before = np.array([crossing.prediction for crossing in crossings], dtype=np.float64)
     furthest = np.array([crossing.furthest for crossing in crossings], dtype=np.float64)
     fewest = np.full(len(crossings), np.nan)
     for i, crossing in enumerate(crossings):
         if crossing.crosses:
             fewest[i] = len(crossing.players)
-    return {
-        "prediction": _in_units(model, before, outputs),
-        "fewest": fewest,
-        "furthest": _in_units(model, furthest, outputs),
-    }
+    columns = predicted.prediction_columns(before.reshape(-1, n_outputs))
+    furthest = model.scale.inverse(furthest.reshape(-1, n_outputs)).ravel()
+    return columns | {"fewest": fewest, "furthest": furthest}
 
 
-def _listed(model: ExactModel, crossings: list[Crossing], groups: Groups | None) -> dict[str, Any]:
+def _listed(
+    model: ExactModel, predicted: Predicted, crossings: list[Crossing], groups: Groups | None
+) -> dict[str, AnyArray]:
     """Return the columns of the table with a line for each row or group that moves."""
     players = np.concatenate([_NO_PLAYERS, *(crossing.players for crossing in crossings)])
     ranks = [np.arange(1, len(crossing.players) + 1) for crossing in crossings]
@@ -288,9 +289,9 @@ def _listed(model: ExactModel, crossings: list[Crossing], groups: Groups | None)
     else:
         name = "group"
         labels = groups[1]
-    return {
+    columns = {
         "rank": np.concatenate([np.zeros(0, dtype=np.int64), *ranks]),
         name: labels[players],
         model.scale.label("change"): added,
-        "prediction": _in_units(model, np.concatenate([np.zeros(0), *sums]), outputs),
     }
+    return columns | predicted.moved_columns(np.concatenate([np.zeros(0), *sums]), outputs)

@@ -110,8 +110,8 @@ class Predicted:
             if name == "probability":
                 columns[name] = means.ravel()
             return columns
-        predicted = np.repeat(likeliest(self.classes, probabilities), probabilities.shape[1])
-        columns = {"prediction": predicted}
+        names = known_names(likeliest(self.classes, probabilities), scores)
+        columns = {"prediction": np.repeat(names, probabilities.shape[1])}
         if probabilities is not scores:
             columns["score"] = scores.ravel()
         return columns | {"probability": probabilities.ravel()}
@@ -124,7 +124,31 @@ class Predicted:
             predicted = self.classes[(scores[:, 0] > 0).astype(np.intp)]
         else:
             predicted = self.classes[scores.argmax(axis=1)]
-        return {"prediction": np.repeat(predicted, scores.shape[1]), "score": scores.ravel()}
+        names = known_names(predicted, scores)
+        return {"prediction": np.repeat(names, scores.shape[1]), "score": scores.ravel()}
+
+    def moved_columns(self, scores: FloatArray, outputs: IntArray) -> dict[str, AnyArray]:
+        """Return the column of predictions of which one output alone moved.
+
+        It is prediction, score or probability. No class is predicted from one output.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (m,)
+            Predictions on the scale of the fit, or raw scores.
+        outputs : ndarray of shape (m,)
+            The positions of their outputs.
+        """
+        if self.classes is not None and (self.has_link or self.meant):
+            return {"score": scores}
+        if self.classes is not None:
+            return {"probability": scores}
+        if self.outputs is None:
+            n_outputs = 1
+        else:
+            n_outputs = len(self.outputs)
+        every_output = np.repeat(scores[:, None], n_outputs, axis=1)
+        return {"prediction": self.scale.inverse(every_output)[np.arange(len(scores)), outputs]}
 
 
 def shown_outputs(outputs: AnyArray | None, class_names: AnyArray | None) -> AnyArray | None:
@@ -142,6 +166,26 @@ def likeliest(classes: AnyArray, probabilities: FloatArray) -> AnyArray:
     if probabilities.shape[1] < len(classes):
         return np.asarray(classes[(probabilities[:, 0] > 0.5).astype(np.intp)])
     return np.asarray(classes[probabilities.argmax(axis=1)])
+
+
+def known_names(names: AnyArray, scores: FloatArray) -> AnyArray:
+    """Return the names of predicted classes, without one where a score of the row is nan.
+
+    Numbers are then nan, and other names None.
+
+    Parameters
+    ----------
+    names : ndarray of shape (n,)
+    scores : ndarray of shape (n, K)
+    """
+    is_unknown = np.isnan(scores).any(axis=1)
+    if not is_unknown.any():
+        return names
+    if names.dtype.kind in "iuf":
+        return np.where(is_unknown, np.nan, names)
+    known = names.astype(object)
+    known[is_unknown] = None
+    return known
 
 
 def top_columns(predicted: Predicted, best: Best) -> dict[str, Any]:
