@@ -215,3 +215,25 @@ def test_a_mistake_that_passes_is_reported(mistake, monkeypatch):
     axil_explainer = axil.Explainer
     monkeypatch.setattr(axil, "Explainer", believed)
     assert mutations.passed(mistake, trial, proven, Draw(0)).startswith(mistake)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--seed", "4294"], "the seed is 4294; expected a whole number from 0 to 4293"),
+        (["--seed", "-1"], "the seed is -1; expected a whole number from 0 to 4293"),
+        (["--only", str(2**32)], "expected a whole number from 0 to 4294967295"),
+        (["--n", "1000001"], "expected a whole number from 0 to 1000000"),
+    ],
+)
+def test_seeds_that_numpy_does_not_take_are_refused(monkeypatch, capsys, arguments, message):
+    monkeypatch.setattr("sys.argv", ["fuzz", *arguments])
+    with pytest.raises(SystemExit):
+        trials.main()
+    assert message in capsys.readouterr().err
+
+
+def test_the_largest_seed_runs():
+    number = trials.seeds(trials.SEEDS_PER_RUN, trials.MAX_SEED)[-1]
+    assert number <= trials.MAX_NUMBER
+    assert trials.run(number).kind != "failed"

@@ -130,6 +130,9 @@ KINDS = {
     "rankings": Kind(WITH_OFFSETS, rankings.make, rankings.check, 0.05),
     "survival": Kind(("xgboost", "catboost"), survival.make, survival.check, 0.05),
 }
+SEEDS_PER_RUN = 1_000_000  # seed numbers of trials that belong to one --seed
+MAX_NUMBER = 2**32 - 1  # the largest seed number that NumPy's global generator takes
+MAX_SEED = MAX_NUMBER // SEEDS_PER_RUN - 1  # the largest --seed all of whose trials have one
 SECONDS = 120  # a trial that takes longer has failed
 CHUNK = 10
 
@@ -236,7 +239,7 @@ Number = tuple[int, str]  # the seed number of a trial, and its kind
 
 def seeds(n: int, seed: int, library: str | None = None, of: str = "weights") -> list[int]:
     """n seed numbers, spread over the libraries or all of one."""
-    start = seed * 1_000_000
+    start = seed * SEEDS_PER_RUN
     of_library = (i for i in itertools.count(start) if library in (None, library_of(i, of)))
     return list(itertools.islice(of_library, n))
 
@@ -297,15 +300,42 @@ def summary(outcomes: list[Outcome]) -> str:
     return "\n".join(lines)
 
 
+def bounded(name: str, largest: int) -> Callable[[str], int]:
+    """Return the reader of a whole number from 0 to ``largest``."""
+
+    def read(text: str) -> int:
+        number = int(text)
+        if not 0 <= number <= largest:
+            raise argparse.ArgumentTypeError(
+                f"{name} is {number}; expected a whole number from 0 to {largest}"
+            )
+        return number
+
+    read.__name__ = "whole number"  # what argparse calls it where `text` is no number
+    return read
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--n", type=int, default=5000, help="number of trials")
-    parser.add_argument("--seed", type=int, default=0, help="another seed, other trials")
+    parser.add_argument(
+        "--n",
+        type=bounded("the number of trials", SEEDS_PER_RUN),
+        default=5000,
+        help="number of trials",
+    )
+    parser.add_argument(
+        "--seed",
+        type=bounded("the seed", MAX_SEED),
+        default=0,
+        help=f"another seed from 0 to {MAX_SEED}, other trials",
+    )
     parser.add_argument("--kind", choices=list(KINDS), help="trials of this kind alone")
     parser.add_argument("--library", choices=list(dict.fromkeys((*LIBRARIES, *PLAIN))))
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument(
-        "--only", type=int, help="replay this one trial, of --kind or else of weights"
+        "--only",
+        type=bounded("the number of the trial", MAX_NUMBER),
+        help="replay this one trial, of --kind or else of weights",
     )
     parser.add_argument(
         "--void", action="store_true", help="also print the trials that the libraries refused"
