@@ -170,7 +170,11 @@ LOSSES = ("RMSE",) * 8 + (
 
 
 def make_encoded(draw: Draw) -> Trial:
-    """A model with columns of categories, of few and of many values, most of which are encoded by the targets."""
+    """A model with columns of categories, of few and of many values, most of which are encoded by the targets.
+
+    A continued model that is shrunk to as many trees as one fit has no trace of its first fit, whose
+    settings it has lost.
+    """
     data = table(draw, outputs=True)
     rng, n, n_new = draw.rng, len(data.y), len(data.X_new)
     sizes = [
@@ -232,7 +236,7 @@ def make_encoded(draw: Draw) -> Trial:
         data.offset,
         X_new,
         lambda rows: _predict(model, rows),
-        lossy(draw.chosen),
+        lossy(draw.chosen) or ("continued" in draw.chosen and form == "shrunk"),
     )
 
 
