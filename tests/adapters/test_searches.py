@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from scipy.stats import loguniform
 from sklearn.base import BaseEstimator
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import (
     GradientBoostingClassifier,
     RandomForestClassifier,
@@ -198,9 +199,32 @@ def test_a_threshold_leaves_the_model_inside_as_it_is(kind):
         if explainer.kind == "additive":
             expected = np.log(expected / (1 - expected))
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
+        table = explainer.top(X_NEW[:3], 1)
+        if isinstance(model, FixedThresholdClassifier):
+            left_out = "without the threshold 0.3 of FixedThresholdClassifier"
+        else:
+            left_out = f"the threshold {model.best_threshold_:.6g} of TunedThresholdClassifierCV"
+        if getattr(model, "threshold", 0.3) != "auto":
+            assert left_out in table.attrs["axil"]
         swapped = labels.copy()
         swapped[[np.argmax(labels), np.argmin(labels)]] = [False, True]
         with pytest.raises(axil.ExactnessError):
             axil.Explainer(model, X, swapped)
     with pytest.raises(axil.InputError, match="has not been fitted"):
         axil.Explainer(FixedThresholdClassifier(inside), X, labels)
+
+
+def test_tables_state_a_threshold_that_the_predicted_class_leaves_out():
+    labels = np.median(Y) < Y
+    inside = RandomForestClassifier(n_estimators=5, random_state=0)
+    fixed = FixedThresholdClassifier(inside, threshold=0.9)
+    in_pipeline = make_pipeline(StandardScaler(), fixed).fit(X, labels)
+    table = axil.Explainer(in_pipeline, X, labels).top(X, 1).drop_duplicates("query")
+    assert "without the threshold 0.9" in table.attrs["axil"]
+    assert list(table["prediction"]) != list(in_pipeline.predict(X))
+    around = FixedThresholdClassifier(inside, threshold="auto").fit(X, labels)
+    calibrated = CalibratedClassifierCV(fixed, ensemble=False).fit(X, labels)
+    for model in (around, calibrated):  # their class is that of largest probability
+        table = axil.Explainer(model, X, labels).top(X, 1).drop_duplicates("query")
+        assert "threshold" not in table.attrs["axil"]
+        assert list(table["prediction"]) == list(model.predict(X))

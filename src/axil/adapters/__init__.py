@@ -9,7 +9,7 @@ from typing import cast
 
 from axil.adapters.contract import Adapter, Kind, Model
 from axil.adapters.members import InsideModels
-from axil.adapters.pipeline import TREES, last_step, library_readers, search
+from axil.adapters.pipeline import TREES, last_step, library_readers, search, state_threshold
 from axil.adapters.registration import is_adapter, register, registered, require_contract
 from axil.adapters.searches import unwrapped
 from axil.aliases import ForeignModel, ForeignObject
@@ -115,7 +115,10 @@ def find(model: ForeignModel) -> Model | None:
         return cast(Model, model)
     readers = [*registered.values(), *library_readers(_LIBRARIES)]
     adapter: Model | None = search(model, readers, "wrappers")
-    if adapter is not None and adapter.kind is Kind.ADDITIVE:
+    if adapter is None:
+        return None
+    state_threshold(adapter, model)
+    if adapter.kind is Kind.ADDITIVE:
         _require_classes(adapter)
     return adapter
 
@@ -143,6 +146,7 @@ def find_by_gradients(model: ForeignModel, objective: ForeignObject = None) -> A
                 "XGBoost take such functions. Leave it out."
             )
     if adapter is not None:
+        state_threshold(adapter, model)
         _require_classes(adapter)
     return adapter
 

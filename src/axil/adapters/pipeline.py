@@ -23,6 +23,8 @@ from axil.adapters.searches import (
     inside_of,
     is_calibrated,
     is_calibrated_ensemble,
+    kinds_of,
+    own_threshold,
     unwrapped,
 )
 from axil.aliases import FeatureTable, ForeignModel, ForeignObject
@@ -176,6 +178,32 @@ def library_readers(libraries: Iterable[str], **options: Any) -> list[Reader]:
 def _read(library: str, options: dict[str, Any], model: ForeignModel) -> ForeignObject:
     read: Reader = import_module(f"axil.adapters.{library}.adapter").read
     return after_fork(read, model, **options)
+
+
+def state_threshold(adapter: Model, model: ForeignModel) -> None:
+    """Add to what an adapter says of its predictions that a threshold of the model is left out.
+
+    A threshold inside a calibrated classifier has no effect on the class, and "auto" is that of the
+    classifier inside.
+    """
+    while "CalibratedClassifierCV" not in kinds_of(model):
+        threshold = own_threshold(model)
+        if threshold == "auto":
+            return
+        if threshold is not None:
+            text = (
+                f"the predicted class is that of largest probability, without the threshold "
+                f"{threshold:.6g} of {type(model).__name__}"
+            )
+            adapter.about_predictions = "; ".join(filter(None, (adapter.about_predictions, text)))
+            return
+        inside = inside_of(model)
+        if inside is not None:
+            model = inside[1]
+        elif _is_pipeline(model):
+            model = model.steps[-1][1]
+        else:
+            return
 
 
 def search(model: ForeignModel, readers: list[Reader], together: str = "") -> ForeignObject:

@@ -15,6 +15,7 @@ __all__ = [
     "is_calibrated",
     "is_calibrated_ensemble",
     "kinds_of",
+    "own_threshold",
     "unwrapped",
 ]
 
@@ -29,6 +30,12 @@ _AROUND_ONE = {
     "TunedThresholdClassifierCV": "estimator_",
     "CalibratedClassifierCV": CALIBRATED,
     "_CalibratedClassifier": "estimator",
+}
+
+# Those that predict a class by a threshold: the attribute that has it, "auto" for that of `predict`
+_THRESHOLDS = {
+    "FixedThresholdClassifier": "threshold",
+    "TunedThresholdClassifierCV": "best_threshold_",
 }
 
 
@@ -91,6 +98,17 @@ def is_calibrated(model: object) -> bool:
 def is_calibrated_ensemble(model: object) -> bool:
     """Return whether an object is a fitted CalibratedClassifierCV with a classifier for each fold."""
     return "CalibratedClassifierCV" in kinds_of(model) and len(vars(model).get(CALIBRATED, ())) > 1
+
+
+def own_threshold(model: ForeignModel) -> Any:
+    """Return the threshold that a classifier itself predicts classes by, a number or "auto".
+
+    It is None if the classifier has none.
+    """
+    for kind in kinds_of(model):
+        if kind in _THRESHOLDS:
+            return vars(model)[_THRESHOLDS[kind]]
+    return None
 
 
 def kinds_of(model: object) -> list[str]:

@@ -132,8 +132,9 @@ EXACT = (
     "`StackingRegressor` with a linear `final_estimator`, whose coefficients stay fixed",
     "pipelines, skrub's and feature-engine's too: transformers stay fixed; one whose fit "
     "needs the targets is refused",
-    "searches: the `best_estimator_`; `FrozenEstimator` and the classifiers of thresholds: "
-    "the model inside",
+    "searches: the `best_estimator_`; `FrozenEstimator`: the model inside",
+    "`FixedThresholdClassifier` and `TunedThresholdClassifierCV`: the model inside; "
+    "`prediction` is its class of largest probability, without the threshold",
     "`CalibratedClassifierCV`: the score before calibration, with the calibrated probability "
     "beside it",
     "`TransformedTargetRegressor` whose function keeps the order of the targets and has an inverse",
