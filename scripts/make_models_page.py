@@ -30,7 +30,7 @@ HEAD = """# Supported models
 | linear, ridge, kernel ridge; OLS, WLS, GLS | exact | weights · targets | yes | yes |
 | Gaussian processes, nearest neighbours | exact | weights · targets | yes | `what_if` |
 | boosted classifiers | additive | contributions to a score | sets of classes | yes |
-| counts and amounts: Poisson, gamma, Tweedie | additive | contributions to a score | | yes |
+| counts and amounts: Poisson, gamma, Tweedie | additive | contributions to a score | yes | yes |
 | rankings | additive | contributions to a score | | yes |
 | survival | additive | contributions to a score | | yes |
 | logistic regression, GLM, networks, PyTorch | derivative | derivatives by the targets | | |

@@ -91,6 +91,7 @@ RUNS = {
         ("--only", "breast_cancer"), {"N_QUERIES": 3}, results=("catboost_importance",)
     ),
     "class_sets": TinyRun(("--quick",)),
+    "count_intervals": TinyRun(("--quick",)),
     "coverage": TinyRun(("--draws", "2"), {"N_TREES": 4}, results=("coverage",)),
     "intervals_alarm": TinyRun((), INTERVALS, results=("intervals_alarm",)),
     "intervals_form": TinyRun((), INTERVALS, results=("intervals_form",)),

@@ -228,7 +228,7 @@ _BY_LOCATION = {Location.MEMORY: dict[str, Refusal](), Location.PARTITIONS: _PAR
 _BY_BOTH = {
     (Kind.ADDITIVE, Location.PARTITIONS): {
         **_each(
-            ("diagnostics.leave_one_out", "diagnostics.leave_one_out_curve", "calibrate"),
+            ("diagnostics.leave_one_out", "diagnostics.leave_one_out_curve"),
             NO_WEIGHTS,
             REFIT,
         ),
@@ -240,6 +240,7 @@ _BY_BOTH = {
                 "what_if",
                 "jacobian.sensitivity",
                 "jacobian.matrix",
+                "calibrate",
             ),
             ELSEWHERE,
             IN_MEMORY,
@@ -295,6 +296,13 @@ ORDERED_ON_DEVICE = (
 INTERVALS_OF_SCORES = (
     "intervals rest on exact weights, which this model does not have",
     'Fit a model of kind "exact" instead: a forest, or boosting with squared error.',
+)
+
+#: The option of `calibrate` to take training rows, and why trees of counts and amounts refuse it.
+WITHOUT_HELD_OUT = "calibrate without X_cal and y_cal"
+HELD_OUT_ALONE = (
+    "intervals of this model come from Pearson residuals of rows that it was not fitted on",
+    "Pass X_cal and y_cal.",
 )
 
 #: A model of several others of which only derivatives are at hand.

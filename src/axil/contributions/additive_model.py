@@ -13,11 +13,13 @@ from axil.aliases import ArrayLike, FeatureTable
 from axil.arrays import BoolArray, FloatArray
 from axil.attribution import CONTRIBUTIONS, Kind, Quantity, Source
 from axil.attribution.capabilities import (
+    HELD_OUT_ALONE,
     INTERVALS_OF_SCORES,
     ORDERED_ON_DEVICE,
     REPORT_OF_SCORES,
     SCORES_ALONE,
     TREES_BY_ERRORS,
+    WITHOUT_HELD_OUT,
     Refusal,
 )
 from axil.attribution.leaf_matches import TreeWeights, count_rows
@@ -36,6 +38,7 @@ from axil.replay.refit import RefitInputs
 from axil.replay.target_changes import TargetChanges
 from axil.replay.verified_model import FitOffsets, Refittable
 from axil.structure.leaves import LeafFit
+from axil.trees.losses import Deviance
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +83,12 @@ class AdditiveModel(Refittable):
         """The names of the outputs, and of the classes that the model predicts."""
         class_names = in_order(self.boosting.class_names, self.is_reflected)
         return replace(super().names, class_names=class_names)
+
+    @property
+    def variance_power(self) -> float | None:
+        if isinstance(self.boosting.loss, Deviance):
+            return self.boosting.loss.power
+        return None
 
     def has_link_of(self, source: Source) -> bool:
         if source.quantity is Quantity.DERIVATIVE and self.boosting.differentiates != "raw":
@@ -156,7 +165,11 @@ class AdditiveModel(Refittable):
         if not is_host(self.boosting.contributions.rows.cells):
             refused["precompute"] = ORDERED_ON_DEVICE
         if self.names.class_names is None:
-            refused |= {"calibrate": INTERVALS_OF_SCORES, "report": REPORT_OF_SCORES}
+            refused["report"] = REPORT_OF_SCORES
+            if self.variance_power is None:
+                refused["calibrate"] = INTERVALS_OF_SCORES
+            else:
+                refused[WITHOUT_HELD_OUT] = HELD_OUT_ALONE
         if self.boosting.loss.predicts_targets:
             return refused
         methods = ("diagnostics.leave_one_out", "find_label_issues", TREES_BY_ERRORS)

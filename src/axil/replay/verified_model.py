@@ -222,6 +222,11 @@ class VerifiedModel(ABC):
         """
         return self
 
+    @property
+    def variance_power(self) -> float | None:
+        """The power of the mean that is a target's variance by the loss; None: no such loss."""
+        return None
+
     def meant(self, scores: FloatArray) -> dict[str, FloatArray]:
         """Return the meanings of scores (n, K), such as probabilities, by name.
 

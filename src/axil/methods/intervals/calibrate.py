@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -20,11 +19,13 @@ from axil.methods.intervals.calibration_groups import CalibrationGroups
 from axil.methods.intervals.calibration_rows import (
     RepeatedRowsMessage,
     chosen_rows,
+    fit_targets,
     groups_of,
     new_rows,
 )
 from axil.methods.intervals.conformal import Conformal
-from axil.methods.intervals.local import NAMES, PENALTY, Local, Own, Surroundings, around, joined
+from axil.methods.intervals.deviance_scale import DevianceScale, check_options_of_means
+from axil.methods.intervals.local import PENALTY, Local, Own, Surroundings, around, joined
 from axil.methods.intervals.pooling import ByPlace, ByPrediction
 from axil.methods.intervals.predictive import Predictive
 from axil.methods.intervals.training_errors import (
@@ -81,6 +82,10 @@ class Calibrate(Method):
         them, such as ``cross_val_predict(model, X_train, y_train)``. No rows are lost, and coverage
         is near the confidence level, without a guarantee. ``calibrate()`` is for forests with
         bootstrap. It uses out-of-bag predictions, which cost nothing, with the same coverage.
+
+        Boosted trees with a Poisson, gamma or Tweedie loss take held-out rows alone. Their
+        intervals compare Pearson residuals: errors over the standard deviation that the loss
+        assumes.
 
         The local scale of errors comes from errors of the training rows: out-of-fold ones if you
         pass them, out-of-bag ones for forests, otherwise those of the fit. Coverage does not depend
@@ -164,6 +169,8 @@ class Calibrate(Method):
                 )
             of_classes = calibrate_classes(verified, X_cal, y_cal, out_of_fold, init_score, groups)
             return cast(Predictive, of_classes)  # which has the same methods, and refuses others
+        if verified.variance_power is not None:
+            check_options_of_means(X_cal is not None, out_of_fold, method)
         if out_of_fold is None:
             folds = None
         else:
@@ -262,32 +269,42 @@ def held_out(
     wording = WORDING
     if model.features is None:
         wording = replace(WORDING, alike=ALIKE_TARGET)
+    power = model.variance_power
+    if power is not None:
+        wording = replace(wording, instead="")
     new = new_rows(
-        model, X, y, init_score, options.labels, partial(_fit_targets, model, y), wording
+        model,
+        X,
+        y,
+        init_score,
+        options.labels,
+        lambda n: fit_targets(model, y, n, "y_cal", "calibration"),
+        wording,
     )
     newest = options.newest(X, model, "calibration")
+    if power is None:
+        scale: Surroundings | DevianceScale = surroundings_of(model, folds, method)
+    else:
+        scale = DevianceScale(power)
+    local = scale.local(model, new.queries)
+    return Predictive(
+        model,
+        scale,
+        conformal_rows(local, new.targets - local.predictions),
+        "held out",
+        options.pooled(new.groups, new.queries.rows, new.queries.predictions),
+        newest,
+    )
+
+
+def surroundings_of(model: Any, folds: Any, method: str) -> Surroundings:
+    """Return the errors and targets of the training rows, for held-out calibration rows."""
     errors_and_source = model.deletions.training_errors(folds, method)
     if errors_and_source is None:
         local_errors, source = training_errors(exact_model(model), folds, method)
         errors_and_source = [local_errors], source
     errors, source = errors_and_source
-    surroundings = Surroundings.of(model, errors, source, method)
-    local = around(model, surroundings, new.queries)
-    return Predictive(
-        model,
-        surroundings,
-        conformal_rows(local, new.targets - local.predictions),
-        "held out",
-        options.pooled(new.groups, new.queries.rows, local.predictions),
-        newest,
-    )
-
-
-def _fit_targets(model: Any, y: Any, n: int) -> FloatArray:
-    """Return the targets of n calibration rows on the scale of the fit, (n, K)."""
-    table = inputs.as_table(y, n, model.shape[1], "y_cal", "calibration")
-    targets: FloatArray = model.scale.checked_forward(table, "y_cal")
-    return targets
+    return Surroundings.of(model, errors, source, method)
 
 
 def from_folds(
@@ -364,7 +381,7 @@ def from_out_of_bag(
 
 def conformal_rows(local: Local, errors: FloatArray) -> tuple[Conformal, ...]:
     """Return the calibration rows with their errors (n, K), output by output."""
-    penalty = np.full(len(NAMES), PENALTY)
+    penalty = np.full(local.features.shape[-1], PENALTY)
     return tuple(
         Conformal(local.features[:, k], local.sizes[:, k], errors[:, k], penalty)
         for k in range(errors.shape[1])

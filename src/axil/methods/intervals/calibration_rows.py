@@ -12,6 +12,7 @@ import numpy as np
 from axil import inputs
 from axil.aliases import ArrayLike, FeatureTable, LabelsLike, TableLike
 from axil.arrays import FloatArray, IntArray
+from axil.attribution import Kind
 from axil.errors import InputError
 from axil.inputs.columns import Keys, occurrences
 from axil.methods.intervals.calibration_groups import CalibrationGroups
@@ -78,6 +79,19 @@ def new_rows(
             offsets = queries.offsets.values[rows]
         queries = model.queries(inputs.take_rows(queries.rows, rows), offsets)
     return NewRows(queries, targets[rows], groups_of(grouped, rows))
+
+
+def fit_targets(model: Any, y: ArrayLike | None, n: int, argument: str, rows: str) -> FloatArray:
+    """Return the user's targets of n rows on the scale of the fit, (n, K), checked.
+
+    ``argument`` is the parameter that they come from, and ``rows`` the word for its rows.
+    """
+    if model.kind is Kind.ADDITIVE:
+        targets: FloatArray = model.changes.as_targets(y, n, argument, rows)
+    else:
+        table = inputs.as_table(y, n, model.shape[1], argument, rows)
+        targets = model.scale.checked_forward(table, argument)
+    return targets
 
 
 def calibration_rows(n: int, grouped: CalibrationGroups | None) -> IntArray:

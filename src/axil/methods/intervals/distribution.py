@@ -15,9 +15,11 @@ from axil.errors import InputError, shown
 from axil.machine.blocks import spans
 from axil.methods.intervals.calibration_dates import CalibrationDates
 from axil.methods.intervals.calibration_groups import CalibrationGroups
+from axil.methods.intervals.calibration_rows import fit_targets
 from axil.methods.intervals.conformal import Conformal, least_rows, order_of
 from axil.methods.intervals.coverage import AreaRows, coordinate_columns
-from axil.methods.intervals.local import Local, Surroundings, around
+from axil.methods.intervals.deviance_scale import DevianceScale
+from axil.methods.intervals.local import Local, Surroundings
 from axil.methods.method import output_columns
 from axil.output import tables
 from axil.replay.queries import QueryBatch
@@ -36,7 +38,7 @@ class Distribution:
     """
 
     _model: VerifiedModel
-    _around: Surroundings
+    _around: Surroundings | DevianceScale
     _rows: tuple[Conformal, ...]  # of each output
     source: str  #: where the calibration errors are from: "held out", "out-of-fold" or "out-of-bag"
     _groups: CalibrationGroups | None = None
@@ -324,7 +326,7 @@ class Distribution:
             Offsets of the rows of X, as in `Explainer.explain`.
         """
         queries = self._model.queries(X, init_score)
-        predictions = self._shown(self._model.predicted(queries))
+        predictions = self._shown(self._around.predictions(self._model, queries))
         if self._model.names.outputs is None:
             predictions = predictions[:, 0]
         if inputs.as_flag(return_std, "return_std"):
@@ -424,7 +426,7 @@ class Distribution:
         members = self._members(queries, groups)
         for distribution, _ in members:
             distribution._require(required_level, confidence_level, "confidence_level")
-        local = around(self._model, self._around, queries)
+        local = self._around.local(self._model, queries)
         (*ends, scale), uncertainty_ranks = (
             np.empty((3, *local.predictions.shape)),
             np.empty_like(local.predictions),
@@ -434,7 +436,7 @@ class Distribution:
                 local[rows], level, symmetric
             )
             uncertainty_ranks[rows] = distribution._uncertainty_ranks(local[rows])
-        shown_ends = [self._shown(local.predictions + end) for end in ends]
+        shown_ends = [self._shown(self._around.targets(local.predictions, end)) for end in ends]
         if self._rising:
             lower, upper = shown_ends
         else:
@@ -542,7 +544,7 @@ class Distribution:
             "Ask for fewer at a time: for fewer rows of X, or fewer numbers for each. Or raise memory_limit.",
         )
         members = self._members(queries, groups)
-        local = around(self._model, self._around, queries)
+        local = self._around.local(self._model, queries)
         results = np.empty((n, k) if lines is None else (n, lines, k))
         for distribution, rows in members:
             for rows_of_part in distribution._some(len(rows), of_each):
@@ -583,7 +585,9 @@ class Distribution:
         They are sorted on the scale of the fit.
         """
         parts = [
-            local.predictions[:, [k]] + of(rows, local.features[:, k], local.sizes[:, k])
+            self._around.targets(
+                local.predictions[:, [k]], of(rows, local.features[:, k], local.sizes[:, k])
+            )
             for k, rows in enumerate(self._rows)
         ]
         every = np.stack(parts, axis=-1)
@@ -632,9 +636,7 @@ class Distribution:
     def _targets(self, y: Any, queries: QueryBatch) -> FloatArray:
         """Return the user's targets on the scale of the fit, (n, K)."""
         inputs.refuse_other_order(queries.rows, y, "y", "X")
-        return self._model.scale.checked_forward(
-            inputs.as_table(y, len(queries), self._model.shape[1], "y", "predicted"), "y"
-        )
+        return fit_targets(self._model, y, len(queries), "y", "predicted")
 
 
 def _as_probability(value: Any, parameter: str) -> float:

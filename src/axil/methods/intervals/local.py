@@ -250,6 +250,19 @@ class Surroundings:
             by_leaf = None
         return cls(errors, source, filling, usual, values, by_leaf)
 
+    def predictions(self, model: Any, queries: QueryBatch) -> FloatArray:
+        """Return the verified predictions of rows on the scale of the fit, (n, K)."""
+        predictions: FloatArray = model.predicted(queries)
+        return predictions
+
+    def local(self, model: Any, queries: QueryBatch) -> Local:
+        """Return the errors and targets around rows that the model was not fitted on."""
+        return around(model, self, queries)
+
+    def targets(self, predictions: FloatArray, errors: FloatArray) -> FloatArray:
+        """Return predictions plus errors; shapes broadcast."""
+        return predictions + errors
+
     def of_large_leaves(self, least: int) -> Surroundings:
         """Return these surroundings without the leaves of fewer than ``least`` rows.
 

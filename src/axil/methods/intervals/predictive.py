@@ -10,7 +10,9 @@ from axil.aliases import ArrayLike, DataFrame, LabelsLike, PathLike, TableLike
 from axil.errors import UnsupportedQuestionError
 from axil.methods.intervals import why
 from axil.methods.intervals.calibration_groups import rows_in_groups
+from axil.methods.intervals.deviance_scale import NO_ERRORS_NEARBY, DevianceScale
 from axil.methods.intervals.distribution import Distribution
+from axil.methods.intervals.local import Surroundings
 from axil.methods.method import ExplainedRows
 from axil.output import page, tables
 
@@ -40,6 +42,10 @@ class Predictive(Distribution, page.Shown):
     `axil.plots.coverage`. From out-of-fold or out-of-bag predictions (``source``) the promise
     is not exact, as those are of other fits.
 
+    Boosted trees with a Poisson, gamma or Tweedie loss take the local scale from the loss: the
+    variance that it gives a target of the predicted mean. Their intervals go from 0 up, and `why`
+    and `to_html` are refused.
+
     Of a model fitted to transformed targets all results are in the targets' own units, by the
     inverse, which keeps coverage.
     """
@@ -49,7 +55,8 @@ class Predictive(Distribution, page.Shown):
         """The source of the training rows' errors in the local scale.
 
         "out-of-fold", "out-of-bag", "folds", "leave-one-out", or where these are not to be had
-        "leverage" or "fit".
+        "leverage" or "fit". "loss" says that there is no such scale: the variance of a Poisson,
+        gamma or Tweedie loss is in its place.
         """
         return self._around.source
 
@@ -87,7 +94,14 @@ class Predictive(Distribution, page.Shown):
             Offsets of the rows of X, as in `Explainer.explain`.
         """
         k = inputs.as_count(k, "k")
-        return why.table(self._model, self._around, self._model.queries(X, init_score), k)
+        surroundings = self._surroundings("why")
+        return why.table(self._model, surroundings, self._model.queries(X, init_score), k)
+
+    def _surroundings(self, method: str) -> Surroundings:
+        """Return the errors of the training rows, or refuse the method if there are none."""
+        if isinstance(self._around, DevianceScale):
+            raise UnsupportedQuestionError(method, *NO_ERRORS_NEARBY)
+        return self._around
 
     def predict_set(self, X: TableLike, confidence_level: float = 0.9, **options: Any) -> DataFrame:
         """Refuse: sets of classes are for classifiers; see `axil.ClassPredictive.predict_set`."""
@@ -144,12 +158,13 @@ class Predictive(Distribution, page.Shown):
         place = page.as_target(path)
         verified = self._model
         verified.capabilities.require("to_html of intervals")
+        surroundings = self._surroundings("to_html of intervals")
         queries = verified.queries(X, init_score)
         explained = ExplainedRows(verified, queries)
         chosen = explained.page_options(groups, None, options)
         ends = self._interval(queries, confidence_level, symmetric)
         columns = tables.joined(
-            [best.columns for _, best in why.reasons(verified, self._around, queries, ON_PAGE)]
+            [best.columns for _, best in why.reasons(verified, surroundings, queries, ON_PAGE)]
         )
         intervals = page.Intervals(
             confidence_level=float(confidence_level),
