@@ -222,6 +222,8 @@ def test_tables_state_a_threshold_that_the_predicted_class_leaves_out():
     table = axil.Explainer(in_pipeline, X, labels).top(X, 1).drop_duplicates("query")
     assert "without the threshold 0.9" in table.attrs["axil"]
     assert list(table["prediction"]) != list(in_pipeline.predict(X))
+    counted = axil.Explainer(in_pipeline, X, labels).min_label_changes(X[:2], 0.5, (0.0, 1.0))
+    assert "without the threshold 0.9" in counted.attrs["axil"]
     around = FixedThresholdClassifier(inside, threshold="auto").fit(X, labels)
     calibrated = CalibratedClassifierCV(fixed, ensemble=False).fit(X, labels)
     for model in (around, calibrated):  # their class is that of largest probability

@@ -114,7 +114,7 @@ class MinLabelChanges(Method):
             columns |= _listed(model, predicted, crossings, codes)
         else:
             columns |= _counted(model, predicted, crossings)
-        return tables.note(tables.make(columns, model.backend), notes.NOTE)
+        return tables.note(tables.make(columns, model.backend), model.note(notes.NOTE))
 
 
 @dataclass(frozen=True)
