@@ -224,6 +224,9 @@ def test_tables_state_a_threshold_that_the_predicted_class_leaves_out():
     assert list(table["prediction"]) != list(in_pipeline.predict(X))
     counted = axil.Explainer(in_pipeline, X, labels).min_label_changes(X[:2], 0.5, (0.0, 1.0))
     assert "without the threshold 0.9" in counted.attrs["axil"]
+    smooth = FixedThresholdClassifier(LogisticRegression(tol=1e-10), threshold=0.9).fit(X, labels)
+    derivatives = axil.Explainer(smooth, X, labels).top(X[:2], 1)
+    assert "without the threshold 0.9" in derivatives.attrs["axil"]
     around = FixedThresholdClassifier(inside, threshold="auto").fit(X, labels)
     calibrated = CalibratedClassifierCV(fixed, ensemble=False).fit(X, labels)
     for model in (around, calibrated):  # their class is that of largest probability

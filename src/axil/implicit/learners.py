@@ -10,7 +10,7 @@ import numpy as np
 from scipy.sparse import csr_array, hstack, issparse
 
 from axil import inputs
-from axil.adapters.pipeline import PipelineAdapter, last_step
+from axil.adapters.pipeline import PipelineAdapter, last_step, state_threshold
 from axil.adapters.searches import unwrapped
 from axil.adapters.sklearn.adapter import require_fitted
 from axil.adapters.sklearn.base import SklearnAdapter, numbers
@@ -159,7 +159,7 @@ def read(fit_inputs: FitInputs) -> Implicit | None:
         class_names=classes,
         meaning_of_scores=_meaning_of_scores(reading, output),
     )
-    return Implicit(  # type: ignore[abstract]  # it has no coordinates
+    adapter = Implicit(  # type: ignore[abstract]  # it has no coordinates
         predictor,
         reading.learner,
         reading.training,
@@ -168,6 +168,8 @@ def read(fit_inputs: FitInputs) -> Implicit | None:
         limits.budget,
         fit_inputs.verify,
     )
+    state_threshold(adapter, fit_inputs.model)
+    return adapter
 
 
 def _explained_link(reading: LearnerFit, output: str) -> row_losses.Link:
