@@ -4,8 +4,8 @@ Poisson, gamma and Tweedie losses say that a target with mean mu has the varianc
 with r = 1, r = 2 and a number between them. The size of a row's errors is therefore
 ``sqrt(mu**r)``, and calibration rows are compared by Pearson residuals ``(y - mu) / sqrt(mu**r)``.
 The dispersion c is the same for all rows, so it changes no comparison and is not estimated.
-There are no features: the ridge of `Conformal` then has an intercept alone, and its atoms are those of split conformal
-prediction.
+There are no features: the ridge of `Conformal` then has an intercept alone, and its atoms are
+those of split conformal prediction.
 
 Sums around a row, by which errors of exact models are scaled, need weights of the targets, and the
 models of these losses have none.
