@@ -1,5 +1,6 @@
 """device= of additive explainers: the same answers from a device as from the cores, on a GPU where there is one."""
 
+import gc
 from functools import cache
 
 import numpy as np
@@ -213,6 +214,7 @@ def test_an_exhausted_gpu_is_a_clear_error_and_the_explainer_stays_usable(monkey
     _, gpu = explainers("bagged", "cuda", monkeypatch)
     right = gpu.jacobian.gradient_contributions(X_NEW)
     pool = cupy.get_default_memory_pool()
+    gc.collect()  # garbage of other tests would make room during this one
     pool.free_all_blocks()
     pool.set_limit(size=pool.used_bytes() + (1 << 12))
     try:
