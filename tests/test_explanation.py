@@ -48,7 +48,7 @@ def test_members_are_those_that_users_ask_for(explanation):
     }
     views = {"predictions", "contributions", "probabilities", "effective_size", "negative_share"}
     as_in_shap = {"values", "base_values", "data", "to_shap"}
-    methods = {"top", "group", "concentration", "column", "show", "to_html", "to_frame"}
+    methods = {"top", "group", "concentration", "column", "show", "to_html", "to_frame", "to_json"}
     assert {
         name for name in dir(explanation) if not name.startswith("_")
     } == arrays | views | methods | as_in_shap

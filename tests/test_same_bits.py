@@ -53,7 +53,7 @@ def answers(explainer, X):
         "intercepts": explanation.intercepts,
         "top": explainer.top(X, 5)["weight"],
         "top by contribution": explainer.top(X, 5, by="contribution")["contribution"],
-        "similar": explainer.similar(X, 3)["share"],
+        "similar": explainer.similar(X, 3, weights=True)["share"],
         "group": explainer.group(X, labels)["contribution"],
         "concentration": explainer.concentration(X).drop(
             columns=["query", "output", "turnover"], errors="ignore"

@@ -78,6 +78,18 @@ RUNS = {
     "target_sensitivity": TinyRun(
         ("--only", "diabetes", "--data", DATA), results=("target_sensitivity",)
     ),
+    "homeval_scorecard": TinyRun((), {"office.TREES": 8}, results=("homeval_scorecard",)),
+    "which_method": TinyRun(
+        ("--only", "diabetes", "--data", DATA, "--seeds", "1", "--cache", DATA + "/cells"),
+        {
+            "SETTINGS": FEW_TREES,
+            "MAX_TRAIN_ROWS": 80,
+            "N_EXPLAINED": 3,
+            "N_DELETIONS": {"single rows": 3, "groups": 3, "halves": 3},
+        },
+        results=("which_method",),
+    ),
+    "opendataval_notebook": TinyRun((), {"N_DRAWS": 1}, results=("opendataval_notebook",)),
     "tuned": TinyRun(("--n", "3"), results=("tuned",)),
     "uci_splits": TinyRun(("--quick", "--splits", "1", "--jobs", "1")),
     "wrong_prices": TinyRun(("--quick",)),

@@ -198,7 +198,8 @@ def test_refuses_a_continued_model_of_which_some_trees_are_monotone() -> None:
 def test_refuses_monotone_constraints_on_leaves_whose_rows_are_dropped() -> None:
     case = regressor(minute(table()), weighted=True, bootstrap_type="No", **MONOTONE)
     with pytest.raises(
-        UnsupportedModelError, match=r"drops rows of leaves below 1\.2e-07 before it pools leaves"
+        UnsupportedModelError,
+        match=r"drops leaves that weigh less than 1\.2e-07 before it pools leaves",
     ):
         Explainer(case.model, case.X, case.y, sample_weight=case.sample_weight)
 

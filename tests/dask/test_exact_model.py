@@ -77,7 +77,7 @@ def test_unverified_explainers_prepare_on_their_own(model, whole):
 def test_bad_questions(explainer):
     for ask in (explainer.jacobian.matrix, lambda: explainer.jacobian.operator):
         with pytest.raises(
-            axil.UnsupportedQuestionError, match=r"in partitions.*Use training rows in memory"
+            axil.UnsupportedQuestionError, match=r"in their partitions.*Use training rows in memory"
         ):
             ask()
     with pytest.raises(axil.InputError, match=r"X\.compute\(\)"):

@@ -290,6 +290,9 @@ def drawings():
         needed["dates"] = np.arange(N)
         if name in ("fan", "coverage", "calibration"):
             needed |= {"frame": predictive().interval(X), "y": Y, "values": predictive().cdf(X, Y)}
+        if name == "coverage_map":
+            places = predictive().coverage(X, Y, by=NAMES, coordinates=(0, 1))
+            needed["frame"] = places
         if name == "label_issues":
             needed["frame"] = e.find_label_issues()
         if name == "group":

@@ -138,7 +138,8 @@ def test_logarithms_have_means_and_ratios():
         explainer.aggregate(NEW, pair).top(1)["prediction"], each[0] / each[1], rtol=1e-7
     )
     with pytest.raises(
-        InputError, match="fitted to log of the targets, and coefficients that sum to 11"
+        InputError,
+        match="fitted to log of the targets, and a sum with coefficients that add up to 11",
     ):
         explainer.aggregate(NEW, "sum")
 

@@ -11,7 +11,7 @@ from sklearn.datasets import load_diabetes
 import axil
 from axil import ExactnessError
 from axil.methods.method import verified_model
-from axil.replay import compare
+from axil.replay import compare_predictions
 from tests.adapters.xgboost_models import VERSION
 
 X, Y = load_diabetes(return_X_y=True, as_frame=True)
@@ -245,7 +245,7 @@ def test_the_furthest_row_is_the_same_in_whatever_blocks(bad, monkeypatch):
     found, expected = rng.normal(size=(2, 11, 2))
     if bad is not None:
         found[bad, 1] = np.nan
-    whole = compare.furthest(found, expected)
-    monkeypatch.setattr(compare, "COMPARED_ROWS", 3)
-    np.testing.assert_equal(astuple(compare.furthest(found, expected)), astuple(whole))
+    whole = compare_predictions.furthest(found, expected)
+    monkeypatch.setattr(compare_predictions, "COMPARED_ROWS", 3)
+    np.testing.assert_equal(astuple(compare_predictions.furthest(found, expected)), astuple(whole))
     assert bad is None or whole.row == bad

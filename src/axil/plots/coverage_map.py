@@ -19,28 +19,26 @@ LARGEST = 500.0  # points squared, of the circle of most rows
 SMALLEST = 12.0
 
 
-def coverage_map(table: Any, *, confidence_level: float = 0.9, ax: Axes | None = None) -> Axes:
+def coverage_map(frame: Any, *, confidence_level: float = 0.9, ax: Axes | None = None) -> Axes:
     """Plot the coverage of groups at their places.
 
-    ``table`` is what `Predictive.coverage` returns with coordinates. The area of a circle is in
+    ``frame`` is what `Predictive.coverage` returns with coordinates. The area of a circle is in
     proportion to the rows of its group. Groups whose upper bound is below ``confidence_level`` are
     orange and have their label: the chance in their rows does not explain that too few targets are
     inside. Others are blue, paler where fewer targets are inside.
     """
-    frame = as_frame(table)
-    missing = [name for name in NUMBERS if frame is None or name not in frame.columns]
-    if frame is None or missing:
-        column_names = shown(list(getattr(frame, "columns", ())))
+    table = as_frame(frame)
+    missing = [name for name in NUMBERS if table is None or name not in table.columns]
+    if table is None or missing:
+        column_names = shown(list(getattr(table, "columns", ())))
         raise InputError(
             f"The table has the columns {column_names}; expected those of predictive.coverage(X, "
             "y, coordinates=(latitude, longitude))."
         )
     promised = as_number(confidence_level, "confidence_level")
-    columns = {name: frame[name].to_numpy() for name in frame.columns}
+    columns = {name: table[name].to_numpy() for name in table.columns}
     rows, covered, _, upper, latitude, longitude = (numbers_in(columns, name) for name in NUMBERS)
     ax = canvas.new_axes(ax, height=4.8)
-    from matplotlib.colors import to_rgba
-
     palette = canvas.colours(ax)
     sizes = np.maximum(SMALLEST, LARGEST * rows / rows.max())
     is_low = upper < promised
@@ -55,11 +53,12 @@ def coverage_map(table: Any, *, confidence_level: float = 0.9, ax: Axes | None =
             longitude[mask],
             latitude[mask],
             s=sizes[mask],
-            c=[to_rgba(colour, alpha) for alpha in alphas[mask].tolist()],
+            color=colour,
+            alpha=alphas[mask],
             linewidths=0,
             label=name,
         )
-    labels = as_list(frame["group"].to_numpy())
+    labels = as_list(table["group"].to_numpy())
     for place in np.flatnonzero(is_low):
         text = f"{canvas.shorten(labels[place])} {covered[place]:.0%}"
         ax.annotate(text, (longitude[place], latitude[place]), fontsize=8, color=palette.ink)

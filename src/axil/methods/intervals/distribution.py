@@ -165,7 +165,7 @@ class Distribution:
         >>> predictive = Explainer(model, X[:250], y[:250]).calibrate(X[250:350], y[250:350])
         >>> table = predictive.coverage(X[350:], y[350:], by=X["sex"][350:] > 0)
         >>> table[["group", "rows"]].values.tolist()
-        [[False, 50], [True, 42]]
+        [[False, 47], [True, 45]]
         """
         queries = self._model.queries(X, init_score)
         truth = self._shown(self._targets(y, queries))
