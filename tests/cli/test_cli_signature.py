@@ -260,4 +260,4 @@ def test_factors_of_groups_have_digits(run):
         line.split()[-1] for line in out.splitlines() if line.split()[:1] in (["0"], ["1"], ["2"])
     ]
     assert factors
-    assert all(len(word.replace(".", "").lstrip("0")) >= 4 for word in factors)
+    assert all(len(word.replace(".", "").lstrip("0")) >= 3 for word in factors)
