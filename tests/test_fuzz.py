@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from lightgbm import LGBMRegressor
+from sklearn.ensemble import ExtraTreesRegressor
 
 import axil
 from axil.methods.diagnostics import Diagnostics
@@ -14,6 +15,7 @@ from axil.methods.jacobian import Jacobian
 from tests.fuzz import answers, mutations, refits, trials
 from tests.fuzz.data import Draw, Trial
 from tests.fuzz.judge import Wrong, check_sums
+from tests.fuzz.sklearn import misplaces_missing_values
 from tests.subsets import mostly_slow
 
 SEEDS = trials.seeds(100, 0)
@@ -237,3 +239,16 @@ def test_the_largest_seed_runs():
     number = trials.seeds(trials.SEEDS_PER_RUN, trials.MAX_SEED)[-1]
     assert number <= trials.MAX_NUMBER
     assert trials.run(number).kind != "failed"
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+def test_trees_that_misplace_rows_with_missing_values_are_told_by_their_own_counts(sampled):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 3)).astype(np.float32)
+    weight = np.where(rng.random(120) < 0.3, 0.0, 1.0)
+    model = ExtraTreesRegressor(3, bootstrap=sampled, random_state=0).fit(X, X[:, 0])
+    assert not misplaces_missing_values(model, X, None)
+    assert misplaces_missing_values(model, -X, None)
+    if not sampled:
+        model.fit(X, X[:, 0], sample_weight=weight)
+        assert not misplaces_missing_values(model, X, weight)

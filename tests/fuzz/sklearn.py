@@ -9,7 +9,7 @@ import lightgbm as lgb
 import numpy as np
 import xgboost as xgb
 from sklearn import ensemble, linear_model, tree
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.dummy import DummyRegressor
 from sklearn.feature_selection import SelectKBest, f_regression
@@ -22,7 +22,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler, TargetEncoder
 
 from tests.fuzz import spaces
-from tests.fuzz.data import Data, Draw, Trial, table
+from tests.fuzz.data import Array, Data, Draw, Trial, table
 
 GROWTH: dict[str, tuple[Any, ...]] = {
     "max_depth": (1, 3, None),
@@ -206,7 +206,35 @@ def make(draw: Draw) -> Trial:
         model = pickle.loads(pickle.dumps(model))
     if not np.isfinite(np.asarray(_predict(model)(X), dtype=float)).all():
         raise RuntimeError("a sample without weight left leaves that are not numbers")
-    return Trial(model, X, y, data.weight, None, X_new, _predict(model), base=1.5)
+    lossy = "gaps" in draw.chosen and misplaces_missing_values(model, np.asarray(X), data.weight)
+    return Trial(model, X, y, data.weight, None, X_new, _predict(model), lossy, base=1.5)
+
+
+def misplaces_missing_values(model: BaseEstimator, X: Array, weight: Array | None) -> bool:
+    """Whether trees were fitted to rows in other leaves than they have the same rows in now.
+
+    Trees of scikit-learn before 1.8 do so with missing values. They do not count rows of weight zero.
+    """
+    if weight is None:
+        weight = np.ones(len(X))
+    if hasattr(model, "tree_"):
+        trees = [model]
+        samples = [np.arange(len(X))]
+    elif type(model).__name__.startswith(("RandomForest", "ExtraTrees")):
+        trees = list(model.estimators_)
+        samples = [np.arange(len(X))] * len(trees)
+        if model.bootstrap:
+            samples = [np.unique(rows) for rows in model.estimators_samples_]
+    else:
+        return False
+    for tree_model, sample in zip(trees, samples):
+        nodes = tree_model.tree_
+        rows = sample[weight[sample] > 0]
+        counts = np.bincount(nodes.apply(X[rows].astype(np.float32)), minlength=nodes.node_count)
+        is_leaf = nodes.children_left < 0
+        if (counts != nodes.n_node_samples)[is_leaf].any():
+            return True
+    return False
 
 
 def _predict(model: Any) -> Any:
