@@ -214,7 +214,8 @@ REFUSED = {
     ("two classes", "memory"): WEIGHTED - OF_CLASSES,
     ("three classes", "memory"): WEIGHTED - OF_CLASSES,
     # they start from offsets
-    ("counts", "memory"): WEIGHTED - {"diagnostics.leave_one_out", "precompute"} | {"adjustments"},
+    ("counts", "memory"): WEIGHTED - {"diagnostics.leave_one_out", "calibrate", "precompute"}
+    | {"adjustments"},
     ("logistic", "memory"): WEIGHTED
     | STEPS
     | NO_TREES
