@@ -101,6 +101,13 @@ def colours(ax: Axes) -> Colours:
     return Colours((red, green, blue), ground, positive, negative, (positive, *LINES[1:]))
 
 
+def faded(colour: str, alphas: FloatArray) -> list[tuple[float, float, float, float]]:
+    """Return a colour with each opacity, as matplotlib takes colours of marks."""
+    from matplotlib.colors import to_rgba
+
+    return [to_rgba(colour, alpha) for alpha in alphas.tolist()]
+
+
 def _luminance(colour: RGB) -> float:
     """Return the perceived lightness of a colour, from 0 to 1."""
     return float(np.dot(colour, (0.299, 0.587, 0.114)))

@@ -53,8 +53,7 @@ def coverage_map(frame: Any, *, confidence_level: float = 0.9, ax: Axes | None =
             longitude[mask],
             latitude[mask],
             s=sizes[mask],
-            color=colour,
-            alpha=alphas[mask],
+            c=canvas.faded(colour, alphas[mask]),
             linewidths=0,
             label=name,
         )

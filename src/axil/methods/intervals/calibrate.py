@@ -259,9 +259,9 @@ def from_training_rows(
 def held_out(
     model: Any,
     X: FeatureTable,
-    y: Any,
+    y: ArrayLike | None,
     folds: Any,
-    init_score: Any,
+    init_score: ArrayLike | None,
     options: RowOptions,
     method: str,
 ) -> Predictive:

@@ -43,7 +43,7 @@ class Distribution:
     source: str  #: where the calibration errors are from: "held out", "out-of-fold" or "out-of-bag"
     _groups: CalibrationGroups | None = None
     _dates: CalibrationDates | None = None
-    _group: Any = None  # the labels of these rows, where they are one pool of groups
+    _group: object = None  # the labels of these rows, where they are one pool of groups
 
     @property
     def n_calibration(self) -> int:
@@ -231,7 +231,7 @@ class Distribution:
         else:
             rising = 1.0 - probabilities
 
-        def ends(distribution: Distribution, local: Local, _: Any) -> FloatArray:
+        def ends(distribution: Distribution, local: Local, _: IntArray) -> FloatArray:
             for share in probabilities:
                 distribution._require(max(share, 1.0 - share), share, "q")
             n = distribution.n_calibration
@@ -280,7 +280,7 @@ class Distribution:
         queries = self._model.queries(X, init_score)
         at = self._shown(self._targets(y, queries))
 
-        def rank(distribution: Distribution, local: Local, some: Any) -> FloatArray:
+        def rank(distribution: Distribution, local: Local, some: IntArray) -> FloatArray:
             n = distribution.n_calibration
             atoms = distribution._atoms(local)
             value = at[some][:, None, :]
@@ -368,7 +368,7 @@ class Distribution:
             seed = inputs.as_count(random_state, "random_state", least=0)
         draws = np.random.default_rng(seed)
 
-        def drawn(distribution: Distribution, local: Local, _: Any) -> FloatArray:
+        def drawn(distribution: Distribution, local: Local, _: IntArray) -> FloatArray:
             atoms = distribution._atoms(local, Conformal.drawn)
             positions = draws.integers(atoms.shape[1], size=(len(atoms), n, 1))
             return np.take_along_axis(atoms, positions, axis=1)
@@ -403,7 +403,7 @@ class Distribution:
         queries = self._model.queries(X, init_score)
         truth = self._shown(self._targets(y, queries))
 
-        def score(distribution: Distribution, local: Local, some: Any) -> FloatArray:
+        def score(distribution: Distribution, local: Local, some: IntArray) -> FloatArray:
             atoms = distribution._atoms(local)
             n = atoms.shape[1]
             ranks = (2.0 * np.arange(1, n + 1) - n - 1)[:, None]
@@ -415,7 +415,11 @@ class Distribution:
     # -- the distribution --------------------------------------------------------------------------
 
     def _interval(
-        self, queries: QueryBatch, confidence_level: Any, symmetric: Any, groups: Any = None
+        self,
+        queries: QueryBatch,
+        confidence_level: float,
+        symmetric: bool,
+        groups: LabelsLike | None = None,
     ) -> dict[str, FloatArray]:
         """Return the columns of `interval`, each (n, K)."""
         level = _as_probability(confidence_level, "confidence_level")
@@ -508,11 +512,11 @@ class Distribution:
     def _reduced(
         self,
         X: FeatureTable,
-        init_score: Any,
-        reduce: Callable[[Distribution, Local, Any], FloatArray],
+        init_score: ArrayLike | None,
+        reduce: Callable[[Distribution, Local, IntArray], FloatArray],
         lines: int | None = None,
         what: str = "results",
-        groups: Any = None,
+        groups: LabelsLike | None = None,
     ) -> FloatArray:
         """Return the results of ``reduce`` for all of X.
 
@@ -554,7 +558,9 @@ class Distribution:
             return results[..., 0]
         return results
 
-    def _members(self, queries: QueryBatch, labels: Any) -> list[tuple[Distribution, IntArray]]:
+    def _members(
+        self, queries: QueryBatch, labels: LabelsLike | None
+    ) -> list[tuple[Distribution, IntArray]]:
         """Return the distribution of each group of calibration rows, and the explained rows in it."""
         if self._groups is None:
             if labels is not None:
@@ -603,7 +609,7 @@ class Distribution:
         step = max(1, min(ATOM_ENTRIES, n_entries) // (k * max(self.n_calibration, lines)))
         return spans(n, step)
 
-    def _require(self, share: float, value: Any, parameter: str) -> None:
+    def _require(self, share: float, value: object, parameter: str) -> None:
         n = self.n_calibration
         needed = least_rows(share)
         if n < needed:
@@ -633,13 +639,13 @@ class Distribution:
         readable = self._model.shown[:, 0]
         return bool(readable[t.argmax()] >= readable[t.argmin()])
 
-    def _targets(self, y: Any, queries: QueryBatch) -> FloatArray:
+    def _targets(self, y: ArrayLike, queries: QueryBatch) -> FloatArray:
         """Return the user's targets on the scale of the fit, (n, K)."""
         inputs.refuse_other_order(queries.rows, y, "y", "X")
         return fit_targets(self._model, y, len(queries), "y", "predicted")
 
 
-def _as_probability(value: Any, parameter: str) -> float:
+def _as_probability(value: object, parameter: str) -> float:
     probability = inputs.as_number(value, parameter)
     if not 0.0 < probability < 1.0:
         raise InputError(
@@ -648,7 +654,7 @@ def _as_probability(value: Any, parameter: str) -> float:
     return probability
 
 
-def _as_probabilities(q: Any) -> FloatArray:
+def _as_probabilities(q: ArrayLike) -> FloatArray:
     probabilities = np.atleast_1d(inputs.as_numbers(q, "q", "numbers between 0 and 1"))
     if (
         probabilities.ndim != 1
