@@ -1,5 +1,6 @@
-"""Write a folder of small pages, one per prediction, in words for people who know nothing about models.
+"""Write a folder of small pages, one per prediction.
 
-``content`` collects the numbers of a batch of pages, ``case_page`` and ``wording`` turn them into text, and ``folder`` writes
-the files and the index that finds them.
+They are in words for people who know nothing about models. ``content`` collects the numbers of a
+batch of pages, ``case_page`` and ``wording`` turn them into text, and ``folder`` writes the files
+and the index that finds them.
 """

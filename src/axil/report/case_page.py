@@ -1,4 +1,7 @@
-"""The page of one prediction: its value, the rows that carry it, how each differs, and how sure it is."""
+"""The page of one prediction.
+
+It shows the prediction's value, the rows that carry it, how each differs, and how sure it is.
+"""
 
 from __future__ import annotations
 
@@ -189,7 +192,10 @@ def _effect_note(cases: Cases, i: int, words: Words) -> str:
 
 
 def _table(cases: Cases, i: int, words: Words) -> ComparablesTable:
-    """Return the table of the listed rows, largest first, with the mean of their adjusted targets."""
+    """Return the table of the listed rows, largest first.
+
+    It has the mean of their adjusted targets.
+    """
     lines = cases.lines(i)
     heads = [
         words.rows.capitalize(),
@@ -321,22 +327,27 @@ def _mean_note(cases: Cases, i: int, words: Words) -> str:
             if numbers:
                 reason = f"numbers {', '.join(numbers)} and {last}"
                 them = "them"
-            return f"{note} because of {reason}; without {them} the mean is {words.amount(other_mean)}."
+            return (
+                f"{note} because of {reason}; without {them} the mean is "
+                f"{words.amount(other_mean)}."
+            )
     if gap > 0:
         direction = "higher"
     else:
         direction = "lower"
     return (
-        f"{note}: on average the {words.target} of these {len(lines)} {words.rows} is {direction} than the "
-        f"model expects of them. The estimate rests on all {cases.extras.n_train:,} {words.rows}, not on these alone."
+        f"{note}: on average the {words.target} of these {len(lines)} {words.rows} is {direction} "
+        "than the model expects of them. The estimate rests on all "
+        f"{cases.extras.n_train:,} {words.rows}, not on these alone."
     )
 
 
 def _column_notes(cases: Cases, lines: range, words: Words) -> str:
     """Return sentences that explain the columns of the table."""
     notes = (
-        f"Adjusted: what its {words.target} would have been for this {words.query}, by the model. Effect of "
-        f"10 % more: how far this estimate would move if that {words.target} had been 10 % higher."
+        f"Adjusted: what its {words.target} would have been for this {words.query}, by the model. "
+        f"Effect of 10 % more: how far this estimate would move if that {words.target} had been "
+        "10 % higher."
     )
     if cases.similarity is not None:
         notes += f" Alike: in how many of its steps the model treats it like this {words.query}."
@@ -345,8 +356,8 @@ def _column_notes(cases: Cases, lines: range, words: Words) -> str:
         notes += f" In brackets: the difference from this {words.query}."
     if any(cases.is_suspect[line] for line in lines):
         notes += (
-            f" Looks wrong: the {words.target} is far from what the other {words.rows} lead one to expect. It may be a mistake "
-            "in the records, or a case that is like no other."
+            f" Looks wrong: the {words.target} is far from what the other {words.rows} lead one to "
+            "expect. It may be a mistake in the records, or a case that is like no other."
         )
     if not cases.extras.are_targets_checked:
         notes += f" {words.not_checked}"

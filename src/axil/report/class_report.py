@@ -29,8 +29,8 @@ LEAST_ALIKE = 0.5  # rows that share fewer leaves get a caution
 MOST_CLASSES = 4  # whose probabilities a page shows
 DEFAULT_TARGET = "value"
 NOT_REASONS = (
-    "These {rows} are the ones that the model treats most like this {query}. They are evidence, not "
-    "reasons by feature: nothing here says which of its features led to the prediction."
+    "These {rows} are the ones that the model treats most like this {query}. They are evidence, "
+    "not reasons by feature: nothing here says which of its features led to the prediction."
 )
 
 

@@ -49,7 +49,10 @@ class Extras:
 
 @dataclass(frozen=True, eq=False)
 class Cases:
-    """The content of m pages; the listed rows of prediction i are the lines ``starts[i]`` to ``starts[i + 1]``."""
+    """The content of m pages.
+
+    The listed rows of prediction i are the lines ``starts[i]`` to ``starts[i + 1]``.
+    """
 
     positions: IntArray  #: (m,) of the predictions, in X
     values: FloatArray  #: (m,) the model's own predictions, as people read them

@@ -1,4 +1,7 @@
-"""The folder of a report: a file for every label, a manifest of what they were made of, and the index with its search."""
+"""The folder of a report.
+
+It has a file for every label, a manifest of what they were made of, and the index with its search.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +80,10 @@ class Folder:
     files: list[str]  #: of each explained row, below ``pages``
 
     def missing(self) -> IntArray:
-        """Return the positions of the explained rows without a page; existing pages are complete."""
+        """Return the positions of the explained rows without a page.
+
+        Existing pages are complete.
+        """
         existing = set()
         for name in sorted({file.split("/")[0] for file in self.files}):
             folder = self.path / "pages" / name
@@ -100,15 +106,18 @@ def opened(path: PathLike, files: list[str], record: dict[str, Any]) -> Folder:
     manifest = folder / MANIFEST
     if not folder.absolute().parent.is_dir():
         raise InputError(
-            f"There is no directory {folder.absolute().parent} to make {folder.name} in. Make it first."
+            f"There is no directory {folder.absolute().parent} to make {folder.name} in. "
+            "Make it first."
         )
     if folder.exists() and not folder.is_dir():
         raise InputError(
-            f"folder is {str(folder)!r}, a file; expected a directory, which is made if it is not there."
+            f"folder is {str(folder)!r}, a file; expected a directory, which is made if it is not "
+            "there."
         )
     if folder.is_dir() and not manifest.exists() and _has_visible_files(folder):
         raise InputError(
-            f"folder is {str(folder)!r}, which holds other files; expected a new or an empty directory."
+            f"folder is {str(folder)!r}, which holds other files; expected a new or an empty "
+            "directory."
         )
     content = {"axil": "report", "format": FORMAT, **record}
     text = json.dumps(content, indent=1, sort_keys=True) + "\n"
@@ -148,8 +157,9 @@ def _check_manifest(manifest: Path, expected: dict[str, Any]) -> None:
         else:
             descriptions.append(name)
     raise InputError(
-        f"{manifest.parent} holds another report, whose {MANIFEST} differs in {', '.join(descriptions)}. Choose another folder, "
-        "delete this one, or ask for the same again to go on with it."
+        f"{manifest.parent} holds another report, whose {MANIFEST} differs in "
+        f"{', '.join(descriptions)}. Choose another folder, delete this one, or ask for the same "
+        "again to go on with it."
     )
 
 

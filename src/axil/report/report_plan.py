@@ -141,7 +141,10 @@ def extras_of(
     suspects: BoolArray | None,
     n_train: int,
 ) -> Extras:
-    """Check the options for what pages show beside the numbers of the model; see `Explainer.report`."""
+    """Check the options for what pages show beside the numbers of the model.
+
+    See `Explainer.report`.
+    """
     places = site_map.as_places(map, known)
     hidden = set(known.chosen(hide, "hide"))
     chosen = _shown_columns(known, columns, hidden, places)
@@ -206,7 +209,8 @@ def check_names(words: Words, known: Columns) -> None:
     for name in words.names:
         if name not in known.names:
             raise InputError(
-                f"names has {shown(name)}, which is no column; expected such as {shown(known.names[0])}."
+                f"names has {shown(name)}, which is no column; expected such as "
+                f"{shown(known.names[0])}."
                 f"{suggestion(name, known.names)}{known.hint}"
             )
 

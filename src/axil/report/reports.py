@@ -1,4 +1,7 @@
-"""`Explainer.report`, which writes one page per prediction while the weights of the next ones are computed."""
+"""`Explainer.report`, which writes one page per prediction.
+
+It writes while the weights of the next ones are computed.
+"""
 
 from __future__ import annotations
 
@@ -107,9 +110,9 @@ class Reports(Method):
     ) -> Written:
         """Write one small page per row of X in plain language, and an index with a search.
 
-        For a classifier a page is led by the training rows most like the case and the class of each:
-        "Of the 10 loans most like this one: 7 defaulted". It then has the predicted class, and the
-        score and the probability of ``pos_label``; with ``interval`` also the calibrated
+        For a classifier a page is led by the training rows most like the case and the class of
+        each: "Of the 10 loans most like this one: 7 defaulted". It then has the predicted class,
+        and the score and the probability of ``pos_label``; with ``interval`` also the calibrated
         probability and the prediction set. ``unit``, ``map``, ``stability``, ``sign``,
         ``adjustments`` and ``feature_groups`` are for numbers alone.
 
@@ -229,11 +232,13 @@ class Reports(Method):
         >>> from sklearn.datasets import load_diabetes
         >>> from axil import Explainer
         >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
-        >>> explainer = Explainer(LGBMRegressor(n_estimators=20, verbose=-1).fit(X[:400], y[:400]), X[:400], y[:400])
+        >>> model = LGBMRegressor(n_estimators=20, verbose=-1).fit(X[:400], y[:400])
+        >>> explainer = Explainer(model, X[:400], y[:400])
+        >>> words = {"rows": "patients", "query": "patient"}
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     found = explainer.report(X[400:], folder, columns=["age", "bmi"], rows="patients", query="patient")
-        ...     again = explainer.report(X[400:], folder, columns=["age", "bmi"], rows="patients", query="patient")
-        >>> found.pages, found.written, again.written
+        ...     first = explainer.report(X[400:], folder, columns=["age", "bmi"], **words)
+        ...     again = explainer.report(X[400:], folder, columns=["age", "bmi"], **words)
+        >>> first.pages, first.written, again.written
         (42, 42, 0)
         """
         explained = self._explained_rows("report", X, init_score)
@@ -445,7 +450,10 @@ def _approximate_figures(explained: ExplainedRows, words: Words) -> str:
 def _checked_level(
     explained: ExplainedRows, interval: Predictive | None, confidence_level: float | None
 ) -> tuple[float, str]:
-    """Return the confidence level of the intervals as a number and in words, checked before any work."""
+    """Return the confidence level of the intervals as a number and in words.
+
+    It is checked before any work.
+    """
     level = _level(interval, confidence_level)
     if interval is not None:
         no_rows = inputs.take_rows(explained.queries.rows, slice(0, 0))
@@ -500,7 +508,10 @@ def _batches(plan: Plan, explained_rows: ExplainedRows, positions: IntArray) -> 
 
 
 def _restricted(plan: Plan, positions: IntArray) -> tuple[Choice, Sequence[Allowed]]:
-    """Return the choice of rows, and which rows it may list, for the rows at these positions of X."""
+    """Return the choice of rows for the rows at these positions of X.
+
+    Return also which rows it may list.
+    """
     choice = plan.choice
     choice = replace(choice, near=tuple(rule.of(positions) for rule in choice.near))
     if choice.sides is not None:

@@ -46,7 +46,8 @@ class Words:
         )
         if not is_text:
             raise InputError(
-                f"names is {shown(self.names)}; expected a dict from columns to what people call them."
+                f"names is {shown(self.names)}; expected a dict from columns to what people call "
+                "them."
             )
 
     @property
