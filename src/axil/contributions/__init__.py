@@ -1,1 +1,4 @@
-"""Contributions of training rows to the scores of boosted trees with any loss, and derivatives of these scores."""
+"""Contributions of training rows to the scores of boosted trees with any loss.
+
+Derivatives of these scores are here too.
+"""

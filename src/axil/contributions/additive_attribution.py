@@ -53,7 +53,10 @@ class ContributionEffects(BlockEffects):
         return SharedLeaves.of([self._contributions.rows], [self._leaves])
 
     def by_group(self, codes: IntArray, n_groups: int) -> tuple[FloatArray, FloatArray] | None:
-        """Return the sums by leaf and group, from one walk through the training rows that later batches share."""
+        """Return the sums by leaf and group.
+
+        They come from one walk through the training rows, which later batches share.
+        """
         if n_groups * self._contributions.bytes_per_query() > BATCH_BYTES:
             return None
         last = self._cache.known().get("cells by group")
@@ -128,7 +131,10 @@ class AdditiveAttribution(Attribution["QueryBatch | Combination"]):
         return derived(derivatives, sums, self.model.targets)
 
     def _differentiated(self, boosting: Boosting, batch: QueryBatch) -> FloatArray:
-        """Return the numbers that are differentiated, (n, K): scores, or their means by the link."""
+        """Return the numbers that are differentiated, (n, K).
+
+        They are scores, or their means by the link.
+        """
         reflection = self.model.reflection
         if reflection is not None and boosting.differentiates == "probability":
             reflection = 1.0

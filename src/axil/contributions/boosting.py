@@ -1,4 +1,7 @@
-"""Boosted trees of any loss on their training data: replayed, and differentiated with the tree structure fixed."""
+"""Boosted trees of any loss on their training data.
+
+They are replayed, and differentiated with the tree structure fixed.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,8 @@ def read(fit_inputs: FitInputs, adapter: Adapter) -> Boosting:
     """Replay boosted trees on their training data."""
     if fit_inputs.loss is not None:
         raise InputError(
-            f"loss is {shown(fit_inputs.loss)}; a {adapter.library} model states its loss itself. Leave it out."
+            f"loss is {shown(fit_inputs.loss)}; a {adapter.library} model states its loss itself. "
+            "Leave it out."
         )
     if fit_inputs.output != "raw" and adapter.calibration is not None:
         raise InputError(
@@ -128,7 +132,7 @@ def targets_of(
 
 
 def _require_memory(fit: BoostedFit, targets: FloatArray, limits: Limits) -> None:
-    """Raise if the sampled rows of all trees, or gradients that are recorded, need too much memory."""
+    """Raise if the sampled rows of all trees, or recorded gradients, need too much memory."""
     if fit.sample_type is not None:
         size = np.dtype(fit.sample_type).itemsize * len(targets) * len(fit.table.n_leaves)
         limits.budget.require(size, "The sample counts of all trees", "Raise memory_limit.")
@@ -240,7 +244,8 @@ class Boosting:
     ) -> Verification:
         """Return the verification of the replay.
 
-        ``rounding_error`` is of scores that the library adds in single precision; None if there is none, or none is known.
+        ``rounding_error`` is of scores that the library adds in single precision; None if there is
+        none, or none is known.
         """
         details: dict[str, Any] = {
             "loss": fit.loss.name,
@@ -266,7 +271,10 @@ class Boosting:
         )
 
     def check_rows(self, X: FeatureTable) -> tuple[float, float | None]:
-        """Compare the scores of training rows with the model's; return the errors of `check_scores`."""
+        """Compare the scores of training rows with the model's.
+
+        Return the errors of `check_scores`.
+        """
         return check_scores(self.adapter, X, self.walked.fit, self.walked.leaves)
 
     @property
@@ -382,7 +390,10 @@ class Boosting:
 
     @property
     def class_names(self) -> AnyArray | None:
-        """Names of the classes, two for one output; 0 and 1 if labels of 0 and 1 have a probability and no names."""
+        """Names of the classes, two for one output.
+
+        They are 0 and 1 if labels of 0 and 1 have a probability and no names.
+        """
         if self.classes is not None:
             return self.classes
         if self.loss.meaning != "probability" or self.targets.shape[1] > 1:
@@ -419,7 +430,10 @@ class Boosting:
         return means
 
     def as_targets(self, given: Any, n: int, what: str, rows: str) -> FloatArray:
-        """Return targets (n, K), or classes, as the user gives them, rounded as the library keeps them."""
+        """Return targets (n, K), or classes, as the user gives them.
+
+        They are rounded as the library keeps them.
+        """
         targets = targets_of(self.adapter, given, n, what, rows, self.classes)
         targets = round_to(self.adapter.rounding.targets, targets)
         self.loss.check(targets, what, whole=False)
@@ -458,9 +472,10 @@ class Boosting:
         return computed_fits(self.walked, fit, rows, self._n_threads)
 
     def refit_leaves(self, refit_inputs: RefitInputs) -> tuple[LeafFit, FloatArray | None]:
-        """Return the leaves of a fit to other rows, and how often each row is sampled for each tree.
+        """Return the leaves of a fit to other rows, and the sample counts of these rows.
 
-        The sample counts have the shape (N, T). None stands for once, for all trees.
+        The sample counts say how often each row is sampled for each tree. They have the shape
+        (N, T). None stands for once, for all trees.
         """
         self._require_start("refit")
         self.label_weights.require_rule("refit")
@@ -502,7 +517,10 @@ class Boosting:
         return replace(leaf_fit, class_weights=by_class), sample_counts
 
     def deleted(self, sets_of_rows: Sequence[IntArray], question: str) -> ComputedFits:
-        """Return refits without some rows each; the rules of the library follow the remaining rows."""
+        """Return refits without some rows each.
+
+        The rules of the library follow the remaining rows.
+        """
         self._require_start(question)
         self.label_weights.require_rule(question)
         if not self.loss.takes_other_rows:
@@ -524,14 +542,18 @@ class Boosting:
         return replace(fits, initial=np.zeros_like(fits.initial))
 
     def deletions(self, X: FeatureTable) -> FloatArray:
-        """Return the effects of deleting rows on scores to first order, (K, n, N); see `Reverse.by_deletions`."""
+        """Return the effects of deleting rows on scores to first order, (K, n, N).
+
+        See `Reverse.by_deletions`.
+        """
         self._require_weight_derivatives()
         if self.label_weights.are_counted:
             raise UnsupportedQuestionError(
                 'removal with method="first-order"',
                 "class weights are counted from the labels of all rows, and axil does not "
                 "differentiate them by a single row",
-                'Leave method out, or pass method="exact": every leave-one-out fit is then replayed.',
+                'Leave method out, or pass method="exact": every leave-one-out fit is then '
+                "replayed.",
             )
         with self.backend.guard():
             return self._reverse(X, raw=True).by_deletions()
@@ -541,7 +563,8 @@ class Boosting:
         if self.walked.fit.leaf_rule.smoothing is not None:
             raise UnsupportedQuestionError(
                 question,
-                "leaf values are smoothed by row counts that LightGBM estimates, which are not estimated again",
+                "leaf values are smoothed by row counts that LightGBM estimates, which are not "
+                "estimated again",
                 "Fit with path_smooth=0.",
             )
         if self.walked.fit.initial.fixed_reason:
@@ -630,7 +653,10 @@ class Boosting:
         )
 
     def verify_predictions(self, batch: QueryBatch | Combination, sums: FloatArray | None) -> None:
-        """Compare sums of leaf values with the scores of the model, and sums of contributions (n, K) with those."""
+        """Compare sums of leaf values with the scores of the model.
+
+        Compare sums of contributions (n, K) with those too.
+        """
         if isinstance(batch, Combination):
             rows = batch.queries
         else:

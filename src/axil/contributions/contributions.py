@@ -1,4 +1,6 @@
-"""Contributions of training rows to scores: what the gradient of each row put into them, for any loss.
+"""Contributions of training rows to scores: what the gradient of each row put into them.
+
+They exist for any loss.
 
 With g_sj the gradient that stage s, one step of one tree, saw of row j, c_sj what multiplies its
 weight there, v the leaf's value and G its sum of ``w c g``, a row puts ``-w_j c_sj g_sj
@@ -258,7 +260,7 @@ class Contributions(Factors):
                     contributions[rows, k] = host(factors.sum(axis=0))
         return contributions
 
-    # -- verification -------------------------------------------------------------------------------
+    # -- verification ------------------------------------------------------------------------------
 
     def verify_sums(self) -> float:
         """Compare the sum of all contributions in each leaf with the leaf's value.

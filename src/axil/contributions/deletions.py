@@ -1,4 +1,4 @@
-"""AdditiveDeletions: refits without some rows of boosted trees of any loss, by replays of the fit."""
+"""AdditiveDeletions: replays of fits of boosted trees of any loss without some of their rows."""
 
 from __future__ import annotations
 
@@ -84,10 +84,10 @@ class AdditiveDeletions(ReplayedDeletions):
 
 
 def by_replay(model: Boosting, X: FeatureTable) -> Iterator[tuple[int, list[FloatArray]]]:
-    """Yield the changes of scores in replays of the refit without one row each, many replays at a time.
+    """Yield the changes of scores in replays of the refit without one row each.
 
-    A block has the number of its first training row and, for each output, the changes (rows, n).
-    The only row of any weight cannot be deleted: its changes are nan.
+    A block has many replays. It has the number of its first training row and, for each output, the
+    changes (rows, n). The only row of any weight cannot be deleted: its changes are nan.
     """
     leaves = model.located(X)[0]
     n_rows = len(model.targets)

@@ -1,8 +1,8 @@
-"""Factors of rows: what each training row's own gradient puts into each tree of a fit, by a walk through its rounds.
+"""Factors of rows: what each training row's own gradient puts into each tree of a fit.
 
-Given the model's own leaf values a row's scores before every tree depend on that row alone, so
-blocks of rows are walked: by a kernel, where the loss has a form that it knows, on the back end of
-the rows, else by NumPy on the host.
+They come from a walk through the rounds of the fit. Given the model's own leaf values a row's
+scores before every tree depend on that row alone, so blocks of rows are walked: by a kernel, where
+the loss has a form that it knows, on the back end of the rows, else by NumPy on the host.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Factors:
 
     @cached_property
     def starts(self) -> list[NDArray[np.int64]]:
-        """For each output, where the leaves of each of its trees begin among all of them, (T_k + 1,)."""
+        """For each output, where the leaves of each of its trees begin among all, (T_k + 1,)."""
         n_leaves = self.walked.fit.table.n_leaves
         return [np.append(0, np.cumsum(n_leaves[trees])) for trees in self.trees]
 
@@ -293,7 +293,10 @@ class Factors:
                 list(pool.map(lambda span: self._fill(factors, span, rows.start), spans))
 
     def _fill(self, factors: list[FloatArray], rows: slice, first: int) -> None:
-        """Walk these rows through the fit, writing their factors into the columns from ``first`` on."""
+        """Walk these rows through the fit and write their factors.
+
+        They go into the columns from ``first`` on.
+        """
         w = self.walked
         columns = slice(rows.start - first, rows.stop - first)
         y = w.targets[rows]

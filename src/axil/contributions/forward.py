@@ -1,4 +1,6 @@
-"""Forward mode through a boosting fit with its tree structure fixed: J v, how all training rows' scores move with a direction v.
+"""Forward mode through a boosting fit with its tree structure fixed.
+
+It computes J v: how all training rows' scores move with a direction v.
 
 With dF the movement of the scores, for a stage with leaf values v of G and H:
 

@@ -98,9 +98,9 @@ class Reverse:
         return np.stack([derivatives.T for derivatives in self._by_columns(columns)])
 
     def by_columns(self, columns: Sequence[int]) -> FloatArray:
-        """Return the derivatives of a single output by these columns of the targets, (columns, n, N).
+        """Return the derivatives of a single output by these columns of the targets.
 
-        The cost is O(T N K) per explained row.
+        They have the shape (columns, n, N). The cost is O(T N K) per explained row.
 
         Scores of classes are coupled by softmax, so the score of one class moves with the labels of
         all; each stage hands on what its own output's column asks.
@@ -322,7 +322,9 @@ class Reverse:
         for output, stage in enumerate(step_round.stages):
             self.a[stage] = self.xp.ascontiguousarray(solved[:, output])
         solved_of_rows = self._solved(step_round)
-        slopes: Slopes = replayed.loss.joint_slopes(self.y, self.score, solved_of_rows)  # type: ignore[attr-defined]
+        slopes: Slopes = replayed.loss.joint_slopes(  # type: ignore[attr-defined]
+            self.y, self.score, solved_of_rows
+        )
         return slopes
 
     def _solved(self, step_round: Round) -> DeviceArray:
