@@ -1,4 +1,7 @@
-"""Attribution: which number belongs to an explained row and a training row, and what a verified model can answer."""
+"""Attribution: which number belongs to an explained row and a training row.
+
+It also says what a verified model can answer.
+"""
 
 from axil.adapters.contract import Kind
 from axil.attribution.capabilities import Capabilities, Location

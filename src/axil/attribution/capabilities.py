@@ -1,8 +1,8 @@
-"""Capabilities: which public methods a verified model refuses, with the reason and what to do instead.
+"""Capabilities: which public methods a verified model refuses.
 
-A model refuses a method because of its kind, because of the place of its training rows, or because
-of its own fit. The tables below list all methods that a kind or a place refuses. A model adds what
-only its own fit refuses.
+Each refusal has the reason and says what to do instead. A model refuses a method because of its
+kind, because of the place of its training rows, or because of its own fit. The tables below list
+all methods that a kind or a place refuses. A model adds what only its own fit refuses.
 """
 
 from __future__ import annotations
@@ -66,7 +66,10 @@ class Capabilities:
         return cls(refused)
 
     def require(self, method: str) -> None:
-        """Raise `UnsupportedQuestionError` if the model refuses the method; warn if its answer is approximate."""
+        """Raise `UnsupportedQuestionError` if the model refuses the method.
+
+        Warn if its answer is approximate.
+        """
         if method in self.refused:
             raise UnsupportedQuestionError(method, *self.refused[method])
         if method in self.approximate:
@@ -82,7 +85,10 @@ NO_STEPS = "this model is not a sum of steps along gradients"
 ELSEWHERE = "it is not computed over training rows in Dask collections"
 ONE_BY_ONE = "it is a mean of several models, and axil answers this method for one model"
 
-REFIT = 'Fit a model of kind "exact" instead: a forest, or boosting with squared error (axil.supports(model)).'
+REFIT = (
+    'Fit a model of kind "exact" instead: a forest, or boosting with squared error '
+    "(axil.supports(model))."
+)
 DERIVED = "Ask for its derivatives by the targets: explainer(X).weights."
 IN_MEMORY = "Use training rows in memory."
 ASK_MEMBERS = "Ask it of an explainer of one member, on the rows of its own fit."
@@ -128,7 +134,8 @@ _WITHOUT_WEIGHTS: dict[str, Refusal] = {
         "Ask explainer.removal(X, k=10), or explainer.without(X, rows) for a set of rows.",
     ),
     "similar(adjust=True)": (
-        "this model's score is not a weighted sum of targets, so no target can be moved along with it",
+        "this model's score is not a weighted sum of targets, so no target can be moved along "
+        "with it",
         "Leave adjust out, or fit with squared error.",
     ),
 }
@@ -169,7 +176,8 @@ _DERIVATIVE: dict[str, Refusal] = {
             "diagnostics.leave_one_out_curve",
             "removal(greedy=True)",
         ),
-        "a refit without some rows has another optimum, and axil knows derivatives at this one alone",
+        "a refit without some rows has another optimum, and axil knows derivatives at this one "
+        "alone",
         "Minus a row's weight times explainer.jacobian.by_sample_weight(X) is the first-order "
         "effect of leaving it out.",
     ),
@@ -197,7 +205,8 @@ _PARTITIONS: dict[str, Refusal] = {
     **_each(
         ("report", "to_html of intervals"),
         "its pages list the features of training rows, which stay in their partitions",
-        "Write one page of all predictions with explainer.to_html(X), or use training rows in memory.",
+        "Write one page of all predictions with explainer.to_html(X), or use training rows in "
+        "memory.",
     ),
     "refit": (
         "a refit rounds every leaf value as the library does, and sums over partitions are "
@@ -218,7 +227,8 @@ _PARTITIONS: dict[str, Refusal] = {
         "Keep the model and the collection, and make the explainer again.",
     ),
     "calibrate without X_cal and y_cal": (
-        "calibration rows among the training rows would take their features and leverages out of the partitions",
+        "calibration rows among the training rows would take their features and leverages out of "
+        "the partitions",
         "Pass rows that the model was not fitted on, or use training rows in memory.",
     ),
 }
@@ -277,7 +287,8 @@ MISSING_TARGETS = _each(
     "Weights, top, group, what_if, without, removal and leave_one_out work for it.",
 )
 
-#: Boosted trees whose loss says nothing of how scores and targets compare: of ranks, or the user's own.
+#: Boosted trees whose loss says nothing of how scores and targets compare: a loss of ranks, or the
+#: user's own.
 SCORES_ALONE = (
     "the loss does not say which target a score stands for, so there are no residuals",
     "Use contributions: they add up to the score for every loss.",

@@ -1,8 +1,8 @@
-"""Effects: one number for each explained row, output and training row of a shard, in blocks of rows.
+"""Effects: one number for each explained row, output and training row of a shard.
 
-A shard is the training rows that lie in one place. A `Source` names the number. Subclasses of
-`Effects` do at once what kernels have a faster algorithm for. `Attribution` has one method per
-quantity, and is the one place that tells quantities apart.
+The numbers come in blocks of rows. A shard is the training rows that lie in one place. A `Source`
+names the number. Subclasses of `Effects` do at once what kernels have a faster algorithm for.
+`Attribution` has one method per quantity, and is the one place that tells quantities apart.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ class Effects(ABC):
         """Yield the numbers of all rows in blocks."""
 
     def sparse(self) -> list[tuple[Sequence[int], csr_array]] | None:
-        """Return the numbers (n, rows) for the outputs that share them, if most are known to be zero."""
+        """Return the numbers (n, rows) for the outputs that share them.
+
+        Return None unless most of them are known to be zero.
+        """
         return None
 
     def parts(self) -> Iterator[Block]:
@@ -107,7 +110,10 @@ class Effects(ABC):
         return None
 
     def moments(self, values: Sequence[FloatArray]) -> list[FloatArray]:
-        """Return sums of values (rows, M) under |number| and number^2, (2, n, M), by output group."""
+        """Return sums of values (rows, M) under |number| and number^2, by output group.
+
+        The sums of one group have the shape (2, n, M).
+        """
         return self._summed(values, np.abs, np.square)
 
     def products(self, values: Sequence[FloatArray]) -> list[FloatArray]:
@@ -268,7 +274,10 @@ class Attribution(ABC, Generic[Q]):
         raise NotImplementedError
 
     def deletion_effects(self, query_batch: Q, available: int) -> Effects:
-        """Return the exact changes of the predictions without each row, within ``available`` bytes."""
+        """Return the exact changes of the predictions without each row.
+
+        They are computed within ``available`` bytes.
+        """
         raise NotImplementedError
 
     def first_order_effects(self, query_batch: Q) -> Effects:

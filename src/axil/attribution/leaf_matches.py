@@ -1,4 +1,4 @@
-"""Shared leaves: in how many trees the training rows of a shard are in the leaves of explained rows."""
+"""Shared leaves: in how many trees training rows of a shard are in the leaves of explained rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def leaf_rows(structures: Sequence[Structure], n_initial: int, backend: Backend)
 
 
 def tree_spreads(n_rows: IntArray, added: FloatArray, starts: IntArray) -> FloatArray:
-    """Return the variance of what each tree adds to the predictions of the rows, summed over outputs.
+    """Return the variance of what each tree adds to the predictions of the rows.
+
+    It is summed over outputs.
 
     Parameters
     ----------

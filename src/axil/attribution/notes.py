@@ -9,12 +9,15 @@ ADDITIVE = (
     "contributions: what each row's own gradients add to the score; with the initial prediction "
     "they sum to it exactly"
 )
-DERIVATIVE = "a derivative by the targets with the fitted structure fixed; not a decomposition of the prediction"
+DERIVATIVE = (
+    "a derivative by the targets with the fitted structure fixed; not a decomposition of the "
+    "prediction"
+)
 SIMILARITY = "weights=True shows what each listed row adds to the prediction"
 ENCODED = "encodings of categories by the targets are fixed too"
 PATTERN = (
-    "exact with the tree structure fixed; the active set (sums that L1 moves or puts to zero, clips, bounds, ranks of rows) is "
-    "computed again; not a retraining"
+    "exact with the tree structure fixed; the active set (sums that L1 moves or puts to zero, "
+    "clips, bounds, ranks of rows) is computed again; not a retraining"
 )
 FIRST_ORDER = "a first-order effect with the fitted structure fixed; not a retraining"
 

@@ -128,7 +128,10 @@ class SumEffects(Effects):
 
 
 class DeletionEffects(Effects):
-    """The effects of training rows on n predictions, from each engine one for each of its outputs."""
+    """The effects of training rows on n predictions.
+
+    Each engine gives one for each of its outputs.
+    """
 
     def __init__(self, effects: Sequence[Sequence[RowEffects]], shape: tuple[int, int], n: int):
         self._effects = effects
