@@ -1,4 +1,6 @@
-"""Losses in which the gradient of a row depends on the scores of other rows: of its group, or of the rows at risk.
+"""Losses in which the gradient of a row depends on the scores of other rows.
+
+These are the rows of its group, or the rows at risk.
 
 A ranking loss is a sum over pairs of rows of one group, of which one has the better label. With d
 the difference of their scores, a pair adds ``-lambda`` to the gradient of the better row,
@@ -118,10 +120,11 @@ class RankedRows:
         return np.bincount(self.group[counted], terms, self.n_groups)
 
     def pairs(self, labels: FloatArray, top: int) -> Iterator[LabelPairs]:
-        """Yield the pairs of places of one group, of which one is among its first ``top``, block by block.
+        """Yield the pairs of places of one group, block by block.
 
-        A block has whole groups. Its pairs are those of unequal labels (n,), ordered by the upper
-        place and then by the lower one.
+        One place of each pair is among the first ``top`` of its group. A block has whole groups.
+        Its pairs are those of unequal labels (n,), ordered by the upper place and then by the
+        lower one.
         """
         places = np.arange(len(self.rows))
         n_below = np.where(self.ranks < top, self.starts[1:][self.group] - 1 - places, 0)
@@ -157,7 +160,10 @@ class LabelPairs:
 
 @dataclass(frozen=True)
 class PairSums:
-    """Gradients and hessians of rows as sums over pairs, in the order in which the libraries add them."""
+    """Gradients and hessians of rows as sums over pairs.
+
+    They are added in the order in which the libraries add them.
+    """
 
     n_rows: int
     precision: RealType

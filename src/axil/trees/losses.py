@@ -102,7 +102,8 @@ class Loss(ABC):
     unit_hessian: bool = False  #: whether the library takes gradient steps: every h is 1
     #: distance of a mean from 0 or 1 within which the library cuts its logit or logarithm off
     near: float = NEAR
-    #: whether the library computes in single precision, by the operations of `weighted_slopes` and `stored_link`
+    #: whether the library computes in single precision, by the operations of `weighted_slopes` and
+    #: `stored_link`
     single: bool = False
     #: whether gradients of rows that all have one class are differences of numbers near one, so
     #: that a fit to such rows is nothing but rounding
@@ -152,7 +153,10 @@ class Loss(ABC):
 
     @property
     def predicts_targets(self) -> bool:
-        """Whether means are on the scale of the targets, so that residuals are differences of both."""
+        """Whether means are on the scale of the targets.
+
+        Residuals are then differences of both.
+        """
         return bool(self.meaning) or not self.recorded
 
     @property
@@ -192,13 +196,17 @@ class Loss(ABC):
         return self.leaf_slopes(rows.targets, rows.scores.astype(np.float64))
 
     def total(self, rows: RoundRows) -> float:
-        """Return the loss of all rows of a fit, up to a constant factor; it decides which steps are halved."""
+        """Return the loss of all rows of a fit, up to a constant factor.
+
+        It decides which steps are halved.
+        """
         raise NotImplementedError(f"the sum of the {self.name} loss is not defined")
 
     def couple(self, of_rows: FloatArray, weights: FloatArray) -> FloatArray:
-        """Return the derivatives of gradients (N, ...) in a direction, from those by each row's own score and target.
+        """Return the derivatives of gradients (N, ...) in a direction.
 
-        Where rows are not coupled they are the same. ``weights`` are of the rows, (N,).
+        They come from the derivatives by each row's own score and target, ``of_rows``. Where rows
+        are not coupled they are the same. ``weights`` are of the rows, (N,).
         """
         return of_rows
 
@@ -344,7 +352,10 @@ class Squared(Loss):
         return Slopes(F - y, 1.0, 1.0, 0.0, -1.0)
 
     def affine(self, y: FloatArray) -> Affine | None:
-        """Return the residual as an affine gradient; None for subclasses, whose gradients differ."""
+        """Return the residual as an affine gradient.
+
+        Return None for subclasses, whose gradients differ.
+        """
         if type(self) is Squared:
             return Affine("identity", -y, np.ones_like(y))
         return None
@@ -421,7 +432,8 @@ class Logit(Loss):
         """Require targets from 0 to 1."""
         if y.min(initial=0.0) < 0 or y.max(initial=0.0) > 1:
             raise InputError(
-                f"{argument} goes from {y.min():g} to {y.max():g}; this loss takes targets from 0 to 1."
+                f"{argument} goes from {y.min():g} to {y.max():g}; this loss takes targets from 0 "
+                "to 1."
             )
 
 
@@ -466,7 +478,10 @@ class Logistic(Logit):
 
     @property
     def predicts_targets(self) -> bool:
-        """Whether means are on the scale of the targets, so that residuals are differences of both."""
+        """Whether means are on the scale of the targets.
+
+        Residuals are then differences of both.
+        """
         return bool(self.meaning) or not self.recorded
 
     @property
@@ -510,7 +525,10 @@ class Softmax(Loss):
 
     @property
     def predicts_targets(self) -> bool:
-        """Whether means are on the scale of the targets, so that residuals are differences of both."""
+        """Whether means are on the scale of the targets.
+
+        Residuals are then differences of both.
+        """
         return bool(self.meaning) or not self.recorded
 
     @property
@@ -600,7 +618,10 @@ class Deviance(Loss):
 
     @property
     def exponent(self) -> float:  # type: ignore[override]
-        """1 for Poisson, -1 for gamma, and 0 between them: the gradient then has two exponentials."""
+        """1 for Poisson, -1 for gamma, and 0 between them.
+
+        Between them the gradient has two exponentials.
+        """
         return {1.0: 1.0, 2.0: -1.0}.get(self.power, 0.0)
 
     def affine(self, y: FloatArray) -> Affine | None:

@@ -207,11 +207,13 @@ class Custom(Squared):
                 values = np.zeros(0)
             if values.size != y.size:
                 raise InputError(
-                    f"objective returned {shown(returned)} for the {name} of {y.shape[0]} rows; expected {y.size} numbers."
+                    f"objective returned {shown(returned)} for the {name} of {y.shape[0]} rows; "
+                    f"expected {y.size} numbers."
                 )
             if not np.isfinite(values).all():
                 raise InputError(
-                    f"objective returned a {name} that is not finite; expected numbers as in the fit."
+                    f"objective returned a {name} that is not finite; expected numbers as in the "
+                    "fit."
                 )
             derivatives.append(values.reshape(y.shape))
         return Slopes(derivatives[0], derivatives[1], np.nan, np.nan, np.nan)
