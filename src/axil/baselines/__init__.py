@@ -1,5 +1,6 @@
-"""Other ways to score training rows, on the structure that axil reads: BoostIn, LeafInfluence, TREX, TreeSim,
-LeafMatch and Random.
+"""Other ways to score training rows, on the structure that axil reads.
+
+They are BoostIn, LeafInfluence, TREX, TreeSim, LeafMatch and Random:
 
     BoostIn(explainer).scores(X, y)      # (n, n_train) float64, of regression or of a classifier
 
@@ -15,8 +16,8 @@ package `tree_influence` computes, which `docs/baselines.md` compares them with:
 - BoostIn: a sum of products of gradients, positive where the row lowers the loss.
 - LeafInfluence: -w_j dL / dw_j: to first order, what the whole row does.
 - TREX: how the loss of a surrogate rises without the row's term.
-- TreeSim: a similarity, positive where both targets are on the same side of F(x), or both rows of one class; without y never
-  negative.
+- TreeSim: a similarity, positive where both targets are on the same side of F(x), or both rows of
+  one class; without y never negative.
 - LeafMatch: the share of trees in which both rows are in one leaf; never negative, whatever y is.
 - Random: no sign.
 

@@ -42,7 +42,10 @@ class ClassQueries:
 
 
 class FittedClassifier:
-    """A boosted classifier with log-loss, softmax or one-vs-all; other losses and DART are refused."""
+    """A boosted classifier with log-loss, softmax or one-vs-all.
+
+    Other losses and DART are refused.
+    """
 
     def __init__(self, verified_model: AdditiveModel):
         self.verified_model = verified_model

@@ -52,8 +52,8 @@ class BoostIn(TreeBaseline):
         v_t h_j^(t)) / (H_t + l2)
 
     summed over classes; every step counts where leaves take several. (Brophy, Hammoudeh and Lowd,
-    JMLR 24(154), 2023, after Pruthi et al., NeurIPS 2020.) Without y, e^(t) is 1 and g(x) is -1: the
-    effect on the prediction. Refuses forests. O(T N) per explained row.
+    JMLR 24(154), 2023, after Pruthi et al., NeurIPS 2020.) Without y, e^(t) is 1 and g(x) is -1:
+    the effect on the prediction. Refuses forests. O(T N) per explained row.
     """
 
     scores_predictions = True
@@ -167,12 +167,14 @@ class LeafInfluence(TreeBaseline):
 
     Splits and the initial prediction are fixed.
 
-        score(x, j) = (y - F(x)) w_j dF(x) / dw_j,    dF(x) / dw_j = sum_t phi_t[leaf_t(j)] draw_tj (r_j^(t) - v_t[leaf_t(j)])
+        score(x, j) = (y - F(x)) w_j dF(x) / dw_j
+        dF(x) / dw_j = sum_t phi_t[leaf_t(j)] draw_tj (r_j^(t) - v_t[leaf_t(j)])
 
-    with r_j^(t) the residual of j before tree t, v_t leaf values before the rate and phi_t the adjoints of the leaves' sums (see
-    `axil.weights.boosting`). One backward pass serves all rows, where the published recursion takes one for each. Leaves follow
-    the row's weight ("AllPoints"). l2 and the initial prediction are fixed, even if that is a mean. The derivative is exact.
-    In a leaf of its own a row changes nothing: in fully grown forests all scores vanish.
+    with r_j^(t) the residual of j before tree t, v_t leaf values before the rate and phi_t the
+    adjoints of the leaves' sums (see `axil.weights.boosting`). One backward pass serves all rows,
+    where the published recursion takes one for each. Leaves follow the row's weight ("AllPoints").
+    l2 and the initial prediction are fixed, even if that is a mean. The derivative is exact. In a
+    leaf of its own a row changes nothing: in fully grown forests all scores vanish.
 
     Of a classifier the recursion is the published one, with g, h and dh/dF of its loss: exact for
     two classes. Of several it takes every class by itself, with h for dg/dF, and leaves out what

@@ -1,4 +1,7 @@
-"""The base of baselines that look at the trees: the fit replayed in float64, the kernel of leaves."""
+"""The base of baselines that look at the trees.
+
+It replays the fit in float64 and has the kernel of leaves.
+"""
 
 from __future__ import annotations
 

@@ -49,7 +49,9 @@ class TreeSim(KernelBaseline):
 
 @dataclass(frozen=True)
 class LeafMatch(KernelBaseline):
-    """The share of trees in which x and row j are in one leaf, as assessors count comparables from a boosted model.
+    """The share of trees in which x and row j are in one leaf.
+
+    Assessors count comparables from a boosted model in this way.
 
         score(x, j) = sum_t [leaf_t(x) = leaf_t(j)] / T
 
