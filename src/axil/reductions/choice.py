@@ -134,7 +134,8 @@ class Choice(Reduction[Compared]):
     n_threads: int = 1
     by_leaves: bool = False  #: the rows that share most leaves, not those of largest |effect|
     tree_weights: TreeWeights | None = None  #: how much each tree counts for these; None: all alike
-    #: (n, K) 1 or -1: the sign that effects must have to be listed, of all explained rows; None: any
+    #: (n, K) 1 or -1: the sign that effects must have to be listed, of all explained rows;
+    #: None: any
     sides: FloatArray | None = None
     #: whether effects of rows of another class than the output's count as below zero
     of_class: bool = False
@@ -263,7 +264,7 @@ class Choice(Reduction[Compared]):
         return self._compared(best, rows, allowed, effects.shape[0], sums)
 
     def _shared_leaves(self, effects: Effects) -> SharedLeaves:
-        """Return the leaves that explained rows share with the rows, by the weights of the trees."""
+        """Return the leaves that explained rows share with the rows, with the trees' weights."""
         assert effects.shared_leaves is not None
         return replace(effects.shared_leaves(), tree_weights=self.tree_weights)
 

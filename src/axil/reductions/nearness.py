@@ -22,7 +22,10 @@ class Nearness(Protocol):
         """Return a number for each explained row, (n,); equal ones allow the same rows."""
 
     def allows(self, query: int, values: AnyArray) -> BoolArray:
-        """Return which rows, by their values, lie near one explained row; false for missing ones."""
+        """Return which rows, by their values, lie near one explained row.
+
+        Missing values give false.
+        """
 
     def arrays(self) -> list[AnyArray]:
         """Return all that it depends on."""

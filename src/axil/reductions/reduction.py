@@ -1,4 +1,7 @@
-"""The contract of reductions: what effects are reduced to. Results of shards add up in their order."""
+"""The contract of reductions: what effects are reduced to.
+
+Results of shards add up in their order.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Shards: the places where training rows lie, one on one machine; and `answer`, which reduces over them."""
+"""Shards: the places where training rows lie, one on one machine.
+
+`answer` reduces over them.
+"""
 
 from __future__ import annotations
 

@@ -20,7 +20,10 @@ from axil.weights.largest import Largest
 
 @dataclass(frozen=True)
 class Best(ReductionResult):
-    """The k largest effects on each prediction, the largest first, equal ones in the rows' order."""
+    """The k largest effects on each prediction, the largest first.
+
+    Equal ones are in the rows' order.
+    """
 
     k: int
     #: (n, K, k') the number that rows are ranked by, from 0 up; -1: a free place. k' <= k where
@@ -159,7 +162,10 @@ class TopRows(Reduction[Best]):
 
 @dataclass(frozen=True)
 class Ranking(ReductionResult):
-    """The largest effects on each prediction: above zero and below it, or of both signs together."""
+    """The largest effects on each prediction.
+
+    They are those above zero and those below it, or those of both signs together.
+    """
 
     sides: list[Best] = field(metadata={"both": added_members})
     unranked: int  #: effects that are nan
