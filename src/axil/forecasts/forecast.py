@@ -70,8 +70,8 @@ def forecast(
     h : int, default 12
         How many steps to forecast.
     exog : frame, optional
-        Further features of the steps: X_df of MLForecast; for skforecast those of the fit and of the
-        steps, by date, in a form that its fit takes.
+        Further features of the steps: X_df of MLForecast; for skforecast those of the fit and of
+        the steps, by date, in a form that its fit takes.
     model : str, optional
         Which of the models of an MLForecast, if there are several.
     **settings : optional
@@ -230,9 +230,9 @@ class Forecast:
     def top(self, k: int = 10) -> DataFrame:
         """Return the k dates of largest weight in each forecast.
 
-        The columns are series, date and step of the forecast, then those of the training row. Weight
-        and target are in the units of the row's series: the forecast moves by the weight per unit.
-        Weight times target is the contribution.
+        The columns are series, date and step of the forecast, then those of the training row.
+        Weight and target are in the units of the row's series: the forecast moves by the weight
+        per unit. Weight times target is the contribution.
         """
         table = self.explain().top(k)
         unit_by_row = dict(zip(keys(self.row_labels), self.row_units))

@@ -123,8 +123,8 @@ class ForecastIntervals:
         bounds = conformal_bounds(errors, level)
         if not np.isfinite(bounds).all():
             raise InputError(
-                f"{counted(len(errors), 'window')} of backtests are too few for a level of {level}; "
-                f"expected at least {math.ceil(level / (1 - level))}. Raise n_windows."
+                f"{counted(len(errors), 'window')} of backtests are too few for a level of "
+                f"{level}; expected at least {math.ceil(level / (1 - level))}. Raise n_windows."
             )
         lower, upper = self._ends(bounds)
         coverage, n_judged = self._coverage(errors, level)

@@ -246,9 +246,9 @@ def _check_comparable(old: Vintage, new: Vintage) -> None:
         )
     if len(old.models.rows) != len(new.models.rows):
         raise InputError(
-            f"The old forecasts are by {counted(len(old.models.rows), 'model')} and the new ones by "
-            f"{len(new.models.rows)}; expected forecasters of one model, or direct ones with the "
-            "same number of steps h."
+            f"The old forecasts are by {counted(len(old.models.rows), 'model')} and the new ones "
+            f"by {len(new.models.rows)}; expected forecasters of one model, or direct ones with "
+            "the same number of steps h."
         )
 
 

@@ -141,9 +141,9 @@ class Reader(ABC):
 
     @abstractmethod
     def before_last(self, n_left_out: int, h: int) -> Reader:
-        """Return a reader of the forecaster fitted again without the last observations of each series.
+        """Return a reader of the forecaster fitted again without the last observations.
 
-        Its further features reach h steps.
+        ``n_left_out`` of them are left out of each series. Its further features reach h steps.
         """
 
     @abstractmethod

@@ -146,7 +146,10 @@ class MLForecastReader(Reader):
         return X.assign(**{name: exog[name].to_numpy() for name in names})
 
     def _preprocessed(self, forecaster: ForeignModel, data: ForeignObject) -> ForeignObject:
-        """Return the frame of features and targets; the forecaster keeps the state after the data."""
+        """Return the frame of features and targets.
+
+        The forecaster keeps the state after the data.
+        """
         ts = self._forecaster.ts
         max_horizon = None
         if self._is_direct:

@@ -161,7 +161,10 @@ class RecursiveReader(Reader):
                 )
 
     def _exog_of_steps(self, h: int) -> ForeignObject:
-        """Return the exogenous features at the dates of the steps; raise unless there are enough."""
+        """Return the exogenous features at the dates of the steps.
+
+        Raise unless there are enough.
+        """
         if self._exog is None:
             return None
         exog = self._exog.loc[~self._exog.index.isin(self._data.index)]
