@@ -240,7 +240,7 @@ class Rows(ABC):
     ) -> None:
         """Count the rows that cells of two trees share, among the trees first .. last - 1.
 
-            out[c, d] = sum of w_j over the rows in cell c of tree s and in cell d of tree t,     s < t
+            out[c, d] = sum of w_j over the rows in cell c of tree s and in cell d of tree t,  s < t
 
         Here c and d count from the first cell of tree ``first``. ``out`` is square, and zero
         wherever s >= t. This takes one visit per row and pair of trees.
@@ -400,10 +400,11 @@ class Rows(ABC):
 
         For t = 0 .. T - 1, over the rows j in cell c of tree t:
 
-            sums[c] = sum_j round(w_j round(targets_j - score_j)),   then   score_j += values[cell_t(j)]
+            sums[c] = sum_j round(w_j round(targets_j - score_j))
+            then   score_j += values[cell_t(j)]
 
-        ``single`` rounds to float32, and ``single_score`` the score after every tree. ``score`` (N,)
-        changes in place. ``sums`` and ``counts``, the number of rows, are (C,).
+        ``single`` rounds to float32, and ``single_score`` the score after every tree. ``score``
+        (N,) changes in place. ``sums`` and ``counts``, the number of rows, are (C,).
         """
 
 

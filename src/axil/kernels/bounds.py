@@ -23,8 +23,8 @@ Blocks = TypeVar("Blocks")
 
 LEAST_ROWS = 1 << 16  # below that all rows are read as fast as blocks are looked through
 BUILD = 400  # explained rows for which all rows are read in the time that making blocks takes
-#: An explained row that takes more than 1 / SHARE of all look-ups, each some 15 times as dear, reads
-#: all rows instead.
+#: An explained row that takes more than 1 / SHARE of all look-ups, each some 15 times as dear,
+#: reads all rows instead.
 SHARE = 32
 PROBED = 32  # explained rows that decide for a batch whether blocks pay
 FEW = 16  # places: blocks that do not pay for so few never pay

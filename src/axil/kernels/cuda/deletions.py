@@ -1,4 +1,7 @@
-"""Deletions: each row's walk through the trees in equations of its own, one thread per row and output."""
+"""Deletions: each row's walk through the trees in equations of its own.
+
+One thread walks for each row and output.
+"""
 
 from __future__ import annotations
 
