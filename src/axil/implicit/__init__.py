@@ -1,1 +1,4 @@
-"""Derivatives of predictions by training targets at an optimum, by the implicit function theorem."""
+"""Derivatives of predictions by training targets at an optimum.
+
+The implicit function theorem gives them.
+"""

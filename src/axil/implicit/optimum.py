@@ -88,7 +88,10 @@ class Training:
 
 @dataclass(frozen=True)
 class Predictor:
-    """The differentiated function: a link applied to the scores, and the model's own account of it."""
+    """The differentiated function: a link applied to the scores.
+
+    It comes with the model's own account of it.
+    """
 
     library: str
     columns: ModelColumns

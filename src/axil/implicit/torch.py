@@ -1,4 +1,4 @@
-"""Any torch.nn.Module with the loss and the weight decay that it was trained with, through torch.func."""
+"""Any torch.nn.Module with the loss and the weight decay of its training, through torch.func."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _KINKED = (
 )
 _COUPLED = ("BatchNorm", "SyncBatchNorm", "LazyBatchNorm", "InstanceNorm")
 _REMEDY = (
-    "Train on (full batches, a smaller rate, or torch.optim.LBFGS) until the gradient vanishes, with "
-    "some weight decay."
+    "Train on (full batches, a smaller rate, or torch.optim.LBFGS) until the gradient vanishes, "
+    "with some weight decay."
 )
 
 
@@ -89,7 +89,8 @@ def read(fit_inputs: FitInputs) -> Implicit | None:
         raise InputError("A torch module takes no offsets (init_score): leave them out.")
     if output == "probability" and loss.link == "identity":
         raise InputError(
-            'The loss does not say how outputs become probabilities; use output="raw", or name a link.'
+            "The loss does not say how outputs become probabilities; "
+            'use output="raw", or name a link.'
         )
     X = _array(fit_inputs.X)
     columns = _AnyColumns(int(np.shape(X)[1]) if np.ndim(X) == 2 else -1)
