@@ -106,7 +106,9 @@ class PartitionedAdditiveModel(PartitionedModel):
             refusals[TREES_BY_ERRORS] = SCORES_ALONE
         return refusals
 
-    def for_method(self, method: str) -> PartitionedAdditiveModel | GatheredAdditiveModel:  # type: ignore[override]
+    def for_method(  # type: ignore[override]
+        self, method: str
+    ) -> PartitionedAdditiveModel | GatheredAdditiveModel:
         """Return the model that answers a method: this one, or one with numbers for all rows."""
         if method == "find_label_issues":
             return GatheredAdditiveModel(self)

@@ -77,7 +77,7 @@ class AdditiveBuilder(Builder):
         return None
 
     def settled(self, walked: WalkedPartitions) -> PartitionedAdditiveModel:
-        """Return the model after checking that all partitions' gradients explain its leaf values."""
+        """Return the model after a check that all partitions' gradients explain its leaf values."""
         (fit,) = walked.fits
         sums: GradientSums = self.cluster.total(walked.evidence)
         if self.verify:

@@ -94,7 +94,10 @@ class ExactPartition(PartitionRows, Attribution["AdjointBatch | DeletionQueries"
     def _deletions(
         self, query_batch: AdjointBatch | DeletionQueries, quantity: Quantity
     ) -> Effects:
-        """Return the effects of deleting these rows, from facts that the explained rows bring along."""
+        """Return the effects of deleting these rows.
+
+        They come from facts that the explained rows bring along.
+        """
         assert not isinstance(query_batch, AdjointBatch)
         return query_batch.effects(self, quantity)
 

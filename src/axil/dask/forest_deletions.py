@@ -1,4 +1,7 @@
-"""Deletions of single rows of a forest over partitions: each changes the values of its own leaves."""
+"""Deletions of single rows of a forest over partitions.
+
+Each deletion changes the values of the row's own leaves.
+"""
 
 from __future__ import annotations
 
