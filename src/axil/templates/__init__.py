@@ -30,7 +30,10 @@ def render_facts(title: str, facts: Iterable[tuple[str, str]]) -> str:
 
 @cache
 def _environment() -> Environment:
-    """Return the environment of all templates; Jinja2 is imported when the first page is written."""
+    """Return the environment of all templates.
+
+    Jinja2 is imported when the first page is written.
+    """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
