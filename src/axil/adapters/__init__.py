@@ -1,4 +1,7 @@
-"""From any fitted model to its adapter: one package per library, imported only once its library is."""
+"""From any fitted model to its adapter: one package per library.
+
+A package is imported only once its library is.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +37,12 @@ __all__ = [
 # Library: what it calls the models that axil reads. Each has a package of the same name here.
 _LIBRARIES = {
     "lightgbm": "lightgbm.LGBMRegressor, lightgbm.LGBMClassifier, lightgbm.Booster",
-    "xgboost": "xgboost.XGBRegressor, xgboost.XGBRFRegressor, xgboost.XGBClassifier, xgboost.Booster",
+    "xgboost": "xgboost.XGBRegressor, xgboost.XGBRFRegressor, xgboost.XGBClassifier, "
+    "xgboost.Booster",
     "catboost": "catboost.CatBoostRegressor, catboost.CatBoostClassifier, catboost.CatBoost",
     "sksurv": "scikit-survival's gradient boosting and forests",
-    "sklearn": "scikit-learn's trees, forests, gradient boosting, linear models, networks and pipelines of these",
+    "sklearn": "scikit-learn's trees, forests, gradient boosting, linear models, networks and "
+    "pipelines of these",
     "statsmodels": "statsmodels' results of OLS, WLS and GLS",
 }
 
@@ -46,19 +51,20 @@ _TAKE_OBJECTIVES = ("lightgbm", "xgboost")  #: libraries that fit a user's own o
 
 # Objects around models, by the beginning of their names, and what to pass in their place.
 _FORECASTERS = {
-    "mlforecast.": "it to axil.forecast(forecaster, data), or one of its models_ to axil.Explainer, "
-    "with the features and targets of its preprocess(df, return_X_y=True); targets that were "
-    "transformed (differences) are explained as they reach the model",
+    "mlforecast.": "it to axil.forecast(forecaster, data), or one of its models_ to "
+    "axil.Explainer, with the features and targets of its preprocess(df, return_X_y=True); "
+    "targets that were transformed (differences) are explained as they reach the model",
     "skforecast.direct.": "it to axil.forecast(forecaster, data), or one of its estimators_, with "
     "filter_train_X_y_for_step(step, X, y) of the X and y of its create_train_X_y",
     "skforecast.": "it to axil.forecast(forecaster, data), or its estimator "
     "(in some versions regressor), with the X_train and y_train of its create_train_X_y(y)",
-    "darts.": "its model (of several horizons one of model.estimators_), with the lagged rows that create_lagged_training_data "
-    "makes",
-    "sktime.": "its estimator_ (of several horizons one of estimators_), with the table of lags that it was fitted on",
-    "mlflow.": "the model of its own library: unwrap_python_model(), get_raw_model(), or mlflow.sklearn.load_model, "
-    "mlflow.lightgbm.load_model, mlflow.xgboost.load_model, mlflow.catboost.load_model of the same "
-    "address",
+    "darts.": "its model (of several horizons one of model.estimators_), with the lagged rows "
+    "that create_lagged_training_data makes",
+    "sktime.": "its estimator_ (of several horizons one of estimators_), with the table of lags "
+    "that it was fitted on",
+    "mlflow.": "the model of its own library: unwrap_python_model(), get_raw_model(), or "
+    "mlflow.sklearn.load_model, mlflow.lightgbm.load_model, mlflow.xgboost.load_model, "
+    "mlflow.catboost.load_model of the same address",
 }
 
 
@@ -183,7 +189,10 @@ def read_leaves(model: ForeignModel) -> Model | None:
 
 
 def unread(model: object) -> InputError | UnsupportedModelError:
-    """Return the error for an object that axil does not read: a model of a class that is not supported, or no model."""
+    """Return the error for an object that axil does not read.
+
+    The object is a model of a class that is not supported, or no model.
+    """
     if isinstance(model, type):
         return InputError(
             f"The model is the class {model.__name__} itself; expected a fitted model: "

@@ -403,7 +403,10 @@ class BoostedFit:
 
     @property
     def sample_type(self) -> type[np.generic] | None:
-        """The type that holds sample counts, or the factors of sampled rows; None: no rows are sampled."""
+        """The type that holds sample counts, or the factors of sampled rows.
+
+        It is None if no rows are sampled.
+        """
         if self.sampler is None:
             return None
         return self.sampler.dtype

@@ -1,4 +1,7 @@
-"""The boundary to a library: whatever it raises about rows becomes an `InputError` that names it and quotes it."""
+"""The boundary to a library.
+
+Whatever a library raises about rows becomes an `InputError` that names the library and quotes it.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +92,10 @@ def _quoting(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Around(ReadsRows):
-    """An adapter around another one, ``_inside``, which answers everything that this one does not define."""
+    """An adapter around another one, ``_inside``.
+
+    The inner adapter answers everything that this one does not define.
+    """
 
     _inside: Any
 

@@ -1,4 +1,7 @@
-"""Class weights: factors of the sample weights by the classes of the rows, as libraries count them."""
+"""Class weights: factors of the sample weights by the classes of the rows.
+
+They are computed as the libraries count the classes.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +23,14 @@ def class_weight_advice(setting: ForeignObject) -> str:
     if setting is None:
         return ""
     return (
-        f"The model has class_weight={setting!r}, which multiplies sample weights: pass sample_weight as the fit got it; over "
-        "Dask, times sklearn.utils.class_weight.compute_sample_weight(class_weight, y)."
+        f"The model has class_weight={setting!r}, which multiplies sample weights: pass "
+        "sample_weight as the fit got it; over Dask, times "
+        "sklearn.utils.class_weight.compute_sample_weight(class_weight, y)."
     )
 
 
 def with_class_weight_advice(setting: ForeignObject, causes: str) -> str:
-    """Return the causes of a disagreement, after the advice for a model with this ``class_weight``."""
+    """Return the causes of a disagreement, after the advice for this ``class_weight``."""
     return f"{class_weight_advice(setting)}\n{causes}".lstrip()
 
 

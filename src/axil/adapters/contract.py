@@ -211,7 +211,9 @@ class LeafTotals:
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """The checked training rows. Targets, weights and offsets are rounded as the library rounds them.
+    """The checked training rows.
+
+    Targets, weights and offsets are rounded as the library rounds them.
 
     Most models are read with the totals alone. Rows that lie on several machines have nothing else
     (see `axil.dask`). An adapter whose model does not state all settings ``settles``: it is read,
@@ -226,7 +228,8 @@ class TrainingRows:
     in_bag: FloatArray | None = None
     #: (N,) the number of each row's group in a ranking, from 0 up; None: there are no groups
     groups: IntArray | None = None
-    #: the sums over the leaves of each entry of the trees, once the rows were walked through the fit
+    #: the sums over the leaves of each entry of the trees, once the rows were walked through the
+    #: fit
     leaf_totals: list[LeafTotals] | None = None
     #: (T, N) the leaves of the rows, which a file keeps in place of their features
     leaves: Cells | None = None
@@ -427,10 +430,16 @@ class Adapter(Model, Protocol):
         return None
 
     def trees(self, rows: TrainingRows) -> list[BoostedFit]:
-        """Return the trees: one entry for all outputs that share trees, else one for each output."""
+        """Return the trees.
+
+        There is one entry for all outputs that share trees, else one for each output.
+        """
 
     def counted_weights(self, rows: TrainingRows) -> FloatArray | None:
-        """Return the weight of each row in the leaves of a fit to these rows, (N,); None: all are one."""
+        """Return the weight of each row in the leaves of a fit to these rows, (N,).
+
+        None stands for weights that are all one.
+        """
         return rows.weights
 
     def label_factors(self, targets: FloatArray) -> FloatArray | None:
@@ -461,7 +470,10 @@ class Adapter(Model, Protocol):
         """
 
     def leaves(self, X: FeatureTable) -> LeafArray:
-        """Return the leaf of each row in each tree, from 0, as the library itself finds it, (n, T)."""
+        """Return the leaf of each row in each tree, (n, T).
+
+        Leaves are numbered from 0, and are those that the library itself finds.
+        """
 
     def assign(
         self,
@@ -478,7 +490,9 @@ class Defaults(ReadsRows, Model):
 
 
 class SmootherModel(Defaults):
-    """Base class for adapters of linear smoothers, whose predictions are ``coordinates(X) @ solution @ targets``.
+    """Base class for adapters of linear smoothers.
+
+    Their predictions are ``coordinates(X) @ solution @ targets``.
 
     An adapter defines ``library``, ``n_features``, ``tolerance``, ``fingerprint``,
     ``predictions(X)``, ``causes(what)``, and the two members below that have no default:
@@ -495,7 +509,10 @@ class SmootherModel(Defaults):
     smoother: Callable[..., FittedSmoother | list[FittedSmoother]]
 
     def row_weights(self, targets: FloatArray, weights: FloatArray | None) -> FloatArray | None:
-        """Return the weight of each row in the fit, (N,): its sample weight times that of its class."""
+        """Return the weight of each row in the fit, (N,).
+
+        It is the row's sample weight times the weight of its class.
+        """
         return weights
 
     def check_kept(self, X: FeatureTable, targets: FloatArray, weights: FloatArray | None) -> None:

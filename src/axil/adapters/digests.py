@@ -1,4 +1,6 @@
-"""Digests of fitted transformers: equal for equal settings and findings, in any process, also where functions have no name.
+"""Digests of fitted transformers: equal for equal settings and findings.
+
+Digests are equal in any process, also where functions have no name.
 
 joblib's hash is the same for objects that are equal. It pickles them, and so fails for functions
 and classes that no module has by name: a lambda in a FunctionTransformer, a transformer whose class

@@ -1,4 +1,7 @@
-"""From a file to a fitted model: its first bytes show which library wrote it, and nothing is unpickled without --trust."""
+"""From a file to a fitted model.
+
+The first bytes of the file show which library wrote it. Nothing is unpickled without --trust.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +91,7 @@ def save(model: ForeignModel, path: str | Path, like: str | Path) -> None:
 
 
 def has_settings(path: str | Path) -> bool:
-    """Return whether the file of a model holds the estimator with its settings, rather than trees alone."""
+    """Return whether a model's file holds the estimator with its settings, not trees alone."""
     with Path(path).open("rb") as file:
         return _format_of(Path(path), file.read(HEAD)) in (SKOPS, PICKLE)
 
@@ -165,7 +168,10 @@ def _instead(head: bytes) -> str:
             f"This looks like CatBoost's JSON; write its binary form instead, with {CATBOOST.save}."
         )
     if re.match(rb'\s*\{\s*"name"\s*:\s*"tree"', head):
-        return f"This looks like LightGBM's dump_model, which cannot be read back; use {LIGHTGBM.save}."
+        return (
+            "This looks like LightGBM's dump_model, which cannot be read back; "
+            f"use {LIGHTGBM.save}."
+        )
     if head.startswith(b"binf") or re.match(rb'\s*\[?\s*\{?\s*"nodeid"', head):
         return f"This looks like an older file or a dump of XGBoost; use {XGBOOST.save}."
     return "Save the model in one of these formats."

@@ -28,7 +28,10 @@ def as_frame(X: FeatureTable) -> nw.DataFrame[Any] | None:
 
 
 def compressed(X: FeatureTable) -> FeatureTable:
-    """Return a sparse matrix or array as a csc or csr matrix, which every version of a library takes."""
+    """Return a sparse matrix or array as a csc or csr matrix.
+
+    Every version of a library takes these.
+    """
     if X.format == "csc":
         return sparse.csc_matrix(X)
     return sparse.csr_matrix(X)

@@ -1,9 +1,12 @@
-"""LinearSteps: boosted trees whose leaves are regressions on features, as one linear map from targets to coefficients.
+"""LinearSteps: boosted trees whose leaves are regressions on features.
+
+The trees are one linear map from targets to coefficients.
 
 A prediction is ``features(x) @ steps @ targets``. Tree t has P_t coefficients ``c_t = A_t (y -
 F_t)``, made of what the trees before it leave over, and F_t+1 = F_t + B_t c_t. So coefficients
-follow from targets tree after tree, and the weights of an explained row from its features in the opposite
-order. Either takes O(N p) multiplications per tree and column, for N rows and p features per leaf.
+follow from targets tree after tree, and the weights of an explained row from its features in the
+opposite order. Either takes O(N p) multiplications per tree and column, for N rows and p features
+per leaf.
 """
 
 from __future__ import annotations
@@ -21,7 +24,10 @@ from axil.kernels.cpu import product
 
 @dataclass(frozen=True)
 class LinearTree:
-    """One tree: P coefficients of its L leaves, each leaf's own value for rows that lack a feature among them."""
+    """One tree: P coefficients of its L leaves.
+
+    Each leaf's own value, for rows that lack a feature, is among the coefficients.
+    """
 
     features: Any  #: B, sparse (N, P): what the fit multiplied the coefficients by
     leaf: LeafArray  #: (N,)

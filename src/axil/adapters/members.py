@@ -1,4 +1,7 @@
-"""Models whose predictions are weighted sums of the predictions of other models, or those of several side by side."""
+"""Models whose predictions come from the predictions of other models.
+
+They are weighted sums of the predictions of these models, or those of several side by side.
+"""
 
 from __future__ import annotations
 
@@ -198,7 +201,10 @@ class SumModel(Defaults):
 
 
 class ResidualModel(SumModel):
-    """The adapter of a sum of two models: trees are fitted to the targets less the predictions of the first."""
+    """The adapter of a sum of two models.
+
+    Trees are fitted to the targets less the predictions of the first model.
+    """
 
     form = Form.RESIDUAL
     stages: Any  #: the adapter of the trees

@@ -97,8 +97,10 @@ class Objective:
             g, h = gradients_and_hessians
         except Exception as error:
             raise InputError(
-                f"objective, called as objective({how}), as {'a Booster' if self.native else 'an estimator'} does, raised "
-                f"{type(error).__name__}: {shown(error)}. Pass the function that the model was fitted with."
+                f"objective, called as objective({how}), as "
+                f"{'a Booster' if self.native else 'an estimator'} does, raised "
+                f"{type(error).__name__}: {shown(error)}. Pass the function that the model was "
+                "fitted with."
             ) from error
         return g, h
 

@@ -19,11 +19,14 @@ from axil.structure import Ranks
 #: Returns why trees may disagree with the data, from those (T,) that agree.
 ExplainMismatch = Callable[[BoolArray], UnsupportedModelError | None]
 
-BY_RANK = "a leaf takes its value from rows by their rank among all rows of the leaf, which lie in several partitions"
+BY_RANK = (
+    "a leaf takes its value from rows by their rank among all rows of the leaf, which lie in "
+    "several partitions"
+)
 
 
 def require_rows(rows: TrainingRows, setting: str, value: str) -> None:
-    """Refuse rows that lie in several partitions, by the setting and value that need all of them."""
+    """Refuse rows that lie in several partitions, by the setting that needs all of them."""
     if not rows.at_hand:
         raise UnsupportedModelError(
             setting, f"{value} over partitions", BY_RANK, "Pass the training rows in memory."
@@ -33,7 +36,9 @@ def require_rows(rows: TrainingRows, setting: str, value: str) -> None:
 def with_initial_tree(
     fit: BoostedFit, ranks: Ranks, rows: TrainingRows, percentile: float | None, slack: float
 ) -> BoostedFit:
-    """Return the fit with its initial prediction, a percentile of the targets, as a first tree of one leaf.
+    """Return the fit with its initial prediction as a first tree of one leaf.
+
+    The initial prediction is a percentile of the targets.
 
     Parameters
     ----------

@@ -1,4 +1,7 @@
-"""Pipelines: the transformers are applied, the last step is explained, or written with other leaves."""
+"""Pipelines: the transformers are applied.
+
+The last step is explained, or written with other leaves.
+"""
 
 from __future__ import annotations
 
@@ -168,9 +171,9 @@ TREES = ("lightgbm", "xgboost", "catboost", "sksurv", "sklearn")  # libraries of
 
 
 def library_readers(libraries: Iterable[str], **options: Any) -> list[Reader]:
-    """Return ``read`` of each `axil.adapters.<library>.adapter` whose library is loaded, with these options.
+    """Return ``read`` of each `axil.adapters.<library>.adapter` whose library is loaded.
 
-    The module is imported when its reader is first called.
+    Readers get these options. The module is imported when its reader is first called.
     """
     return [partial(_read, library, options) for library in libraries if library in sys.modules]
 

@@ -1,4 +1,6 @@
-"""Refusals: the settings that axil does not explain, as tables that are tried in order and make the documentation.
+"""Refusals: the settings that axil does not explain.
+
+They are tables that are tried in order and that also make the documentation.
 
 Condition (i): the first prediction is linear in the targets. Condition (ii): residuals are linear
 in the targets and leaf values linear in the residuals. A setting is refused if it breaks one for
@@ -17,7 +19,10 @@ from axil.errors import InputError, UnsupportedModelError
 R = TypeVar("R")
 
 # Reasons that several libraries share.
-LOGIT = "residuals pass through a sigmoid, and the logit of a mean, from which a fit may start, is not linear in the targets"
+LOGIT = (
+    "residuals pass through a sigmoid, and the logit of a mean, from which a fit may start, is "
+    "not linear in the targets"
+)
 SOFTMAX = "residuals pass through a softmax, and a fit may start from logarithms of means"
 EXPONENTIAL = (
     "predictions pass through an exponential, and a fit may start from the logarithm of a mean"
@@ -29,19 +34,28 @@ AT_RISK = "residuals depend on the scores of the rows that are still at risk"
 GROUPED = "residuals depend on the scores of the other rows of a group"
 RANKED = "residuals depend on how the rows of a group are ranked, and axil is not given the groups"
 OWN_RANKING = (
-    "Fit with a ranking objective of your own, a function that knows the groups and samples nothing "
-    "at random: axil.Explainer takes it as objective=. Or fit with squared error."
+    "Fit with a ranking objective of your own, a function that knows the groups and samples "
+    "nothing at random: axil.Explainer takes it as objective=. Or fit with squared error."
 )
 
 # Likely causes of a disagreement with the data that several libraries share.
-OTHER_ROWS = "These are not the rows and columns that the model was fitted on: other rows, or columns in another order."
-OTHER_COLUMNS = "Columns were scaled or otherwise changed for the fit, or categories and missing values were encoded otherwise."
+OTHER_ROWS = (
+    "These are not the rows and columns that the model was fitted on: other rows, or columns in "
+    "another order."
+)
+OTHER_COLUMNS = (
+    "Columns were scaled or otherwise changed for the fit, or categories and missing values were "
+    "encoded otherwise."
+)
 OTHER_WEIGHTS = (
     "sample_weight is not what the fit was given: pass the same weights, in the order of the rows, "
     "or none if it had none."
 )
 OTHER_GROUPS = "The groups are not those of the fit, or the fit was given positions of the rows."
-OTHER_TARGETS = "The targets are not those of the fit, or were transformed for it (a logarithm), or are in another order."
+OTHER_TARGETS = (
+    "The targets are not those of the fit, or were transformed for it (a logarithm), or are in "
+    "another order."
+)
 
 
 @dataclass(frozen=True)

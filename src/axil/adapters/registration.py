@@ -1,4 +1,7 @@
-"""Adapters from outside axil: whether an object is one, whether it is whole, and their registration."""
+"""Adapters from outside axil and their registration.
+
+The module tells whether an object is an adapter, and whether it is whole.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,9 @@ _STUBS = {
 
 
 def register(name: str, read: Callable[[ForeignModel], Model | None]) -> None:
-    """Make models of another library known to `axil.Explainer`, `axil.supports`, pipelines and the command line.
+    """Make models of another library known to axil.
+
+    `axil.Explainer`, `axil.supports`, pipelines and the command line then know these models.
 
     Parameters
     ----------
@@ -63,7 +68,10 @@ def _checked(name: str, read: Reader) -> Reader:
 
 
 def is_adapter(model: object) -> bool:
-    """Return whether an object is meant as an adapter: made from a base class here, or with trees or a smoother."""
+    """Return whether an object is meant as an adapter.
+
+    It is made from a base class here, or has trees or a smoother.
+    """
     if isinstance(model, (TreeModel, SmootherModel)):
         return True
 

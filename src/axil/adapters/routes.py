@@ -1,4 +1,6 @@
-"""Routes: the tests of a model's trees, from which the kernels find the leaf of every row without the library.
+"""Routes: the tests of a model's trees.
+
+From them the kernels find the leaf of every row without the library.
 
 A library's own answer is the reference; routes are made only if its decisions are known to the
 last bit: how values are rounded, which side equality goes to, where missing values, zeros and
@@ -26,7 +28,10 @@ LARGE = 500
 
 
 class SplitKind(IntEnum):
-    """The side to which a node sends missing values, or that it tests for categories: numbers of cpp/kernels.hpp."""
+    """The side to which a node sends missing values, or that it tests for categories.
+
+    The numbers are those of cpp/kernels.hpp.
+    """
 
     LEFT = 0
     RIGHT = 1
@@ -208,7 +213,7 @@ def make_routes(
 def _ranks(
     column: NDArray[np.int64], thresholds: FloatArray, numeric: BoolArray, n_columns: int
 ) -> tuple[FloatArray, NDArray[np.int64], NDArray[np.int64]]:
-    """Return the distinct thresholds, the rank of each node's threshold, and the ends of the columns.
+    """Return the distinct thresholds, the ranks of the nodes' thresholds and the ends of columns.
 
     Thresholds stand column after column, and ranks are within the column. ``numeric`` says which
     nodes, (M,), test for numbers.

@@ -32,7 +32,8 @@ class RecordedCounts:
     def __init__(self, in_bag: FloatArray, n_trees: int):
         if in_bag.shape[1] != n_trees:
             raise InputError(
-                f"in_bag has {in_bag.shape[1]} columns; expected one for each of the {n_trees} trees."
+                f"in_bag has {in_bag.shape[1]} columns; expected one for each of the {n_trees} "
+                "trees."
             )
         self.in_bag = in_bag
         self.dtype = compact(in_bag).dtype.type  #: that holds the sampled rows

@@ -1,4 +1,7 @@
-"""Searches over settings, frozen models, thresholds and calibrations: the model inside that predicts is explained."""
+"""Searches over settings, frozen models, thresholds and calibrations.
+
+axil explains the model inside that predicts.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +99,7 @@ def is_calibrated(model: object) -> bool:
 
 
 def is_calibrated_ensemble(model: object) -> bool:
-    """Return whether an object is a fitted CalibratedClassifierCV with a classifier for each fold."""
+    """Return whether an object is a fitted CalibratedClassifierCV with one classifier per fold."""
     return "CalibratedClassifierCV" in kinds_of(model) and len(vars(model).get(CALIBRATED, ())) > 1
 
 
@@ -112,7 +115,10 @@ def own_threshold(model: ForeignModel) -> Any:
 
 
 def kinds_of(model: object) -> list[str]:
-    """Return the names of scikit-learn's classes that an object is an instance of, that of its own class first."""
+    """Return the names of scikit-learn's classes that an object is an instance of.
+
+    The name of its own class comes first.
+    """
     return [kind.__name__ for kind in type(model).__mro__ if kind.__module__.startswith("sklearn.")]
 
 

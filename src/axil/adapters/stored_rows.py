@@ -33,7 +33,10 @@ def check_rows(model_rows: FeatureTable, rows: FeatureTable) -> None:
         return
     dense_rows = _as_dense(rows)
     dense_model_rows = _as_dense(model_rows)
-    cause = "The model keeps the rows that it was fitted on, and these are others: pass those of the fit, in its order."
+    cause = (
+        "The model keeps the rows that it was fitted on, and these are others: pass those of the "
+        "fit, in its order."
+    )
     if _are_permuted(dense_rows, dense_model_rows):
         cause = (
             "Every feature has the same values as in the fit, so the rows are in another order: "
@@ -51,9 +54,15 @@ def check_targets(model_targets: FloatArray, targets: FloatArray) -> None:
     slack = SAME * (float(np.abs(model_targets).max(initial=0.0)) or 1.0)
     differ = ~(np.abs(model_targets - targets) <= slack)
     for row, output in np.argwhere(differ)[:1]:
-        cause = "The model keeps the targets that it was fitted on, and these are others: pass those of the fit."
+        cause = (
+            "The model keeps the targets that it was fitted on, and these are others: pass those "
+            "of the fit."
+        )
         if _are_permuted(targets, model_targets):
-            cause = "The model keeps the same targets in another order: pass y_train in the order of X_train."
+            cause = (
+                "The model keeps the same targets in another order: pass y_train in the order of "
+                "X_train."
+            )
         place_in_words = f"target of training row {row} (from 0)"
         target = float(targets[row, output])
         raise ExactnessError(place_in_words, target, float(model_targets[row, output]), cause)

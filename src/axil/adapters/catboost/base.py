@@ -1,4 +1,7 @@
-"""What CatBoost's models say of themselves, whatever their loss: leaves, tests, recorded weights and encodings."""
+"""What CatBoost's models say of themselves, whatever their loss.
+
+They state their leaves, tests, recorded weights and encodings.
+"""
 
 from __future__ import annotations
 

@@ -213,7 +213,10 @@ class RowsByCategory:
 
     @classmethod
     def of(cls, combination: Combination, components: list[tuple[AnyArray, int]]) -> RowsByCategory:
-        """Return the numbers of combinations of codes; numbers that few rows have are assigned again."""
+        """Return the numbers of combinations of codes.
+
+        Numbers that few rows have are assigned again.
+        """
         first_codes, size = components[0]
         numbers = first_codes.astype(np.uint32)
         limit = max(1 << 16, 2 * len(numbers))

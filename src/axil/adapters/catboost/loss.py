@@ -76,9 +76,10 @@ def loss_of(reading: CatBoostReading, rows: TrainingRows) -> Loss:
 
 
 def _balanced(counts: FloatArray, sums: FloatArray) -> FloatArray:
-    """Return the weights of auto_class_weights="Balanced" (catboost/private/libs/target/calc_class_weights.cpp).
+    """Return the weights of auto_class_weights="Balanced".
 
-    CatBoost cuts the sums of the rows' weights to whole numbers; they are in single precision here.
+    Formula: catboost/private/libs/target/calc_class_weights.cpp. CatBoost cuts the sums of the
+    rows' weights to whole numbers; they are in single precision here.
     """
     whole = np.floor(sums * (1 + 2 * float(np.finfo(np.float32).eps)))
     return np.asarray(np.divide(whole.max(), whole, out=np.ones_like(whole), where=whole > 0))
@@ -224,7 +225,8 @@ GRADIENT_REFUSALS = gradient_refusals(
         "loss_function",
         lambda model: next((loss for loss in model.losses if loss not in _KNOWN), ""),
         "axil does not know its gradient",
-        'Fit with loss_function "Logloss", "MultiClass", "CrossEntropy", "Poisson", "Tweedie", "QueryRMSE" or "PairLogit".',
+        'Fit with loss_function "Logloss", "MultiClass", "CrossEntropy", "Poisson", "Tweedie", '
+        '"QueryRMSE" or "PairLogit".',
     ),
     Refusal(
         "leaf_estimation_method",
@@ -235,7 +237,8 @@ GRADIENT_REFUSALS = gradient_refusals(
     Refusal(
         "leaf_estimation_backtracking",
         _gave_up,
-        "CatBoost gave up every step, as it may with Huber: all leaves are zero, and no data would disagree with that",
+        "CatBoost gave up every step, as it may with Huber: all leaves are zero, and no data "
+        "would disagree with that",
         'Fit with leaf_estimation_backtracking="No" or leaf_estimation_iterations=1.',
     ),
     Refusal(

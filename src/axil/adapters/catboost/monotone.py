@@ -19,7 +19,10 @@ from axil.structure import Chains
 
 
 def signs_of(settings: dict[str, Any]) -> dict[int, int]:
-    """Return the constraints of one fit that are not zero, by the position among the numeric features."""
+    """Return the constraints of one fit that are not zero.
+
+    The keys are positions among the numeric features.
+    """
     stated = dict(settings.get("tree_learner_options", {}).get("monotone_constraints") or {})
     return {int(feature): int(sign) for feature, sign in stated.items() if int(sign) != 0}
 

@@ -1,4 +1,6 @@
-"""CatBoost's percentiles: exact leaves of MAE, Quantile, MultiQuantile and MAPE, and where their fits start.
+"""CatBoost's percentiles: exact leaves of MAE, Quantile, MultiQuantile and MAPE.
+
+The module also computes where their fits start.
 
 Formulas: CalcSampleQuantile, catboost/libs/helpers/quantile.cpp;
 CalcOneDimensionalOptimumConstApprox, catboost/libs/metrics/optimal_const_for_loss.h;

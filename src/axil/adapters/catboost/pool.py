@@ -20,7 +20,10 @@ from axil.inputs.codes import numbered
 
 
 def pool(X: FeatureTable, names: list[str] | None, cat_features: list[int]) -> ForeignObject:
-    """Return a catboost.Pool of X, or raise an error with the reason why CatBoost cannot make one."""
+    """Return a catboost.Pool of X.
+
+    If CatBoost cannot make one, raise an error with the reason.
+    """
     import catboost
 
     try:

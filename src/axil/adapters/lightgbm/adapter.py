@@ -1,4 +1,6 @@
-"""LightGBM models: LGBMRegressor, LGBMClassifier and Booster, in memory, pickled or loaded from text.
+"""LightGBM models: LGBMRegressor, LGBMClassifier and Booster.
+
+They are in memory, pickled or loaded from text.
 
 `LightGBMAdapter` reads what all boosters have in common. Its two subclasses differ in one method,
 ``trees``, and in what that needs: `ExactLightGBM` states the fit of a model with exact weights, and

@@ -1,6 +1,7 @@
-"""LightGBM's boosters read by the gradients of their objective, whose scores are sums of contributions.
+"""LightGBM's boosters read by the gradients of their objective.
 
-Gradients and second derivatives are float32; a replay in float64 meets leaves to that.
+Their scores are sums of contributions. Gradients and second derivatives are float32; a replay in
+float64 meets leaves to that.
 """
 
 from __future__ import annotations
@@ -80,7 +81,8 @@ class AdditiveLightGBM(LightGBMAdapter):
         self._custom = estimator.objective
         if self._custom is not None and name_of(reading):
             raise InputError(
-                f"objective is given, but this LightGBM model was fitted with objective={name_of(reading)}: leave it out."
+                "objective is given, but this LightGBM model was fitted with "
+                f"objective={name_of(reading)}: leave it out."
             )
         # The drops of DART once the rows are known; other targets leave them as they are.
         self._dropped: Coefficients | None = None
@@ -115,11 +117,15 @@ class AdditiveLightGBM(LightGBMAdapter):
         return scores
 
     def trees(self, rows: TrainingRows) -> list[BoostedFit]:
-        """Return the trees, without the initial prediction that LightGBM hides in the first iteration's."""
+        """Return the trees.
+
+        Those of the first iteration come without the initial prediction that LightGBM hides there.
+        """
         targets = rows.targets
         if self._objective.name == "binary" and not np.isin(targets, (0, 1)).all():
             raise InputError(
-                "y_train holds other numbers than 0 and 1: pass the labels as 1 where LightGBM had them above 0."
+                "y_train holds other numbers than 0 and 1: pass the labels as 1 where LightGBM "
+                "had them above 0."
             )
         n_outputs = self.n_outputs
         numbers = np.arange(len(self._trees))
@@ -169,9 +175,10 @@ class AdditiveLightGBM(LightGBMAdapter):
     def _shares_and_hidden(
         self, rows: TrainingRows, initial_values: FloatArray
     ) -> tuple[Coefficients | None, FloatArray]:
-        """Return the coefficients of the trees, and how much of the initial prediction their leaves include, (T,).
+        """Return the coefficients of the trees, and the initial prediction in their leaves.
 
-        The coefficients are None for plain boosting.
+        The second array, (T,), says how much of the initial prediction the leaves of each tree
+        include. The coefficients are None for plain boosting.
         """
         n_trees = len(self._trees)
         if self._reading.forest:

@@ -1,4 +1,7 @@
-"""What LightGBM's boosters say of themselves, whatever their loss: leaves, tests, drops of DART, and sampled rows."""
+"""What LightGBM's boosters say of themselves, whatever their loss.
+
+They state their leaves, tests, drops of DART, and sampled rows.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Which rows LightGBM drew for each tree: its samplers run again, and confirmed by the leaves of the model."""
+"""Which rows LightGBM drew for each tree.
+
+LightGBM's samplers run again, and the leaves of the model confirm the samples.
+"""
 
 from __future__ import annotations
 
@@ -202,7 +205,10 @@ class DrawReplay:
         self._failures_left = self._n_failures  # below 0: the sampled rows were lost
 
     def draw(self, trees: range, leaves: LeafArray, gradients: RowGradients | None) -> DrawArray:
-        """Return the factor of each row, (N,), in the trees of one iteration, which share their rows."""
+        """Return the factor of each row, (N,), in the trees of one iteration.
+
+        These trees share their rows.
+        """
         assert gradients is not None  # GOSS samples by them, and the evidence of leaves needs them
         if gradients.hessians is None:
             iteration_gradients = self._gradients_at(gradients.negative)

@@ -1,4 +1,7 @@
-"""LightGBM's boosters with exact weights: squared error, its Huber, and objectives whose leaf values are percentiles."""
+"""LightGBM's boosters with exact weights.
+
+These have squared error, its Huber, or an objective whose leaf values are percentiles.
+"""
 
 from __future__ import annotations
 
@@ -149,7 +152,10 @@ class ExactLightGBM(LightGBMAdapter):
         return trees.with_learning_rates(coefficients.omega[-1].copy())
 
     def _estimates(self, totals: Totals) -> bool:
-        """Return whether LightGBM smoothed by estimated row counts, because weights or the factors of GOSS differ."""
+        """Return whether LightGBM smoothed by estimated row counts.
+
+        It does so because weights or the factors of GOSS differ.
+        """
         return self._rule.smooth > 0 and (self._reading.goss or not totals.even)
 
     def _smoothed(
@@ -309,7 +315,10 @@ class ExactLightGBM(LightGBMAdapter):
         return self._recorded_weights(totals.weight)
 
     def _recorded_weights(self, of_lone_leaf: float) -> FloatArray:
-        """Return leaf_weight of all leaves, (L,): a tree of one leaf records none, or 0 if it is still in memory."""
+        """Return leaf_weight of all leaves, (L,).
+
+        A tree of one leaf records none, or 0 if it is still in memory.
+        """
         lone = np.array([of_lone_leaf])
         weights = [
             tree.floats("leaf_weight") if tree.n_leaves > 1 else lone for tree in self._trees

@@ -1,4 +1,6 @@
-"""LightGBM's linear_tree: leaves that are ridge regressions of the residuals on the features of their branch.
+"""LightGBM's linear_tree: leaves that are ridge regressions of the residuals.
+
+The features of a leaf's regression are those of its branch.
 
 A leaf's coefficients are ``(B'WB + linear_lambda)^-1 B'W r``, B the values of its features in
 single precision and a one, which has no penalty (src/treelearner/linear_tree_learner.cpp). Rows
@@ -159,7 +161,10 @@ class LinearLightGBM(SmootherModel, ExactLightGBM):
         return FittedSmoother(self.coordinates(X), self._steps(X, weights, None))
 
     def check_kept(self, X: FeatureTable, targets: FloatArray, weights: FloatArray | None) -> None:
-        """Compare every leaf with the model: its rows, their weight, its value and its coefficients."""
+        """Compare every leaf with the model.
+
+        Its rows, their weight, its value and its coefficients must agree.
+        """
         self._compared = X, weights, self._steps(X, weights, targets)
 
     @one_blas_thread()
@@ -207,7 +212,10 @@ class LinearLightGBM(SmootherModel, ExactLightGBM):
         weights: FloatArray | None,
         targets: FloatArray | None,
     ) -> LeafEvidence:
-        """Return the evidence of leaf values, from the coefficients that the model states for each tree."""
+        """Return the evidence of leaf values.
+
+        It comes from the coefficients that the model states for each tree.
+        """
         values = [
             coefficients[_places(leaves)] for coefficients, leaves in zip(stated, self._leaves)
         ]
@@ -219,7 +227,7 @@ class LinearLightGBM(SmootherModel, ExactLightGBM):
         )
 
     def _tree(self, t: int, leaf: LeafArray, table: FloatArray, weights: FloatArray) -> LinearTree:
-        """Return one tree with its regressions, from the leaf of each row (N,) and its weight (N,)."""
+        """Return one tree with its regressions, from each row's leaf (N,) and weight (N,)."""
         leaves = self._leaves[t]
         n_leaves = len(leaves)
         rate = float(self._rates[t])

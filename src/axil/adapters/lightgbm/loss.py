@@ -140,8 +140,9 @@ GRADIENT_REFUSALS = gradient_refusals(
             and (model.text.objective or "custom")
         ),
         "axil does not know its gradient",
-        "Pass the function that it was fitted with as objective=, or fit with objective binary, cross_entropy, multiclass, "
-        "poisson, gamma, tweedie, huber, fair, lambdarank or rank_xendcg.",
+        "Pass the function that it was fitted with as objective=, or fit with objective binary, "
+        "cross_entropy, multiclass, poisson, gamma, tweedie, huber, fair, lambdarank or "
+        "rank_xendcg.",
     ),
     Refusal(
         "refit_decay_rate",
@@ -165,13 +166,16 @@ GRADIENT_REFUSALS = gradient_refusals(
     Refusal(
         "pred_early_stop",
         lambda model: name_of(model) in _STOPPABLE and model.stops_early,
-        "the model's predict leaves out later trees once a score is far from 0, so that its scores are not sums over all trees",
-        "Call set_params(pred_early_stop=False) on the model, or pass its booster_, which predicts with all trees.",
+        "the model's predict leaves out later trees once a score is far from 0, so that its "
+        "scores are not sums over all trees",
+        "Call set_params(pred_early_stop=False) on the model, or pass its booster_, which "
+        "predicts with all trees.",
     ),
     Refusal(
         "linear_tree",
         lambda model: model.linear,
-        "a leaf's coefficients are not sums of gradients, and axil keeps one value per leaf with this loss",
+        "a leaf's coefficients are not sums of gradients, and axil keeps one value per leaf with "
+        "this loss",
         "Fit with linear_tree=False, or with squared error.",
     ),
     Refusal(
@@ -191,7 +195,8 @@ GRADIENT_REFUSALS = gradient_refusals(
             name,
             partial(_by_class, name),
             "a row has another weight for each class, and axil replays one weight for each row",
-            "Fit with class_weight or sample_weight in its place, or explain a binary model for each class.",
+            "Fit with class_weight or sample_weight in its place, or explain a binary model for "
+            "each class.",
         )
         for name in ("scale_pos_weight", "is_unbalance")
     ),

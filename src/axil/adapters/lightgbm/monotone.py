@@ -1,4 +1,6 @@
-"""Which values bound which in a LightGBM tree that grew under monotone_constraints_method intermediate or advanced.
+"""Which values bound which in a LightGBM tree that grew under monotone constraints.
+
+The constraints are those of monotone_constraints_method intermediate or advanced.
 
 With these methods a node's value is kept between the values of nodes that other splits made before
 (src/treelearner/monotone_constraints.hpp). Values decide which of them is the nearest; which of
@@ -33,7 +35,10 @@ ANY = (
 
 @dataclass(frozen=True)
 class Grown:
-    """A tree of S splits, in the order they were made; nodes are the splits and then the S + 1 leaves."""
+    """A tree of S splits, in the order they were made.
+
+    Nodes are the splits and then the S + 1 leaves.
+    """
 
     children: Ids  #: (S, 2)
     features: Ids  #: (S,)
@@ -249,7 +254,10 @@ class _Growing:
             limits.stale = [False, False]
 
     def _limits_around(self, leaf: int, feature: int, side: int) -> list[Limit]:
-        """Return the leaves that limit a leaf, with the thresholds of the feature at which they do."""
+        """Return the leaves that limit a leaf.
+
+        Each comes with the thresholds of the feature at which it limits the leaf.
+        """
         path: list[Path] = []
         limits: list[Limit] = []
         first = 0

@@ -1,4 +1,6 @@
-"""path_smooth where rows weigh differently: the row counts that LightGBM smoothed by, which are estimates of its own.
+"""path_smooth where rows weigh differently: the row counts that LightGBM smoothed by.
+
+These counts are LightGBM's own estimates.
 
 A node of raw value r below a parent of value p has the value ``(n r + s p) / (n + s)`` with s =
 path_smooth and n its rows. Where all second derivatives are the same, n is their number. Else
@@ -55,7 +57,8 @@ ESTIMATES: tuple[Refusal[LightGBMReading], ...] = (
         "path_smooth",
         _bounded,
         _UNEVEN + "and bounds, or the sums of this device, do not show these counts",
-        'Fit with path_smooth=0, without sample_weight and GOSS, or without monotone_constraints and with device_type="cpu".',
+        "Fit with path_smooth=0, without sample_weight and GOSS, or without monotone_constraints "
+        'and with device_type="cpu".',
     ),
 )
 
@@ -96,7 +99,8 @@ class PathSmooth:
                     "and axil infers these counts from the leaf values only if it knows the "
                     "learning rates"
                 ),
-                "Fit with one learning rate, with path_smooth=0, or without sample_weight and GOSS.",
+                "Fit with one learning rate, with path_smooth=0, or without sample_weight and "
+                "GOSS.",
             )
         counts = nodes.totals(
             np.concatenate([tree.leaf_counts(1) for tree in reading.text.trees]).astype(np.float64)

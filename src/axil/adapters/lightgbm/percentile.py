@@ -1,4 +1,6 @@
-"""LightGBM's percentiles: leaf values of quantile, regression_l1 and mape, and where their fits start.
+"""LightGBM's percentiles: leaf values of quantile, regression_l1 and mape.
+
+The module also computes where their fits start.
 
 Formulas: PercentileFun, WeightedPercentileFun and RenewTreeOutput,
 src/objective/regression_objective.hpp.
@@ -114,7 +116,10 @@ class Gradients:
     def of(
         cls, objective: str, alpha: float, targets: FloatArray, weights: FloatArray | None
     ) -> Gradients:
-        """Return the gradients of a fit to targets (N,) in float32; alpha is that of the objective."""
+        """Return the gradients of a fit to targets (N,) in float32.
+
+        ``alpha`` is that of the objective.
+        """
         weights = _handed_on(weights)
         own_segment = _version() >= (4, 7)
         if objective == "mape":

@@ -222,8 +222,8 @@ def check_labels(y: FloatArray, argument: str, n_labels: int) -> None:
     if not is_label.all():
         wrong = float(y[~is_label][0])
         raise InputError(
-            f"{argument} holds {wrong:g}; this ranking objective takes relevance labels, whole numbers "
-            f"from 0 to {n_labels - 1}."
+            f"{argument} holds {wrong:g}; this ranking objective takes relevance labels, whole "
+            f"numbers from 0 to {n_labels - 1}."
         )
 
 

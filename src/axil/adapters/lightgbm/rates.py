@@ -1,4 +1,7 @@
-"""Learning rates of a LightGBM model: as its trees state them, that of the first tree, which a base hides, and those of a refit.
+"""Learning rates of a LightGBM model.
+
+The trees state their rates, except that a base hides the rate of the first tree. The module also
+has the rates of a refit.
 
 Booster.refit with decay_rate=0 takes all rows, starts from no base and knows neither cat_l2 nor
 bounds (GBDT::RefitTree, src/boosting/gbdt.cpp, and FitByExistingTree,
@@ -41,10 +44,11 @@ def stated_rates(
 
 
 def hidden_rate(values: FloatArray, later_rates: FloatArray, settings: LightGBMSettings) -> float:
-    """Return the rate of a first tree for which LightGBM writes 1 (Tree::AddBias, include/LightGBM/tree.h).
+    """Return the rate of a first tree for which LightGBM writes 1.
 
-    Two leaves do not separate the rate from the targets, so it is taken for that of all later
-    trees; see `FIRST`. Of more leaves, with values (L,), it is nan: to be recovered.
+    LightGBM writes it in Tree::AddBias (include/LightGBM/tree.h). Two leaves do not separate the
+    rate from the targets, so it is taken for that of all later trees; see `FIRST`. Of more leaves,
+    with values (L,), it is nan: to be recovered.
     """
     sizes = np.abs(values)
     n_values = np.count_nonzero(sizes > NEGLIGIBLE * sizes.max())  # L1 may put some to zero

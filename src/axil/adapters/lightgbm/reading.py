@@ -13,7 +13,10 @@ from axil.adapters.lightgbm.text import LightGBMSettings, ModelText
 
 @dataclass(frozen=True)
 class LightGBMReading:
-    """The text of a model and its settings: all that refusals look at, and that decides how leaves are replayed."""
+    """The text of a model and its settings.
+
+    Refusals look at these alone, and these decide how leaves are replayed.
+    """
 
     text: ModelText
     settings: LightGBMSettings
@@ -26,9 +29,10 @@ class LightGBMReading:
 
     @property
     def subset_features(self) -> frozenset[int]:
-        """The categorical features whose splits group categories, with cat_l2, rather than split one from the rest.
+        """The categorical features whose splits group categories, with cat_l2.
 
-        LightGBM splits one against the rest iff the feature has at most max_cat_to_onehot bins
+        LightGBM splits one category against the rest iff the feature has at most max_cat_to_onehot
+        bins, and groups categories otherwise
         (src/treelearner/feature_histogram.cpp).
         """
         most_bins = self.settings.number("max_cat_to_onehot")
@@ -48,7 +52,10 @@ class LightGBMReading:
 
     @property
     def no_features(self) -> bool:
-        """Whether no column can be split: all are constant, or split by fewer rows than a leaf must have."""
+        """Whether no column can be split.
+
+        All columns are constant, or split by fewer rows than a leaf must have.
+        """
         return set(self.text.header.get("feature_infos", "").split()) <= {"none"}
 
     @property
@@ -76,7 +83,10 @@ class LightGBMReading:
 
     @property
     def counts_rows(self) -> bool:
-        """Whether leaves count rows one by one: on several machines, and on CUDA, they do so by weights."""
+        """Whether leaves count rows one by one.
+
+        On several machines, and on CUDA, they count them by weights.
+        """
         return self.machines == 1 and not self.cuda
 
     @property

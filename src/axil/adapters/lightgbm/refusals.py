@@ -1,4 +1,6 @@
-"""Which LightGBM models axil does not explain, and why: a table, tried in order, that also makes the documentation.
+"""Which LightGBM models axil does not explain, and why.
+
+The refusals are a table that is tried in order and that also makes the documentation.
 
 Condition (i): the first prediction is linear in the targets. Condition (ii): residuals are linear
 in the targets and leaf values linear in the residuals. A setting is refused if it breaks one for
@@ -334,7 +336,10 @@ _SAMPLED = (
     "again by their position.",
     "Settings changed while the model was trained, so that other rows were sampled.",
 )
-_BUNDLES = "LightGBM bundled sparse columns that overlap in a few rows: fit again with enable_bundle=False."
+_BUNDLES = (
+    "LightGBM bundled sparse columns that overlap in a few rows: fit again with "
+    "enable_bundle=False."
+)
 _VALUES = (
     OTHER_TARGETS,
     "The fit used another init_score, or another sample_weight.",
@@ -368,7 +373,10 @@ _PERCENTILES = (
 
 
 def cause(model: LightGBMReading, mismatch: str, digits_lost: bool) -> str:
-    """Return the most likely reasons for a disagreement in "counts", "weights" or "values", one per line."""
+    """Return the most likely reasons for a disagreement, one per line.
+
+    The disagreement is in "counts", "weights" or "values".
+    """
     samples = model.samples_rows or model.goss
     if mismatch == "counts":
         reasons = [OTHER_ROWS, OTHER_COLUMNS]

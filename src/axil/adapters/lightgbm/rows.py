@@ -1,4 +1,7 @@
-"""Rows as LightGBM takes them, and the splits of its trees, for assigning rows to leaves without the library."""
+"""Rows as LightGBM takes them, and the splits of its trees.
+
+They serve to assign rows to leaves without the library.
+"""
 
 from __future__ import annotations
 

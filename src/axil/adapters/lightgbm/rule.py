@@ -1,7 +1,8 @@
-"""How LightGBM makes leaf values of sums: lambda_l2, cat_l2, path_smooth, lambda_l1, max_delta_step and monotone bounds.
+"""How LightGBM makes leaf values of sums.
 
-Some of these numbers are known to six digits only, so the rule also says how closely leaf values
-can agree.
+The rule covers lambda_l2, cat_l2, path_smooth, lambda_l1, max_delta_step and monotone bounds. Some
+of these numbers are known to six digits only, so the rule also says how closely leaf values can
+agree.
 """
 
 from __future__ import annotations
@@ -97,9 +98,10 @@ class LightGBMRule:
         return self.reading.text.trees
 
     def denominators(self, tree: TreeText) -> FloatArray:
-        """Return what regularisation adds to the denominators of a tree's splits and leaves, (2L - 1,).
+        """Return what regularisation adds to the denominators of a tree, (2L - 1,).
 
-        It is lambda_l2, and cat_l2 below a split that groups categories
+        These are the denominators of its splits and leaves. The term is lambda_l2, and cat_l2 below
+        a split that groups categories
         (src/treelearner/feature_histogram.cpp).
         """
         if self.reading.forest and tree.n_leaves == 1 and tree.floats("leaf_value")[0] == 0.0:

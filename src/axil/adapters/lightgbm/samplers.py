@@ -1,8 +1,8 @@
 """LightGBM's samplers of rows and DART's drops of trees, from parameters to samples.
 
-All of them sample from the generator x <- 214013 x + 2531011 mod 2^32, of which a sample is u = ((x >>
-16) & 0x7FFF) / 32768 (include/LightGBM/utils/random.h). Samplers of rows keep one generator for
-each block of 1024 rows, seeded bagging_seed + block.
+All of them sample from the generator x <- 214013 x + 2531011 mod 2^32, of which a sample is
+u = ((x >> 16) & 0x7FFF) / 32768 (include/LightGBM/utils/random.h). Samplers of rows keep one
+generator for each block of 1024 rows, seeded bagging_seed + block.
 """
 
 from __future__ import annotations
@@ -126,11 +126,11 @@ class Bagging:
 
 @dataclass(frozen=True)
 class Goss:
-    """The rows of largest |gradient * hessian|, and some of the others with a factor (src/boosting/goss.hpp).
+    """The rows of largest |gradient * hessian|, and some of the others with a factor.
 
-    Several outputs have one sample, by the sum over them. Each thread does this for its part of the
-    rows, all in float32. The first int(1 / learning_rate) iterations, which have all rows, sample
-    nothing.
+    The source is src/boosting/goss.hpp. Several outputs have one sample, by the sum over them. Each
+    thread does this for its part of the rows, all in float32. The first int(1 / learning_rate)
+    iterations, which have all rows, sample nothing.
     """
 
     top_rate: float
@@ -180,10 +180,11 @@ class Goss:
         return words.ravel()[: len(is_small)], generators
 
     def _draw_small(self, is_large: FloatSingles, words: Words) -> FloatSingles:
-        """Return the factors of the rows of one thread, (n,): 1 for large rows, and of the others 0 or more.
+        """Return the factors of the rows of one thread, (n,).
 
-        A row is sampled with probability n_needed / n_left, which depends on those sampled before it:
-        chunks of rows are settled by iteration, each of which is right for at least one row more.
+        They are 1 for large rows, and 0 or more for the others. A row is sampled with probability
+        n_needed / n_left, which depends on those sampled before it: chunks of rows are settled by
+        iteration, each of which is right for at least one row more.
         """
         n_rows = len(is_large)
         n_top = max(1, int(n_rows * self.top_rate))
@@ -232,7 +233,10 @@ def goss(
 
 
 def _rows_per_thread(n_rows: int, n_threads: int) -> int:
-    """Return how many rows each thread has (BlockInfoForceSize, include/LightGBM/utils/threading.h)."""
+    """Return how many rows each thread has.
+
+    LightGBM computes it in BlockInfoForceSize (include/LightGBM/utils/threading.h).
+    """
     if n_threads == 1:
         return n_rows
     return ceil(ceil(n_rows / n_threads) / BLOCK) * BLOCK
@@ -251,7 +255,9 @@ class LightGBMDart:
     xgboost: bool
 
     def run(self, stages: Sequence[Sequence[bool]], n_trees: int) -> tuple[FloatArray, FloatArray]:
-        """Return the coefficients omega (n_trees + 1, n_trees) and beta (n_trees + 1,) of the first trees.
+        """Return the coefficients of the first trees.
+
+        They are omega (n_trees + 1, n_trees) and beta (n_trees + 1,).
 
         A stage is one training, which may go on from another, and says of each attempt at a tree
         whether it found a split. One that did not leaves the trees it dropped as they are then:

@@ -1,4 +1,6 @@
-"""LightGBM's model text taken apart: header, trees and parameters, as written and without their meaning.
+"""LightGBM's model text taken apart: header, trees and parameters.
+
+They are kept as written and without their meaning.
 
 The text (a model file is the same) begins with a header of ``key=value`` lines; then comes a block
 for each tree, from ``Tree=`` on; after ``end of trees`` come the importances and a ``parameters:``
@@ -143,7 +145,10 @@ class TreeText:
             raise _damaged("the coefficients of a tree's leaves are not those of its features")
 
     def _check_lengths(self) -> None:
-        """Refuse fields that are not there, or have other numbers of entries than the tree has leaves or splits."""
+        """Refuse fields that are not there, or that have a wrong number of entries.
+
+        The right number is that of the tree's leaves or splits.
+        """
         n_leaves = self.n_leaves
         lengths = dict.fromkeys(_OF_SPLITS, n_leaves - 1) | dict.fromkeys(_OF_LEAVES, n_leaves)
         wrong = [
@@ -240,7 +245,10 @@ class ModelText:
         return counts
 
     def fingerprint(self) -> str:
-        """Return a digest that is equal for a model and for its copies through a file, a string or a pickle."""
+        """Return a digest that is equal for a model and for its copies.
+
+        The copies came through a file, a string or a pickle.
+        """
         digest = hashlib.sha256(self.objective.encode())
         for tree in self.trees:
             keys = (*_DECISIVE, *_LINEAR) if tree.is_linear else _DECISIVE
@@ -258,7 +266,10 @@ def parse(text: str) -> ModelText:
 
 
 def check(text: str) -> None:
-    """Refuse a damaged model text, before the library reads it: on such a text LightGBM may loop or end the process."""
+    """Refuse a damaged model text, before the library reads it.
+
+    On such a text LightGBM may loop or end the process.
+    """
     model = parse(text)
     _check_header(model, text)
     for tree in model.trees:

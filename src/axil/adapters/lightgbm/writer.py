@@ -1,4 +1,7 @@
-"""Leaves that were fitted again, written into a LightGBM model: its text with other values, weights and counts."""
+"""Leaves that were fitted again, written into a LightGBM model.
+
+The result is the model's text with other values, weights and counts.
+"""
 
 from __future__ import annotations
 

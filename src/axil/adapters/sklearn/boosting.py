@@ -66,7 +66,10 @@ def _kind_of(
     for_gradients: tuple[Refusal[ForeignModel], ...],
     by_gradients: bool,
 ) -> tuple[Kind, UnsupportedModelError | None]:
-    """Return the kind of a boosted model, and why it has no exact weights: a classifier has none."""
+    """Return the kind of a boosted model, and why it has no exact weights.
+
+    A classifier has none.
+    """
     name = next((name for name in kinds_of(model) if name in CLASSES), None)
     if name is None or by_gradients:
         return kind_of(model, for_weights, for_gradients, by_gradients)

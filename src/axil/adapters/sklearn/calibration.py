@@ -55,7 +55,8 @@ class Calibration:
     """The fixed curves of a calibrated classifier, which scikit-learn itself applies."""
 
     notes: ClassVar[dict[str, str]] = {
-        "exact": "predictions are probabilities before calibration, and the calibration curve is fixed",
+        "exact": "predictions are probabilities before calibration, and the calibration curve is "
+        "fixed",
         "additive": "probabilities are calibrated, and the calibration curve is fixed",
     }
 

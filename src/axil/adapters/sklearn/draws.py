@@ -105,7 +105,9 @@ class StageSampler:
 
 
 class BootstrapSampler:
-    """The samples of forests and bagging: how often each row was sampled, times the weight of its class.
+    """The samples of forests and bagging.
+
+    They say how often each row was sampled, times the weight of its class.
 
     Parameters
     ----------
@@ -118,8 +120,8 @@ class BootstrapSampler:
     factor : callable, optional
         From a tree's rows to the weights (N,) of "balanced_subsample" classes.
     seeds : list of int, optional
-        The seed of each tree. The core samples the rows from it, if it samples those of the first tree
-        as the library does.
+        The seed of each tree. The core samples the rows from it, if it samples those of the first
+        tree as the library does.
     n_drawn : int
         How many rows the core samples.
     """

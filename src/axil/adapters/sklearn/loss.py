@@ -1,4 +1,6 @@
-"""The losses of scikit-learn's gradient boosting whose gradients axil knows, and the refusals of all others.
+"""The losses of scikit-learn's gradient boosting whose gradients axil knows.
+
+The module also has the refusals of all others.
 
 Formulas: sklearn/_loss/link.py, sklearn/_loss/_loss.pyx.tp; leaves: _update_terminal_regions,
 sklearn/ensemble/_gb.py, and compute_node_value,

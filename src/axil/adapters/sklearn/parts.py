@@ -89,7 +89,7 @@ def is_dropped(estimator: ForeignModel) -> bool:
 
 
 def bagging_members(model: ForeignModel) -> list[Member]:
-    """Return the members of a bagging model with the rows and columns that were sampled for them."""
+    """Return the members of a bagging model with the rows and columns sampled for them."""
     counts_as_weights = _takes_weights(model.estimators_[0])
     # From 1.8 on weights decide which rows are sampled, and nothing else.
     is_drawn_by_weight = hasattr(model, "_sample_weight")

@@ -1,4 +1,6 @@
-"""scikit-learn's percentiles: leaf values of absolute_error, quantile and huber, in boosting, trees and forests.
+"""scikit-learn's percentiles: leaf values of absolute_error, quantile and huber.
+
+The models are boosting, trees and forests.
 
 Formulas: fit_intercept_only, sklearn/_loss/loss.py; _weighted_percentile, sklearn/utils/stats.py;
 sklearn/dummy.py; and the criterion MAE, sklearn/tree/_criterion.pyx.
@@ -61,7 +63,10 @@ class SklearnPercentile(Ranks):
 
 
 def share_below(model: ForeignModel) -> float:
-    """Return the share of rows below a model's percentile, as scikit-learn computes it from its quantile."""
+    """Return the share of rows below a model's percentile.
+
+    scikit-learn computes it in this way from the model's quantile.
+    """
     if model.loss in ("absolute_error", "huber"):
         return 0.5
     return 100 * float(model.alpha if hasattr(model, "alpha") else model.quantile) / 100
@@ -88,7 +93,7 @@ class SklearnHuber(SklearnPercentile):
         draw: AnyArray,
         is_base: bool = False,
     ) -> Picks:
-        """Return the median of each leaf, the rows within delta of it, and the sum of those beyond."""
+        """Return each leaf's median, the rows within delta of it, and the sum of those beyond."""
         medians = super().picks(leaf, residuals, draw, is_base)
         if is_base:
             return medians

@@ -292,7 +292,7 @@ class LinearRegressionAdapter(SmootherAdapter):
     def again(
         self, X: FeatureTable, targets: FloatArray, weights: FloatArray | None
     ) -> FloatArray | None:
-        """Run the solver as in the fit, also for sparse rows that the user passes as a dense array."""
+        """Run the solver as in the fit, also for sparse rows that you pass as a dense array."""
         if is_fitted_sparse(self._model) and not issparse(X):
             X = csr_matrix(self._rows(X))
         return super().again(X, targets, weights)

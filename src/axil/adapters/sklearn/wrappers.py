@@ -182,7 +182,8 @@ def _bagging(model: ForeignModel, inside: Read) -> SumModel:
                 "estimator",
                 type(estimator).__name__,
                 "one of its samples lacks some class, which axil supports for trees alone",
-                "Fit with more rows in each sample, or explain the models of estimators_ one by one.",
+                "Fit with more rows in each sample, or explain the models of estimators_ one by "
+                "one.",
             )
     protected = protected_for_arrays(model)
     if classes is None:

@@ -87,7 +87,10 @@ class SurvivalForestAdapter(StackAdapter):
         return np.asarray(hazards.sum(axis=1), dtype=np.float64)
 
     def _sampler(self, rows: TrainingRows) -> Sampler | None:
-        """Return the sampler that repeats the samples of the fit; None: all rows are in each tree."""
+        """Return the sampler that repeats the samples of the fit.
+
+        It is None if all rows are in each tree.
+        """
         model = self._model
         if not model.bootstrap:
             return None

@@ -51,7 +51,10 @@ class SurvivalCox(Cox):
 
 @dataclass(frozen=True, kw_only=True)
 class LogTimes(Squared):
-    """The loss "ipcwls": squared error of the logarithm of a time, whether it is of an event or not."""
+    """The loss "ipcwls": squared error of the logarithm of a time.
+
+    It is the same whether the time is of an event or not.
+    """
 
     name = "ipcwls"
     smooth = False

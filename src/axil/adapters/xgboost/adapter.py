@@ -1,4 +1,6 @@
-"""XGBoost models: XGBRegressor, XGBRFRegressor, XGBClassifier and Booster, in memory, pickled or loaded.
+"""XGBoost models: XGBRegressor, XGBRFRegressor, XGBClassifier and Booster.
+
+They are in memory, pickled or loaded.
 
 `XGBoostAdapter` reads what all boosters have in common. Its two subclasses differ in one method,
 ``trees``, and in what that needs: `ExactXGBoost` states the fit of a model with exact weights, and

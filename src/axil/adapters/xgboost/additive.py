@@ -1,6 +1,7 @@
-"""XGBoost's boosters read by the gradients of their objective, whose scores are sums of contributions.
+"""XGBoost's boosters read by the gradients of their objective.
 
-Leaf values: CalcWeight, src/tree/param.h. All is kept in float32 and added in float64.
+Their scores are sums of contributions. Leaf values: CalcWeight, src/tree/param.h. All is kept in
+float32 and added in float64.
 """
 
 from __future__ import annotations
@@ -197,14 +198,20 @@ class AdditiveXGBoost(XGBoostAdapter):
 
     @property
     def has_labels(self) -> bool:
-        """Return whether it has several targets, which are numbers, of a classifier a label each."""
+        """Return whether it has several targets.
+
+        They are numbers; those of a classifier are a label each.
+        """
         return self._model.n_outputs > 1 and self._objective.name not in CLASSES
 
     def _loss(self, rows: TrainingRows) -> Loss:
         return self._objective.loss(rows)
 
     def _link(self, loss: Loss, base: FloatArray) -> FloatArray:
-        """Return the scores of base_score, (K,), which is stored as a mean except for several classes."""
+        """Return the scores of base_score, (K,).
+
+        It is stored as a mean except for several classes.
+        """
         return loss.stored_link(base)
 
     def _no_derivative(self, loss: Loss) -> str:
@@ -215,7 +222,10 @@ class AdditiveXGBoost(XGBoostAdapter):
         if loss.no_derivative:
             return loss.no_derivative
         if loss.pooled:
-            return "in every round its gradients are scaled by the residuals of all rows, which axil does not differentiate"
+            return (
+                "in every round its gradients are scaled by the residuals of all rows, which axil "
+                "does not differentiate"
+            )
         if loss.name in OWN_START and self._model.base_estimated:
             return FROM_ZERO
         return ""
@@ -291,7 +301,10 @@ class AdditiveXGBoost(XGBoostAdapter):
         return np.inf
 
     def _leaf_factors(self, targets: FloatArray) -> FloatArray | None:
-        """Return the factors of scale_pos_weight, which weighs rows whose label is exactly 1, (N,)."""
+        """Return the factors of scale_pos_weight, (N,).
+
+        It weighs rows whose label is exactly 1.
+        """
         return label_factors((targets == 1).astype(float), self._objective.positive_factor)
 
 
@@ -307,7 +320,8 @@ class OwnObjectiveXGBoost(AdditiveXGBoost):
         # where it is a function.
         if self._model.base_estimated and np.any(self._model.base_score != UNESTIMATED):
             raise InputError(
-                f"objective is given, but this XGBoost model was fitted with objective={self._objective.name}: leave it out."
+                "objective is given, but this XGBoost model was fitted with "
+                f"objective={self._objective.name}: leave it out."
             )
         self._custom = custom
 
@@ -315,7 +329,10 @@ class OwnObjectiveXGBoost(AdditiveXGBoost):
         return self._custom.loss(rows.targets, rows.weights, np.float32, np.zeros(0, np.float32))
 
     def _link(self, loss: Loss, base: FloatArray) -> FloatArray:
-        """Return the scores of base_score by the link of the objective that is named beside the function."""
+        """Return the scores of base_score by the link of the objective beside the function.
+
+        The model names this objective.
+        """
         return self._objective.link_beside_function(base)
 
     def causes(self, mismatch: str) -> str:

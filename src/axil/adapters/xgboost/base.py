@@ -1,4 +1,7 @@
-"""What XGBoost's boosters say of themselves, whatever their loss: leaves, tests, recorded weights and drops of DART."""
+"""What XGBoost's boosters say of themselves, whatever their loss.
+
+They state their leaves, tests, recorded weights and drops of DART.
+"""
 
 from __future__ import annotations
 
@@ -168,7 +171,10 @@ class XGBoostAdapter(TreeModel):
     def predictions(
         self, X: FeatureTable, offsets: FloatArray | None = None, output_margin: bool = False
     ) -> FloatArray:
-        """Return the predictions of ``predict``, (n, K), with offsets as base_margin, before the link."""
+        """Return the predictions of ``predict``, (n, K), before the link.
+
+        Offsets are passed as base_margin.
+        """
         matrix = self._rows.matrix(X)
         if offsets is not None:
             matrix.set_base_margin(offsets.astype(np.float32))
@@ -187,7 +193,10 @@ class XGBoostAdapter(TreeModel):
 
     @property
     def _averages(self) -> bool:
-        """Whether predictions are means over trees that do not see each other, as those of a random forest."""
+        """Whether predictions are means over trees that do not see each other.
+
+        Those of a random forest are.
+        """
         return self._n_iterations == 1 and self._model.n_parallel > 1
 
     @property
@@ -279,11 +288,12 @@ class XGBoostAdapter(TreeModel):
         return np.asarray(is_zero)
 
     def _residual_errors(self, largest: float) -> FloatArray:
-        """Return the possible errors of residuals in each tree, (T,), if scores are rounded otherwise.
+        """Return the possible errors of residuals in each tree, (T,).
 
-        A CPU adds parallel trees to the scores one by one, a GPU all at once
-        (src/predictor/gpu_predictor.cu): in each iteration so far up to one rounding per tree
-        apart. DART adds up the scores again in single precision in each iteration.
+        They are those if scores are rounded otherwise. A CPU adds parallel trees to the scores one
+        by one, a GPU all at once (src/predictor/gpu_predictor.cu): in each iteration so far up to
+        one rounding per tree apart. DART adds up the scores again in single precision in each
+        iteration.
         """
         rounding = 2 * ROUNDING * largest
         if self._drops:

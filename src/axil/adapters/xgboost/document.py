@@ -1,4 +1,6 @@
-"""XGBoost's model document taken apart: trees, base and settings, as written and without their meaning.
+"""XGBoost's model document taken apart: trees, base and settings.
+
+They are kept as written and without their meaning.
 
 ``save_raw("json")`` has the trees: children, ``split_conditions`` (at leaves: the leaf's value,
 rate included), ``sum_hessian`` and ``base_weights``; nodes that were pruned away stay in the
@@ -119,7 +121,10 @@ class Tree:
 
     @cached_property
     def last_splits(self) -> NDArray[np.int64]:
-        """The splits whose children are both leaves, with these children, by their nodes, (S', 3)."""
+        """The splits whose children are both leaves, with these children, (S', 3).
+
+        Splits and children are given by their nodes.
+        """
         has_leaves = np.isin(self._child_nodes, self.leaves).all(axis=1)
         return np.column_stack([self.splits, self._child_nodes])[has_leaves]
 
@@ -237,7 +242,10 @@ class Tree:
 
     @property
     def has_whole_hessians(self) -> bool:
-        """Whether the weights of all nodes are whole numbers, as of squared error without weights."""
+        """Whether the weights of all nodes are whole numbers.
+
+        Those of squared error without weights are.
+        """
         hessians = self.node_hessians
         return hessians is not None and bool((hessians == np.rint(hessians)).all())
 
@@ -274,9 +282,10 @@ class ModelDocument:
 
     @property
     def is_stepped(self) -> bool:
-        """Whether leaf values are Newton steps for a loss that XGBoost fitted by percentiles until 3.3.
+        """Whether leaf values are Newton steps for a loss that was once fitted by percentiles.
 
-        The document has the version of the XGBoost that wrote it, so the leaves decide if they can.
+        XGBoost did so until 3.3. The document has the version of the XGBoost that wrote it, so the
+        leaves decide if they can.
         """
         if any(tree.is_stepped is False for tree in self.trees):
             return False
@@ -319,7 +328,7 @@ class ModelDocument:
         return self.parameters.get("boost_from_average", "0") == "1"
 
     def fingerprint(self, n_trees: int) -> str:
-        """Return a digest that is equal for a model and for its copies through a file or a pickle."""
+        """Return a digest that is equal for a model and its copies through a file or a pickle."""
         numbers = f"{self.n_outputs} {self.n_parallel} {self.base_score.tolist()}"
         digest = hashlib.sha256(numbers.encode())
         if self.weight_drop is None:

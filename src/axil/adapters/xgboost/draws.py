@@ -1,23 +1,25 @@
-"""Which rows each tree of an XGBoost model was fitted on, and which trees DART dropped, from the settings alone.
+"""Which rows each tree of an XGBoost model was fitted on, and which trees DART dropped.
 
-XGBoost samples from one std::mt19937 (src/common/random.h), seeded with ``seed`` when training starts
-and, with ``seed_per_iteration``, with ``127 * seed + iteration`` before each iteration
+Both follow from the settings alone.
+
+XGBoost samples from one std::mt19937 (src/common/random.h), seeded with ``seed`` when training
+starts and, with ``seed_per_iteration``, with ``127 * seed + iteration`` before each iteration
 (src/learner.cc). An iteration samples, in order:
 
 - DART: which trees to drop (src/gbm/gbtree.cc), from XGBoost 3.3 on not before there is a tree;
-- hist, approx: one word s for each tree (approx: for all parallel trees together), from which row i has
-  x = 16807^(i + 1) * s mod 2^63 (src/tree/hist/sampler.cc);
+- hist, approx: one word s for each tree (approx: for all parallel trees together), from which row i
+  has x = 16807^(i + 1) * s mod 2^63 (src/tree/hist/sampler.cc);
 - exact: two words for each row, for every tree (src/tree/updater_colmaker.cc);
-- on a GPU: one word s for each tree, from which row i has x = 48271^(i + 1) * s mod 2^31 - 1, Thrust's default engine
-  (src/tree/gpu_hist/sampler.cu), or from XGBoost 3.3 on, by the CUDA it was built with
-  (src/common/random.cuh), number i of std::philox4x64 seeded with s.
+- on a GPU: one word s for each tree, from which row i has x = 48271^(i + 1) * s mod 2^31 - 1,
+  Thrust's default engine (src/tree/gpu_hist/sampler.cu), or from XGBoost 3.3 on, by the CUDA it was
+  built with (src/common/random.cuh), number i of std::philox4x64 seeded with s.
 
 Columns take words from the same stream (src/common/random.h). Up to XGBoost 3.2 a sampler of
 columns takes one: before the rows of the first iteration, and with exact after the rows of every
 tree. From 3.3 on each sample of columns takes one: `ColumnDraws`.
 
-A row is sampled iff u < subsample, where u is std::generate_canonical of x or of the two words; on a
-GPU iff u = (x - 1) / 2^31 <= subsample, or x / 2^64, in float32.
+A row is sampled iff u < subsample, where u is std::generate_canonical of x or of the two words; on
+a GPU iff u = (x - 1) / 2^31 <= subsample, or x / 2^64, in float32.
 """
 
 from __future__ import annotations
@@ -58,7 +60,10 @@ class Stream:
         return np.frombuffer(self._state.bytes(4 * n), dtype="<u4")
 
     def uniforms(self, n: int) -> FloatArray:
-        """Return the next n of std::generate_canonical<double, 53>: two words each, the lower one first."""
+        """Return the next n of std::generate_canonical<double, 53>.
+
+        Each takes two words, the lower one first.
+        """
         words = self.words(2 * n).astype(np.float64)
         return np.asarray((words[0::2] + words[1::2] * 2.0**32) / 2.0**64)
 
@@ -136,7 +141,10 @@ def _draw_by_weight(stream: Stream, weights: FloatSingles) -> int:
 
 @dataclass(frozen=True)
 class ColumnDraws:
-    """Samples of columns from XGBoost 3.3 on: per tree, per level and per node that may be split."""
+    """Samples of columns from XGBoost 3.3 on.
+
+    They are per tree, per level and per node that may be split.
+    """
 
     by_tree: bool  #: colsample_bytree < 1
     by_level: bool
@@ -282,10 +290,11 @@ def powers(n: int) -> Words:
 
 
 def bag(word: int, subsample: float, powers: Words) -> BoolArray:
-    """Return which rows hist and approx sample from a word, (n,): those with (x - 1) / 2^63 < subsample.
+    """Return which rows hist and approx sample from a word, (n,).
 
-    x - 1 is rounded to a double before it is compared; the limit of those integers that round to
-    less than subsample * 2^63 lies half the distance to the next smaller double below it.
+    They are those with (x - 1) / 2^63 < subsample. x - 1 is rounded to a double before it is
+    compared; the limit of those integers that round to less than subsample * 2^63 lies half the
+    distance to the next smaller double below it.
     """
     limit = float(np.float32(subsample)) * 2.0**_BITS
     limit_before_rounding = int(limit) - int((limit - np.nextafter(limit, 0.0)) / 2)

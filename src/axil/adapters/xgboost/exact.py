@@ -1,4 +1,7 @@
-"""XGBoost's boosters with exact weights: squared error, and objectives whose leaf values are percentiles."""
+"""XGBoost's boosters with exact weights.
+
+These have squared error, or an objective whose leaf values are percentiles.
+"""
 
 from __future__ import annotations
 
@@ -194,7 +197,10 @@ class ExactXGBoost(XGBoostAdapter):
     def _explain_steps(
         self, places: IntArray
     ) -> Callable[[BoolArray], UnsupportedModelError | None] | None:
-        """Return why percentiles of these trees may disagree with the data: later ones are Newton steps."""
+        """Return why percentiles of these trees may disagree with the data.
+
+        The reason is that later trees are Newton steps.
+        """
         is_stepped = [self._trees[t].is_stepped for t in places]
         ranked = [place for place, stepped in enumerate(is_stepped) if stepped is False]
         if not ranked or True not in is_stepped[ranked[-1] + 1 :]:
@@ -209,9 +215,10 @@ class ExactXGBoost(XGBoostAdapter):
         ranks: XGBoostPercentile,
         sampler: Subsample | None,
     ) -> FloatArray:
-        """Return the rates, (T',): that of the settings if the first tree confirms it, otherwise nan.
+        """Return the rates, (T',).
 
-        axil recovers the latter.
+        They are the rate of the settings if the first tree confirms it, otherwise nan. axil
+        recovers the latter.
         """
         stated = self._stated_rate
         l2 = self._settings.number("reg_lambda")
@@ -270,10 +277,10 @@ class ExactXGBoost(XGBoostAdapter):
         return has_splits and not self.has_initial_tree and not self._drops
 
     def _rates(self, rows: TrainingRows) -> tuple[FloatArray, list[FloatArray]]:
-        """Return learning rates, (T,), and for each tree what is added to its leaves' weights, (L_t,).
+        """Return learning rates, (T,), and what is added to the leaves' weights of each tree.
 
-        Those of the settings where a few trees confirm them on the data, and all others by
-        themselves; else the data decide.
+        There is one array (L_t,) for each tree. Both are those of the settings where a few trees
+        confirm them on the data, and all others by themselves; else the data decide.
         """
         stated = self._stated_rate
         l2 = self._settings.number("reg_lambda")

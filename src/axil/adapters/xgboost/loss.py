@@ -39,7 +39,7 @@ class XGBoostObjective:
 
     @property
     def name(self) -> str:
-        """The name of the objective that the settings state, beside a function of the user's too."""
+        """The name of the objective that the settings state, also beside a user's function."""
         return str(self.reading.settings.learner["objective"]["name"])
 
     @property
@@ -81,7 +81,10 @@ class XGBoostObjective:
         return _LOSSES[self.name](self)
 
     def link_beside_function(self, base_score: FloatArray) -> FloatArray:
-        """Return the scores of base_score (K,) by the link of the objective that is named beside a user's function."""
+        """Return the scores of base_score (K,) by the link of the objective that is named.
+
+        It is named beside a user's function.
+        """
         if self.name in LOGARITHMIC:
             create_loss = _LOSSES["count:poisson"]
         elif self.name in CLASSES or self.name not in _LOSSES:  # whose base_score is a score
@@ -257,8 +260,8 @@ GRADIENT_REFUSALS = gradient_refusals(
     Refusal(
         "lambdarank_pair_method",
         _mixed_draws,
-        "random pairs are replayed from XGBoost 3.0 on, and from 3.4 on where one generator does not "
-        "sample rows or columns besides",
+        "random pairs are replayed from XGBoost 3.0 on, and from 3.4 on where one generator does "
+        "not sample rows or columns besides",
         'Fit with lambdarank_pair_method="topk", or without the other setting.',
     ),
     Refusal(
@@ -268,8 +271,8 @@ GRADIENT_REFUSALS = gradient_refusals(
             and (reading.objective or "none")
         ),
         "axil does not know its gradient",
-        "Fit with objective binary:logistic, multi:softprob, count:poisson, reg:gamma, reg:tweedie, "
-        "reg:pseudohubererror or rank:ndcg.",
+        "Fit with objective binary:logistic, multi:softprob, count:poisson, reg:gamma, "
+        "reg:tweedie, reg:pseudohubererror or rank:ndcg.",
     ),
     Refusal(
         "num_target",

@@ -1,4 +1,6 @@
-"""XGBoost's percentiles: leaf values of reg:absoluteerror and reg:quantileerror, and where their fits start.
+"""XGBoost's percentiles: leaf values of reg:absoluteerror and reg:quantileerror.
+
+The module also computes where their fits start.
 
 Formulas: Quantile and WeightedQuantile, src/common/stats.h, and UpdateTreeLeaf,
 src/objective/adaptive.cc, up to XGBoost 3.3.

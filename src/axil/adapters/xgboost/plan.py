@@ -168,9 +168,10 @@ def _leads_to_first_trees(plan: DrawPlan, model: ModelDocument, weights: FloatAr
 
 
 def drop_factors(model: ModelDocument, plan: DrawPlan, n_iterations: int) -> FloatArray:
-    """Return DART's factor of every tree in each iteration and in the prediction, (n_iterations + 1, T).
+    """Return DART's factor of every tree, (n_iterations + 1, T).
 
-    All iterations of the model are replayed, also those that predictions leave out, and must end in
+    The rows are the iterations and then the prediction. All iterations of the model are replayed,
+    also those that predictions leave out, and must end in
     its weight_drop.
     """
     assert plan.dart is not None

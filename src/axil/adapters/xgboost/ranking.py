@@ -102,8 +102,8 @@ class XGBoostRanking(GroupedLoss):
         is_large = self.name == "rank:ndcg" and self.has_exponential_gain and (y > 31).any()
         if (y < 0).any() or is_large:
             raise InputError(
-                f"{argument} goes from {y.min():g} to {y.max():g}; {self.name} takes relevance labels "
-                "from 0 to 31."
+                f"{argument} goes from {y.min():g} to {y.max():g}; {self.name} takes relevance "
+                "labels from 0 to 31."
             )
 
     def fit_gradients(self, rows: RoundRows) -> tuple[ForeignObject, ForeignObject]:
@@ -140,7 +140,10 @@ class XGBoostRanking(GroupedLoss):
         return norm_factors(group_sums)
 
     def _group_weights(self, ranked: RankedRows, rows: RoundRows) -> tuple[AnyArray, Any]:
-        """Return the weight of each row's group, (N,), and the inverse mean of all group weights."""
+        """Return the weight of each row's group, (N,), and the inverse of their mean.
+
+        The mean is that of all group weights.
+        """
         filled = np.flatnonzero(ranked.sizes)
         weights = np.zeros(ranked.n_groups)
         weights[filled] = rows.weights[ranked.rows[ranked.starts[filled]]]
@@ -210,7 +213,10 @@ class _PairTerms:
 
     @cached_property
     def _relevant_so_far(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Sums of labels, and of labels over ranks, up to each place, and the labels of each group."""
+        """Sums of labels, and of labels over ranks, and the labels of each group.
+
+        The sums go up to each place.
+        """
         ranked = self.ranked
         counts = np.zeros_like(self.labels)
         precisions = np.zeros_like(self.labels)
@@ -354,6 +360,6 @@ def check_group_weights(groups: IntArray, weights: FloatArray | None) -> None:
     if differs.any():
         row = int(np.flatnonzero(differs)[0])
         raise InputError(
-            f"sample_weight differs between rows {row} and {row + 1} (from 0) of one group; XGBoost "
-            "takes one weight for each group in a ranking. Pass the weights of the groups."
+            f"sample_weight differs between rows {row} and {row + 1} (from 0) of one group; "
+            "XGBoost takes one weight for each group in a ranking. Pass the weights of the groups."
         )

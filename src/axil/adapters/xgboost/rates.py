@@ -1,4 +1,6 @@
-"""Learning rates and reg_lambda where a model's settings do not state them: after loading, schedules, continued training.
+"""Learning rates and reg_lambda where a model's settings do not state them.
+
+This is so after loading, and with schedules and continued training.
 
 A leaf with weight H and sum of residuals S has the value ``v = rate * S / (H + lambda)``, rounded
 to float32 twice: before and after the rate. Given v, H and S of a tree's leaves, rate and lambda
@@ -160,7 +162,10 @@ def rate_of_steps(tree: Tree, l2: float) -> float:
 
 
 def is_silent(tree: Tree) -> bool:
-    """Return whether the tree was grown with a rate of zero: it has splits, and all values are zero."""
+    """Return whether the tree was grown with a rate of zero.
+
+    It then has splits, and all values are zero.
+    """
     return len(tree.splits) > 0 and not tree.values.any()
 
 
@@ -191,7 +196,10 @@ def rate_of_gain(tree: Tree, l2: float) -> float:
 
 
 def is_clipped(tree: Tree, max_step: float) -> bool:
-    """Return whether max_delta_step clipped the value of a split into two leaves, which its gain follows from."""
+    """Return whether max_delta_step clipped the value of a split into two leaves.
+
+    The gain of the split follows from this value.
+    """
     steps = np.abs(tree.base_weights[tree.last_splits[:, 0]])
     return bool(np.any(steps >= (1 - 1e-5) * max_step))
 
@@ -310,7 +318,10 @@ def _keep_shown(
 def _is_shown(
     trees: Sequence[ObservedLeaves], settings: TreeSettings, stated: TreeSettings, shared: BoolArray
 ) -> bool:
-    """Return whether these trees (T,), which share a rate or a lambda, show it by their values or by their gains."""
+    """Return whether these trees (T,), which share a rate or a lambda, show it.
+
+    They show it by their values or by their gains.
+    """
     places = np.flatnonzero(shared).tolist()
     n_fitted = 1
     if (settings.rates != stated.rates)[shared].any():
@@ -366,7 +377,10 @@ def _candidates(rates: FloatArray, n_parallel: int) -> list[float]:
 
 
 def _fit_lambda(trees: Sequence[ObservedLeaves], start: float) -> float:
-    """Return the lambda that fits best with a rate for each tree: Gauss-Newton, the rates projected out."""
+    """Return the lambda that fits best with a rate for each tree.
+
+    The method is Gauss-Newton, with the rates projected out.
+    """
     l2 = start
     information = 0.0
     for _ in range(_MAX_STEPS):

@@ -1,4 +1,6 @@
-"""Which XGBoost models axil does not explain, and why: a table, tried in order, that also makes the documentation.
+"""Which XGBoost models axil does not explain, and why.
+
+The refusals are a table that is tried in order and that also makes the documentation.
 
 Condition (i): the first prediction is linear in the targets. Condition (ii): residuals are linear
 in the targets and leaf values linear in the residuals. A setting is refused if it breaks one for
@@ -83,14 +85,20 @@ _GROWERS = {
 
 
 def _is_stepped(reading: XGBoostReading) -> bool:
-    """Return whether leaves are Newton steps of an objective that XGBoost fitted by percentiles until 3.3."""
+    """Return whether leaves are Newton steps of an objective once fitted by percentiles.
+
+    XGBoost fitted it so until 3.3.
+    """
     if reading.model is None or reading.objective not in PERCENTILES:
         return False
     return reading.model.is_stepped
 
 
 def _smoothed_steps(reading: XGBoostReading) -> str:
-    """Return the objective of a model whose leaves are Newton steps of a smoothed loss: from XGBoost 3.4 on."""
+    """Return the objective of a model whose leaves are Newton steps of a smoothed loss.
+
+    There are such models from XGBoost 3.4 on.
+    """
     if not _is_stepped(reading) or _corner_steps(reading):
         return ""
     return f"{reading.objective} of XGBoost 3.4 or later"
@@ -351,7 +359,10 @@ _VALUES = (
 
 
 def causes(mismatch: str, sampled: bool) -> str:
-    """Return the most likely reasons for a disagreement in "counts", "weights" or "values", one per line."""
+    """Return the most likely reasons for a disagreement, one per line.
+
+    The disagreement is in "counts", "weights" or "values".
+    """
     first, *rest = {"counts": _COUNTS, "weights": (OTHER_WEIGHTS,)}.get(mismatch, _VALUES)
     if sampled:
         reasons = [first, *_SAMPLED, *rest]

@@ -1,4 +1,8 @@
-"""Rows as XGBoost reads them: its own matrix, the numbers that its splits test, and the leaves that rows fall into."""
+"""Rows as XGBoost reads them.
+
+The module has XGBoost's own matrix, the numbers that its splits test, and the leaves that rows fall
+into.
+"""
 
 from __future__ import annotations
 
@@ -75,11 +79,17 @@ class BoosterRows(ReadsRows):
 
     @cached_property
     def routes(self) -> Routes | None:
-        """The tests of all trees: values in float32, left if below the threshold (src/predictor)."""
+        """The tests of all trees, with values in float32.
+
+        A row goes left if its value is below the threshold (src/predictor).
+        """
         return routes_of(self._trees)
 
     def leaves(self, X: FeatureTable, begin: int = 0, end: int | None = None) -> LeafArray:
-        """Return the leaf of each row in each tree of these iterations, (n, trees), by XGBoost itself."""
+        """Return the leaf of each row in each tree of these iterations, (n, trees).
+
+        XGBoost itself finds the leaves.
+        """
         if end is None:
             end = self._n_iterations
         first, last = np.searchsorted(self._iterations, (begin, end))

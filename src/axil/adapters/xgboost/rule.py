@@ -1,9 +1,10 @@
 """How XGBoost makes leaf values where reg_alpha, max_delta_step or monotone_constraints bend them.
 
-CalcWeight in src/tree/param.h: the sum is moved towards zero by reg_alpha, divided by weight + reg_lambda and put back to
-max_delta_step. src/tree/split_evaluator.h: the values of both children of a split are then kept within the bounds of the node,
-and a split on a constrained feature cuts these bounds at the middle of the two values. Each of these is rounded to float32.
-``base_weights`` keeps the values of splits, before the rate.
+CalcWeight in src/tree/param.h: the sum is moved towards zero by reg_alpha, divided by weight +
+reg_lambda and put back to max_delta_step. src/tree/split_evaluator.h: the values of both children
+of a split are then kept within the bounds of the node, and a split on a constrained feature cuts
+these bounds at the middle of the two values. Each of these is rounded to float32. ``base_weights``
+keeps the values of splits, before the rate.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ class XGBoostRule:
     ) -> Nodes:
         """Return the nodes of the trees for one output.
 
-        ``l2``: of each tree (L_t,), what is added to the weights of its leaves. ``final``: (T,) what its values count in the end.
+        ``l2``: of each tree (L_t,), what is added to the weights of its leaves. ``final``: (T,)
+        what its values count in the end.
         """
         n_splits = np.array([len(tree.splits) for tree in trees], dtype=np.int64)
         starts = np.concatenate([[0], np.cumsum(2 * n_splits + 1)])

@@ -55,7 +55,7 @@ class SmoothedLoss(Squared):
         )
 
     def start_of(self, y: FloatArray, weights: FloatArray) -> FloatArray:
-        """Return the initial scores, (K,), of a fit to targets (N, K) of rows with these weights."""
+        """Return the initial scores, (K,), of a fit to targets (N, K) with these row weights."""
         return np.array([self._start(k, column, weights) for k, column in enumerate(y.T)])
 
     def stored_means(self, y: FloatArray, weights: FloatArray) -> FloatArray:
@@ -76,7 +76,10 @@ class SmoothedLoss(Squared):
 
     @abstractmethod
     def gradients(self, residuals: Any, scale: Any) -> tuple[ForeignObject, ForeignObject]:
-        """Return g and h (N, K) without row weights, in the precision of residuals and scales (K,)."""
+        """Return g and h (N, K) without row weights.
+
+        They have the precision of residuals and scales (K,).
+        """
 
     @abstractmethod
     def _start(self, output: int, targets: FloatArray, weights: FloatArray) -> float:
@@ -107,7 +110,10 @@ class SmoothedAbsoluteError(SmoothedLoss):
 
 @dataclass(frozen=True, kw_only=True)
 class SmoothedQuantile(SmoothedLoss):
-    """Quantile losses, one for each output, whose corner is smoothed within 0.04 S of the target."""
+    """Quantile losses, one for each output.
+
+    The corner of each is smoothed within 0.04 S of the target.
+    """
 
     alphas: tuple[float, ...]  #: (K,) as XGBoost keeps them, in float32
 
@@ -140,7 +146,10 @@ class SmoothedQuantile(SmoothedLoss):
 
 
 def _residual_scales(y: FloatArray, F: FloatArray, weights: FloatArray) -> FloatArray:
-    """Return S (K,) of targets and scores (N, K), in float64 or as float32 rounds it, by the type of the arrays."""
+    """Return S (K,) of targets and scores (N, K).
+
+    It is in float64 or as float32 rounds it, by the type of the arrays.
+    """
     total_weight = weights.sum(dtype=np.float64)
     if total_weight < MIN_TOTAL_WEIGHT:
         return np.zeros(y.shape[1])

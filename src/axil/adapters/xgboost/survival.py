@@ -1,8 +1,8 @@
 """XGBoost's survival:cox.
 
-Formulas: src/objective/regression_obj.cu. All rows of earlier times have left the risk set (Breslow's
-way with ties), while sums over events go on row by row. Row weights multiply gradients alone. The
-risk set begins with a sum of float32 exponentials, and loses float64 ones.
+Formulas: src/objective/regression_obj.cu. All rows of earlier times have left the risk set
+(Breslow's way with ties), while sums over events go on row by row. Row weights multiply gradients
+alone. The risk set begins with a sum of float32 exponentials, and loses float64 ones.
 """
 
 from __future__ import annotations

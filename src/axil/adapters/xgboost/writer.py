@@ -1,4 +1,7 @@
-"""Leaves that were fitted again, written into an XGBoost model: its JSON document with other values and hessians."""
+"""Leaves that were fitted again, written into an XGBoost model.
+
+The result is its JSON document with other values and hessians.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,7 @@ def _spelled_as(written: str, base_score: FloatArray) -> str:
 
 
 def _as_text(number: np.float32) -> str:
-    """Return the shortest decimal number that single precision reads back, in XGBoost's notation."""
+    """Return the shortest decimal that single precision reads back, in XGBoost's notation."""
     text = np.format_float_scientific(number, unique=True, trim="-", exp_digits=1)
     return text.replace("e+", "E").replace("e", "E")
 
