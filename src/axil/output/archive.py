@@ -129,7 +129,10 @@ def _other_version(path: Path, version: Any) -> InputError:
             "Load it with the newer axil that wrote it, or make the explainer again and save it."
         )
     else:
-        advice = "An older axil wrote it: make the explainer again from the model and its training data, and save it."
+        advice = (
+            "An older axil wrote it: make the explainer again from the model and its training "
+            "data, and save it."
+        )
     return InputError(
         f"{path} has version {version} of the format, this axil reads version {VERSION}. {advice}"
     )
@@ -178,18 +181,19 @@ def _check_signature(
         return
     if key is None:
         raise InputError(
-            f"{path} is signed. Pass the key that it was saved with: axil.load(path, model, key=key)."
+            f"{path} is signed. Pass the key that it was saved with: axil.load(path, model, "
+            "key=key)."
         )
     if stated is None:
         raise InputError(
-            f"{path} is not signed, so the key says nothing about it. Load it without key=, if you trust where it comes from; "
-            "or save it again with explainer.save(path, key=key)."
+            f"{path} is not signed, so the key says nothing about it. Load it without key=, if you "
+            "trust where it comes from; or save it again with explainer.save(path, key=key)."
         )
     expected = signature(header, arrays, key)
     if not isinstance(stated, str) or not hmac.compare_digest(stated.encode(), expected.encode()):
         raise InputError(
-            f"The signature of {path} does not belong to this key: it was signed with another one, or changed since. Do not use "
-            "the file unless you know why."
+            f"The signature of {path} does not belong to this key: it was signed with another one, "
+            "or changed since. Do not use the file unless you know why."
         )
 
 
@@ -200,8 +204,8 @@ def damaged(path: Path, error: Exception) -> InputError:
     else:
         reason = type(error).__name__
     return InputError(
-        f"{path} is not a complete axil explainer: it is damaged, cut short or of another kind ({reason}). "
-        "Make it again with explainer.save."
+        f"{path} is not a complete axil explainer: it is damaged, cut short or of another kind "
+        f"({reason}). Make it again with explainer.save."
     )
 
 

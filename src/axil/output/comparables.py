@@ -33,11 +33,12 @@ class Listed:
 def listed(
     predicted: Predicted, compared: Compared, per_class: bool = True, first: int = 0
 ) -> Listed:
-    """Return the columns of `top` for the listed rows, with the share of ``sum |weight|`` down to each row.
+    """Return the columns of `top` for the listed rows, and the share of ``sum |weight|`` so far.
 
-    Where residuals are known, the columns also have the targets as the model adjusts them to the explained row,
-    ``y_j + F(x) - F(x_j)``. Two more columns are ``position``, that of the row among the training rows, and ``asked``,
-    that of the prediction.
+    The share of a row is that of all rows down to it. Where residuals are known, the columns also
+    have the targets as the model adjusts them to the explained row, ``y_j + F(x) - F(x_j)``. Two
+    more columns are ``position``, that of the row among the training rows, and ``asked``, that of
+    the prediction.
 
     Parameters
     ----------
@@ -131,7 +132,7 @@ def _mean_adjusted(scale: TargetScale, compared: Compared) -> FloatArray:
 
 
 def _summary(predicted: Predicted, compared: Compared, mean: FloatArray) -> dict[str, AnyArray]:
-    """Return a line for each prediction and output, with the mean of all adjusted targets (n, K)."""
+    """Return a line per prediction and output, with the mean of all adjusted targets (n, K)."""
     scale = predicted.scale
     columns: dict[str, AnyArray] = tables.label_columns(
         predicted.labels, predicted.outputs, "share", np.zeros(1)
@@ -189,8 +190,9 @@ def as_per_class(per_class: Any, is_shared: bool) -> bool:
     per_class = inputs.as_flag(per_class, "per_class")
     if not per_class and not is_shared:
         raise InputError(
-            "per_class=False is for classifiers whose classes share their weights, such as forests; this model has one output, "
-            "numbers for targets, or weights for each output. Leave it out."
+            "per_class=False is for classifiers whose classes share their weights, such as "
+            "forests; this model has one output, numbers for targets, or weights for each output. "
+            "Leave it out."
         )
     return bool(per_class)
 
@@ -234,7 +236,8 @@ def similar_table(
     for predicted, compared in parts:
         if not compared.allowed:
             raise InputError(
-                f"among allows none of the {beside.n_targets[0]} training rows; expected a mask that is True for some."
+                f"among allows none of the {beside.n_targets[0]} training rows; expected a mask "
+                "that is True for some."
             )
         batch = listed(predicted, compared, per_class, n_queries)
         batches.append(batch.columns)
@@ -266,7 +269,7 @@ def similar_table(
 def _compared_columns(
     name: str, row_column: AnyArray | None, query_column: AnyArray | None, with_difference: bool
 ) -> dict[str, AnyArray]:
-    """Return a feature of the listed rows and of the explained rows, and the difference of numbers."""
+    """Return a feature of the listed and of the explained rows, and the difference of numbers."""
     columns = {}
     if row_column is not None:
         columns[f"{name} (row)"] = row_column
@@ -326,7 +329,8 @@ def _footed(frame: Any, summary: dict[str, AnyArray], beside: Beside) -> Any:
             of_value = f" and {value_share:.1%} of the value"
         text += (
             f"; the rows listed hold {line['share']:.1%} of the weight{of_value}; "
-            f"all {beside.n_targets[0]:,} training rows, adjusted, average {line['mean']:.6g} by their weights; "
-            f"the prediction is {line['prediction']:.6g}, the local {bias_name} {line[bias_name]:.3g}"
+            f"all {beside.n_targets[0]:,} training rows, adjusted, average {line['mean']:.6g} by "
+            f"their weights; the prediction is {line['prediction']:.6g}, the local {bias_name} "
+            f"{line[bias_name]:.3g}"
         )
     return tables.note(frame, text, comparables=lines)

@@ -1,4 +1,7 @@
-"""Keep facts about predictions besides their weights: the rows, the model's own predictions, and the scores' meaning."""
+"""Keep facts about predictions besides their weights.
+
+These are the rows, the model's own predictions, and the scores' meaning.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,10 @@ class Context:
         return column_names(tables, self.feature_names, tables[0].shape[1])
 
     def columns(self, chosen: list[int], n: int) -> list[AnyArray]:
-        """Return these columns, by position, of the n explained rows; they hold None if there are no rows."""
+        """Return these columns, by position, of the n explained rows.
+
+        The columns hold None if there are no rows.
+        """
         if self.X is None:
             return [np.full(n, None) for _ in chosen]
         return feature_columns(self.X, np.arange(n), chosen)
@@ -80,7 +86,10 @@ class Account:
         return self.kept.get("derived", lambda: self.derive(X, self.offsets))
 
     def __getitem__(self, which: Any) -> Account:
-        """Return the account of some of the predictions, by position, with their derivatives if these are known."""
+        """Return the account of some of the predictions, by position.
+
+        The account has their derivatives if these are known.
+        """
         if self.means is None:
             means = None
         else:

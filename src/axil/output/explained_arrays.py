@@ -53,12 +53,18 @@ class Arrays:
 
     @property
     def intercepts(self) -> FloatArray:
-        """The part that does not depend on targets, (n,) or (n, K): an initial prediction, offsets."""
+        """The part that does not depend on targets, (n,) or (n, K).
+
+        It consists of an initial prediction and offsets.
+        """
         return cast(FloatArray, self._on_device("intercepts", self._sums.intercepts))
 
     @property
     def targets(self) -> FloatArray:
-        """The training targets on the scale of the fit, (n_train,) or (n_train, K); one-hot for classes."""
+        """The training targets on the scale of the fit, (n_train,) or (n_train, K).
+
+        Classes are one-hot.
+        """
         return self._sums.labels
 
     @property
@@ -82,16 +88,19 @@ class Arrays:
 
     @property
     def kind(self) -> str:
-        """The kind that `axil.supports` has: "exact" for weights, "additive" for contributions, or "derivative"."""
+        """The kind that `axil.supports` has.
+
+        It is "exact" for weights, "additive" for contributions, or "derivative".
+        """
         return self._sums.kind
 
     @property
     def probabilities(self) -> FloatArray | None:
-        """The probabilities or means of an additive explanation, (n,) or (n, K); None without a link.
+        """The probabilities or means of an additive explanation, (n,) or (n, K).
 
         These are probabilities of classes (of the second of two), or expected values of a Poisson,
-        gamma or Tweedie target. A calibrated classifier with exact weights has its calibrated
-        probabilities here.
+        gamma or Tweedie target. Without a link they are None. A calibrated classifier with exact
+        weights has its calibrated probabilities here.
         """
         if not self._sums.meant:
             return None
@@ -112,10 +121,10 @@ class Arrays:
 
     @property
     def predictions(self) -> FloatArray:
-        """The model's predictions on the scale of the fit, ``weights @ targets + intercepts``, (n,) or (n, K).
+        """The model's predictions on the scale of the fit, (n,) or (n, K).
 
-        For an additive explanation these are the raw scores, ``contributions.sum(axis=-1) +
-        intercepts``.
+        They are ``weights @ targets + intercepts``. For an additive explanation these are the raw
+        scores, ``contributions.sum(axis=-1) + intercepts``.
         """
         return cast(FloatArray, self._on_device("predictions", self._sums.predictions))
 
@@ -145,7 +154,8 @@ class Arrays:
         context = self._sums.context
         if context is None:
             raise InputError(
-                "The explanation keeps no features; expected one that an explainer made: explainer(X)."
+                "The explanation keeps no features; expected one that an explainer made: "
+                "explainer(X)."
             )
         (place,) = chosen_columns([name], context.names(), "name")
         (explained,) = context.columns([place], len(self))
@@ -175,7 +185,10 @@ class Arrays:
 
     @property
     def values(self) -> Any:
-        """`contributions` by shap's name and in shap's order of axes, (n, n_train) or (n, n_train, K)."""
+        """`contributions` by shap's name and in shap's order of axes.
+
+        The shape is (n, n_train) or (n, n_train, K).
+        """
         contributions = self.contributions
         if self.outputs is None or isinstance(contributions, list):
             return contributions
@@ -196,10 +209,16 @@ class Arrays:
 
     @property
     def effective_size(self) -> FloatArray:
-        """The number of rows of equal weight that a prediction rests on, ``(sum |k|)^2 / sum k^2``, (n,) or (n, K)."""
+        """The number of rows of equal weight that a prediction rests on, (n,) or (n, K).
+
+        It is ``(sum |k|)^2 / sum k^2``.
+        """
         return self._sums.effective_size.T
 
     @property
     def negative_share(self) -> FloatArray:
-        """The share of negative weights in ``sum |k|``, from 0 to 1, (n,) or (n, K); it grows with the number of trees."""
+        """The share of negative weights in ``sum |k|``, from 0 to 1, (n,) or (n, K).
+
+        It grows with the number of trees.
+        """
         return self._sums.negative_share.T

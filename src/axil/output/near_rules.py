@@ -72,7 +72,7 @@ class NearRule(Protocol):
         """The function from columns of training rows to values."""
 
     def nearness(self, dtypes: Sequence[DType]) -> Nearness:
-        """Return the nearness that the rule requires of training rows, for columns of these types."""
+        """Return the nearness that the rule requires of training rows, for these column types."""
 
     def text(self, words: Wording) -> str:
         """Return the rule in words."""
@@ -206,8 +206,8 @@ def place_rule(known: Columns, pair: Sequence[Any], distance: Any) -> PlaceRule:
     is_missing = np.isnan(centres).any(axis=1)
     if is_missing.any():
         raise InputError(
-            f"{names[0]} or {names[1]} of X has no value in row {np.argmax(is_missing)}; there must "
-            "be one to measure from. Fill it in."
+            f"{names[0]} or {names[1]} of X has no value in row {np.argmax(is_missing)}; there "
+            "must be one to measure from. Fill it in."
         )
     return PlaceRule((latitude, longitude), names, *length, distance.strip(), centres)
 

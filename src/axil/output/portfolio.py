@@ -1,4 +1,6 @@
-"""Measure the weights of each prediction as a portfolio of the training targets, and how it turns over.
+"""Measure the weights of each prediction as a portfolio of the training targets.
+
+The measures include how the portfolio turns over.
 
 A forecast of a smoother or of trees is a portfolio of past targets, prediction = intercept + sum_j
 k_j y_j. Its measures are those of a portfolio:

@@ -1,4 +1,7 @@
-"""Hold predictions as weighted sums of the training targets, or as sums of contributions, and make their tables."""
+"""Hold predictions as weighted sums of the training targets, or as sums of contributions.
+
+The sums also make the tables of the predictions.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +33,11 @@ ROUNDING = 1e-12  # of a running sum of weights
 
 @dataclass(frozen=True, eq=False)
 class WeightedSums:
-    """n predictions, ``weights @ targets + intercepts``; `Explanation`, tables and pages are views on it.
+    """n predictions, ``weights @ targets + intercepts``.
 
-    For an additive model the weights are contributions and every target is 1, so that all views
-    show contributions. The targets that people read are in ``seen``.
+    `Explanation`, tables and pages are views on them. For an additive model the weights are
+    contributions and every target is 1, so that all views show contributions. The targets that
+    people read are in ``seen``.
     """
 
     weights: Any  #: (n, n_train) or (K, n, n_train); scipy.sparse where asked for
@@ -61,7 +65,8 @@ class WeightedSums:
     classes: AnyArray | None = (
         None  #: names of the classes that targets stand for; None for numbers
     )
-    #: names of the classes that predictions are of; those of a Booster are numbers, and its targets too
+    #: names of the classes that predictions are of; those of a Booster are numbers, and its
+    #: targets too
     class_names: AnyArray | None = None
     has_link: bool = False  #: whether a link leads from these scores to predictions
     note: str = notes.NOTE  #: on the numbers of tables
@@ -125,7 +130,10 @@ class WeightedSums:
 
     @property
     def derived(self) -> WeightedSums:
-        """The derivatives by the targets: these sums themselves, or for an additive model sums computed now."""
+        """The derivatives by the targets.
+
+        They are these sums themselves, or for an additive model sums computed now.
+        """
         if self.account is None or self.context is None:
             return self
         derivatives: WeightedSums = self.account.derived(self.context.X)
@@ -183,7 +191,10 @@ class WeightedSums:
 
     @property
     def is_shared(self) -> bool:
-        """Whether the outputs are classes that share their weights, so that one line per row suffices."""
+        """Whether the outputs are classes that share their weights.
+
+        One line per row then suffices.
+        """
         return self.classes is not None and self.outputs is not None and self.weights.ndim == 2
 
     @property
@@ -240,7 +251,10 @@ class WeightedSums:
     # -- columns of tables -------------------------------------------------------------------------
 
     def order(self, by: str | None) -> str:
-        """Return the quantity that rows are ordered by; the default is contributions for additive models, else weights."""
+        """Return the quantity that rows are ordered by.
+
+        The default is contributions for additive models, else weights.
+        """
         if by is not None:
             return by
         if self.additive:
@@ -248,7 +262,10 @@ class WeightedSums:
         return "weight"
 
     def largest(self, k: int, by: str = "weight", outputs: int | None = None) -> list[Largest]:
-        """Return the k largest of each prediction, for each output, or for the first ``outputs`` of them."""
+        """Return the k largest of each prediction for each output.
+
+        With ``outputs``, return them for the first ``outputs`` outputs only.
+        """
         largest = []
         for weights, targets in self.by_output()[:outputs]:
             if by == "contribution":

@@ -77,7 +77,10 @@ class Rules:
 
     @property
     def is_by_query(self) -> bool:
-        """Whether ``among`` is a function that needs two arguments: the training rows and an explained row."""
+        """Whether ``among`` is a function that needs two arguments.
+
+        They are the training rows and an explained row.
+        """
         if not callable(self.among):
             return False
         try:
@@ -92,7 +95,10 @@ class Rules:
         return len(required) == 2
 
     def _everywhere(self, columns: Columns) -> IntArray | None:
-        """Return the positions of the training rows that may be listed beside any row; None for all."""
+        """Return the positions of the training rows that may be listed beside any row.
+
+        None stands for all rows.
+        """
         mask = None
         if self.dropped is not None:
             mask = ~self.dropped
@@ -112,7 +118,10 @@ class Rules:
         return np.flatnonzero(mask)
 
     def _by_query(self, columns: Columns) -> NDArray[np.uint8] | None:
-        """Return the bits (n, rows / 8) of the training rows that may be listed beside each row; None for all."""
+        """Return the bits (n, rows / 8) of the training rows that may be listed beside each row.
+
+        None stands for all rows.
+        """
         if not self.is_by_query:
             return None
         rows = columns.training_rows()
@@ -254,8 +263,9 @@ def said_by(among: Callable[..., Any], *arguments: Any, rows: str = "the trainin
         else:
             query = ""
         raise InputError(
-            f"among raised {type(error).__name__}: {shown(error, 200)}. Expected a function of {rows}{query} (a "
-            f"{type(arguments[0]).__name__}) that returns a truth value for each training row."
+            f"among raised {type(error).__name__}: {shown(error, 200)}. Expected a function of "
+            f"{rows}{query} (a {type(arguments[0]).__name__}) that returns a truth value for each "
+            "training row."
         ) from error
 
 
@@ -280,7 +290,10 @@ def _codes(columns: Columns, distinct: Any) -> IntArray | None:
 
 def _date(asof: Any, columns: Columns) -> AnyArray:
     """Return a date or a number (1,), from itself or from its text."""
-    expected = 'expected a date such as "2025-01-01", a number where the column holds numbers, or the name of a column of X'
+    expected = (
+        'expected a date such as "2025-01-01", a number where the column holds numbers, or the '
+        "name of a column of X"
+    )
     value = asof
     if isinstance(asof, str):
         try:

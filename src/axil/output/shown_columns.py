@@ -1,4 +1,7 @@
-"""Read the columns that tables show and options name: features, and further columns that users pass beside them."""
+"""Read the columns that tables show and options name.
+
+They are features, and further columns that users pass beside them.
+"""
 
 from __future__ import annotations
 
@@ -39,11 +42,17 @@ class Columns:
             raise InputError(f"{error}{self.hint}") from None
 
     def of_training(self, rows: IntArray, chosen: Sequence[int]) -> list[AnyArray | None]:
-        """Return some columns of some training rows; None for a column that only the explained rows have."""
+        """Return some columns of some training rows.
+
+        A column that only the explained rows have is None.
+        """
         return self._some(self.training, rows, chosen)
 
     def of_queries(self, rows: IntArray, chosen: Sequence[int]) -> list[AnyArray | None]:
-        """Return some columns of some explained rows; None for a column that only the training rows have."""
+        """Return some columns of some explained rows.
+
+        A column that only the training rows have is None.
+        """
         return self._some(self.queries, rows, chosen)
 
     def of_all_training(self, i: int, what: str) -> AnyArray:
@@ -51,7 +60,8 @@ class Columns:
         (column,) = self.of_training(np.arange(self.training[0].shape[0]), [i])
         if column is None:
             raise InputError(
-                f"{what} names {self.names[i]}, which only X has. Add it to the first frame of beside."
+                f"{what} names {self.names[i]}, which only X has. Add it to the first frame of "
+                "beside."
             )
         return column
 
@@ -60,7 +70,8 @@ class Columns:
         (column,) = self.of_queries(np.arange(self.queries[0].shape[0]), [i])
         if column is None:
             raise InputError(
-                f"{what} names {self.names[i]}, which only the training rows have. Add it to the second frame of beside."
+                f"{what} names {self.names[i]}, which only the training rows have. Add it to the "
+                "second frame of beside."
             )
         return column
 
@@ -100,7 +111,10 @@ class Columns:
     def _some(
         self, tables: tuple[Any, Any], rows: IntArray, chosen: Sequence[int]
     ) -> list[AnyArray | None]:
-        """Return some columns of some rows, None for a missing one; each table is read once for all columns."""
+        """Return some columns of some rows, None for a missing one.
+
+        Each table is read once for all columns.
+        """
         features, further = tables
         feature_places = [i for i in chosen if i < self.n_features]
         place_by_name = {name: place for place, name in enumerate(_names(further))}
@@ -117,7 +131,9 @@ class Columns:
 
 
 def columns_of(features: Any, rows: Any, names: list[str], beside: Any = None) -> Columns:
-    """Return the columns of the training rows and of the explained rows, and check the pair of frames beside them.
+    """Return the columns of the training rows and of the explained rows.
+
+    The function also checks the pair of frames beside them.
 
     Parameters
     ----------
@@ -137,7 +153,10 @@ def columns_of(features: Any, rows: Any, names: list[str], beside: Any = None) -
 
 
 def _checked_pair(features: Any, rows: Any, beside: Any) -> tuple[Any, Any]:
-    """Check that ``beside`` is a pair of frames with the rows of X_train and of X, and return copies."""
+    """Return copies of the frames of ``beside``, a pair with the rows of X_train and of X.
+
+    The function raises for anything else.
+    """
     try:
         first, second = beside
         are_frames = inputs.as_frame(first) is not None and inputs.as_frame(second) is not None

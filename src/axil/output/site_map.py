@@ -1,4 +1,6 @@
-"""Place a prediction and its comparables on a small map, which ``templates/map.html`` draws as inline SVG.
+"""Place a prediction and its comparables on a small map.
+
+``templates/map.html`` draws the map as inline SVG.
 
 Local maps need no projection of the whole earth: east is longitude times the cosine of the
 latitude, north is latitude. No streets are drawn, so that nothing has to be fetched.
@@ -99,7 +101,10 @@ class Drawing:
 
 
 def as_places(columns: Any, known: Columns) -> Places | None:
-    """Read the option ``map``: two columns, of latitudes and longitudes, by name or position, and perhaps a unit."""
+    """Read the option ``map``: two columns, of latitudes and longitudes, and perhaps a unit.
+
+    The columns are names or positions.
+    """
     if columns is None:
         return None
     is_sequence = isinstance(columns, (tuple, list))

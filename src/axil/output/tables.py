@@ -46,13 +46,17 @@ def make(columns: dict[str, Any], backend: str) -> Any:
         raise
     except Exception as error:  # pyarrow takes no labels of mixed kinds
         raise InputError(
-            f"{backend} makes no table of these columns ({shown(error, 200)}); expected labels of one kind: all numbers, all "
-            "text or all dates. Turn them into text, or pass X_train as a frame of pandas or polars."
+            f"{backend} makes no table of these columns ({shown(error, 200)}); expected labels of "
+            "one kind: all numbers, all text or all dates. Turn them into text, or pass X_train "
+            "as a frame of pandas or polars."
         ) from error
 
 
 def note(frame: Any, text: str, **more: Any) -> Any:
-    """Return the frame; a pandas frame has the note in ``attrs["axil"]``, and further attributes by name."""
+    """Return the frame; a pandas frame has the note in ``attrs["axil"]``.
+
+    It also has further attributes by name.
+    """
     if isinstance(getattr(frame, "attrs", None), dict):
         frame.attrs.update(axil=text, **more)
     return frame
@@ -80,7 +84,9 @@ class Predicted:
     is_sum: bool = False  #: whether these are sums of several predictions
 
     def prediction_columns(self, scores: FloatArray) -> dict[str, AnyArray]:
-        """Return the columns prediction, score and probability, with a line for each prediction and output.
+        """Return the columns prediction, score and probability.
+
+        They have a line for each prediction and output.
 
         - prediction is what the model's ``predict`` returns: the class of largest probability, an
           expected count or amount, or a value in the targets' own units.
@@ -117,7 +123,10 @@ class Predicted:
         return columns | {"probability": probabilities.ravel()}
 
     def _of_scores(self, scores: FloatArray) -> dict[str, AnyArray]:
-        """Return the columns of scores without probabilities: the class of largest score, and the score."""
+        """Return the columns of scores without probabilities.
+
+        They are the class of largest score, and the score.
+        """
         if self.classes is None or self.is_sum:
             return {"score": scores.ravel()}
         if scores.shape[1] == 1:
@@ -272,7 +281,10 @@ def predicted_columns(
 
 
 def contribution_columns(values: FloatArray, scale: TargetScale) -> dict[str, FloatArray]:
-    """Return the column of contributions, which names the scale of the fit, and for logarithms also factors."""
+    """Return the column of contributions, and for logarithms also a column of factors.
+
+    The name of the first column has the scale of the fit.
+    """
     columns = {scale.label("contribution"): values}
     if scale.is_log:
         columns["factor"] = scale.factors(values)
@@ -300,7 +312,10 @@ def concatenate(parts: list[dict[str, Any]], backend: str) -> Any:
 
 
 def joined(parts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Join the columns of several batches one by one, so that memory never holds all of them twice."""
+    """Join the columns of several batches one by one.
+
+    Memory then never holds all of them twice.
+    """
     return {
         name: np.concatenate([columns.pop(name) for columns in parts]) for name in list(parts[0])
     }

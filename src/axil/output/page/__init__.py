@@ -1,4 +1,7 @@
-"""One self-contained page: an explanation becomes a summary, which is a plain dict, and that becomes HTML."""
+"""One self-contained page: an explanation becomes a summary, and the summary becomes HTML.
+
+The summary is a plain dict.
+"""
 
 from axil.output.page.document import (
     HEIGHT,

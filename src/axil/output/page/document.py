@@ -33,7 +33,10 @@ def render(summary: dict[str, Any]) -> str:
 
 
 def pack(summary: dict[str, Any]) -> str:
-    """Return the summary as base64 of compressed JSON, for a browser's ``DecompressionStream("deflate")``."""
+    """Return the summary as base64 of compressed JSON.
+
+    A browser reads it with ``DecompressionStream("deflate")``.
+    """
     text = json.dumps(summary, separators=(",", ":"), allow_nan=False)
     return b64encode(zlib.compress(text.encode())).decode()
 
@@ -60,9 +63,10 @@ def saved(text: str, path: Path | None) -> str | None:
 
 
 def preview(source: WeightedSums, title: str) -> str:
-    """Return a small HTML table of the first predictions and of the training rows with the largest weights.
+    """Return a small HTML table of the first predictions.
 
-    A line has the label of the row, its output, its prediction, and the rows with their weights.
+    A line has the label of the row, its output, its prediction, and the training rows of largest
+    weight, each with its weight.
     """
     first = source[:N_PREVIEWED]
     if len(source) > len(first):
@@ -119,7 +123,10 @@ class Page:
         return axil.templates.render("notebook.html", page=self.html, height=self.height)
 
     def __repr__(self) -> str:
-        return '<axil page: notebooks show it; elsewhere write it, to_html(X, "page.html"), and open that file>'
+        return (
+            '<axil page: notebooks show it; elsewhere write it, to_html(X, "page.html"), and open '
+            "that file>"
+        )
 
 
 def shown(
@@ -160,8 +167,10 @@ class Shown:
         >>> from sklearn.ensemble import RandomForestRegressor
         >>> from axil import Explainer
         >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
-        >>> forest = RandomForestRegressor(20, min_samples_leaf=5, random_state=0).fit(X[:300], y[:300])
-        >>> Explainer(forest, X[:300], y[:300]).show(X[300:303])
-        <axil page: notebooks show it; elsewhere write it, to_html(X, "page.html"), and open that file>
+        >>> forest = RandomForestRegressor(20, min_samples_leaf=5, random_state=0)
+        >>> explainer = Explainer(forest.fit(X[:300], y[:300]), X[:300], y[:300])
+        >>> explainer.show(X[300:303])  # doctest: +NORMALIZE_WHITESPACE
+        <axil page: notebooks show it; elsewhere write it, to_html(X, "page.html"), and open
+        that file>
         """
         return shown(self.to_html, (X,), height, options)

@@ -23,7 +23,7 @@ GroupNumbers: TypeAlias = tuple[IntArray, AnyArray]  # (n_train,) numbers; names
 
 @dataclass(frozen=True, eq=False)
 class About:
-    """A page's title, the unit and name of its targets, and the actual values of its n predictions."""
+    """A page's title, its targets' unit and name, and the actual values of its n predictions."""
 
     title: str | None = None
     unit: str | None = None
@@ -36,7 +36,9 @@ class About:
         return {"title": self.title, "unit": self.unit, "target": self.target}
 
     def actual(self, sums: WeightedSums) -> FloatArray | None:
-        """Return the actual values in the user's units, and raise for values that the model cannot predict.
+        """Return the actual values in the user's units.
+
+        Raise `InputError` for values that the model cannot predict.
 
         Returns
         -------
@@ -56,14 +58,17 @@ class About:
         is_finite = np.isfinite(readable)
         if not is_finite.all():
             raise InputError(
-                f"y holds {targets[~is_finite][0]:.6g}, which is no target of this model. Pass actual values in the units of "
-                "y_train."
+                f"y holds {targets[~is_finite][0]:.6g}, which is no target of this model. Pass "
+                "actual values in the units of y_train."
             )
         return readable
 
 
 def as_words(value: Any, what: str) -> str | None:
-    """Check that a value is one line of text, and return it without spaces around it; None stays None."""
+    """Check that a value is one line of text, and return it without spaces around it.
+
+    None stays None.
+    """
     if value is None:
         return None
     is_line = isinstance(value, str) and bool(value.strip()) and value.isprintable()
@@ -76,7 +81,10 @@ def as_words(value: Any, what: str) -> str | None:
 
 @dataclass(frozen=True, eq=False)
 class Intervals:
-    """The intervals of n predictions with K outputs, and the m training rows that make each of them wide."""
+    """The intervals of n predictions with K outputs.
+
+    Each has the m training rows that make it wide.
+    """
 
     confidence_level: float
     n_calibration: int
@@ -126,7 +134,9 @@ def as_options(
     stability: Any = None,
     **words: Any,
 ) -> Options:
-    """Check the options of a page; see `Explainer.to_html`. Actual values are read with the first predictions.
+    """Check the options of a page; see `Explainer.to_html`.
+
+    Actual values are read with the first predictions.
 
     Parameters
     ----------

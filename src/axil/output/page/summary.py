@@ -377,7 +377,7 @@ def _curve_ranks(n_listed: int, n_train: int) -> IntArray:
 def _group_numbers(
     sums: WeightedSums, groups: GroupNumbers, n_outputs: int, n_sets: int
 ) -> PageData:
-    """Return the groups of largest |weight| of each prediction, and the sums over all other groups."""
+    """Return the groups of largest |weight| per prediction, and the sums over all other groups."""
     codes, names = groups
     grouped = sums.grouped(codes, names)
     contributions = grouped.contributions

@@ -1,4 +1,4 @@
-"""Write values as JSON has them, in short: numbers of some seven digits, and everything else as text."""
+"""Write values as short JSON: numbers of some seven digits, and everything else as text."""
 
 from __future__ import annotations
 
@@ -42,7 +42,10 @@ def numbers(values: AnyArray, digits: int = DIGITS) -> list[int | float | str | 
 
 
 def nested(values: AnyArray) -> list[list[int | float | str | None]]:
-    """Return numbers (n, outer, ...) as [outer][n * ...], so that a script reads one output at a time."""
+    """Return numbers (n, outer, ...) as [outer][n * ...].
+
+    A script then reads one output at a time.
+    """
     return [numbers(column.ravel()) for column in np.moveaxis(values, 1, 0)]
 
 
