@@ -1,10 +1,12 @@
-"""Pictures of explanations, with matplotlib (``pip install 'axil[plots]'``); docs/plots.md shows each.
+"""Pictures of explanations, with matplotlib (``pip install 'axil[plots]'``).
 
-A plot has the name of what it draws, as an explanation or an explainer spells it: ``plots.weights`` draws
-``explanation.weights``, ``plots.influence`` what ``explainer.influence`` returns. Every function
-takes ``ax=`` and returns the axes that it drew on; without one it makes a new figure of pyplot's,
-which notebooks show at the end of the cell. No setting of matplotlib is changed, and colours follow
-the style in use.
+docs/plots.md shows each.
+
+A plot has the name of what it draws, as an explanation or an explainer spells it: ``plots.weights``
+draws ``explanation.weights``, ``plots.influence`` what ``explainer.influence`` returns. Every
+function takes ``ax=`` and returns the axes that it drew on; without one it makes a new figure of
+pyplot's, which notebooks show at the end of the cell. No setting of matplotlib is changed, and
+colours follow the style in use.
 
 Where one prediction is drawn, ``query`` is its position in what was given, or its label, and
 ``output`` the name of one of several outputs. Blue is positive, orange is negative. Weights and

@@ -44,8 +44,9 @@ def weights(
 ) -> Axes:
     """Plot the k largest |weights| of one prediction as bars, the largest on top.
 
-    ``source`` is an explanation, a frame of `top` or `similar`, or weights (n_train,). ``labels`` (n_train,) are names to show
-    instead of the row labels. ``exact=False`` says that the frame or array holds derivatives.
+    ``source`` is an explanation, a frame of `top` or `similar`, or weights (n_train,). ``labels``
+    (n_train,) are names to show instead of the row labels. ``exact=False`` says that the frame or
+    array holds derivatives.
     """
     k = as_count(k, "k")
     prediction = one_prediction(source, query, output, labels, exact)
@@ -91,10 +92,11 @@ def group(
     exact: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """Plot the sums of weights, or contributions, of each group of training rows as bars, the largest on top.
+    """Plot the sums of weights, or contributions, of each group of training rows as bars.
 
-    ``source`` is a frame of `group`, or an explanation with ``groups``: labels (n_train,), or the name of a feature. If there
-    are more than k groups, the k largest have bars, and one more bar is the sum over all others.
+    The largest bar is on top. ``source`` is a frame of `group`, or an explanation with ``groups``:
+    labels (n_train,), or the name of a feature. If there are more than k groups, the k largest have
+    bars, and one more bar is the sum over all others.
 
     For an `axil.forecast` the bars are shares in percent, in the order of the groups, by default
     years, for a reader who knows neither weights nor models. ``query`` is the series, by name or
@@ -137,7 +139,8 @@ def _sums_of_frame(
     """Return the sums of a frame of `group`."""
     if groups is not None:
         raise InputError(
-            "A frame of `group` has its groups already; leave out groups, or pass an axil.Explanation."
+            "A frame of `group` has its groups already; leave out groups, or pass an "
+            "axil.Explanation."
         )
     exact = as_flag(exact, "exact")
     column, scale = labelled(source, by)
@@ -180,7 +183,10 @@ GAIN_OR_GRADIENT: tuple[Literal["gain", "gradient"], ...] = ("gain", "gradient")
 INFLUENCE_AXES = {
     "gain": "fall of the {error}\nif this target were corrected",
     "gradient": "derivative of the {error}\nby this target",
-    "class": "fall of the mean validation log-loss\nper unit that this label moves to the corrected class",
+    "class": (
+        "fall of the mean validation log-loss\n"
+        "per unit that this label moves to the corrected class"
+    ),
 }
 
 

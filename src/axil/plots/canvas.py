@@ -75,7 +75,8 @@ def new_axes(ax: Axes | None, height: float = 3.8, width: float = WIDTH) -> Axes
         return pyplot.figure(figsize=(width, height), layout="constrained").subplots()
     if not isinstance(ax, Axes):
         raise InputError(
-            f"ax is a {type(ax).__name__}; expected matplotlib axes, as from fig, ax = plt.subplots()."
+            f"ax is a {type(ax).__name__}; expected matplotlib axes, as from fig, ax = "
+            "plt.subplots()."
         )
     return ax
 
@@ -123,7 +124,10 @@ def shorten(label: object, most: int = LONGEST) -> str:
 
 
 def numbers(values: FloatArray) -> list[str]:
-    """Return numbers as text with the same decimals, three digits for the largest, and a real minus."""
+    """Return numbers as text with the same decimals and a real minus.
+
+    The largest has three digits.
+    """
     size = float(np.abs(values).max(initial=0.0))
     if size:
         decimals = max(0, 2 - math.floor(math.log10(size)))
@@ -154,7 +158,10 @@ def head(prediction: Prediction) -> str:
 
 
 def fixed(name: str) -> str:
-    """Return the name of an axis of effects with the tree structure fixed, on two lines if it is long."""
+    """Return the name of an axis of effects with the tree structure fixed.
+
+    A long name is on two lines.
+    """
     if len(name) < 28:
         separator = " "
     else:
@@ -250,7 +257,10 @@ def whole_ticks(ax: Axes) -> None:
 
 
 def round_numbers(low: float, high: float, most: int, powers: bool) -> FloatArray:
-    """Return about ``most`` round numbers from ``low`` to ``high``: powers of ten, or evenly spaced ones."""
+    """Return about ``most`` round numbers from ``low`` to ``high``.
+
+    They are powers of ten, or evenly spaced.
+    """
     from matplotlib.ticker import LogLocator, MaxNLocator
 
     locator = LogLocator(numticks=most) if powers else MaxNLocator(nbins=most)
@@ -307,7 +317,10 @@ def room(ax: Axes) -> float:
 
 
 def letters(points: float, n: int) -> tuple[float, int]:
-    """Return the size of letters for n lines in ``points`` points, and the step from one written line to the next."""
+    """Return the size of letters for n lines in ``points`` points, and a step.
+
+    The step is that from one written line to the next.
+    """
     line = points / max(n, 1)
     size = min(TEXT, max(LEAST, line / LEADING))
     step = max(1, math.ceil(LEADING * LEAST / line))

@@ -1,4 +1,8 @@
-"""Plot curves: how few rows hold how much weight, the effect of removing rows, errors by trees, leverage."""
+"""Plot curves of the concentration of weights, removed rows, errors by trees, and leverage.
+
+The concentration is how few rows hold how much weight. The curve of removed rows shows the effect
+of removing them.
+"""
 
 from __future__ import annotations
 
@@ -33,16 +37,18 @@ def concentration(
     exact: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """Plot the share of one prediction's ``sum |weight|`` that its m largest rows hold, for every m.
+    """Plot the share of one prediction's ``sum |weight|`` that its largest rows hold.
 
-    ``source`` is an explanation or weights (n_train,). Marks show how many rows hold 50, 80 and 95 %.
+    The curve has the share of the m largest rows for every m. ``source`` is an explanation or
+    weights (n_train,). Marks show how many rows hold 50, 80 and 95 %.
     """
     prediction = whole_prediction(source, query, output, exact)
     quantity = prediction.quantity
     sizes = np.sort(np.abs(prediction.weights))[::-1]
     if not len(sizes) or sizes[0] == 0:
         raise InputError(
-            "All weights are zero, so no row has a share of them; expected a prediction that rests on rows."
+            "All weights are zero, so no row has a share of them; expected a prediction that "
+            "rests on rows."
         )
     share = np.concatenate([[0.0], np.cumsum(sizes) / sizes.sum()])
     ax = canvas.new_axes(ax)
@@ -113,7 +119,8 @@ def removal(
         )
     if retrained and any(as_frame(curve) is not None for curve in curve_by_name.values()):
         raise InputError(
-            "A frame of removal holds the structure fixed; retrained=True is for measured arrays alone."
+            "A frame of removal holds the structure fixed; retrained=True is for measured arrays "
+            "alone."
         )
     totals = {}
     heads = set()
@@ -153,7 +160,8 @@ def _totals_of_array(curve: object, cumulative: bool) -> FloatArray:
     """Return the total changes (m,) of an array of the user's."""
     if isinstance(curve, Explanation):
         raise InputError(
-            "A curve is an axil.Explanation; expected a frame of removal or an array: explainer.removal(X, k=10, same_sign=True)."
+            "A curve is an axil.Explanation; expected a frame of removal or an array: "
+            "explainer.removal(X, k=10, same_sign=True)."
         )
     effects = as_numbers(curve, "a curve", "a frame of removal or an array (m,) of effects")
     if effects.ndim:
@@ -169,11 +177,15 @@ def _totals_of_array(curve: object, cumulative: bool) -> FloatArray:
 def _changes_without(
     curve: Any, explainer: Any, X: FeatureTable, query: object, output: object
 ) -> tuple[FloatArray, str]:
-    """Return the changes (m,) of a prediction without the first rows of a frame of `removal`, and its name."""
+    """Return the changes (m,) of a prediction without the first rows of a frame of `removal`.
+
+    The second result is the name of the prediction.
+    """
     if not hasattr(explainer, "without") or X is None:
         raise InputError(
-            "A frame of removal says what each row does by itself, and such effects do not add up. Pass the explainer and the "
-            "rows that it was asked about: plots.removal(frame, explainer, X)."
+            "A frame of removal says what each row does by itself, and such effects do not add "
+            "up. Pass the explainer and the rows that it was asked about: plots.removal(frame, "
+            "explainer, X)."
         )
     lines, head = one_query(curve, query, output, ("query", "rank", "row"))
     label = lines["query"][0]
@@ -181,8 +193,8 @@ def _changes_without(
     places = [i for i, row_key in enumerate(keys(row_labels(X))) if row_key == label_key]
     if len(places) != 1:
         raise InputError(
-            f"X has {counted(len(places), 'row')} with the label {shown(label)}, which the frame is of; expected one: the rows "
-            "that removal was asked about."
+            f"X has {counted(len(places), 'row')} with the label {shown(label)}, which the frame "
+            "is of; expected one: the rows that removal was asked about."
         )
     row = take_rows(X, np.array(places))
     rows = as_list(lines["row"][np.argsort(lines["rank"], kind="stable")])

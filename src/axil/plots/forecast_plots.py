@@ -22,7 +22,7 @@ SHOWN_PAST = 4  # horizons of observations before the forecasts
 
 
 def forecast_fan(intervals: ForecastIntervals, query: object, ax: Axes | None) -> Axes:
-    """Plot the forecasts of one series by date, with their intervals and the observations before."""
+    """Plot the forecasts of one series by date, with their intervals and earlier observations."""
     series = query_position(query, intervals.series[0])
     h = len(intervals.values)
     dates, values = intervals.history[series]

@@ -33,7 +33,9 @@ def matrix(
     colorbar: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """Plot K, or the weights of many predictions, as colours: explained rows down, training rows across.
+    """Plot K, or the weights of many predictions, as colours.
+
+    Explained rows run down, and training rows run across.
 
     ``source`` is an explanation, its `to_frame` in pandas, or an array (n, n_train) such as
     ``explainer.jacobian.matrix()``. Rows and columns are in the order of a hierarchical clustering
@@ -95,7 +97,7 @@ def matrix(
 
 
 def _read(source: Any, output: object, exact: bool) -> tuple[Any, AnyArray, AnyArray, bool]:
-    """Return the weights (n, n_train), the labels of both sides, and whether the weights are exact."""
+    """Return the weights (n, n_train), the labels of both sides, and whether weights are exact."""
     exact = as_flag(exact, "exact")
     if isinstance(source, Explanation):
         return *_read_explanation(source, output), source.exact
@@ -104,7 +106,8 @@ def _read(source: Any, output: object, exact: bool) -> tuple[Any, AnyArray, AnyA
     columns = getattr(source, "columns", None)
     if frame is not None and (index is None or columns is None):
         raise InputError(
-            "Only pandas keeps labels of both sides in its frames; pass the explanation or its .weights."
+            "Only pandas keeps labels of both sides in its frames; pass the explanation or its "
+            ".weights."
         )
     if issparse(source):
         K: Any = source
@@ -127,7 +130,7 @@ def _read(source: Any, output: object, exact: bool) -> tuple[Any, AnyArray, AnyA
 
 
 def _read_explanation(explanation: Explanation, output: object) -> tuple[Any, AnyArray, AnyArray]:
-    """Return the weights (n, n_train) of an explanation for one output, and the labels of both sides."""
+    """Return an explanation's weights (n, n_train) for one output, and labels of both sides."""
     weights = explanation.weights
     if weights.ndim == 3 or output is not None:
         k = output_position(output, explanation.outputs)
@@ -148,7 +151,10 @@ def _spaced(n: int, most: int) -> IntArray:
 
 
 def _cluster_order(rows: FloatArray) -> IntArray:
-    """Return the order of rows as leaves of their hierarchical clustering; this takes O(n^2) times their length."""
+    """Return the order of rows as leaves of their hierarchical clustering.
+
+    This takes O(n^2) times their length.
+    """
     if len(rows) < 3:
         return np.arange(len(rows))
     from scipy.cluster.hierarchy import leaves_list, linkage

@@ -45,9 +45,9 @@ def fan(
     frame names ("scale (log)"): the plot takes the scale that more intervals cover. Targets outside
     the widest interval are orange triangles.
 
-    For intervals of `axil.forecast`, ``fan(forecast.calibrate())``, the forecasts are drawn by date,
-    after the observations, with intervals of 50 %, 80 % and 90 %. ``query`` is the series, by name
-    or position; the first one is the default.
+    For intervals of `axil.forecast`, ``fan(forecast.calibrate())``, the forecasts are drawn by
+    date, after the observations, with intervals of 50 %, 80 % and 90 %. ``query`` is the series, by
+    name or position; the first one is the default.
     """
     if isinstance(frame, ForecastIntervals):
         if rows or y is not None:
@@ -75,7 +75,8 @@ def fan(
     predictions = next(iter(intervals.values()))["prediction"]
     if any(not np.array_equal(lines["prediction"], predictions) for lines in intervals.values()):
         raise InputError(
-            "The frames are of different predictions; expected intervals of the same rows, in the same order."
+            "The frames are of different predictions; expected intervals of the same rows, in the "
+            "same order."
         )
     order = np.argsort(predictions, kind="stable")
     widest_first = sorted(intervals, key=lambda name: -_total_width(intervals[name]))
@@ -123,14 +124,15 @@ def _intervals_of(frame: Any, rows: tuple[Any, ...], y: Any) -> tuple[Any, Any]:
     if hasattr(frame, "interval"):
         if not rows:
             raise InputError(
-                "fan got a predictive without rows; expected fan(predictive, X) or fan(predictive, X, y)."
+                "fan got a predictive without rows; expected fan(predictive, X) or "
+                "fan(predictive, X, y)."
             )
         frame = frame.interval(rows[0])
         targets = targets[1:]
     if len(targets) > 1:
         raise InputError(
-            f"fan got {len(targets)} arguments after the intervals; expected the targets alone: fan(frame, y), or "
-            "fan(predictive, X, y)."
+            f"fan got {len(targets)} arguments after the intervals; expected the targets alone: "
+            "fan(frame, y), or fan(predictive, X, y)."
         )
     return frame, targets[0] if targets else None
 
@@ -138,8 +140,9 @@ def _intervals_of(frame: Any, rows: tuple[Any, ...], y: Any) -> tuple[Any, Any]:
 def calibration(values: Any, *, ax: Axes | None = None) -> Axes:
     """Plot the share of targets inside intervals of every confidence level, against that level.
 
-    ``values`` (n,) is ``predictive.cdf(X, y)`` for rows with known targets. On the diagonal, intervals cover what they promise.
-    Below it they are too short. With perfect calibration, n exchangeable rows are in the grey area with a probability of 95 %.
+    ``values`` (n,) is ``predictive.cdf(X, y)`` for rows with known targets. On the diagonal,
+    intervals cover what they promise. Below it they are too short. With perfect calibration, n
+    exchangeable rows are in the grey area with a probability of 95 %.
     """
     numbers = as_numbers(values, "values", "what predictive.cdf(X, y) returns")
     ranks = as_vector(numbers, len(numbers) if numbers.ndim else 1, "values", "drawn")
@@ -181,7 +184,9 @@ def coverage(
     output: object = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Plot the share of targets inside their intervals by group, or from the smallest local scale to the largest.
+    """Plot the share of targets inside their intervals by group, or by local scale.
+
+    Local scales run from the smallest to the largest.
 
     ``frame`` is what ``predictive.interval(X, confidence_level)`` returns, ``y`` are the
     targets as in `fan`, and ``groups`` is a label for each row. The promise (dashed) is for all
@@ -261,14 +266,18 @@ def _targets(y: Any, lines: dict[str, FloatArray], frame: Any) -> tuple[FloatArr
         else:
             fit = ""
         raise InputError(
-            f"y runs from {numbers.min():.6g} to {numbers.max():.6g}, and the intervals from {low:.6g} to {high:.6g}{fit}. "
-            "Expected targets in the units of the intervals, such as both in prices or both in logarithms."
+            f"y runs from {numbers.min():.6g} to {numbers.max():.6g}, and the intervals from "
+            f"{low:.6g} to {high:.6g}{fit}. Expected targets in the units of the intervals, such "
+            "as both in prices or both in logarithms."
         )
     return targets, note
 
 
 def _agreement(targets: FloatArray, lines: dict[str, FloatArray]) -> tuple[float, float]:
-    """Return the share of targets inside their intervals, and minus the median distance from the predictions."""
+    """Return the share of targets inside their intervals, and a measure of agreement.
+
+    The measure is minus the median distance from the predictions.
+    """
     is_inside = (lines["lower"] <= targets) & (targets <= lines["upper"])
     distance = float(np.median(np.abs(targets - lines["prediction"])))
     if not np.isfinite(distance):
@@ -277,7 +286,10 @@ def _agreement(targets: FloatArray, lines: dict[str, FloatArray]) -> tuple[float
 
 
 def _groups_by_scale(scale: FloatArray) -> tuple[IntArray, list[str]]:
-    """Return the number of each row's group by its local scale, and the ranges of the groups, which have equal size."""
+    """Return the number of each row's group by its local scale, and the ranges of the groups.
+
+    The groups have equal size.
+    """
     n_groups = int(np.clip(len(scale) // FEWEST, 1, BINS))
     codes = np.empty(len(scale), dtype=np.intp)
     names = []

@@ -29,7 +29,7 @@ def bar_axes(ax: Axes | None, labels: Sequence[object], line: float = LINE) -> A
 
 
 def label_bars(ax: Axes, labels: Sequence[object]) -> float:
-    """Label the bars 0, 1, ... from the top in letters that fit, and return the size of the letters.
+    """Label the bars 0, 1, ... from the top in letters that fit, and return the letters' size.
 
     If there are too many bars, every second, third, ... has a label.
     """
@@ -137,7 +137,7 @@ def sign_points(
     signs: FloatArray,
     names: tuple[str, str] = ("positive", "negative"),
 ) -> None:
-    """Plot positive points as blue circles, negative ones as orange triangles, and zeros small and grey."""
+    """Plot positive points as blue circles, negative as orange triangles, zeros small and grey."""
     palette = canvas.colours(ax)
     size = float(np.clip(6000 / max(len(x), 1), 5, 30))
     if len(x) <= MANY:

@@ -1,4 +1,7 @@
-"""Plot the weights of many predictions at once: which training rows, or groups of them, carry all predictions."""
+"""Plot the weights of many predictions at once.
+
+The plots show which training rows, or groups of them, carry all predictions.
+"""
 
 from __future__ import annotations
 
@@ -124,7 +127,10 @@ def _membership(codes: IntArray, n_groups: int) -> csr_array:
 
 
 def _values(explanation: Explanation, by: str | None, k: int) -> tuple[Any, str]:
-    """Return the weights (n, n_train) of output k, or its contributions relative to the mean target, and their name."""
+    """Return the weights (n, n_train) of output k, or its contributions, and their name.
+
+    Contributions are relative to the mean target.
+    """
     if explanation.kind == "additive":
         if by == "weight":
             raise InputError(

@@ -1,4 +1,8 @@
-"""Plot points: weights against a column of the training data, targets against weights, labels against expectations."""
+"""Plot weights, targets and labels as points.
+
+Weights are drawn against a column of the training data, targets against weights, and labels against
+expectations.
+"""
 
 from __future__ import annotations
 
@@ -119,7 +123,7 @@ def weights_against(
 def _column(
     source: Any, values: Any, query: object, name: str | None, own: object
 ) -> tuple[str, Any, Any]:
-    """Return the name of a column, its values (n_train,), and the value of the explained row or None."""
+    """Return a column's name, its values (n_train,), and the value of the explained row or None."""
     axis_name = str(name or getattr(values, "name", None) or "value")
     if not isinstance(source, Explanation):
         return axis_name, values, own
@@ -128,7 +132,8 @@ def _column(
         trained, explained = source.column(values)
         if trained is None:
             raise InputError(
-                "The explanation keeps no features of training rows; pass values as an array (n_train,)."
+                "The explanation keeps no features of training rows; pass values as an array "
+                "(n_train,)."
             )
         return str(name or values), trained, explained[place] if own is None else own
     column_name = getattr(values, "name", None)
@@ -141,7 +146,10 @@ def _column(
 
 
 def _positions(values: Any, n: int) -> tuple[AnyArray, list[Any] | None]:
-    """Return the positions of the rows along the axis, numbers or dates, and for text the names of its kinds."""
+    """Return the positions of the rows along the axis, numbers or dates.
+
+    For text, the second result is the names of its kinds.
+    """
     x = along(values, n, "values")
     if x is not None:
         return x, None
@@ -150,7 +158,8 @@ def _positions(values: Any, n: int) -> tuple[AnyArray, list[Any] | None]:
     codes, groups = group_codes(labels[is_known], int(is_known.sum()))
     if len(groups) > MOST_GROUPS:
         raise InputError(
-            f"values has {len(groups)} kinds of text; expected up to {MOST_GROUPS}. Use axil.plots.group, or parse dates first."
+            f"values has {len(groups)} kinds of text; expected up to {MOST_GROUPS}. Use "
+            "axil.plots.group, or parse dates first."
         )
     positions = np.full(n, np.nan)
     positions[is_known] = codes + np.linspace(-0.3, 0.3, len(codes))  # side by side, in their order
@@ -158,13 +167,17 @@ def _positions(values: Any, n: int) -> tuple[AnyArray, list[Any] | None]:
 
 
 def _position_of(own: object, x: AnyArray, kinds: list[Any] | None) -> Any:
-    """Return the position of one value along an axis; None for a missing value, or text that no training row has."""
+    """Return the position of one value along an axis.
+
+    The position is None for a missing value, or text that no training row has.
+    """
     if kinds is not None:
         return position_of(own, kinds)
     place = along([own], 1, "own")
     if place is None or (place.dtype.kind == "M") != (x.dtype.kind == "M"):
         raise InputError(
-            f"own is {shown(own)}; expected a value as those of the training rows: a number or a date."
+            f"own is {shown(own)}; expected a value as those of the training rows: a number or a "
+            "date."
         )
     if missing(place)[0]:
         return None
@@ -180,9 +193,10 @@ def targets(
     exact: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """Plot the targets of the training rows against their weights in one prediction, which a line marks.
+    """Plot the targets of the training rows against their weights in one prediction.
 
-    ``source`` is an explanation, a frame of `top` or `similar`, or weights (n_train,) with ``targets`` (n_train,).
+    A line marks the prediction. ``source`` is an explanation, a frame of `top` or `similar`, or
+    weights (n_train,) with ``targets`` (n_train,).
     """
     prediction = one_prediction(source, query, output, None, exact)
     if (prediction.targets is None) == (targets is None):
@@ -292,7 +306,7 @@ def _issue_mask(column: AnyArray) -> BoolArray:
     """Check that a column holds truth values, and return it as such."""
     if not all(isinstance(mark, (bool, np.bool_)) for mark in column.tolist()):
         raise InputError(
-            'The column "is_label_issue" holds other things than True and False; expected the table '
-            "of explainer.find_label_issues()."
+            'The column "is_label_issue" holds other things than True and False; expected the '
+            "table of explainer.find_label_issues()."
         )
     return column.astype(bool)

@@ -1,4 +1,7 @@
-"""Read what plots draw: one prediction of an explanation, of a tidy frame of any library, or of a plain array."""
+"""Read what plots draw: one prediction of an explanation, a tidy frame or a plain array.
+
+The frame may be of any library.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +91,10 @@ def one_prediction(
 
 
 def whole_prediction(source: Any, query: object, output: object, exact: bool) -> Prediction:
-    """Return one prediction with all training rows, which a frame of the largest rows does not have."""
+    """Return one prediction with all training rows.
+
+    A frame of the largest rows does not have them all.
+    """
     if as_frame(source) is not None:
         raise InputError(
             "A frame holds the largest rows only; pass an axil.Explanation or weights (n_train,)."
@@ -201,7 +207,10 @@ def numbers_in(lines: Columns, name: str) -> FloatArray:
 
 
 def says(source: Any, note: str) -> bool:
-    """Whether the note of a pandas frame contains this text; frames of other libraries have no note."""
+    """Return whether the note of a pandas frame contains this text.
+
+    Frames of other libraries have no note.
+    """
     attrs = getattr(source, "attrs", None)
     return isinstance(attrs, dict) and note in str(attrs.get("axil"))
 
@@ -209,7 +218,7 @@ def says(source: Any, note: str) -> bool:
 def one_query(
     source: Any, query: object, output: object, needed: tuple[str, ...]
 ) -> tuple[Columns, str]:
-    """Return the lines of a tidy frame for one explained row and output, and the prediction's name."""
+    """Return a tidy frame's lines for one explained row and output, and the prediction's name."""
     frame = as_frame(source)
     if frame is None:
         raise InputError(
@@ -218,7 +227,8 @@ def one_query(
     for name in needed:
         if name not in frame.columns:
             raise InputError(
-                f"The frame has no column {name!r}, but {frame.columns[:8]}; expected {list(needed)}."
+                f"The frame has no column {name!r}, but {frame.columns[:8]}; expected "
+                f"{list(needed)}."
             )
     columns = {name: column_values(frame[name]) for name in frame.columns}
     label = None
@@ -328,11 +338,13 @@ def query_position(query: object, labels: Any) -> int:
         else:
             example = ""
         raise InputError(
-            f"query is {shown(query)}; expected a position from 0 to {n - 1}{example}: there are {n} to choose from."
+            f"query is {shown(query)}; expected a position from 0 to {n - 1}{example}: there are "
+            f"{n} to choose from."
         )
     if len(places) > 1:
         raise InputError(
-            f"query is {shown(query)}, which several predictions are called; pass a position: {places[:5]}."
+            f"query is {shown(query)}, which several predictions are called; pass a position: "
+            f"{places[:5]}."
         )
     return places[0]
 
@@ -348,7 +360,10 @@ def _has_label(label: object, query: object) -> bool:
 
 
 def one_row(source: Any, position: Any, what: str, name: str = "query") -> FloatArray:
-    """Return an array (n,) itself, or the row of an array (m, n) at this position, which the user calls ``name``."""
+    """Return an array (n,) itself, or the row of an array (m, n) at this position.
+
+    The user calls the position ``name``.
+    """
     if issparse(source):
         dense = source.toarray()
     else:
@@ -356,13 +371,15 @@ def one_row(source: Any, position: Any, what: str, name: str = "query") -> Float
     array = as_numbers(dense, "What to draw", f"{EXPECTED} (n,) or (m, n)")
     if array.ndim not in (1, 2):
         raise InputError(
-            f"What to draw is a {type(source).__name__} of shape {array.shape}; expected {EXPECTED} (n,) or (m, n)."
+            f"What to draw is a {type(source).__name__} of shape {array.shape}; expected "
+            f"{EXPECTED} (n,) or (m, n)."
         )
     rows = np.atleast_2d(array)
     n = len(rows)
     if not is_whole(position) or not -n <= position < n:
         raise InputError(
-            f"{name} is {shown(position)}; expected a position from 0 to {n - 1}: there are {n} to choose from."
+            f"{name} is {shown(position)}; expected a position from 0 to {n - 1}: there are {n} to "
+            "choose from."
         )
     row = rows[int(position)]
     if not len(row):
@@ -378,7 +395,10 @@ def row_labels(labels: Any, n: int) -> AnyArray:
 
 
 def group_labels(explanation: Explanation, labels: Any) -> Any:
-    """Return a label for each training row (n_train,), for text the values of the feature with this name."""
+    """Return a label for each training row (n_train,).
+
+    If ``labels`` is text, these are the values of the feature with this name.
+    """
     if not isinstance(labels, str):
         return labels
     trained, _ = explanation.column(labels)

@@ -1,4 +1,7 @@
-"""Plot the waterfall: one prediction step by step, from the intercept over contributions to its value."""
+"""Plot the waterfall: one prediction step by step, from the intercept to its value.
+
+The steps are contributions.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,9 @@ def waterfall(
     exact: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """Plot one prediction step by step: from a start over the k largest contributions and all others to its value.
+    """Plot one prediction step by step, from a start to its value.
+
+    The steps are the k largest contributions and all others.
 
     Each step is ``w_j (y_j - reference)``. The start is ``intercept + reference * sum w``, which
     the model would predict if all targets were at the reference. The sum is the prediction for
@@ -196,7 +201,7 @@ def as_reference(value: object) -> float | None:
 
 
 def running(prediction: Prediction, reference: float | None) -> str:
-    """Return the name of an axis of cumulative contributions: a sum, or for logarithms a product."""
+    """Return the axis name of cumulative contributions: a sum, or for logarithms a product."""
     if prediction.scale.is_log:
         shift = prediction.scale.shift
         if shift:
@@ -230,7 +235,8 @@ def _check_numbers(
     if isinstance(source, Explanation):
         if intercept is not None or prediction is not None:
             raise InputError(
-                "An explanation has its own intercept and prediction; leave out intercept and prediction."
+                "An explanation has its own intercept and prediction; leave out intercept and "
+                "prediction."
             )
         return
     if reference is not None:
@@ -240,11 +246,13 @@ def _check_numbers(
     is_frame = as_frame(source) is not None
     if not is_frame and prediction is not None:
         raise InputError(
-            "Contributions of all rows and the intercept add up to the prediction; leave out prediction."
+            "Contributions of all rows and the intercept add up to the prediction; leave out "
+            "prediction."
         )
     if is_frame and prediction is None:
         raise InputError(
-            "A frame of the largest rows does not say what all others add; pass prediction= as well."
+            "A frame of the largest rows does not say what all others add; pass prediction= as "
+            "well."
         )
 
 
@@ -286,7 +294,7 @@ def _steps(
 
 
 def _draw_steps(ax: Axes, steps: Steps, scale: TargetScale) -> None:
-    """Plot bars, each from the end of the one before, between marks for the first and last value."""
+    """Plot bars, each from the end of the one before, between marks of the first and last value."""
     n = len(steps.values)
     values = np.concatenate([[0.0], steps.values, [0.0]])
     ends = steps.start + np.cumsum(values)

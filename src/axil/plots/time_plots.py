@@ -1,4 +1,7 @@
-"""Plot the timeline: contributions to one prediction, or to forecasts, added up along the dates of the training rows."""
+"""Plot the timeline: contributions added up along the dates of the training rows.
+
+They are contributions to one prediction, or to forecasts.
+"""
 
 from __future__ import annotations
 
@@ -43,15 +46,17 @@ def timeline(
 ) -> Axes:
     """Plot contributions to one prediction, added up along the dates of the training rows.
 
-    ``source`` is an explanation. ``dates`` (n_train,) are dates, periods or numbers: an array or a column of any frame library.
-    Contributions are ``w_j (y_j - reference)``. The curve starts at ``intercept + reference * sum w``, where all targets are at
-    the reference, and ends at the prediction, which is marked. It rises where the targets of that time raise the prediction.
-    ``reference`` is on the scale of the fit. The default is the mean target, and 0 gives plain contributions. For additive models
-    contributions count from no reference, and the curve starts at the initial score. Rows without a date come before all others
-    and are counted. ``name`` is that of the axis, if the column has none.
+    ``source`` is an explanation. ``dates`` (n_train,) are dates, periods or numbers: an array or a
+    column of any frame library. Contributions are ``w_j (y_j - reference)``. The curve starts at
+    ``intercept + reference * sum w``, where all targets are at the reference, and ends at the
+    prediction, which is marked. It rises where the targets of that time raise the prediction.
+    ``reference`` is on the scale of the fit. The default is the mean target, and 0 gives plain
+    contributions. For additive models contributions count from no reference, and the curve starts
+    at the initial score. Rows without a date come before all others and are counted. ``name`` is
+    that of the axis, if the column has none.
 
-    For an `axil.forecast` there is a curve for each horizon, which ends at its forecast. The dates are the forecast's own, and
-    ``query`` is one of its series, by name or position.
+    For an `axil.forecast` there is a curve for each horizon, which ends at its forecast. The dates
+    are the forecast's own, and ``query`` is one of its series, by name or position.
 
     For a model fitted to logarithms the levels are in the targets' own units. For other transformed
     targets they are on the scale of the fit, which the label names.
@@ -63,14 +68,16 @@ def timeline(
         predictions = [one_prediction(source, query, output, None, True)]
     else:
         raise InputError(
-            f"source is {shown(source)}; expected an axil.Explanation: explainer(X), or what axil.forecast returned."
+            f"source is {shown(source)}; expected an axil.Explanation: explainer(X), or what "
+            "axil.forecast returned."
         )
     first = predictions[0]
     level_of_targets = reference_of(explanation, first, as_reference(reference))
     x = along(dates, len(first.weights), "dates")
     if x is None:
         raise InputError(
-            "dates are text; expected dates or numbers. Parse them first: pandas.to_datetime(dates)."
+            "dates are text; expected dates or numbers. Parse them first: "
+            "pandas.to_datetime(dates)."
         )
     lines = [_line(prediction, x, level_of_targets or 0.0) for prediction in predictions]
     ax = canvas.new_axes(ax)
@@ -95,9 +102,10 @@ def timeline(
 def _horizons(
     forecast: Forecast, series: Any, dates: Any
 ) -> tuple[Explanation, list[Prediction], AnyArray]:
-    """Return the forecasts of one series by horizon, with the part that does not depend on targets as intercept.
+    """Return the forecasts of one series by horizon.
 
-    The other two results are the explanation of all forecasts, and the dates of the training rows.
+    Their intercept is the part that does not depend on targets. The other two results are the
+    explanation of all forecasts, and the dates of the training rows.
     """
     if dates is not None:
         raise InputError("A forecast has the dates of its training rows; leave dates out.")
@@ -136,7 +144,10 @@ def _line(prediction: Prediction, x: AnyArray, reference: float) -> Line:
 
 
 def _curve(prediction: Prediction, line: Line) -> tuple[AnyArray, FloatArray]:
-    """Return the dates and levels of a line from its start on, for logarithms in the targets' own units."""
+    """Return the dates and levels of a line from its start on.
+
+    For logarithms the levels are in the targets' own units.
+    """
     levels = np.append(line.start, line.levels)
     if prediction.scale.is_log:
         levels = prediction.scale.inverse(levels)
