@@ -1,4 +1,7 @@
-"""Answers of an engine about a batch of explained rows: weights or effects, dense, sparse or in blocks."""
+"""Answers of an engine about a batch of explained rows.
+
+An answer has weights or effects. It gives them dense, sparse or in blocks.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ class RowEffects(Protocol):
 
 
 class Answer(RowEffects, Protocol):
-    """The weights of n explained rows over N training rows, with the constants of their predictions."""
+    """The weights of n explained rows over N training rows, with the predictions' constants."""
 
     intercepts: FloatArray  #: (n, K) the part of each prediction that no target makes
 
@@ -102,5 +105,5 @@ class KnownAnswer(KnownEffects, Answer):
         return weighted(self.numbers, targets)
 
     def moments(self, values: FloatArray) -> FloatArray:
-        """Return sums of values under the sizes of the weights and under their squares, (2, n, M)."""
+        """Return sums of values under the sizes of the weights and their squares, (2, n, M)."""
         return np.stack([weighted(self.numbers, values, measure) for measure in ("size", "square")])

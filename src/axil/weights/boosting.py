@@ -409,7 +409,7 @@ class BoostedTrees(TreeEngine):
             yield residual[:, 0].copy()
 
     def tree_residual_slopes(self, v: FloatArray) -> Iterator[FloatArray]:
-        """Yield the derivatives of the residuals of each tree along target vectors (N, S), (N, S)."""
+        """Yield each tree's residual derivatives, (N, S), along target vectors (N, S)."""
         s = self.structure
         base = np.zeros(v.shape[1])
         fit = FittedValues(s, v, base, *self.linear(v, base))

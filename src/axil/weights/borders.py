@@ -140,9 +140,9 @@ def borders_of(picked_of_trees: Iterable[PickedRows]) -> list[list[Border]]:
 
 
 def _sides(residuals: FloatArray, border_rows: NDArray[np.int64]) -> tuple[BoolArray, BoolArray]:
-    """Return whether each row is below the row of its leaf, (N,), and whether they are nearly equal.
+    """Return whether each row is below the row of its leaf, and whether they are nearly equal.
 
-    Of equal rows the first counts as below.
+    Both have shape (N,). Of equal rows the first counts as below.
     """
     gap = residuals - residuals[border_rows]
     is_near = np.abs(gap) <= ROUNDING * float(np.abs(residuals).max(initial=0.0))

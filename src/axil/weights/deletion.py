@@ -1,9 +1,9 @@
 """Deletion: the refits without one training row each, exactly, with the tree structure fixed.
 
-Without row j the leaf weights of its T leaves J fall, and so their scales go from a to a'. All other
-equations of the fit (see `boosting`) stay as they are. So the refit without the row is the old one
-with something added to the sums of these leaves. With R the responses of leaf values to leaf sums
-(`leaf_matrix`), v the leaf values and u their derivative by the initial prediction,
+Without row j the leaf weights of its T leaves J fall, and so their scales go from a to a'. All
+other equations of the fit (see `boosting`) stay as they are. So the refit without the row is the
+old one with something added to the sums of these leaves. With R the responses of leaf values to
+leaf sums (`leaf_matrix`), v the leaf values and u their derivative by the initial prediction,
 
     r_t = y_j - offset_j - beta_t base' - sum_{s < t} omega[t, s] q_s
     q_t = a'_t / a_t (v_t + d u_t + sum_{s < t} R[t, s] x_s - a_t w b_t r_t)

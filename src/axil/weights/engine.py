@@ -62,7 +62,7 @@ class Engine(Protocol):
         return ()
 
     def weight_rows(self, queries: ExplainedRows, base: float = 1.0) -> Answer:
-        """Return the weights of explained rows, ``k_j(x)``, and the constants of their predictions."""
+        """Return the weights ``k_j(x)`` of explained rows and their predictions' constants."""
 
     def matvec(self, queries: ExplainedRows, v: FloatArray, base: float = 1.0) -> FloatArray:
         """Return ``sum_j k_j(x) v_j``, (n, S), for vectors (N, S); K v for the training rows.
@@ -132,7 +132,7 @@ class Engine(Protocol):
         return self
 
     def deletable(self, question: str) -> Deletable:
-        """Return the engine if it has refits without some training rows, otherwise refuse the method."""
+        """Return the engine if it has refits without some training rows; else refuse the method."""
 
 
 class Deletable(Engine, Protocol):
@@ -217,7 +217,7 @@ class TreeEngine(Deletable):
         )
 
     def around(self, queries: LeafArray | None, values: FloatArray) -> FloatArray:
-        """Return means of values (N, S) over the training rows in the leaves of each row, (n, S)."""
+        """Return means of values (N, S) over the training rows in each row's leaves, (n, S)."""
         if queries is None:
             return around_leaves(self.structure, self.rows, None, values)
         leaves = own_leaves(self.structure, queries)

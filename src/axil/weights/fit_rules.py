@@ -1,4 +1,4 @@
-"""The rules of fits: how all leaf values of a fit follow from its rows, with the tree structure fixed.
+"""The rules of fits: how all leaf values follow from the rows, with the tree structure fixed.
 
 Leaf values follow from the sums of their rows (`SumRule`), from sums of clipped residuals
 (`HuberRule`), or from the rows of a certain rank (`PercentileRule`). Each class has the deletions,
@@ -40,7 +40,7 @@ class TreeFits(Protocol):
         """Yield the residuals that each tree of a fit to targets (N, 1) sees, (N,)."""
 
     def tree_residual_slopes(self, v: FloatArray) -> Iterator[FloatArray]:
-        """Yield the derivatives of the residuals of each tree along target vectors (N, S), (N, S)."""
+        """Yield each tree's residual derivatives, (N, S), along target vectors (N, S)."""
 
     def sum_weights(self, seeds: FloatArray) -> FloatArray:
         """Return the derivatives of ``seeds.T @ leaf_sums`` by the targets, (N, S), for (L, S)."""

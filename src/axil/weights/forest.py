@@ -152,7 +152,10 @@ class Forest(TreeEngine):
 
     @property
     def _all_rows(self) -> FloatArray:
-        """The weight of each row in the mean of all rows, which a tree without rows predicts, (N,)."""
+        """The weight of each row in the mean of all rows, (N,).
+
+        A tree without rows predicts this mean.
+        """
         return np.asarray(self._row_weights / self._total)
 
     # -- the contract ------------------------------------------------------------------------------
@@ -203,7 +206,10 @@ class Forest(TreeEngine):
         return np.asarray(in_leaves + in_lost_trees)
 
     def squares(self, available: int) -> float:
-        """Return ``sum_ij K[i, j]^2``, tree by tree over pairs of leaves that share rows: O(T^2 N)."""
+        """Return ``sum_ij K[i, j]^2`` in O(T^2 N).
+
+        The sum runs tree by tree over pairs of leaves that share rows.
+        """
         index = self._rows_of_leaves
         members = csr_array(self._train.T)
         transposed = csr_array(index.T)
@@ -258,11 +264,11 @@ class Forest(TreeEngine):
         return LeftOut(predictions, emptied=np.asarray(np.isnan(predictions).any(axis=1)))
 
     def _changes(self, targets: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
-        """Return the changes of leaf values without each of their rows, times the tree's coefficient.
+        """Return the changes of leaf values without each of their rows.
 
-        They are ``c_t (a' (S - w b y) - a S)``. If no other row remains, the value is that of the
-        nearest ancestor with rows of the tree, or of all other rows if it has none; nan if there is
-        none.
+        They are multiplied by the tree's coefficient: ``c_t (a' (S - w b y) - a S)``. If no other
+        row remains, the value is that of the nearest ancestor with rows of the tree, or of all
+        other rows if it has none; nan if there is none.
 
         Returns
         -------
@@ -446,7 +452,7 @@ class Forest(TreeEngine):
         return np.asarray(s.beta[-1] * s.initial)
 
     def _leaf_values(self, targets: FloatArray) -> FloatArray:
-        """Return the values of a fit to targets (N, K), (places, K), before the trees' coefficients.
+        """Return fitted values (places, K) for targets (N, K), before the trees' coefficients.
 
         0 if the coefficient is 0.
         """

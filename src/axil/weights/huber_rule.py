@@ -1,4 +1,7 @@
-"""Fits with Huber's loss: residuals beyond a threshold count as the threshold, and which ones do is found by a walk."""
+"""Fits with Huber's loss: residuals beyond a threshold count as the threshold.
+
+A walk finds these residuals.
+"""
 
 from __future__ import annotations
 
@@ -184,7 +187,7 @@ class HuberRule(RankedOrClippedRule):
         return sums, leaf_weights
 
     def radius(self, trees: TreeFits, targets: FloatArray) -> float:
-        """Return the smallest change of one target that changes the active set, or a lower bound."""
+        """Return the least change of one target that changes the active set, or a lower bound."""
         if self.newton.has_active_set:
             return 0.0
         thresholds = [Border(None, -self.cut.delta), Border(None, self.cut.delta)]

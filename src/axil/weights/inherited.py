@@ -45,7 +45,8 @@ def inheriting(s: Structure) -> Structure:
     if nodes is None:
         raise UnsupportedQuestionError(
             "without",
-            "leaves would lose all their rows, and the adapter of this model does not state the nodes above them",
+            "leaves would lose all their rows, and the adapter of this model does not state the "
+            "nodes above them",
             "Ask for fewer rows, or let the adapter pass `ancestors` to BoostedFit.",
         )
     _require_rows_in_trees(s, nodes)
@@ -64,7 +65,8 @@ def _require_rows_in_trees(s: Structure, nodes: Nodes) -> None:
     if n_lost:
         raise UnsupportedQuestionError(
             "without",
-            f"{n_lost} of {s.n_trees} trees with monotone constraints would lose all rows of their samples",
+            f"{n_lost} of {s.n_trees} trees with monotone constraints would lose all rows of "
+            "their samples",
             "Ask for fewer rows, or fit with more of them.",
         )
 

@@ -73,7 +73,7 @@ class Level:
         residuals: AnyPlaceArray = None,
         added: AnyPlaceArray = None,
     ) -> None:
-        """Fill in the leave-one-out residuals of rows, or the changes that deletions make to leaf sums.
+        """Fill in the leave-one-out residuals of rows, or the changes of leaf sums by deletions.
 
         Parameters
         ----------

@@ -1,4 +1,7 @@
-"""K of a weighted sum of models, whose answers add up, and of a model fitted to what another leaves over."""
+"""K of a weighted sum of models, and of a model fitted to what another leaves over.
+
+The answers of the models in a sum add up.
+"""
 
 from __future__ import annotations
 
@@ -348,7 +351,8 @@ class Sum(Deletable):
         if not self._all_rows:
             raise UnsupportedQuestionError(
                 "diagnostics.leave_one_out",
-                "the models inside were fitted to different rows, or to copies of rows, and no row is left out of all of them",
+                "the models inside were fitted to different rows, or to copies of rows, and no "
+                "row is left out of all of them",
                 "Weights, what_if, influence and without work for it; out-of-bag or out-of-fold "
                 "predictions show what the other rows predict for a row.",
             )
@@ -414,7 +418,10 @@ class Sum(Deletable):
         return _total(size / sum(sizes) * means(term) for size, term in zip(sizes, self.terms))
 
     def without(self, rows: IntArray, targets: FloatArray) -> Sum:
-        """Return the mean of the models without these rows; a model without any row is not in it."""
+        """Return the mean of the models without these rows.
+
+        A model without any row is not in the mean.
+        """
         remaining: list[Term] = []
         for term in self.terms:
             if term.rows is None:

@@ -54,7 +54,7 @@ class Parts:
         return cls(s.starts[:-1, None] + leaf.astype(np.int64), np.broadcast_to(weight, leaf.shape))
 
     def is_singleton(self, s: Structure) -> BoolArray:
-        """Return whether the row is the only one with a weight in a leaf that depends on its rows."""
+        """Return whether the row alone has a weight in a leaf that depends on its rows."""
         is_free: BoolArray = self.of(s.linear_leaves.scale) > 0
         return self.last(s) & is_free
 

@@ -35,7 +35,7 @@ EXACT_SINGLE = 1 << 24  # up to which single precision holds every count
 
 @dataclass(frozen=True)
 class TreeGroup:
-    """Consecutive trees that share a pass over the rows, with the change of residuals after them."""
+    """Consecutive trees that share a pass over the rows, with the residuals' change after them."""
 
     first: int
     last: int
@@ -260,7 +260,7 @@ class Passes:
         self.rows.sweep(state, applied, table, apply_weights, gathered, sums, gather_weights)
 
     def _table(self, group: TreeGroup) -> list[FloatArray]:
-        """Return the co-occurrence of each tree's leaves with those of the later trees of a group."""
+        """Return the co-occurrence of each tree's leaves with those of later trees of a group."""
         return self._tables.get(group.first, lambda: self._count(group))
 
     def _count(self, group: TreeGroup) -> list[FloatArray]:
@@ -283,7 +283,10 @@ def leaf_sums(structure: Structure, rows: Rows, v: FloatArray) -> FloatArray:
 
 
 def groups_of(structure: Structure) -> list[TreeGroup]:
-    """Return groups of trees between changes of the residuals; in plain boosting each has one tree."""
+    """Return groups of trees between changes of the residuals.
+
+    In plain boosting each group has one tree.
+    """
     if structure.coefficients is None:
         rates = structure.learning_rates
         return [TreeGroup(t, t, [(t, float(rate))]) for t, rate in enumerate(rates)]

@@ -1,4 +1,7 @@
-"""Fits by percentiles, walked through tree by tree, where each leaf ranks the rows that are left of it."""
+"""Fits by percentiles, walked through tree by tree.
+
+Each leaf ranks its remaining rows.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +84,7 @@ class PercentileRule(RankedOrClippedRule):
         return lambda rows: is_singleton[rows]
 
     def _follows_targets(self, s: Structure) -> bool:
-        """Return whether constants or the weights by which rows are ranked move with the targets."""
+        """Return whether constants or the weights that rank rows move with the targets."""
         return len(s.sample_counts) > 3 or self.ranks.rule.follows_targets
 
     def count_changed_leaves(self, trees: TreeFits, before: FloatArray, after: FloatArray) -> int:
@@ -117,7 +120,7 @@ class PercentileRule(RankedOrClippedRule):
     def active_set_counts(
         self, structure: Structure, replayed: Mapping[str, float]
     ) -> dict[str, float]:
-        """Return the counts of the replay, with the share of rows that do not count in their leaves."""
+        """Return the replay's counts, with the share of rows that do not count in their leaves."""
         if not self.ranks.rule.spreads:
             return dict(replayed)
         first = self.n_initial_trees
@@ -126,7 +129,7 @@ class PercentileRule(RankedOrClippedRule):
         return {**replayed, "cut": float(np.mean(levels == 0))}
 
     def radius(self, trees: TreeFits, targets: FloatArray) -> float:
-        """Return the smallest change of one target that changes the active set, or a lower bound."""
+        """Return the least change of one target that changes the active set, or a lower bound."""
         if self._follows_targets(trees.structure) or self.newton.has_active_set:
             return 0.0
         rows = borders.picked_rows(trees.structure)
@@ -259,7 +262,10 @@ def _value_of(s: Structure, ranks: RankedFit, t: int, node: int, y: FloatArray) 
 
 
 def _picks_of(s: Structure, ranks: RankedFit, t: int, nodes: Ids, y: FloatArray) -> Picks:
-    """Return the rows picked for nodes of tree t that have no leaf in common; -1: for all rows, sampled or not."""
+    """Return the rows picked for nodes of tree t that have no leaf in common.
+
+    Node -1 stands for all rows, sampled or not.
+    """
     if nodes[0] == NO_NODE:
         ranks = replace(ranks, drawn=None)
         label = np.zeros(s.n_rows, dtype=np.int64)
@@ -278,7 +284,7 @@ def _picks_of(s: Structure, ranks: RankedFit, t: int, nodes: Ids, y: FloatArray)
 
 
 def _inherited(s: Structure, y: FloatArray, emptied: Ids) -> Iterator[tuple[int, Ids, Picks]]:
-    """Yield trees with leaves that have no rows, groups of these leaves, and the picks of each group.
+    """Yield trees with leaves that have no rows, groups of these leaves, and each group's picks.
 
     The leaves of a group have one ancestor. ``y`` (N,) has the targets of the trees. A tree without
     any row and without an initial prediction has the percentile of all rows.

@@ -1,9 +1,9 @@
-"""Removal: what predictions would change by without training rows, to first order, with the tree structure fixed.
+"""Removal: how predictions change without training rows, to first order.
 
-The derivative of a prediction with respect to the sample weight w_j of row j uses the adjoints phi
-of the leaf sums and beta of the initial prediction (see `boosting`). With r_tj the residual that
-tree t sees, b_tj how often it sampled the row, v_t its leaf values and P_t's diagonal, the scale of
-a leaf, a function of its weight:
+The tree structure stays fixed. The derivative of a prediction with respect to the sample weight w_j
+of row j uses the adjoints phi of the leaf sums and beta of the initial prediction (see `boosting`).
+With r_tj the residual that tree t sees, b_tj how often it sampled the row, v_t its leaf values and
+P_t's diagonal, the scale of a leaf, a function of its weight:
 
     I_j = sum_t b_tj phi_t[l] (r_tj - level_t[l]) + beta (y_j - base) / W,     l = leaf_t(j)
     level = -v scale' / scale^2         (v itself for scale = 1 / (W_l + l2))
@@ -81,7 +81,7 @@ class RemovalFit:
         return np.asarray(self.fitted.structure.mean_weight * above)
 
     def l2_changes(self, rows: slice) -> FloatArray:
-        """Return the relative change of l2 on deleting each of these rows, (rows,), to first order."""
+        """Return the relative change of l2 on deleting each row, (rows,), to first order."""
         s = self.fitted.structure
         weights = s.l2_weights
         if weights is None:
@@ -156,7 +156,8 @@ class ReadOutEffects(RowEffects):
 def contributions(training: Rows, fitted: FittedValues, queries: LeafArray) -> list[ReadOutEffects]:
     """Return the contributions of the rows to predictions in these leaves (n, T), for each output.
 
-        s_j = sum_t final_t w_j b_tj r_tj [leaf_t(j) = leaf_t(x)] / (W + l2),   sum_j s_j = F(x) - base
+        s_j = sum_t final_t w_j b_tj r_tj [leaf_t(j) = leaf_t(x)] / (W + l2)
+        sum_j s_j = F(x) - base
 
     A leaf's value is the sum over its rows of ``w_j b_tj r_tj / (W + l2)``. Residuals are taken as
     they are: the part that other rows had in them is not followed, as weights follow it. Where L1

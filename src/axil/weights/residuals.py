@@ -1,4 +1,4 @@
-"""The residuals that every tree of a fit was fitted to, and what each training row adds to its leaf.
+"""The residuals that each tree was fitted to, and what each training row adds to its leaf.
 
 With the leaf values v_t of the fit, replayed in float64, the residuals of any row follow from its
 leaves alone:
@@ -86,7 +86,7 @@ class FittedValues:
         return -np.diff(errors, axis=0)
 
     def steps(self, rows: slice) -> Iterator[ResidualStep]:
-        """Yield the residuals of a block of training rows before each tree, and the tree's values."""
+        """Yield residuals of a block of training rows before each tree, and the tree's values."""
         s = self.structure
         leaves = s.leaves(rows)
         if s.leaf_rule is not None and s.leaf_rule.clips_residuals:

@@ -1,7 +1,7 @@
-"""Spread: the mean of a quantity of the training rows, such as the size of their residuals, around a row.
+"""Spread: the mean of a quantity of the training rows around a row.
 
-Of trees the rows around x are those that share its leaves. Every tree with such rows counts once,
-or by its weight:
+The quantity may be the size of their residuals. Of trees the rows around x are those that share its
+leaves. Every tree with such rows counts once, or by its weight:
 
     around(x) = mean over the trees t of the mean of v_i over the training rows i in leaf_t(x)
 
@@ -171,7 +171,7 @@ def _weighted_means(
 
 
 def _read_out(structure: Structure, rows: Rows, table: FloatArray) -> FloatArray:
-    """Return the sums over the trees of a table by leaves, (L, S), for the training rows, (N, S)."""
+    """Return sums over the trees of a table by leaves, (L, S), for training rows, (N, S)."""
     sums = np.empty((structure.n_rows, table.shape[1]))
     by_cells = np.ascontiguousarray(structure.by_cells(table, drawn=False))
     rows.read_out(by_cells, np.zeros(table.shape[1]), None, 0, sums)

@@ -1,4 +1,4 @@
-"""Fits by sums: leaf values follow from the sums and weights of the rows that are left, by the rule of the library.
+"""Fits by sums: a library's rule turns sums and weights of remaining rows into leaf values.
 
 Deleted rows are gone: they have no weight, and nothing that a library derives from the number of
 rows counts them. A row that the fit itself gave no weight stays: an l2 in proportion to the mean
@@ -74,7 +74,10 @@ class SumRule(FitRule):
 
     @property
     def needs_walk(self) -> bool:
-        """Whether the rule has an active set or couples leaves, so that deletions may be replayed."""
+        """Whether the rule has an active set or couples leaves.
+
+        If so, deletions may be replayed.
+        """
         return self.newton.has_active_set or self.newton.couples_leaves
 
     def has_formula(self, structure: Structure) -> bool:
@@ -257,7 +260,10 @@ def lighter(structure: Structure, rows: IntArray, backend: Backend) -> Structure
 def remaining_rule(
     s: Structure, rule: NewtonRule, rows: IntArray, before: FloatArray, left: FloatArray
 ) -> NewtonRule:
-    """Return the rule without these rows; for ``before`` and ``left`` see `NewtonRule.for_remaining`."""
+    """Return the rule without these rows.
+
+    `NewtonRule.for_remaining` explains ``before`` and ``left``.
+    """
     counts = None
     if rule.smooths_nodes:
         if s.present is None:
@@ -299,11 +305,12 @@ def with_emptied_leaves(rule: FitRule, emptied: BoolArray) -> FitRule:
 
 
 def rescaled(structure: Structure) -> Structure:
-    """Return the structure with leaf values by its rule, which has no active set, and its leaf weights.
+    """Return the structure with leaf values by its rule and its leaf weights.
 
-    A constant leaf stays constant. A leaf without rows has neither scale nor shift. The rule may
-    have lost its active set: once each monotone split has a child without rows, none bounds
-    another value. So the matrices of the active set that the structure had are dropped.
+    The rule has no active set. A constant leaf stays constant. A leaf without rows has neither
+    scale nor shift. The rule may have lost its active set: once each monotone split has a child
+    without rows, none bounds another value. So the matrices of the active set that the structure
+    had are dropped.
     """
     s = structure
     before = s.linear_leaves
@@ -318,7 +325,10 @@ def rescaled(structure: Structure) -> Structure:
 
 
 def with_active_set(structure: Structure, sums: FloatArray) -> Structure:
-    """Return the structure with the active set of leaf sums (L, K) by its rule and its leaf weights."""
+    """Return the structure with the active set of leaf sums (L, K).
+
+    The active set follows from the structure's rule and leaf weights.
+    """
     rule = structure.newton_rule
     return replace(structure, linear_leaves=rule.linearise(sums[:, 0], structure.leaf_weights))
 
