@@ -22,10 +22,10 @@ MOST_DOUBLINGS = 64
 
 @dataclass(frozen=True)
 class Ancestors(Transferable):
-    """The nodes of T averaged trees of L leaves: the leaves 0 .. L - 1 of all trees, then the inner nodes.
+    """The nodes of T averaged trees of L leaves.
 
-    A leaf of an averaged tree without rows has the value of its nearest ancestor that has rows of
-    the tree's sample.
+    The leaves of all trees are the nodes 0 .. L - 1. The inner nodes follow. A leaf of an averaged
+    tree without rows has the value of its nearest ancestor that has rows of the tree's sample.
     """
 
     parents: NDArray[np.int32]  #: (M,) the parent of each node; -1 for a root
@@ -66,7 +66,7 @@ class Ancestors(Transferable):
 
     @classmethod
     def roots(cls, n_leaves: Ids) -> Ancestors:
-        """Return the ancestors of trees with unknown splits: every leaf is directly below its root."""
+        """Return ancestors of trees with unknown splits: every leaf is directly below its root."""
         total = int(n_leaves.sum())
         parents = np.full(total + len(n_leaves), NO_NODE, dtype=np.int32)
         parents[:total] = total + np.repeat(np.arange(len(n_leaves)), n_leaves)
@@ -78,7 +78,7 @@ class Ancestors(Transferable):
         return Ancestors(parents.astype(np.int32), self.l2)
 
     def check(self, n_leaves: NDArray[np.int64]) -> None:
-        """Raise ValueError unless every leaf of these trees, (T,), is below the root of its tree."""
+        """Raise ValueError unless each leaf of these trees, (T,), is below the root of its tree."""
         if not np.array_equal(self.n_leaves, n_leaves):
             raise ValueError(
                 "leaves of one tree below several roots, or of several trees below one"
@@ -90,7 +90,8 @@ class Ancestors(Transferable):
         size = len(self.parents)
         if self.parents.dtype != np.int32 or self.parents.ndim != 1:
             raise ValueError(
-                f"parents of nodes are {self.parents.dtype} {self.parents.shape}, expected int32 numbers"
+                f"parents of nodes are {self.parents.dtype} {self.parents.shape}, expected int32 "
+                "numbers"
             )
         has_parent = self.parents != NO_NODE
         if ((self.parents < NO_NODE) | (self.parents >= size)).any():
@@ -136,7 +137,7 @@ class Ancestors(Transferable):
         return np.split(order, np.cumsum(counts)[:-1])[:-1]
 
     def totals(self, of_leaves: FloatArray) -> FloatArray:
-        """Return for each node, (M, ...), the sum of the numbers of the leaves below it, (L, ...)."""
+        """Return the sums, (M, ...), of the numbers of the leaves, (L, ...), below each node."""
         n_leaves = len(of_leaves)
         sums = np.zeros((len(self.parents), *of_leaves.shape[1:]))
         sums[:n_leaves] = of_leaves
@@ -145,7 +146,9 @@ class Ancestors(Transferable):
         return sums
 
     def nearest(self, leaves: Ids, has_rows: BoolArray) -> Ids:
-        """Return the nearest node at or above each of these leaves that has rows; -1 if its tree has none.
+        """Return the nearest node at or above each of these leaves that has rows.
+
+        The node is -1 if the leaf's tree has none.
 
         Parameters
         ----------
@@ -162,7 +165,7 @@ class Ancestors(Transferable):
         return nearest_nodes
 
     def nearest_beside(self, nodes: Ids, filled: Ids) -> Ids:
-        """Return the nearest ancestor of each node, (n,), that has rows outside the node; -1 if none.
+        """Return each node's nearest ancestor, (n,), that has rows outside the node; -1 if none.
 
         ``filled`` (M,): the number of leaves with rows below each node.
         """
@@ -176,7 +179,7 @@ class Ancestors(Transferable):
         return parents
 
     def below(self, nodes: Ids, leaves: Ids, n_leaves: int) -> csr_array:
-        """Return a table (n, L) with ones where a leaf is below one of these distinct nodes, (n,)."""
+        """Return a table (n, L) with ones where a leaf is below one of distinct nodes, (n,)."""
         place = np.full(len(self.parents), NO_NODE)
         place[nodes] = np.arange(len(nodes))
         rows = []

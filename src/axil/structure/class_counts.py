@@ -1,4 +1,7 @@
-"""Class counts: row weights that a library derives from the labels of its rows, so that all classes weigh the same."""
+"""Class counts: row weights that a library derives from the labels of its rows.
+
+With these weights all classes weigh the same.
+"""
 
 from __future__ import annotations
 

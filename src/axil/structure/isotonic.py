@@ -45,11 +45,13 @@ class Chains(Transferable):
         for name, array in vars(self).items():
             if array.ndim != 1 or array.dtype != np.int64:
                 raise ValueError(
-                    f"{name} of the chains is {array.dtype} {array.shape}, expected numbers in a row"
+                    f"{name} of the chains is {array.dtype} {array.shape}, expected numbers in a "
+                    "row"
                 )
         if not np.array_equal(self.trees, ends) or len(self.order) != ends[-1]:
             raise ValueError(
-                f"chains of {len(self.order)} leaves, expected the {ends[-1]} of all trees, tree after tree"
+                f"chains of {len(self.order)} leaves, expected the {ends[-1]} of all trees, tree "
+                "after tree"
             )
         tree = np.repeat(np.arange(len(n_leaves)), n_leaves)
         if not np.array_equal(np.sort(self.order), np.arange(ends[-1])) or not np.array_equal(

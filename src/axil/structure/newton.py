@@ -65,7 +65,8 @@ class LinearLeaves(Transferable):
             return
         if len(self.mixing) != len(n_leaves):
             raise ValueError(
-                f"mixing has {len(self.mixing)} tables, expected one for each of {len(n_leaves)} trees"
+                f"mixing has {len(self.mixing)} tables, expected one for each of {len(n_leaves)} "
+                "trees"
             )
         for matrix, n in zip(self.mixing, n_leaves):
             if matrix is not None:
@@ -227,7 +228,7 @@ class NewtonRule(Transferable):
         return self.step(sums, inverse_or(self.scale(leaf_weights), 0.0))
 
     def linearise(self, sums: FloatArray, leaf_weights: FloatArray) -> LinearLeaves:
-        """Return leaf values as a map of leaf sums, with the active set of these sums (L,) fixed."""
+        """Return leaf values as a map of leaf sums (L,), with the active set of the sums fixed."""
         free = self.scale(leaf_weights)
         if not self.has_active_set and not self.couples_leaves:
             return LinearLeaves(free)

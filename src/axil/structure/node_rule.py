@@ -47,7 +47,7 @@ class NodeValues:
         return np.asarray(self.raw != self.bounded)
 
     def ends_of(self, nodes: Ids) -> Ids:
-        """Return the two nodes, (n, 2), whose mean value bounds each of these bounded nodes, (n,)."""
+        """Return the two nodes, (n, 2), whose mean value bounds each bounded node, (n,)."""
         side = (self.raw[nodes] > self.bounded[nodes]).astype(np.int64)
         return np.asarray(self.ends[side, nodes])
 
@@ -251,7 +251,7 @@ class NodeRule(NewtonRule):
         shrink = np.minimum(1.0, ratio)
 
         def mix(by_node: FloatArray) -> FloatArray:
-            """Return leaf values by leaf sums, (L, L), of nodes with values ``by_node`` times sums."""
+            """Return leaf values by leaf sums, (L, L), for node values ``by_node`` times sums."""
             rows = by_node[:, None] * inside
             return _pass_down(nodes, rows, np.zeros_like(shift), values).rows[leaves]
 

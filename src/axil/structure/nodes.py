@@ -81,7 +81,8 @@ class Nodes(Transferable):
             or self.starts[-1] != m
         ):
             raise ValueError(
-                f"expected 2 L - 1 nodes for each tree of L leaves, {sizes.sum()} in all; {m} are there"
+                f"expected 2 L - 1 nodes for each tree of L leaves, {sizes.sum()} in all; {m} are "
+                "there"
             )
         splits, tree = np.flatnonzero(self.leaf < 0), np.repeat(np.arange(n_trees), sizes)
         children, below = self.children[splits], np.setdiff1d(np.arange(m), self.starts[:-1])
@@ -113,7 +114,8 @@ class Nodes(Transferable):
         assert rows is not None
         if rows.ndim != 2 or rows.shape[1] != 3 or rows.dtype.kind != "i":
             raise ValueError(
-                f"rivals of the nodes are {rows.dtype} {rows.shape}, expected three columns of numbers"
+                f"rivals of the nodes are {rows.dtype} {rows.shape}, expected three columns of "
+                "numbers"
             )
         node, side, rival = rows.T
         exist = (rows >= 0).all() and (rows[:, ::2] < len(tree)).all() and (side <= 1).all()

@@ -1,4 +1,4 @@
-"""Ranks: the rows that a leaf takes its value from where that is a percentile of its rows' residuals.
+"""Ranks: the rows that give a leaf its value if this is a percentile of the rows' residuals.
 
 A percentile is the residual of one row, or a fixed mix of two neighbours in rank:
 
@@ -42,7 +42,7 @@ class Picks:
         )
 
     def values(self, residuals: FloatArray) -> FloatArray:
-        """Return the percentiles of residuals (N,) by these rows and shares, (n,), without shifts."""
+        """Return percentiles of residuals (N,) by these rows and shares, (n,), without shifts."""
         percentiles = np.asarray((self.shares * residuals[self.rows]).sum(axis=0))
         if self.free is None or self.free_at is None or self.free_shares is None:
             return percentiles
@@ -163,7 +163,7 @@ class Ranks(Transferable, ABC):
         return replace(self, weights=self.weights[rows])
 
     def base(self, targets: FloatArray, picked: Picks) -> float:
-        """Return the percentile of all targets (N,) from its picked rows, as the library rounds it."""
+        """Return the percentile of all targets (N,) from picked rows, as the library rounds it."""
         return picked.value(targets)
 
     def values(

@@ -129,7 +129,8 @@ class Structure(Transferable):
             or not self.cells.flags.c_contiguous
         ):
             raise ValueError(
-                f"cells is {self.cells.dtype} {self.cells.shape}, expected unsigned numbers of trees by rows"
+                f"cells is {self.cells.dtype} {self.cells.shape}, expected unsigned numbers of "
+                "trees by rows"
             )
         expect("cells", self.cells, self.cells.dtype, (len(self.n_leaves), self.cells.shape[1]))
         most = (int(np.iinfo(self.cells.dtype).max) + 1) // max(len(self.sample_counts), 1)
@@ -139,7 +140,8 @@ class Structure(Transferable):
             and ((self.n_leaves >= 1) & (self.n_leaves <= most)).all()
         ):
             raise ValueError(
-                f"expected trees of 1 to {most} leaves, as many as {self.cells.dtype} cells can number"
+                f"expected trees of 1 to {most} leaves, as many as {self.cells.dtype} cells can "
+                "number"
             )
         if (
             self.cells.size
@@ -232,7 +234,7 @@ class Structure(Transferable):
 
     @property
     def mean_weight(self) -> float:
-        """The weight of a target of row weight one in the initial prediction, if that is the mean."""
+        """The weight of a target of row weight one in an initial prediction that is the mean."""
         if self.initial is None:
             return 1.0 / self.total_weight
         return 0.0
@@ -412,7 +414,7 @@ class Structure(Transferable):
         return values + like(shift[self.leaves_of(t), None], sums)
 
     def leaf_values_transpose(self, t: int, adjoints: AnyPlaceArray) -> AnyPlaceArray:
-        """Return adjoints of the sums of tree t's leaves from adjoints of their values, (L_t, S)."""
+        """Return adjoints of sums of tree t's leaves from adjoints of their values, (L_t, S)."""
         matrix = self._mixing_of(t)
         if matrix is not None:
             return like(np.asarray(matrix.T @ host(adjoints)), adjoints)
