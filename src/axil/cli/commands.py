@@ -173,7 +173,7 @@ class Command:
 
     @property
     def description(self) -> str:
-        """Return the text above the options: the command's own, or two paragraphs of a docstring."""
+        """Return the text above the options: the command's own or two docstring paragraphs."""
         if self.name in DESCRIPTIONS:
             return DESCRIPTIONS[self.name]
         paragraphs = (inspect.getdoc(self.method) or "").split("\n\n")[:2]

@@ -164,7 +164,7 @@ def report(request: Request) -> None:
 
 
 def _suspect_predictions(request: Request) -> dict[str, Any]:
-    """Return the out-of-fold predictions that judge the labels of training rows, if there are any."""
+    """Return the out-of-fold predictions that judge the labels of training rows, if any."""
     if request.arguments.out_of_fold is None:
         return {}
     if request.arguments.suspects in (None, "keep"):

@@ -132,7 +132,8 @@ def _fish(parsers: Parsers) -> str:
     lines = ["# Completes axil in fish. Load it with:  axil completion fish | source"]
     for command, parser in parsers.items():
         lines.append(
-            f"complete -c axil -f -n __fish_use_subcommand -a {command} -d {_quoted(parser.summary)}"
+            f"complete -c axil -f -n __fish_use_subcommand -a {command} -d "
+            f"{_quoted(parser.summary)}"
         )
         condition = _quoted(f"__fish_seen_subcommand_from {command}")
         for option in parser.options:

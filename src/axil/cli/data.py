@@ -1,4 +1,7 @@
-"""Columns of a table as features, targets, weights and labels, checked in the words of the options."""
+"""Columns of a table as features, targets, weights and labels.
+
+The checks use the words of the options.
+"""
 
 from __future__ import annotations
 
@@ -281,8 +284,8 @@ def _feature_names(
     if missing:
         raise InputError(
             f"{path} lacks {len(missing)} of the {model.n_features} features of the "
-            f"{model.library} model: {some(missing)}. It has {some(candidates)}. Rename its columns as "
-            "they were for the fit."
+            f"{model.library} model: {some(missing)}. It has {some(candidates)}. Rename its "
+            "columns as they were for the fit."
         )
     names = [name_by_spelling[name] for name in model.feature_names]
     unused = [name for name in candidates if name not in names and name not in roles.other_columns]

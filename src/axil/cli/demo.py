@@ -1,4 +1,4 @@
-"""`axil demo`: five held-out diabetes patients, and the earlier patients that made each prediction."""
+"""`axil demo`: five held-out diabetes patients, and the earlier patients behind each prediction."""
 
 from __future__ import annotations
 

@@ -92,8 +92,8 @@ SETTINGS: dict[str, ArgparseSettings] = {
     "within": {
         "metavar": "COLUMN,D",
         "action": "append",
-        "help": "only rows so near to the query, such as sale_date,3Y, area,25%% or lat,lon,5km; may "
-        "be given again",
+        "help": "only rows so near to the query, such as sale_date,3Y, area,25%% or lat,lon,5km; "
+        "may be given again",
     },
     "asof": {
         "metavar": "DATE",

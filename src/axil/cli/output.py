@@ -127,7 +127,10 @@ class Output:
     def _write(
         self, tables: Iterable[pd.DataFrame], printed_table: pd.DataFrame | None
     ) -> tuple[pd.DataFrame | None, int]:
-        """Write the tables, or print them as CSV or JSON; return the first rows and their number."""
+        """Write the tables, or print them as CSV or JSON.
+
+        Return the first rows and their number.
+        """
         if not self.wants_table:
             return printed_table, 0
         first_rows = printed_table

@@ -60,8 +60,8 @@ def labelled_rows(training: FileRows, text: str, option: str) -> list[Label]:
         if word not in label_by_text:
             raise InputError(
                 f"{training.path} has no row labelled {shown(word)} ({option}); its labels are "
-                f"{some(list(label_by_text))}.{suggestion(word, label_by_text)} Labels are those of "
-                "--index, or the numbers of the rows from 0."
+                f"{some(list(label_by_text))}.{suggestion(word, label_by_text)} Labels are those "
+                "of --index, or the numbers of the rows from 0."
             )
     return [label_by_text[word] for word in texts]
 
