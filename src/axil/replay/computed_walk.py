@@ -316,7 +316,7 @@ class ComputedWalk:
         return moves
 
     def _with_values_of_fit(self, stage: int, values: FloatArray) -> FloatArray:
-        """Return leaf values (C, L_t), replaced by the replayed ones if they differ by rounding alone.
+        """Return leaf values (C, L_t), or the replayed ones if both differ by rounding alone.
 
         Ranks turn on ties, so scores advance with the model's own values where these are unchanged.
         """

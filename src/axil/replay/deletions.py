@@ -67,7 +67,7 @@ class Deletions(ABC):
 
     @property
     def has_active_set(self) -> bool:
-        """Whether leaf values follow from row weights by more than a linear rule of their own rows."""
+        """Whether leaf values need more than a linear rule of the weights of their own rows."""
         return False
 
     @property

@@ -1,4 +1,7 @@
-"""ExactDeletions: refits without some rows of models whose predictions are weighted sums of the targets."""
+"""ExactDeletions: refits without some rows.
+
+The predictions of these models are weighted sums of the targets.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +90,10 @@ class ExactDeletions(ReplayedDeletions):
         return WithoutRows(before, refit.predicted(queries), n_emptied)
 
     def refit(self, rows: IntArray) -> ExactModel:
-        """Return the refit without these rows; there is no model to compare its predictions with."""
+        """Return the refit without these rows.
+
+        There is no model to compare its predictions with.
+        """
         engines = [
             engine.deletable("without").without(rows, targets)
             for engine, targets in by_output(self.model.engines, self.model.targets)

@@ -40,9 +40,10 @@ DELETIONS = (
     "calibrate",
 )
 ESTIMATED_COUNTS = (
-    "Leaves of this model are smoothed by numbers of rows that the library estimated from bins of feature values, "
-    "which the model does not keep. Without some rows they are estimated by weight, as far off as with all rows: "
-    "deletions are close, not exact. For exact ones fit with path_smooth=0, or without sample_weight and GOSS."
+    "Leaves of this model are smoothed by numbers of rows that the library estimated from bins of "
+    "feature values, which the model does not keep. Without some rows they are estimated by "
+    "weight, as far off as with all rows: deletions are close, not exact. For exact ones fit with "
+    "path_smooth=0, or without sample_weight and GOSS."
 )
 # the part of the user's own limit that the leaf matrix may take: batches of queries take the rest
 LIMITED = 16
@@ -224,7 +225,10 @@ class ExactModel(Refittable):
     def check(
         self, queries: QueryBatch | Combination, predictions: FloatArray
     ) -> FloatArray | None:
-        """Compare predictions (n, K), offsets included, with the model's own on every use, and return those."""
+        """Compare predictions (n, K), offsets included, with the model's own, and return those.
+
+        axil compares them on every use.
+        """
         sizes = queries.sizes
         return check_answer(
             self.verification, predictions, queries.labels, lambda: queries.predictions, sizes

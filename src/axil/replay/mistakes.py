@@ -39,7 +39,10 @@ TRANSFORMS: dict[str, tuple[Callable[[FloatArray], FloatArray], str]] = {
 TRIED_TRANSFORMS = 2  # those whose mean is nearest to the predictions'
 
 
-OTHER_ORDER = "X_train and y_train have the same row labels in another order, and rows are matched by position"
+OTHER_ORDER = (
+    "X_train and y_train have the same row labels in another order, and rows are matched by "
+    "position"
+)
 
 
 Prove = Callable[[TrainingRows], Any]
@@ -81,8 +84,9 @@ def _was_transformed(model: Model, rows: TrainingRows) -> str | None:
     if not (apart > targets.std(axis=0)).any():
         return None
     return (
-        f"Was the target transformed for the fit? The model predicts {predicted.min():.4g} to {predicted.max():.4g}, y_train "
-        f"holds {targets.min():.4g} to {targets.max():.4g}. Pass y_train as the fit had it."
+        f"Was the target transformed for the fit? The model predicts {predicted.min():.4g} to "
+        f"{predicted.max():.4g}, y_train holds {targets.min():.4g} to {targets.max():.4g}. Pass "
+        "y_train as the fit had it."
     )
 
 
@@ -93,26 +97,30 @@ def _changes(
     order = other_order(*given)
     if order is not None:
         yield (
-            f"{OTHER_ORDER}: in the order of the labels they agree. Pass y_train.loc[X_train.index].",
+            f"{OTHER_ORDER}: in the order of the labels they agree. Pass "
+            "y_train.loc[X_train.index].",
             replace(rows, targets=rows.targets[order]),
         )
     if rows.weights is not None:
         yield (
-            "Without sample_weight the data agree: the model was fitted without weights. Leave sample_weight out.",
+            "Without sample_weight the data agree: the model was fitted without weights. Leave "
+            "sample_weight out.",
             replace(rows, weights=None),
         )
     if model.classes is None and model.scale.is_identity:
         for name, targets in _transformed(model, rows):
             yield (
-                f"With {name} for targets the data agree: the model was fitted on transformed targets. Pass {name} as y_train; "
-                f"with inverse_func={TRANSFORMS[name][1]} answers are in the units of your y_train.",
+                f"With {name} for targets the data agree: the model was fitted on transformed "
+                f"targets. Pass {name} as y_train; with inverse_func={TRANSFORMS[name][1]} "
+                "answers are in the units of your y_train.",
                 replace(rows, targets=targets),
             )
     if error.quantity not in ("value", INITIAL):
         for how, scaled in _scaled(rows.X):
             yield (
-                f"With every column scaled to {how} the data agree: the model was fitted on scaled columns. Pass X_train as it "
-                "was scaled for the fit, or explain a pipeline of scaler and model.",
+                f"With every column scaled to {how} the data agree: the model was fitted on "
+                "scaled columns. Pass X_train as it was scaled for the fit, or explain a pipeline "
+                "of scaler and model.",
                 replace(rows, X=scaled),
             )
 
@@ -121,7 +129,8 @@ def refuse_other_order(X: FeatureTable, y: Any) -> None:
     """Raise if the labels of X and y are in different orders, which verification could not name."""
     if other_order(X, y) is not None:
         raise InputError(
-            f"{OTHER_ORDER}. Pass y_train.loc[X_train.index]; or, if the fit had them so, y_train.to_numpy()."
+            f"{OTHER_ORDER}. Pass y_train.loc[X_train.index]; or, if the fit had them so, "
+            "y_train.to_numpy()."
         )
 
 
@@ -196,8 +205,8 @@ def names_target(error: InputError, X: FeatureTable, y: Any) -> InputError:
     name = getattr(y, "name", None)
     if isinstance(name, str) and f"missing [{name!r}]" in str(error):
         return InputError(
-            f"{error} Column {name!r} is y_train: the model was fitted with its own target among the features. Fit it again "
-            "without it, or pass X_train with it."
+            f"{error} Column {name!r} is y_train: the model was fitted with its own target among "
+            "the features. Fit it again without it, or pass X_train with it."
         )
     try:
         frame = None if is_sparse(X) else as_frame(X)

@@ -44,7 +44,10 @@ ROUNDINGS = 8.0  # of a probability beside one, in every gradient of a leaf
 
 @dataclass(frozen=True)
 class LeafMix:
-    """Leaf values of a tree that depend on the sums of other leaves: (L_t, L_t) each, a row for each value."""
+    """Leaf values of a tree that depend on the sums of other leaves.
+
+    Each matrix has shape (L_t, L_t), with a row for each value.
+    """
 
     by_g: FloatArray
     by_h: FloatArray
@@ -70,8 +73,8 @@ class Step:
     solved: FloatArray | None = (
         None  #: (L_t,) the value that was solved for, where the step is a part of that
     )
-    #: where leaves depend on each other; ``by_g`` and ``by_h`` are nan then, and ``share``, which is
-    #: 1 unless trees are centred, multiplies the rows before it
+    #: where leaves depend on each other; ``by_g`` and ``by_h`` are nan then, and ``share``, which
+    #: is 1 unless trees are centred, multiplies the rows before it
     mix: LeafMix | None = None
 
     def moved(self, G: AnyArray, H: AnyArray) -> FloatArray:
@@ -122,7 +125,7 @@ def leaf_step(G: FloatArray, H: FloatArray, l2: FloatArray, l1: float, most: flo
 
 
 def bounded_step(rule: NewtonRule, G: FloatArray, H: FloatArray, plain: Step) -> Step:
-    """Return the step of a tree whose leaf values depend on each other; ``plain`` for other trees."""
+    """Return the step of a tree whose leaf values depend on each other; else ``plain``."""
     maps = rule.coupled_leaves(-G, H)
     if maps is None:
         return plain

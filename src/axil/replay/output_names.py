@@ -40,7 +40,10 @@ class OutputNames:
 
     @property
     def of_tables(self) -> AnyArray | None:
-        """The column ``output`` of tables, (K,); for two classes with one score the scored class."""
+        """The column ``output`` of tables, (K,).
+
+        For two classes with one score it has the scored class.
+        """
         if self.outputs is None and self.scored_class is not None:
             return np.asarray(self.class_names)[1:]
         return self.outputs

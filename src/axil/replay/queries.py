@@ -55,7 +55,7 @@ class Offsets:
         return replace(self, values=self.values[rows])
 
     def predictions(self, adapter: Model, X: FeatureTable) -> FloatArray:
-        """Return the model's predictions (n, K), or raw scores of a gradient fit, with their offsets."""
+        """Return the model's predictions (n, K), or a gradient fit's raw scores, with offsets."""
         predict: Callable[..., FloatArray] = adapter.predictions
         if adapter.kind is Kind.ADDITIVE:
             predict = cast(Adapter, adapter).scores
@@ -65,10 +65,10 @@ class Offsets:
 
 
 def reflected(values: FloatArray, reflection: float | None) -> FloatArray:
-    """Return scores or probabilities of the other one of two classes; the values themselves with None.
+    """Return scores or probabilities of the other one of two classes.
 
-    Scores of two classes are each other's negatives, with a reflection of 0, and probabilities add
-    up to a reflection of 1.
+    With a reflection of None the values stay as they are. Scores of two classes are each other's
+    negatives, with a reflection of 0, and probabilities add up to a reflection of 1.
     """
     if reflection is None:
         return values
@@ -98,7 +98,7 @@ class QueryBatch:
 
     @property
     def coordinates(self) -> Any:
-        """The coordinates of the rows for the weights: their leaves in all trees, (n, T), or features."""
+        """The rows' coordinates for the weights: their leaves in all trees, (n, T), or features."""
         return self.kept.get(
             "coordinates", lambda: self.adapter.coordinates(self.rows, self.n_threads)
         )

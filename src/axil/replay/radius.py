@@ -1,4 +1,7 @@
-"""ActiveSet: the active set and encodings of a fit, and how far targets may move before they change."""
+"""ActiveSet: the active set and encodings of a fit.
+
+It says how far targets may move before these change.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""From a fitted model and its training rows to a structure, by walking through the fit with the model's own leaf values.
+"""From a fitted model and its training rows to a structure.
 
-At each tree the residuals are then those that the library saw, rounded as it rounds, so every leaf
-value can be computed again from them and must come out the same; and a sampler that looks at the
-residuals draws the same rows.
+axil walks through the fit with the model's own leaf values. At each tree the residuals are then
+those that the library saw, rounded as it rounds, so every leaf value can be computed again from
+them and must come out the same; and a sampler that looks at the residuals draws the same rows.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ from axil.weights.sum_rule import SumRule
 
 Leaves = Cells
 
-SMALLER_TREES = "Fit trees of fewer leaves, raise memory_limit, or leave out monotone constraints and smoothing."
+SMALLER_TREES = (
+    "Fit trees of fewer leaves, raise memory_limit, or leave out monotone constraints and "
+    "smoothing."
+)
 
 OTHER_ROWS = (
     "The rows are not those of the fit, or their columns were scaled or otherwise changed for it."
@@ -51,9 +54,9 @@ OTHER_ROWS = (
 
 BLOCK_ENTRIES = 1 << 22  # leaf numbers asked of the library at a time
 GPU_ENTRIES = 1 << 28  # and of a GPU
-ROUTED_ROWS = (
-    1 << 13
-)  # of each thread at least, where the core finds leaves: it plans its way through the trees for each block
+# of each thread at least, where the core finds leaves:
+# it plans its way through the trees for each block
+ROUTED_ROWS = 1 << 13
 NEGLIGIBLE = 1e-6  # of the largest leaf value: what rounding leaves of a mean that was taken out
 
 
@@ -137,7 +140,8 @@ def check_placement(placement: Placement | None, leaves: Leaves, limits: Limits)
     placement.assign(assigned, limits.n_threads)
     if not np.array_equal(assigned, leaves):
         raise InputError(
-            "X_train is not what the explainer was made of; expected the same rows in the same order."
+            "X_train is not what the explainer was made of; expected the same rows in the same "
+            "order."
         )
 
 
@@ -347,8 +351,10 @@ def recover_rates(
             raise UnsupportedModelError(
                 "learning_rate",
                 f"unknown for tree {t}",
-                f"it is not stated, and a tree of {trees.table.n_leaves[t]} leaves does not tell it from the targets",
-                "See that the targets are those of the fit, in its order; or fit with one learning rate, or with more leaves.",
+                f"it is not stated, and a tree of {trees.table.n_leaves[t]} leaves does not tell "
+                "it from the targets",
+                "See that the targets are those of the fit, in its order; or fit with one "
+                "learning rate, or with more leaves.",
             )
         rates[t] = np.sum(trees.table.leaf_values[leaves] * values[leaves]) / size
     return rates, {"rates": [[int(t), float(rates[t])] for t in unknown]} if len(unknown) else {}

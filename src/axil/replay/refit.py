@@ -123,7 +123,10 @@ class RefitRows:
         return replace(self, targets=self.targets[:, outputs], offsets=offsets)
 
     def leaves(self, old_leaves: Leaves, trees: IntArray | None = None) -> Leaves:
-        """Return the leaves (T, N) of the rows in these trees; ``leaves`` has those of all old rows."""
+        """Return the leaves (T, N) of the rows in these trees.
+
+        ``old_leaves`` has those of all old rows.
+        """
         leaves = old_leaves[:, self.old_rows]
         if self.new_leaves is None:
             return leaves

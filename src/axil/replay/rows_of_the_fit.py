@@ -1,4 +1,7 @@
-"""Rows of the fit among rows that should be new to a model: found by their equal training rows, beyond what chance explains."""
+"""Rows of the fit among rows that should be new to a model.
+
+axil finds them by their equal training rows, beyond what chance explains.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +74,8 @@ def rows_of_the_fit(
     if share > MOST:
         raise InputError(f"{finding}. {harm}. Pass rows that were not in the fit{instead}.")
     warn(
-        f"{finding}. They are left out, and {len(held) - m} {rows} rows stay. {harm}. Pass rows that were not in the fit.",
+        f"{finding}. They are left out, and {len(held) - m} {rows} rows stay. {harm}. Pass rows "
+        "that were not in the fit.",
         UserWarning,
     )
     return equal

@@ -108,8 +108,9 @@ class ExactTargetChanges(TargetChanges):
                 "what_if",
                 "class_weight gives a row the weight of its class, and balanced weights count all "
                 "classes again",
-                "Multiply weights by changes of the one-hot classes, which holds the row weights of "
-                "the fit: explainer(X).weights @ changes. Or fit the model to the other classes.",
+                "Multiply weights by changes of the one-hot classes, which holds the row weights "
+                "of the fit: explainer(X).weights @ changes. Or fit the model to the other "
+                "classes.",
             )
         before = model.predicted(queries)  # which compares them with the model
         if self._keeps_active_set(change_of_targets):

@@ -235,7 +235,10 @@ class VerifiedModel(ABC):
         return {}
 
     def meant_by(self, batch: QueryBatch | Combination) -> dict[str, FloatArray]:
-        """Return the model's probabilities or means of these rows, (n, K) by name; empty for sums."""
+        """Return the model's probabilities or means of these rows, (n, K) by name.
+
+        The result is empty for sums.
+        """
         if isinstance(batch, Combination):
             return {}
         return self.meant(batch.predictions)
@@ -379,7 +382,7 @@ class Refittable(InMemory):
         """The row weights of the fit, (N,); 0 for rows that the fit held out."""
 
     def held_out(self, sample_weight: FloatArray | None) -> BoolArray:
-        """Return which rows the fit held out, (N,), except rows to which the user gave no weight."""
+        """Return which rows the fit held out, (N,), except rows that the user gave no weight."""
         if sample_weight is None:
             counted = np.ones(self.shape[0], dtype=np.bool_)
         else:
@@ -393,4 +396,7 @@ class Refittable(InMemory):
 
     @abstractmethod
     def refit_leaves(self, refit_inputs: RefitInputs) -> tuple[list[LeafFit], FloatArray | None]:
-        """Return the leaves of a fit to other rows, with the tree structure fixed, and the sample counts (N, T)."""
+        """Return the leaves and sample counts (N, T) of a fit to other rows.
+
+        The tree structure stays fixed.
+        """

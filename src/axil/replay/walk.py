@@ -90,8 +90,8 @@ def round_to(precision: RealType, values: FloatArray) -> FloatArray:
     is_finite = np.isfinite(values)
     if np.isinf(rounded[is_finite]).any():
         raise InputError(
-            f"Targets or weights up to {np.abs(values[is_finite]).max():.3g} overflow the library's "
-            f"{precision.__name__}. Pass those of the fit."
+            f"Targets or weights up to {np.abs(values[is_finite]).max():.3g} overflow the "
+            f"library's {precision.__name__}. Pass those of the fit."
         )
     return rounded
 
