@@ -65,9 +65,9 @@ class Adjustments(Method):
         whole difference, which is checked on every call.
 
         It splits trees of any loss, linear models, and sums of these. Transformers of single
-        columns are followed back to the columns. Some models combine several features in one number:
-        combinations of categories in CatBoost, products of columns. They are split once these
-        features are in one group. Texts, embeddings, neighbours and kernels are refused.
+        columns are followed back to the columns. Some models combine several features in one
+        number: combinations of categories in CatBoost, products of columns. They are split once
+        these features are in one group. Texts, embeddings, neighbours and kernels are refused.
 
         A frame with a line for each row of X, comparable and feature, the largest first. Features
         without effect are left out. Its columns are query, row, (output,) feature,

@@ -1,4 +1,4 @@
-"""aggregate: sums, means and differences of predictions, with the effect of every training row on each."""
+"""aggregate: sums, means and differences of predictions, and each training row's effect on them."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class ClassLabels:
     def of_shares(
         cls, labels: FloatArray, shares: FloatArray, probabilities: FloatArray
     ) -> ClassLabels:
-        """Judge one-hot labels by the shares of classes around each row and by leave-one-out probabilities.
+        """Judge one-hot labels by class shares around each row and by leave-one-out probabilities.
 
         All arrays have shape (N, K). One of the two is enough; nan stands for no evidence.
         """

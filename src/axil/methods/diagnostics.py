@@ -1,4 +1,4 @@
-"""Diagnostics of the fit itself: leave-one-out errors, leverage, degrees of freedom, standard errors."""
+"""Diagnostics of the fit: leave-one-out errors, leverage, degrees of freedom, standard errors."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ class Diagnostics(Method):
 
         The row did help to choose the splits, so these residuals are smaller than those of refits
         without it. In the leaf matrix the cost is O(T^2) per training row, in blocks of rows: some
-        seconds for a million rows and 100 trees (docs/production.md). If the leaf matrix does not fit
-        into memory, axil replays the fit once per row. The answer is computed once per explainer; a
-        `CostWarning` says where that takes more than 30 seconds. For a model that was fitted to
-        transformed targets, all columns are in the targets' own units. Trees, forests and bagged
-        trees with balanced classes are refused, because every row has a part in the weights of all
-        others.
+        seconds for a million rows and 100 trees (docs/production.md). If the leaf matrix does not
+        fit into memory, axil replays the fit once per row. The answer is computed once per
+        explainer; a `CostWarning` says where that takes more than 30 seconds. For a model that was
+        fitted to transformed targets, all columns are in the targets' own units. Trees, forests and
+        bagged trees with balanced classes are refused, because every row has a part in the weights
+        of all others.
 
         For boosted classifiers and other additive models the fit is replayed once per fold of the
         rows, 5 to 20 times, and ``method="exact"`` replays it once per row: O(T N^2) in all. The
-        residual of counts and amounts is the target less the expected value. With folds ``alone`` is
-        true where no row of any weight is left outside the fold.
+        residual of counts and amounts is the target less the expected value. With folds ``alone``
+        is true where no row of any weight is left outside the fold.
 
         Parameters
         ----------
@@ -96,16 +96,16 @@ class Diagnostics(Method):
 
         The table has the columns trees (from 0, the initial prediction alone, to all of them),
         error, training_error, and output if there are several. ``error`` is that of `leave_one_out`
-        for the model of the first trees. ``training_error`` is that of the same rows in the fit with
-        all of them. Both are weighted by the sample weights of the fit and leave out rows that have
-        no prediction without themselves. They are exact with the tree structure fixed and come from
-        the same pass as `leave_one_out`.
+        for the model of the first trees. ``training_error`` is that of the same rows in the fit
+        with all of them. Both are weighted by the sample weights of the fit and leave out rows that
+        have no prediction without themselves. They are exact with the tree structure fixed and come
+        from the same pass as `leave_one_out`.
 
         The splits followed the targets of all rows, so the error is too small, and it goes on
         falling where that of refits rises: it is no rule for when to stop (measured in
         docs/evidence_deletions.md). For a model that was fitted to transformed targets, errors are
-        on the scale of the fit: "error (log)". Forests, DART and model shrinkage are refused, because
-        their first trees are no model by themselves.
+        on the scale of the fit: "error (log)". Forests, DART and model shrinkage are refused,
+        because their first trees are no model by themselves.
 
         Examples
         --------
@@ -123,16 +123,16 @@ class Diagnostics(Method):
         if curves is None:
             raise UnsupportedQuestionError(
                 "diagnostics.leave_one_out_curve",
-                "the trees of this model are not fitted one after the other to the residuals of those "
-                "before (a forest, DART, model shrinkage, no trees at all, or percentiles), so its "
-                "first trees are no model by themselves",
+                "the trees of this model are not fitted one after the other to the residuals of "
+                "those before (a forest, DART, model shrinkage, no trees at all, or percentiles), "
+                "so its first trees are no model by themselves",
                 "diagnostics.leave_one_out works for it; refit with fewer trees to compare.",
             )
         if not any(curve.rows for curve in curves):
             raise UnsupportedQuestionError(
                 "diagnostics.leave_one_out_curve",
-                "every training row is alone in one of its leaves, so none has a prediction without "
-                "itself",
+                "every training row is alone in one of its leaves, so none has a prediction "
+                "without itself",
                 "Fit with larger leaves.",
             )
         columns = output_columns("trees", curves[0].trees, model.names.outputs)
@@ -162,7 +162,7 @@ class Diagnostics(Method):
         return sampled_rows.sample_counts(self._answering(sampled_rows.IN_BAG))
 
     def out_of_bag(self, rows: LabelsLike | None = None) -> Explanation:
-        """Return the predictions of training rows by the trees of a forest that were fitted without them.
+        """Return the predictions of training rows by the trees of a forest fitted without them.
 
         The weights of each row are those of the other rows in these trees, so its own is 0. The
         predictions are the forest's out-of-bag predictions, such as ``oob_prediction_``. They have
@@ -245,9 +245,9 @@ class Diagnostics(Method):
 
         The array has the shape of predictions, (n,) or (n, K). It measures how much noise of the
         targets a prediction passes on, for independent noise of one size sigma and with the tree
-        structure fixed. Neither a bias of the model is in it, nor what other targets would do to its
-        splits. No (n, n_train) array is held. It is on the scale of the fit: for a model fitted to
-        logarithms, 0.02 is about 2 % of the price.
+        structure fixed. Neither a bias of the model is in it, nor what other targets would do to
+        its splits. No (n, n_train) array is held. It is on the scale of the fit: for a model fitted
+        to logarithms, 0.02 is about 2 % of the price.
 
         Parameters
         ----------
@@ -269,7 +269,10 @@ class Diagnostics(Method):
 
 
 def _of_scores(model: AdditiveModel, method: str) -> DataFrame:
-    """Return the table of `Diagnostics.leave_one_out` for a model whose contributions add up to scores."""
+    """Return the table of `Diagnostics.leave_one_out` for an additive model.
+
+    The contributions of an additive model add up to its scores.
+    """
     scores = left_out.scores_of(model, method)
     if method == "exact":
         note = model.deletions.replay_note

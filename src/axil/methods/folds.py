@@ -1,4 +1,4 @@
-"""Folds: predictions of the training rows by refits without their fold, with the tree structure fixed."""
+"""Folds: training rows predicted by refits without their fold, with the tree structure fixed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from axil.replay.verified_model import Refittable, VerifiedModel
 
 FEW_ROWS = 2_000
 MANY_ROWS = 20_000
-BY_FOLDS = "by {} fits with the fitted structure fixed, each without one fold of the rows; not a retraining"
+BY_FOLDS = (
+    "by {} fits with the fitted structure fixed, each without one fold of the rows; "
+    "not a retraining"
+)
 
 
 def number_of_folds(model: VerifiedModel) -> int:
@@ -28,10 +31,11 @@ def number_of_folds(model: VerifiedModel) -> int:
 
 
 def fold_numbers(model: Refittable) -> IntArray:
-    """Return the fold of each training row, always the same; each class is spread evenly over the folds.
+    """Return the fold of each training row, always the same.
 
-    Rows of equal features and targets are not kept together: a fold that has one of them leaves the
-    other in the fit, as a deletion of one row does.
+    Each class is spread evenly over the folds. Rows of equal features and targets are not kept
+    together: a fold that has one of them leaves the other in the fit, as a deletion of one row
+    does.
     """
     n_rows = model.shape[0]
     order = np.random.default_rng(0).permutation(n_rows)

@@ -28,8 +28,8 @@ COPIES = 4  # of their columns while the fit is replayed
 class Jacobian(Method):
     """Derivatives of predictions as arrays; ``explainer.jacobian`` makes it.
 
-    K is the matrix of the training rows' weights in their own predictions, and J that of the derivatives
-    of predictions by targets, which is K for exact models.
+    K is the matrix of the training rows' weights in their own predictions, and J that of the
+    derivatives of predictions by targets, which is K for exact models.
     """
 
     def matrix(self) -> FloatArray:
@@ -37,8 +37,9 @@ class Jacobian(Method):
 
         Returns
         -------
-        array of shape (n_train, n_train), or (n_train, K, n_train) where outputs have trees of their own
-            Row i has the weights of the prediction of training row i.
+        array of shape (n_train, n_train), or (n_train, K, n_train)
+            Row i has the weights of the prediction of training row i. The axis of length K is there
+            where outputs have trees of their own.
         """
         model = self._answering("jacobian.matrix")
         n = model.shape[0]
@@ -53,10 +54,11 @@ class Jacobian(Method):
     def operator(self) -> LinearOperator:
         """K as a linear operator.
 
-        ``operator @ v`` replays the fit with v for targets, and ``operator.T @ u`` is K'u. For other
-        explainers it is J, the derivatives of the training rows' predictions by all targets: one walk,
-        and one backward pass. Where K outputs have trees of their own, or scores of classes that move
-        with the labels of all, its size is n_train * K, for targets (n_train, K) row after row.
+        ``operator @ v`` replays the fit with v for targets, and ``operator.T @ u`` is K'u. For
+        other explainers it is J, the derivatives of the training rows' predictions by all targets:
+        one walk, and one backward pass. Where K outputs have trees of their own, or scores of
+        classes that move with the labels of all, its size is n_train * K, for targets (n_train, K)
+        row after row.
         """
         model = self._answering("jacobian.operator")
         n, n_outputs = model.shape
@@ -84,11 +86,11 @@ class Jacobian(Method):
     ) -> FloatArray:
         """Return the derivatives of the prediction of one class by the labels, (n, n_train).
 
-        Entry (i, j) is ``d prediction_i of output / d target_j``, where the target is 1 if row j is of
-        class ``target`` and 0 else. The derivatives are for small changes, with the tree structure
-        fixed. ``explainer(X).weights`` has the blocks whose class is the same on both sides. A label
-        that moves from class a to class b has the derivative of b less that of a. One backward pass
-        serves all classes, O(T N K) per row of X.
+        Entry (i, j) is ``d prediction_i of output / d target_j``, where the target is 1 if row j is
+        of class ``target`` and 0 else. The derivatives are for small changes, with the tree
+        structure fixed. ``explainer(X).weights`` has the blocks whose class is the same on both
+        sides. A label that moves from class a to class b has the derivative of b less that of a.
+        One backward pass serves all classes, O(T N K) per row of X.
 
         Parameters
         ----------
@@ -140,8 +142,8 @@ class Jacobian(Method):
         """Return the derivatives of predictions by the sample weight of each training row.
 
         ``-weight * derivative`` is the first-order effect of leaving the row out, with the tree
-        structure fixed. If boosted trees have a ``class_weight``, the weight is the product of that of
-        the class and that of the row.
+        structure fixed. If boosted trees have a ``class_weight``, the weight is the product of that
+        of the class and that of the row.
 
         Parameters
         ----------
@@ -170,8 +172,8 @@ class Jacobian(Method):
     ) -> FloatArray:
         """Return how much each prediction moves per unit of the targets of some training rows.
 
-        These are columns of K, ``explainer(X).weights[..., rows]`` without the other weights: they say
-        whom a training row moves. They are exact with the tree structure fixed.
+        These are columns of K, ``explainer(X).weights[..., rows]`` without the other weights: they
+        say whom a training row moves. They are exact with the tree structure fixed.
 
         Parameters
         ----------
@@ -214,7 +216,7 @@ class Jacobian(Method):
         return weights
 
     def gradient_contributions(self, X: TableLike) -> FloatArray:
-        """Return the contribution of each training row to each score, through the steps of the trees.
+        """Return each training row's contribution to each score, through the steps of the trees.
 
         The contribution of row j to the prediction of x is the sum over trees t of ``rate_t w_j
         b_tj r_tj [leaf_t(j) = leaf_t(x)] / (W + l2)``, with r_tj the residual of row j before tree

@@ -135,9 +135,9 @@ class LabelIssues(Method):
         out_of_fold : "folds", "leave-one-out" or array of shape (n_train,) or (n_train, K)
             Where predictions without the row come from; "folds" by default: 5 to 20 refits without
             one fold of the rows each. "leave-one-out" refits without each row (`leave_one_out`),
-            which takes longer, for additive models one replay of the fit per row. An array has the predictions of your
-            own cross-validation, on the scale of ``y_train``, or probabilities of classes. The mean
-            over several cross-validations finds more wrong labels than one.
+            which takes longer, for additive models one replay of the fit per row. An array has the
+            predictions of your own cross-validation, on the scale of ``y_train``, or probabilities
+            of classes. The mean over several cross-validations finds more wrong labels than one.
         X_val : table, optional
             Validation rows, for one more column, gain: by how much the mean squared error there
             would fall if the row's label became the expected one, as in `influence`.
@@ -209,14 +209,17 @@ class Judged:
     lacking: str  #: what rows that nobody can judge do not have
 
     def table(self, backend: str) -> DataFrame:
-        """Return the frame, with a note on its evidence, and on how many rows are suspect or not judged."""
+        """Return the frame, noting its evidence and how many rows are suspect or not judged."""
         columns = {
             name: self.columns[name][self.order] for name in sorted(self.columns, key=_place)
         }
         unknown = int(np.isnan(columns["label_quality"]).sum())
         text = self.basis
         if unknown:
-            text += f"; nan in {unknown} lines: no other row is in one of the row's leaves, so there are no {self.lacking}"
+            text += (
+                f"; nan in {unknown} lines: no other row is in one of the row's leaves, "
+                f"so there are no {self.lacking}"
+            )
         return tables.note(tables.make(columns, backend), text)
 
 
@@ -290,7 +293,7 @@ def _classes(
     out_of_fold: Any,
     validation_rows: tuple[QueryBatch, FloatArray] | None,
 ) -> Judged:
-    """Judge classes by the rows around or by the user's probabilities, and by leave-one-out ones."""
+    """Judge classes by the rows around or the user's probabilities, and by leave-one-out ones."""
     if len(names) == 1:
         raise UnsupportedQuestionError(
             "find_label_issues",
@@ -426,7 +429,7 @@ class Studentised:
         return cls(scale, value, quality, is_label_issue, n_wrong, int((quality < FAR).sum()))
 
     def columns(self, scale: str) -> dict[str, Any]:
-        """Return the columns of the table, (N * K,) each; ``scale`` is the name of the scale's column."""
+        """Return the columns of the table, (N * K,) each; ``scale`` names the scale's column."""
         columns = {
             scale: self.scale,
             "studentised": self.value,

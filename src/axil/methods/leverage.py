@@ -4,8 +4,8 @@ The leverage of a training row is its weight in its own prediction.
 
 For a vector z of random signs the mean of ``z_j (K z)_j`` is ``K[j, j]``, and its variance the sum
 of the other squared weights of row j (Hutchinson's estimate, row by row). Most of that variance is
-taken away by a matrix B that is close to K and whose diagonal is known (`Engine.approximate_matvec`): the
-mean of
+taken away by a matrix B that is close to K and whose diagonal is known
+(`Engine.approximate_matvec`): the mean of
 
     z_j (K z)_j - c (z_j (B z)_j - B[j, j])
 

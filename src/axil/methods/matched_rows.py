@@ -181,7 +181,7 @@ def refit_to_new_rows(old: RefitT, new: Refit, rows: ComparedRows) -> RefitT:
 
 
 def _added_rows(old: Refit, new: Refit, positions: IntArray) -> tuple[Any, ...]:
-    """Return the rows at these positions in the new data as the old explainer's `refit` adds them."""
+    """Return the new data's rows at these positions as the old explainer's `refit` adds them."""
     new_inputs = arguments_of(new)
     features = columns_like(verified_model(new).features, old)
     rows = (inputs.take_rows(features, positions), _targets_for(old, new)[positions])
@@ -194,7 +194,7 @@ def _added_rows(old: Refit, new: Refit, positions: IntArray) -> tuple[Any, ...]:
 
 
 def with_refit_positions(rows: ComparedRows, refitted: Refit) -> ComparedRows:
-    """Return the rows with their positions in the refit: those kept in their order, then those added."""
+    """Return the rows with their positions in the refit: kept rows in order, then added ones."""
     added = rows.has(ADDED)
     label_keys = keys(verified_model(refitted).index)
     n_kept = len(label_keys) - int(added.sum())

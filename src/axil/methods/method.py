@@ -35,8 +35,8 @@ from axil.reductions.whole import Gathered, joined
 from axil.replay.queries import Combination, Offsets, QueryBatch
 from axil.replay.verified_model import VerifiedModel
 
-#: A `VerifiedModel` of a kind that has what the method needs. `Capabilities.require` checks it, which
-#: a type checker cannot see.
+#: A `VerifiedModel` of a kind that has what the method needs. `Capabilities.require` checks it,
+#: which a type checker cannot see.
 AnyModel: TypeAlias = VerifiedModel
 R = TypeVar("R", bound=ReductionResult)
 LINE_BYTES = 8 * 8  # of a line while its table is made, besides those of the table itself
@@ -126,7 +126,7 @@ class ExplainedRows:
         source: Source | None = None,
         line_bytes: int = LINE_BYTES,
     ) -> Iterator[tuple[QueryBatch, R]]:
-        """Yield batches of explained rows, each with the result of a reduction over all training rows.
+        """Yield batches of explained rows, each with its reduction over all training rows.
 
         The batches are so small that memory has room for the table of all rows too.
 
@@ -230,7 +230,7 @@ class ExplainedRows:
         return page_options
 
     def listing(self, beside: TableLike | None = None) -> Beside:
-        """Return a listing of training rows for the explained rows, with further columns of both."""
+        """Return a listing of training rows for explained rows, with further columns of both."""
         model = self.model
         columns = columns_of(model.features, self.queries.rows, self.names(), beside)
         return Beside(columns, model.shape, model.backend, model.note(model.source.note))

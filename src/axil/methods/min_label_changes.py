@@ -48,18 +48,18 @@ class MinLabelChanges(Method):
     ) -> DataFrame:
         """Return the fewest training targets that must change to reach a threshold.
 
-        Each target moves within its bounds. The table has the columns query, those of the prediction
-        as in `Explainer.top`, fewest (nan: all targets together do not suffice), furthest (the
-        prediction with every target moved as far as it helps), and output if there are several. If
-        ``fewest`` is m, at least m targets must be wrong for the prediction to cross the threshold.
-        For classifiers the probability crosses it, or the score if the table has one, and furthest
-        is in the same units.
+        Each target moves within its bounds. The table has the columns query, those of the
+        prediction as in `Explainer.top`, fewest (nan: all targets together do not suffice),
+        furthest (the prediction with every target moved as far as it helps), and output if there
+        are several. If ``fewest`` is m, at least m targets must be wrong for the prediction to
+        cross the threshold. For classifiers the probability crosses it, or the score if the table
+        has one, and furthest is in the same units.
 
         The count is exact with the tree structure fixed. With L1, clipped steps or monotone
-        constraints the active set is fixed as well; see ``verification.active_set``. For a model that was
-        fitted to transformed targets, predictions are in the targets' own units, "change (log)" is
-        on the scale of the fit, and you pass threshold and bounds on the scale of ``y_train``. No
-        (n, n_train) array is held.
+        constraints the active set is fixed as well; see ``verification.active_set``. For a model
+        that was fitted to transformed targets, predictions are in the targets' own units, "change
+        (log)" is on the scale of the fit, and you pass threshold and bounds on the scale of
+        ``y_train``. No (n, n_train) array is held.
 
         Parameters
         ----------
@@ -75,8 +75,8 @@ class MinLabelChanges(Method):
             fewest groups whose targets all move.
         listed : bool, default False
             Return one line for each of these rows, or groups, with the columns query, rank, row,
-            change, and the prediction with all rows down to this one moved. For classifiers the last
-            column is the probability, or the score.
+            change, and the prediction with all rows down to this one moved. For classifiers the
+            last column is the probability, or the score.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `explain`.
 

@@ -98,7 +98,8 @@ class Pages(Method, page.Shown):
         >>> from sklearn.ensemble import RandomForestRegressor
         >>> from axil import Explainer
         >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
-        >>> explainer = Explainer(RandomForestRegressor(20, random_state=0).fit(X[:300], y[:300]), X[:300], y[:300])
+        >>> forest = RandomForestRegressor(20, random_state=0).fit(X[:300], y[:300])
+        >>> explainer = Explainer(forest, X[:300], y[:300])
         >>> page = explainer.to_html(X[300:], y=y[300:], title="Diabetes", target="progression")
         >>> page.startswith("<!DOCTYPE html>")
         True
@@ -119,7 +120,8 @@ class Pages(Method, page.Shown):
         if interval is not None:
             if not is_of(interval, self._model):
                 raise InputError(
-                    f"interval is {shown(interval)}; expected what calibrate of this explainer returned."
+                    f"interval is {shown(interval)}; expected what calibrate of this explainer "
+                    "returned."
                 )
             if sigma is not None and sigma is not False:
                 raise InputError(

@@ -170,7 +170,8 @@ def arguments_of(self: Refit) -> ExplainerArguments:
             "refit",
             "this explainer was loaded from a file, which keeps neither the targets as they were "
             "given nor the model",
-            "Make it from the model and its training data: axil.Explainer(model, X_train, y_train).",
+            "Make it from the model and its training data: "
+            "axil.Explainer(model, X_train, y_train).",
         )
     return self._arguments
 
@@ -249,7 +250,8 @@ def _refit_arguments(self: Refit) -> ExplainerArguments:
             "refit",
             "its categories were encoded by the targets of the rows before each row, and other "
             "rows come in another order",
-            "Ask explainer.without(X, rows) or what_if(X, targets), which hold the encodings fixed.",
+            "Ask explainer.without(X, rows) or what_if(X, targets), which hold the encodings "
+            "fixed.",
         )
     return arguments
 
@@ -289,7 +291,7 @@ def _refitted(
 def _fitted_anew(
     refit_inputs: RefitInputs, targets: AnyArray, model: ForeignModel, X: FeatureTable
 ) -> ForeignModel:
-    """Return a smoother with the settings of ``model``, fitted to rows and targets as they reach it."""
+    """Return a smoother with ``model``'s settings, fitted to rows and targets as they reach it."""
     model_writer = writer(model)
     if not hasattr(model_writer, "again"):
         raise UnsupportedQuestionError(

@@ -56,7 +56,7 @@ class Removal(Method):
         greedy: bool = False,
         init_score: ArrayLike | None = None,
     ) -> DataFrame:
-        """Return the change of each prediction if training rows are deleted, row by row or group by group.
+        """Return the change of each prediction if training rows are deleted, by row or by group.
 
         An array (n, n_train) or (n, K, n_train) of the effects of all rows. With ``k`` a frame of
         the rows of largest effect, with the columns query, rank, row, effect, and output if there
@@ -66,12 +66,12 @@ class Removal(Method):
 
         The answer is exact with the tree structure fixed, as `without` defines a deletion. An
         effect is positive if the prediction, or score, would be higher without the row. A leaf of
-        boosted trees that loses all its rows adds nothing. In a tree, a forest or bagged trees it has the value of its nearest
-        ancestor that still has rows of the tree's sample. nan, with a warning, where without the
-        row no weight is left at all. Of weights in the leaf matrix, O(T^2) per training row once
-        and O(T) per row and prediction; of contributions one replay of the fit per training row,
-        O(T N^2) in all. 8 * K * n * n_train bytes without ``k`` and ``groups``; with them no (n,
-        n_train) array is held.
+        boosted trees that loses all its rows adds nothing. In a tree, a forest or bagged trees it
+        has the value of its nearest ancestor that still has rows of the tree's sample. nan, with a
+        warning, where without the row no weight is left at all. Of weights in the leaf matrix,
+        O(T^2) per training row once and O(T) per row and prediction; of contributions one replay of
+        the fit per training row, O(T N^2) in all. 8 * K * n * n_train bytes without ``k`` and
+        ``groups``; with them no (n, n_train) array is held.
 
         Parameters
         ----------
@@ -292,7 +292,7 @@ def listed(
 
 
 def _columns(model: VerifiedModel, batch: QueryBatch, best: Best, name: str) -> dict[str, AnyArray]:
-    """Return the columns query, (output,) rank, row and effect, without the rows that have no effect."""
+    """Return the columns query, (output,) rank, row and effect, without rows of no effect."""
     ranks = np.arange(1, best.size.shape[2] + 1)
     columns = tables.label_columns(batch.labels, model.names.of_tables, "rank", ranks)
     columns |= {"row": best.columns["row"].ravel(), name: best.columns["effect"].ravel()}
@@ -346,8 +346,9 @@ def warn_emptied(n_nan: int, n: int, numbers: str = "predictions") -> None:
     """Warn if some of n numbers are nan, because no training row with a weight is left."""
     if n_nan:
         warn(
-            f"{n_nan:,} of {n:,} {numbers} are nan: without the deleted rows no training row of any "
-            "weight is left, so nothing says what the prediction would be. Ask for fewer rows.",
+            f"{n_nan:,} of {n:,} {numbers} are nan: without the deleted rows no training row of "
+            "any weight is left, so nothing says what the prediction would be. Ask for fewer "
+            "rows.",
             UserWarning,
         )
 

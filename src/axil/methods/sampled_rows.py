@@ -1,4 +1,4 @@
-"""Sampled rows: which training rows each tree saw, and what forests say of rows that a tree did not see."""
+"""Sampled rows: which training rows each tree saw, and what trees say of rows they did not see."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def out_of_bag_sums(model: ExactModel, rows: LabelsLike | None) -> WeightedSums:
     if not has_unseen_tree.all():
         label = model.index[positions[~has_unseen_tree]][0]
         raise InputError(
-            f"Every tree was fitted on row {shown(label)}, so no tree says what it would be without "
-            "the row. Leave it out, or fit more trees."
+            f"Every tree was fitted on row {shown(label)}, so no tree says what it would be "
+            "without the row. Leave it out, or fit more trees."
         )
     weights = [answer.dense() for answer, _ in answers]
     intercepts = np.broadcast_to(

@@ -161,7 +161,8 @@ def baselines(verified: ExactModel, baseline: Any) -> FloatArray:
     if baseline == "others":
         return leave_one_out.predictions(verified)
     raise InputError(
-        f'baseline is {shown(baseline)}; expected "mean", "others", or an array with a number for every training row.'
+        f'baseline is {shown(baseline)}; expected "mean", "others", or an array with a number '
+        "for every training row."
     )
 
 

@@ -1,4 +1,7 @@
-"""Tails: probabilities of counts and amounts at least as far from their mean, by the distribution of the model's own loss."""
+"""Tails: probabilities of counts and amounts at least as far from their mean.
+
+The distribution is that of the model's own loss.
+"""
 
 from __future__ import annotations
 

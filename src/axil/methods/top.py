@@ -76,7 +76,8 @@ def _by_row(explained: ExplainedRows, k: int, by: str | None) -> DataFrame:
     """Return the table with one line per training row, for classes that share their weights."""
     if by == "contribution":
         raise InputError(
-            'per_class=False lists rows by weight, which all classes share. Leave by="contribution" out.'
+            "per_class=False lists rows by weight, which all classes share. "
+            'Leave by="contribution" out.'
         )
     model = explained.model
     choice = Choice(k, n_threads=model.n_threads)

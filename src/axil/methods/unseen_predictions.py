@@ -29,7 +29,8 @@ MOST_UNKNOWN = (
 )
 BY_WEIGHTS = "by what the weights of the other rows say of each target; not a retraining"
 WITH_METHODS = (
-    'expected "folds", "leave-one-out", {}or an array of your own out-of-fold predictions of the training rows, as from '
+    'expected "folds", "leave-one-out", {}or an array of your own out-of-fold predictions '
+    "of the training rows, as from "
     "sklearn.model_selection.cross_val_predict(model, X_train, y_train)."
 )
 

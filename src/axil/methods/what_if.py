@@ -31,10 +31,10 @@ class WhatIf(Method):
 
         Where predictions are linear in the targets, ``change = sum_j k_j (new_j - old_j)`` over the
         rows named. With L1, clipped steps, monotone constraints, percentiles, Huber's loss or MAPE
-        they are linear only while the active set is fixed (``verification.active_set``). If the targets
-        move by ``verification.active_set.radius`` or more in all, axil replays the fit and computes the
-        active set again. Of an additive explainer it always replays the fit; which leaves the
-        library set to zero is held fixed.
+        they are linear only while the active set is fixed (``verification.active_set``). If the
+        targets move by ``verification.active_set.radius`` or more in all, axil replays the fit and
+        computes the active set again. Of an additive explainer it always replays the fit; which
+        leaves the library set to zero is held fixed.
 
         Of a model fitted to transformed targets, before, after and change are in the targets' own
         units. New targets are given as ``y_train`` was: in their own units where the model
@@ -61,7 +61,7 @@ class WhatIf(Method):
 
 
 def changed_targets(model: Refittable, targets: Mapping[Any, Any]) -> FloatArray:
-    """Return the training targets with the new ones in their places, on the scale of the fit, (N, K)."""
+    """Return the training targets (N, K), with the new ones in place, on the scale of the fit."""
     labels, values = by_label(targets, "targets", "new target")
     entries, rows = inputs.positions(labels, model.index, "targets")
     changed: FloatArray = model.targets.copy()

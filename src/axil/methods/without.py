@@ -89,7 +89,7 @@ class Without(Method):
 
 
 def warn_of_splits(share: float) -> None:
-    """Warn if deleted rows have so much of the weight of a fit that retraining would change its splits.
+    """Warn if deleted rows have so much weight in a fit that retraining would change its splits.
 
     Parameters
     ----------

@@ -1,4 +1,7 @@
-"""write: weights of many predictions on disk, batch by batch: Parquet or zarr. A file takes its name only once it is complete."""
+"""write: weights of many predictions on disk, batch by batch, as Parquet or zarr.
+
+A file takes its name only once it is complete.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +82,8 @@ def labels_as_written(labels: AnyArray) -> AnyArray:
             ) from None
         if label.endswith("\0"):
             raise InputError(
-                f"The label {shown(label)} ends in a character of code 0, which zarr drops. Rename it."
+                f"The label {shown(label)} ends in a character of code 0, which zarr drops. "
+                "Rename it."
             )
     if len(set(texts)) < len(set(keys(labels))):
         raise InputError("Different labels are the same as text, such as 1 and '1'. Rename them.")

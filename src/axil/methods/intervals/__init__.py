@@ -1,1 +1,4 @@
-"""Intervals: how far targets are from predictions, calibrated; `Explainer.calibrate` makes a `Predictive`."""
+"""Intervals: how far targets are from predictions, calibrated.
+
+`Explainer.calibrate` makes a `Predictive`.
+"""

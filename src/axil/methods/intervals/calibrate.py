@@ -1,4 +1,4 @@
-"""Calibrate: from rows whose targets are known to predictive distributions; the method of `Explainer`."""
+"""Calibrate: from rows with known targets to predictive distributions (`Explainer.calibrate`)."""
 
 from __future__ import annotations
 
@@ -78,10 +78,10 @@ class Calibrate(Method):
 
         ``calibrate(X_cal, y_cal)`` uses rows that the model was not fitted on. The intervals then
         cover exactly, for rows that are exchangeable with them (`axil.Predictive`).
-        ``calibrate(out_of_fold=predictions)`` uses predictions of the training rows by refits without
-        them, such as ``cross_val_predict(model, X_train, y_train)``. No rows are lost, and coverage
-        is near the confidence level, without a guarantee. ``calibrate()`` is for forests with
-        bootstrap. It uses out-of-bag predictions, which cost nothing, with the same coverage.
+        ``calibrate(out_of_fold=predictions)`` uses predictions of the training rows by refits
+        without them, such as ``cross_val_predict(model, X_train, y_train)``. No rows are lost, and
+        coverage is near the confidence level, without a guarantee. ``calibrate()`` is for forests
+        with bootstrap. It uses out-of-bag predictions, which cost nothing, with the same coverage.
 
         Boosted trees with a Poisson, gamma or Tweedie loss take held-out rows alone. Their
         intervals compare Pearson residuals: errors over the standard deviation that the loss
@@ -138,7 +138,8 @@ class Calibrate(Method):
         >>> from sklearn.ensemble import RandomForestRegressor
         >>> from axil import Explainer
         >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
-        >>> forest = RandomForestRegressor(50, min_samples_leaf=3, random_state=0).fit(X[:300], y[:300])
+        >>> forest = RandomForestRegressor(50, min_samples_leaf=3, random_state=0)
+        >>> forest = forest.fit(X[:300], y[:300])
         >>> Explainer(forest, X[:300], y[:300]).calibrate()
         <axil.Predictive: 300 calibration rows, out-of-bag; errors nearby: out-of-bag>
         """
@@ -317,8 +318,9 @@ def from_folds(
     """Calibrate with out-of-fold predictions (N, K) of the training rows."""
     if verified.features is None:
         raise InputError(
-            "This explainer was loaded from a file, which keeps no features, and out_of_fold needs those of the training rows. "
-            "Load it with them: axil.load(path, model, X_train=X_train)."
+            "This explainer was loaded from a file, which keeps no features, and out_of_fold "
+            "needs those of the training rows. Load it with them: "
+            "axil.load(path, model, X_train=X_train)."
         )
     errors, source = training_errors(verified, folds, method)
     surroundings = Surroundings.of(verified, [errors], source, method).of_large_leaves(CROWD)
@@ -350,7 +352,8 @@ def from_out_of_bag(
     rows = chosen_rows(np.flatnonzero(np.isfinite(errors).all(axis=1)), grouped)
     if not len(rows):
         raise InputError(
-            "Every tree of this forest was fitted on every row, so none is out of bag. Pass X_cal and y_cal."
+            "Every tree of this forest was fitted on every row, so none is out of bag. "
+            "Pass X_cal and y_cal."
         )
     parts = []
     step = verified.budget.batch_size(verified.bytes_per_query(WEIGHTS))

@@ -1,4 +1,7 @@
-"""Calibrate classes: from rows whose classes are known to prediction sets; `Explainer.calibrate` of classifiers."""
+"""Calibrate classes: from rows with known classes to prediction sets.
+
+This is `Explainer.calibrate` of classifiers.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ def calibrate_classes(
     init_score: ArrayLike | None,
     groups: LabelsLike | None,
 ) -> ClassPredictive:
-    """Return the prediction sets of a classifier; the parameters are those of `Explainer.calibrate`."""
+    """Return the prediction sets of a classifier, with the parameters of `Explainer.calibrate`."""
     if model.location is Location.PARTITIONS:
         raise UnsupportedQuestionError(
             "calibrate",
@@ -92,7 +95,10 @@ def _from_new_rows(
 def _from_training_rows(
     model: Any, probabilities: FloatArray, source: str, grouped: CalibrationGroups | None
 ) -> ClassPredictive:
-    """Return the prediction sets from probabilities (N, C) of the training rows, by fits without them."""
+    """Return the prediction sets from probabilities (N, C) of the training rows.
+
+    Each row's probabilities come from a fit that did not see it.
+    """
     is_known = np.isfinite(probabilities).all(axis=1)
     rows = chosen_rows(np.flatnonzero(is_known), grouped)
     if not len(rows):

@@ -133,8 +133,8 @@ class CalibrationGroups:
         if groups is None:
             raise InputError(
                 f"calibrate was given a label for each calibration row, so these {n} rows need "
-                "theirs. Pass groups= to interval, quantiles, cdf, std, sample or crps; or calibrate "
-                "with the name of a column, which is read from X itself."
+                "theirs. Pass groups= to interval, quantiles, cdf, std, sample or crps; or "
+                "calibrate with the name of a column, which is read from X itself."
             )
         feature_names = queries.adapter.feature_names
         values = inputs.row_values(groups, queries.rows, feature_names, "groups", "predicted")

@@ -36,7 +36,7 @@ Parts: TypeAlias = list[tuple[BoolArray, IntArray]]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ClassPredictive:
-    """Sets of classes and calibrated probabilities for each row of X; made by `Explainer.calibrate`.
+    """Sets of classes and calibrated probabilities of each row of X; made by `Explainer.calibrate`.
 
     Calibration rows say how far the model's probabilities can be trusted. **Promised**: the set of
     confidence level c holds the true class with probability at least c, whatever the model, for
@@ -209,11 +209,12 @@ class ClassPredictive:
         return self._table(columns, PROBABILITY_NOTE)
 
     def why(self, X: TableLike, k: int = 10, *, init_score: ArrayLike | None = None) -> DataFrame:
-        """Return the training rows that make each set wide: those that speak most against the predicted class.
+        """Return the training rows that make each set wide.
 
-        For exact models they are rows of other classes with the largest weights. For boosted trees
-        they are the rows whose contributions move the score of the predicted class down most. The
-        columns are those of `Explainer.similar` with ``sign="against"``, without features.
+        They are those that speak most against the predicted class. For exact models they are rows
+        of other classes with the largest weights. For boosted trees they are the rows whose
+        contributions move the score of the predicted class down most. The columns are those of
+        `Explainer.similar` with ``sign="against"``, without features.
 
         Parameters
         ----------
@@ -236,7 +237,7 @@ class ClassPredictive:
     # -- calibration rows --------------------------------------------------------------------------
 
     def _parts(self, queries: QueryBatch, groups: LabelsLike | None) -> Parts:
-        """Return the calibration rows of each group, as truth values, with the explained rows of the group."""
+        """Return the calibration rows of each group, as truth values, with its explained rows."""
         n = len(queries)
         if self._groups is None:
             if groups is not None:
@@ -328,7 +329,7 @@ def both_probabilities(probabilities: FloatArray) -> FloatArray:
 
 
 def _aps(probabilities: FloatArray) -> FloatArray:
-    """Return the sum of the probabilities of each class and of those that are more probable, (n, C)."""
+    """Return the summed probability of each class and of all more probable ones, (n, C)."""
     order = np.argsort(-probabilities, axis=1, kind="stable")
     sums = np.cumsum(np.take_along_axis(probabilities, order, axis=1), axis=1)
     sums /= sums[:, -1:]  # which libraries round
@@ -338,10 +339,10 @@ def _aps(probabilities: FloatArray) -> FloatArray:
 
 
 def nonconformity(probabilities: FloatArray, method: str) -> FloatArray:
-    """Return how little each class conforms to a row, (n, C); numbers that differ by rounding alone are equal.
+    """Return how little each class conforms to a row, (n, C).
 
-    Rows of one score have one rank among the calibration rows, such as all least probable classes
-    by "aps", whose sums are one.
+    Numbers that differ by rounding alone are equal. Rows of one score have one rank among the
+    calibration rows, such as all least probable classes by "aps", whose sums are one.
     """
     if method == "aps":
         return np.round(_aps(probabilities), DIGITS)
@@ -349,7 +350,7 @@ def nonconformity(probabilities: FloatArray, method: str) -> FloatArray:
 
 
 def _threshold(sorted_scores: FloatArray, level: float) -> float:
-    """Return the score that at least this share of rows is at or below, from sorted scores of calibration rows."""
+    """Return the score that at least this share of the calibration rows is at or below."""
     place = order_of(level, len(sorted_scores))
     if place > len(sorted_scores):
         return np.inf

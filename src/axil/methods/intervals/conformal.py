@@ -1,8 +1,8 @@
-"""Conformal: the distribution of a new row's error, from those of calibration rows, by full conformal prediction.
+"""Conformal: the distribution of a new row's error, by full conformal prediction.
 
-Each row has an error r, a size s > 0 and features f, where s and f come from its query and the
-training data alone. Errors are compared on a logarithmic scale, on which a ridge follows the
-features:
+The errors of calibration rows give this distribution. Each row has an error r, a size s > 0 and
+features f, where s and f come from its query and the training data alone. Errors are compared on a
+logarithmic scale, on which a ridge follows the features:
 
     z = log(|r| / s + SOFTENED),    z ~ f b,    |b|^2 penalised by fixed numbers
 
@@ -62,7 +62,7 @@ class Conformal:
 
     @cached_property
     def _fit(self) -> tuple[FloatArray, FloatArray]:
-        """The coefficients (p + 1,) and residuals (n,) of the ridge regression of the calibration rows."""
+        """Coefficients (p + 1,) and residuals (n,) of the calibration rows' ridge regression."""
         design = _with_intercept(self.features)
         z = np.log(np.abs(self.errors) / self.sizes + SOFTENED)
         b = self._inverse @ (design.T @ z)
@@ -115,7 +115,7 @@ class Conformal:
 
     @cached_property
     def _in_order(self) -> tuple[FloatArray, FloatArray]:
-        """Designs (n, p + 1) and residuals (n,) of the calibration rows, the smallest residual first."""
+        """Designs (n, p + 1) and residuals (n,) of the calibration rows, by rising residual."""
         residuals = self._fit[1]
         order = np.argsort(residuals, kind="stable")
         return _with_intercept(self.features)[order], residuals[order]

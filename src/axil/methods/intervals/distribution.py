@@ -1,4 +1,7 @@
-"""Distribution: intervals, quantiles and scores of targets around predictions, whatever keeps the training rows."""
+"""Distribution: intervals, quantiles and scores of targets around predictions.
+
+The distribution does not depend on where the training rows are kept.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,10 @@ from axil.replay.verified_model import VerifiedModel
 
 ATOM_ENTRIES = 1 << 21  # atoms or results of some queries that are worked on at a time
 COPIES = 8  # of these while they are made, of 8 bytes each
-NOTE = "calibrated: holds on average over rows that are exchangeable with the calibration rows, not at every row"
+NOTE = (
+    "calibrated: holds on average over rows that are exchangeable with the calibration rows, "
+    "not at every row"
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -62,7 +68,7 @@ class Distribution:
         groups: LabelsLike | None = None,
         dates: LabelsLike | None = None,
     ) -> DataFrame:
-        """Return prediction intervals, as a table with a row per prediction, and per output if several.
+        """Return prediction intervals, as a table with a row per prediction and output.
 
         The columns are query, prediction, lower, upper, scale and uncertainty_rank. An interval
         holds the target with probability ``confidence_level`` or a little more; see `Predictive`.
@@ -105,7 +111,9 @@ class Distribution:
         >>> table = predictive.interval(X[350:], confidence_level=0.8)
         >>> list(table.columns)
         ['query', 'prediction', 'lower', 'upper', 'scale', 'uncertainty_rank']
-        >>> bool(((table["lower"] <= y[350:].values) & (y[350:].values <= table["upper"])).mean() > 0.7)
+        >>> y_new = y[350:].values
+        >>> is_covered = (table["lower"] <= y_new) & (y_new <= table["upper"])
+        >>> bool(is_covered.mean() > 0.7)
         True
         """
         queries = self._model.queries(X, init_score)
@@ -477,7 +485,7 @@ class Distribution:
             )
 
     def _ends(self, local: Local, confidence_level: float, symmetric: bool) -> FloatArray:
-        """Return the lower and upper errors of the intervals and the median size of errors, (3, n, K)."""
+        """Return the lower and upper errors of intervals and the median error size, (3, n, K)."""
         n = self.n_calibration
         errors = np.empty((3, *local.predictions.shape))
         middle = (n - 1) // 2
@@ -545,7 +553,8 @@ class Distribution:
         self._model.budget.require(
             8 * k * (n * of_each + working),
             f"{n} x {of_each} {what}",
-            "Ask for fewer at a time: for fewer rows of X, or fewer numbers for each. Or raise memory_limit.",
+            "Ask for fewer at a time: for fewer rows of X, or fewer numbers for each. "
+            "Or raise memory_limit.",
         )
         members = self._members(queries, groups)
         local = self._around.local(self._model, queries)
@@ -561,11 +570,12 @@ class Distribution:
     def _members(
         self, queries: QueryBatch, labels: LabelsLike | None
     ) -> list[tuple[Distribution, IntArray]]:
-        """Return the distribution of each group of calibration rows, and the explained rows in it."""
+        """Return the distribution of each group of calibration rows and its explained rows."""
         if self._groups is None:
             if labels is not None:
                 raise InputError(
-                    "groups was given, and calibrate was given none. Leave it out, or calibrate with groups=."
+                    "groups was given, and calibrate was given none. Leave it out, "
+                    "or calibrate with groups=."
                 )
             return [(self, np.arange(len(queries)))]
         calibration_groups = self._groups
@@ -615,13 +625,20 @@ class Distribution:
         if n < needed:
             shortage = f"there are {n}. Calibrate with more rows"
             if self._group is not None:
-                shortage = f"the group {shown(self._group)} has {n}. Calibrate with more rows of it, join it with another group"
+                shortage = (
+                    f"the group {shown(self._group)} has {n}. Calibrate with more rows of it, "
+                    "join it with another group"
+                )
             raise InputError(
-                f"{parameter} is {shown(value)}, which takes at least {needed} calibration rows; {shortage}, or ask for less."
+                f"{parameter} is {shown(value)}, which takes at least {needed} calibration rows; "
+                f"{shortage}, or ask for less."
             )
 
     def _shown(self, values: FloatArray) -> FloatArray:
-        """Return numbers (m, K) of the scale of the fit in the user's units; infinite ones stay infinite."""
+        """Return numbers (m, K) of the scale of the fit in the user's units.
+
+        Infinite numbers stay infinite.
+        """
         scale = self._model.scale
         if scale.is_identity:
             return values

@@ -12,8 +12,8 @@ targets would make most of a sum of squares.
 
 Of boosted trees the rows that share the query's leaves stand in for the weights, unless exact ones
 are asked for: in tree t every row of its leaf counts 1 / n in place of |k|, and 1 / n^2 in place of
-k^2, n the rows of the leaf. These sums are looked up in a table by leaf, O(T) per explained row, where
-weights take O(T N).
+k^2, n the rows of the leaf. These sums are looked up in a table by leaf, O(T) per explained row,
+where weights take O(T N).
 """
 
 from __future__ import annotations
@@ -96,9 +96,10 @@ class Usual:
         bad = ~((furthest == 0) | ((furthest >= SMALLEST) & (furthest <= LARGEST)))
         if bad.any():
             raise InputError(
-                f"The training targets lie up to {furthest[bad][0]:.3g} from their mean; calibrate takes squares of such "
-                f"distances, which double precision holds from {SMALLEST:g} to {LARGEST:g} alone. Fit the model to targets in "
-                "another unit, multiplied by a constant."
+                f"The training targets lie up to {furthest[bad][0]:.3g} from their mean; calibrate "
+                f"takes squares of such distances, which double precision holds from {SMALLEST:g} "
+                f"to {LARGEST:g} alone. Fit the model to targets in another unit, multiplied by a "
+                "constant."
             )
 
     @property
@@ -109,7 +110,7 @@ class Usual:
     def local(
         self, moments: list[FloatArray], output_groups: list[slice], predictions: FloatArray
     ) -> Local:
-        """Return the features of rows: sums under the weights of each engine, and predictions (n, K).
+        """Return the features of rows: sums under each engine's weights, and predictions (n, K).
 
         The sums (2, n, 1 + 3 K) are of ones, sizes of errors, targets and squares of targets.
         """
@@ -187,7 +188,7 @@ def spread_of(shard: Any, usual: tuple[FloatArray, FloatArray], errors: FloatArr
 def values_of(
     shard: Any, usual: tuple[FloatArray, FloatArray, list[slice]], errors: FloatArray
 ) -> list[FloatArray]:
-    """Return the values whose moments are computed, (rows, 1 + 3 m), for each group of m outputs."""
+    """Return the values whose moments are taken, (rows, 1 + 3 m), for each group of m outputs."""
     filling, means, output_groups = usual
     filled_errors = filled(errors, filling)
     y = shard.targets - means

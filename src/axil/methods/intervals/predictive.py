@@ -150,8 +150,10 @@ class Predictive(Distribution, page.Shown):
         >>> from sklearn.ensemble import RandomForestRegressor
         >>> from axil import Explainer
         >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
-        >>> forest = RandomForestRegressor(50, min_samples_leaf=3, random_state=0).fit(X[:300], y[:300])
-        >>> page = Explainer(forest, X[:300], y[:300]).calibrate().to_html(X[300:], confidence_level=0.8)
+        >>> forest = RandomForestRegressor(50, min_samples_leaf=3, random_state=0)
+        >>> forest = forest.fit(X[:300], y[:300])
+        >>> predictive = Explainer(forest, X[:300], y[:300]).calibrate()
+        >>> page = predictive.to_html(X[300:], confidence_level=0.8)
         >>> page.startswith("<!DOCTYPE html>")
         True
         """

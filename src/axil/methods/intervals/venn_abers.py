@@ -1,15 +1,16 @@
-"""Venn-Abers prediction: calibrated probabilities of an event, from the scores and labels of calibration rows.
+"""Venn-Abers prediction: calibrated probabilities of an event.
 
-A new row with score s joins the n calibration rows twice, with label 0 and with label 1. Isotonic
-regression of the labels on the scores gives it p0 and p1 (Vovk and Petej, UAI 2014). For rows that
-are exchangeable with the calibration rows, one of both is perfectly calibrated. The probability
-that minimises the regret of the log-loss is ``p1 / (1 - p0 + p1)``.
+They come from the scores and labels of calibration rows. A new row with score s joins the n
+calibration rows twice, with label 0 and with label 1. Isotonic regression of the labels on the
+scores gives it p0 and p1 (Vovk and Petej, UAI 2014). For rows that are exchangeable with the
+calibration rows, one of both is perfectly calibrated. The probability that minimises the regret of
+the log-loss is ``p1 / (1 - p0 + p1)``.
 
 The isotonic value at a row is max over a of min over b of the mean label of the rows from a to b,
 where a is at or before the row and b at or after it. With cumulative numbers of rows W and sums of
 labels S, these means are slopes between a point of the diagram (W, S) before the row and one after
-it. Only the corners of two lower convex hulls can have the extreme slopes: that of the points before
-the row, and that of the points after it. The hulls of all places are found in one pass each.
+it. Only the corners of two lower convex hulls can have the extreme slopes: that of the points
+before the row, and that of the points after it. The hulls of all places are found in one pass each.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class VennAbers:
     labels: FloatArray  #: (n,) 0 and 1
 
     def bounds(self, scores: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return p0 and p1 of new rows with these scores, (m,) each: at most and at least the probability."""
+        """Return p0 and p1 (m,), the lower and upper bounds of the probability at these scores."""
         distinct, inverse = np.unique(scores, return_inverse=True)
         low = np.empty(len(distinct))
         high = np.empty(len(distinct))
@@ -89,7 +90,7 @@ class VennAbers:
 
 
 def _growing_hulls(points: FloatArray) -> list[IntArray]:
-    """Return the corners of the lower convex hull of the first points, for each number of them from one on.
+    """Return the corners of the lower convex hull of the first p points, for p from 1 to P.
 
     The points (P, 2) are in the order of their first coordinates, which differ.
     """
@@ -116,10 +117,10 @@ def normalised(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArra
     """Return probabilities of all classes that add up to one, with their bounds.
 
     Each class is calibrated against all others, so the merged probabilities m add up to one for
-    two classes only. ``m_k / sum(m)`` rises with m_k and falls with every other m_j. It is therefore
-    least where m_k is p0 and every m_j is p1, and largest where m_k is p1 and every m_j is p0.
-    Probabilities that lie between p0 and p1 and add up to one lie between these bounds too. For two
-    classes the bounds are p0 and p1.
+    two classes only. ``m_k / sum(m)`` rises with m_k and falls with every other m_j. It is
+    therefore least where m_k is p0 and every m_j is p1, and largest where m_k is p1 and every m_j
+    is p0. Probabilities that lie between p0 and p1 and add up to one lie between these bounds too.
+    For two classes the bounds are p0 and p1.
 
     Parameters
     ----------
