@@ -124,13 +124,14 @@ class Comparison:
         return self.old.scale
 
     def table(self) -> DataFrame:
-        """Return the parts of each change, with a line per explained row, and output if there are several.
+        """Return the parts of each change, with a line per explained row.
 
-        The columns are query, before, after, change, and the parts that sum to it: targets changed,
-        rows added, rows removed, rows kept (whose weight changed, as others came or went), base
-        (what no row adds), and new splits, what the retraining did beyond the data. Of a model
-        fitted to transformed targets, before, after and change are in the targets' own units and
-        the parts on the scale of the fit, which their names say.
+        With several outputs there is a line per explained row and output. The columns are query,
+        before, after, change, and the parts that sum to it: targets changed, rows added, rows
+        removed, rows kept (whose weight changed, as others came or went), base (what no row adds),
+        and new splits, what the retraining did beyond the data. Of a model fitted to transformed
+        targets, before, after and change are in the targets' own units and the parts on the scale
+        of the fit, which their names say.
         """
         columns = dict(self._first_columns)
         for name in PARTS:
@@ -296,7 +297,7 @@ class Comparison:
         return write_page(self, path, options, title)
 
     def effects_of_groups(self, groups: LabelsLike) -> tuple[AnyArray, FloatArray]:
-        """Return the names of groups of training rows, and the sums of their effects (n, K, groups)."""
+        """Return the names of row groups and the sums (n, K, groups) of their effects."""
         labels = self._group_labels(groups)
         codes, names = inputs.group_codes(labels, len(labels), "groups")
         is_member = np.zeros((len(codes), len(names)))
@@ -376,11 +377,14 @@ def compare(
     >>> from lightgbm import LGBMRegressor
     >>> from sklearn.datasets import load_diabetes
     >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
-    >>> old, new = (axil.Explainer(LGBMRegressor(n_estimators=20, verbose=-1).fit(X[a:b], y[a:b]), X[a:b], y[a:b])
-    ...     for a, b in ((0, 380), (40, 420)))
+    >>> old_model = LGBMRegressor(n_estimators=20, verbose=-1).fit(X[:380], y[:380])
+    >>> old = axil.Explainer(old_model, X[:380], y[:380])
+    >>> new_model = LGBMRegressor(n_estimators=20, verbose=-1).fit(X[40:420], y[40:420])
+    >>> new = axil.Explainer(new_model, X[40:420], y[40:420])
     >>> found = axil.compare(old, new, X[420:])
-    >>> found
-    <axil.Comparison: 22 predictions; 340 training rows kept, 0 of them with other targets, 40 added, 40 removed>
+    >>> found  # doctest: +NORMALIZE_WHITESPACE
+    <axil.Comparison: 22 predictions; 340 training rows kept, 0 of them with other targets,
+     40 added, 40 removed>
     >>> table = found.table()
     >>> bool(abs(table["change"] - table.iloc[:, 4:].sum(axis=1)).max() < 1e-9)
     True
@@ -455,8 +459,8 @@ def _check_comparable(old: Explainer, new: Explainer) -> None:
         arguments_of(explainer)  # raises for an explainer that was loaded
     if verified_model(old).shape[1] != verified_model(new).shape[1]:
         raise InputError(
-            f"new has {verified_model(new).shape[1]} outputs and old {verified_model(old).shape[1]}; expected models "
-            "of the same outputs."
+            f"new has {verified_model(new).shape[1]} outputs and old "
+            f"{verified_model(old).shape[1]}; expected models of the same outputs."
         )
     if (old.kind == "exact") != (new.kind == "exact"):
         raise InputError(

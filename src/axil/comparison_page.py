@@ -1,4 +1,4 @@
-"""The page of a comparison: why each value changed, in words for the people whose values these are."""
+"""The page of a comparison: why each value changed, in words for the people concerned."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ class ApproximationWarning(UserWarning):
 
 
 class SplitsWarning(UserWarning):
-    """An answer with the tree structure fixed, although a retrained model likely has other splits."""
+    """An answer with fixed tree structure, although a retrained model likely has other splits."""
 
 
 class CostWarning(UserWarning):
@@ -141,7 +141,8 @@ def warn(message: str, category: type[Warning]) -> None:
 
 #: The end of a refusal of exact weights, for a model that `axil.Explainer` takes all the same.
 OTHERWISE = """
-No exact weights can exist for it as it is; for contributions that add up to its score, or derivatives, write:
+No exact weights can exist for it as it is; for contributions that add up to its score, \
+or derivatives, write:
     explainer = axil.Explainer(model, X_train, y_train)
     print(explainer.top(X))"""
 

@@ -83,13 +83,13 @@ class Explainer(
     The model decides which number belongs to a prediction and a training row, and ``kind`` says
     which it is:
 
-    - "exact": weights. A prediction is ``weights @ targets + intercept``: boosting with squared error, trees, forests,
-      neighbours, linear smoothers.
+    - "exact": weights. A prediction is ``weights @ targets + intercept``: boosting with squared
+      error, trees, forests, neighbours, linear smoothers.
     - "additive": contributions. A score is the initial prediction plus what the gradients of each
-      row add to it: boosted classifiers, and boosting
-      with other losses. ``weights`` are derivatives, computed when asked for.
-    - "derivative": derivatives of predictions by targets, for small changes: logistic regression, networks and other smooth
-      learners. They do not add up to the prediction.
+      row add to it: boosted classifiers, and boosting with other losses. ``weights`` are
+      derivatives, computed when asked for.
+    - "derivative": derivatives of predictions by targets, for small changes: logistic regression,
+      networks and other smooth learners. They do not add up to the prediction.
 
     Construction replays the fit on the training data and raises `ExactnessError` unless leaf
     counts, leaf values and predictions agree; derivatives at an optimum need a fit that has reached
@@ -212,8 +212,8 @@ class Explainer(
             if name not in ("base_margin", "baseline"):
                 raise TypeError(f"Explainer() got an unexpected keyword argument {name!r}")
             raise InputError(
-                f"axil.Explainer takes no {name}. It is what predictions of the training rows start from: pass it as init_score, "
-                "for every library."
+                f"axil.Explainer takes no {name}. It is what predictions of the training rows "
+                "start from: pass it as init_score, for every library."
             )
         verify = inputs.as_flag(verify, "verify")
         output = inputs.as_choice(output, OUTPUTS, "output")
@@ -236,7 +236,8 @@ class Explainer(
             for name, value in (fit | in_memory).items():
                 if value is not None and not (name == "output" and value == "raw"):
                     raise InputError(
-                        f"{name} is for training rows in memory, and X_train is a Dask collection. Leave it out."
+                        f"{name} is for training rows in memory, and X_train is a Dask collection. "
+                        "Leave it out."
                     )
             refuse_gpu(device)
             limits = limits_of(1 if n_threads is None else n_threads, memory_limit)
@@ -311,8 +312,8 @@ class Explainer(
     def kind(self) -> str:
         """Return "exact", "additive" or "derivative".
 
-        Weights times targets make the prediction of exact models, contributions add up to the score of
-        additive ones, and derivatives say how predictions move with small changes of targets.
+        Weights times targets make the prediction of exact models, contributions add up to the score
+        of additive ones, and derivatives say how predictions move with small changes of targets.
         """
         return str(self._model.kind.value)
 
@@ -378,7 +379,7 @@ class Explainer(
 
     @property
     def pos_label(self) -> Any:
-        """The class, of two, that scores and reports are of; None for numbers and for more classes."""
+        """The class, of two, that scores and reports are of; None for numbers and more classes."""
         return self._model.names.pos_label
 
     @property
@@ -399,9 +400,9 @@ class Explainer(
     def precompute(self) -> Explainer:
         """Compute now what makes later calls fast.
 
-        For weights this is the leaf matrix; see docs/production.md. Without this call axil builds it
-        when that costs less than backward passes. After it, every call uses the leaf matrix, so a
-        row's result is bit-identical in any batch.
+        For weights this is the leaf matrix; see docs/production.md. Without this call axil builds
+        it when that costs less than backward passes. After it, every call uses the leaf matrix, so
+        a row's result is bit-identical in any batch.
 
         For contributions these are the factors of all training rows, in the order of the leaves.
         They take 10 bytes for each training row and tree, and up to 14 if most rows of each tree
@@ -465,8 +466,9 @@ def _check_labels(file: archive.Archive, X_train: Any, index: Any) -> None:
         return
     place = next(i for i, pair in enumerate(zip(in_file, label_keys)) if pair[0] != pair[1])
     raise InputError(
-        f"Row {place} of X_train has the label {shown(labels[place])}, and {file.path} says {shown(file.index[place])}. Pass the "
-        "rows that the explainer was made of, in their order; where it was made with index=, pass that here too."
+        f"Row {place} of X_train has the label {shown(labels[place])}, and {file.path} says "
+        f"{shown(file.index[place])}. Pass the rows that the explainer was made of, in their "
+        "order; where it was made with index=, pass that here too."
     )
 
 

@@ -27,11 +27,12 @@ from axil.reductions.choice import Choice
 class Explanation(Arrays):
     """n predictions as weighted sums of the training targets, with the fitted tree structure fixed.
 
-    ``predictions = weights @ targets + intercepts``. A weight is what the prediction would move by if that one target
-    were one larger and the trees kept their splits; it says nothing of what a refit would do. With several outputs, or
-    classes, that share trees the weights are the same for all; outputs with trees of their own have (n, K, n_train).
-    All arrays are read-only; what methods return is the caller's own. Explainers make explanations. Where X was a CuPy array,
-    so are weights, contributions, predictions and intercepts; tables and measures are the host's.
+    ``predictions = weights @ targets + intercepts``. A weight is what the prediction would move by
+    if that one target were one larger and the trees kept their splits; it says nothing of what a
+    refit would do. With several outputs, or classes, that share trees the weights are the same for
+    all; outputs with trees of their own have (n, K, n_train). All arrays are read-only; what
+    methods return is the caller's own. Explainers make explanations. Where X was a CuPy array, so
+    are weights, contributions, predictions and intercepts; tables and measures are the host's.
 
     All arrays are on the scale of the fit, so that they add up. Of a model fitted to logarithms,
     targets and predictions are logarithms, and ``scale.inverse(predictions)`` are in the targets'
@@ -50,7 +51,7 @@ class Explanation(Arrays):
         return (self[i] for i in range(len(self)))
 
     def __getitem__(self, which: Any) -> Explanation:
-        """Return the explanation of some predictions by position: ``[0]``, ``[2:5]``, ``[[1, 4]]``."""
+        """Return the explanation of predictions by position: ``[0]``, ``[2:5]``, ``[[1, 4]]``."""
         return Explanation(self._sums[as_positions(which, len(self))], self._module)
 
     def __repr__(self) -> str:
@@ -63,7 +64,10 @@ class Explanation(Arrays):
             outputs = ""
         else:
             outputs = f" of {len(self.outputs)} outputs"
-        rows = f"{counted(len(self), 'prediction')}{outputs} by {counted(len(self.targets), 'training row')}"
+        rows = (
+            f"{counted(len(self), 'prediction')}{outputs} by "
+            f"{counted(len(self.targets), 'training row')}"
+        )
         if self.scale.is_identity:
             fitted = ""
         else:
@@ -71,16 +75,17 @@ class Explanation(Arrays):
         return f"<axil.Explanation: {rows}, {kind}, structure fixed{fitted}>"
 
     def top(self, k: int = 10, by: Ranking | None = None, *, per_class: bool = True) -> DataFrame:
-        """Return the k training rows with the largest |weight| (or |contribution|) in each prediction.
+        """Return the k training rows of largest |weight| (or |contribution|) in each prediction.
 
         The table has the columns query, output, prediction, score, probability, rank (from 1), row,
         weight, target and contribution.
 
-        - output is there for several outputs and for classes. It names the class of the numbers in the
-          line; for two classes with one score that is `pos_label`.
+        - output is there for several outputs and for classes. It names the class of the numbers in
+          the line; for two classes with one score that is `pos_label`.
         - prediction is what the model's ``predict`` returns: the class of largest probability, an
           expected count or amount, or a value in the targets' own units.
-        - score is the sum of the contributions, if that is neither the prediction nor the probability.
+        - score is the sum of the contributions, if that is neither the prediction nor the
+          probability.
         - probability is there for classes alone.
         - weight is not there for additive explanations.
 
@@ -105,7 +110,8 @@ class Explanation(Arrays):
         if not as_per_class(per_class, self._sums.is_shared):
             if by == "contribution":
                 raise InputError(
-                    'per_class=False lists rows by weight, which all classes share. Leave by="contribution" out.'
+                    "per_class=False lists rows by weight, which all classes share. "
+                    'Leave by="contribution" out.'
                 )
             columns = comparables.listed(*self._sums.compared(Choice(k)), per_class=False).columns
             return self._table(
@@ -152,15 +158,20 @@ class Explanation(Arrays):
 
         The table has a line per explained row, in their order, and the columns
 
-        - effective_size, ``(sum |k|)^2 / sum k^2``: as many rows of equal weight would be as concentrated; 0 on none;
-        - negative_share, the share of negative weights in ``sum |k|``; it grows with the number of trees;
-        - rows for 50%, and so on for each of ``shares``: how many rows, the largest first, hold that share of ``sum |k|``;
+        - effective_size, ``(sum |k|)^2 / sum k^2``: as many rows of equal weight would be as
+          concentrated; 0 on none;
+        - negative_share, the share of negative weights in ``sum |k|``; it grows with the number of
+          trees;
+        - rows for 50%, and so on for each of ``shares``: how many rows, the largest first, hold
+          that share of ``sum |k|``;
         - net, ``sum k``, and gross, ``sum |k|``;
         - short, the sum of the negative weights, 0 or less: ``gross + 2 * short = net``;
         - top_share, the share of gross in the largest ``top`` of the training rows;
-        - turnover, ``sum_j |k_j - k_j of the query before|``, without a factor of one half; nan of the first query;
-        - fit, the squared correlation of weights and targets, and asymmetry, half the squared difference between the correlations
-          of the targets with the positive weights and with the negative ones; of exact weights that no two outputs share;
+        - turnover, ``sum_j |k_j - k_j of the query before|``, without a factor of one half; nan of
+          the first query;
+        - fit, the squared correlation of weights and targets, and asymmetry, half the squared
+          difference between the correlations of the targets with the positive weights and with the
+          negative ones; of exact weights that no two outputs share;
 
         and output where outputs have trees of their own. k are the weights of an exact explanation,
         the contributions of an additive one and the derivatives of one of kind "derivative". With
@@ -314,7 +325,8 @@ class Explanation(Arrays):
         names = [str(label) for label in self.index]
         if len({*lines, *names}) != len(names) + len(lines):
             raise InputError(
-                "The training rows' labels are not unique as column names; use .weights, or give X_train unique labels."
+                "The training rows' labels are not unique as column names; use .weights, "
+                "or give X_train unique labels."
             )
         columns = dict(zip(names, np.ascontiguousarray(weights.T)))
         return tables.make({**lines, **columns}, self._sums.backend)
@@ -333,7 +345,8 @@ class Explanation(Arrays):
         >>> from sklearn.datasets import load_diabetes
         >>> from axil import Explainer
         >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
-        >>> explanation = Explainer(LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y), X, y)(X.head(2))
+        >>> model = LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y)
+        >>> explanation = Explainer(model, X, y)(X.head(2))
         >>> import shap  # doctest: +SKIP
         >>> shap.plots.waterfall(explanation.to_shap()[0])  # doctest: +SKIP
         """

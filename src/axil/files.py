@@ -374,7 +374,7 @@ def _checked_table(values: AnyArray, n_rows: int, missing: bool = False) -> Floa
 
 
 def _checked_targets(values: AnyArray, n_rows: int, adapter: Model) -> FloatArray:
-    """Return targets (N, K) after checking that they are finite, except where the model takes others."""
+    """Return targets (N, K); check that they are finite, except where the model takes others."""
     if adapter.target_form is not TargetForm.BOUNDS:
         return _checked_table(values, n_rows, adapter.missing_targets)
     if values.ndim != 2 or values.shape[1] != 2:

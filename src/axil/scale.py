@@ -1,7 +1,7 @@
-"""TargetScale: a model fitted to transformed targets, such as logarithms of prices, and how to get back to prices.
+"""TargetScale: targets that were transformed for the fit, and how to get back from them.
 
-Weights, contributions and the verification are on the scale of the fit, where predictions are sums.
-People read the other one:
+An example is a model that was fitted to logarithms of prices. Weights, contributions and the
+verification are on the scale of the fit, where predictions are sums. People read the other one:
 
     prediction = inverse(intercept + sum_j k_j t_j),    t_j = forward(y_j)
 

@@ -41,8 +41,8 @@ _NO_IN_BAG = (
     "in_bag counts how often each tree sampled each row, and this model has no trees. Leave it out."
 )
 _NO_INVERSE = (
-    "inverse_func is for targets that you transformed and weights make predictions of; this model's score has a "
-    "link of its own. Leave it out."
+    "inverse_func is for targets that you transformed and weights make predictions of; "
+    "this model's score has a link of its own. Leave it out."
 )
 
 
