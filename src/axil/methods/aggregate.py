@@ -211,9 +211,12 @@ def check_scale(scale: TargetScale, coefficients: csr_array) -> None:
         is_meaningful |= np.abs(totals) <= ROUNDING
     if not is_meaningful.all():
         total = float(totals[~is_meaningful][0])
+        difference = ""
+        if scale.is_log and not scale.shift:
+            difference = ", or a difference, which is shown as a ratio"
         raise InputError(
             f"The model was fitted to {scale.name} of the targets, and a sum with coefficients "
             f"that add up to {shown(total)} has no meaning in the units of the targets. Take the "
             'mean, which is shown in the targets\' own units, or "mean" by '
-            f"groups{', or a difference, which is shown as a ratio' if scale.is_log and not scale.shift else ''}."
+            f"groups{difference}."
         )

@@ -18,8 +18,8 @@ from axil.weights.left_out import ErrorCurve, LeftOut
 
 LONGEST = 6 * 3600.0  # seconds of replays, above which they are refused
 ALONE = (
-    "no other training row with a weight is in one of the row's leaves, so the leave-one-out fit "
-    "says what it would be"
+    "no other training row with a weight is in one of the row's leaves, so a fit without the row "
+    "does not predict it"
 )
 METHOD = "diagnostics.leave_one_out"
 METHODS: tuple[LeaveOneOut, ...] = ("exact", "folds")

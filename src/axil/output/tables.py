@@ -41,7 +41,8 @@ def make(columns: dict[str, Any], backend: str) -> Any:
     """Return a frame of this library with these columns."""
     require_frame_library(backend)
     try:
-        return nw.from_dict(columns, backend=nw.Implementation.from_string(backend)).to_native()  # type: ignore[arg-type]
+        implementation = nw.Implementation.from_string(backend)
+        return nw.from_dict(columns, backend=implementation).to_native()  # type: ignore[arg-type]
     except MemoryError:
         raise
     except Exception as error:  # pyarrow takes no labels of mixed kinds
