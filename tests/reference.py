@@ -419,3 +419,11 @@ def bent_tree(trees, t, sums, leaf_weights):
         *padded,
     )[0]
     return np.stack([first, 1.0 - first][: sums.shape[1]], axis=1)
+
+
+def predicted_numbers(table):
+    """Return the numbers (lines,) that a table predicts: scores, probabilities, or predictions."""
+    for name in ("score", "probability", "prediction"):
+        if name in table:
+            return np.asarray(table[name], dtype=float)
+    raise AssertionError(f"no predictions in {list(table.columns)}")

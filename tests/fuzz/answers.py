@@ -15,6 +15,7 @@ from tests.fuzz.data import Array, Draw
 from tests.fuzz.judge import Wrong, silence
 from tests.fuzz.mutations import CHANGES
 from tests.fuzz.refits import AGREES, Fit
+from tests.reference import predicted_numbers
 
 NEAR = (
     1e-6  # of the largest number in a fit: bases are in float32, all else of a replay is in float64
@@ -81,7 +82,10 @@ def check_answers(fit: Fit, draw: Draw) -> None:
         own = [fit.scores(gone=gone)[1][row] for row, gone in enumerate(every)]
         own = np.where([[fit.alone(row)] for row in range(n)], np.nan, own)
         _compare(
-            fit, "leave_one_out", own, lambda: explainer.diagnostics.leave_one_out()["prediction"]
+            fit,
+            "leave_one_out",
+            own,
+            lambda: predicted_numbers(explainer.diagnostics.leave_one_out()),
         )
     if explainer.kind == "additive":
         pushes, rounding = (np.moveaxis(array, 0, -1) for array in unoffset.refitted()[3:])
@@ -239,9 +243,7 @@ def _answers(explainer: Any, fit: Fit) -> dict[str, Array]:
         gone = np.arange(len(fit.y)) % 3 == 0
         answers["without"] = np.asarray(explainer.without(fit.X_new, gone)["after"], dtype=float)
         if explainer.kind == "exact":
-            answers["leave_one_out"] = np.asarray(
-                explainer.diagnostics.leave_one_out()["prediction"], dtype=float
-            )
+            answers["leave_one_out"] = predicted_numbers(explainer.diagnostics.leave_one_out())
     return answers
 
 

@@ -28,6 +28,7 @@ from axil.methods.method import verified_model
 from tests import contract_models
 from tests.adapters.xgboost_models import VERSION as XGBOOST
 from tests.contributions import boosting_models, more_models, sampled_models
+from tests.reference import predicted_numbers
 from tests.subsets import mostly_slow
 
 N = 90
@@ -583,7 +584,7 @@ def test_deletions_of_exact_models_agree(library, name):
     ):
         return  # rows whose categories are encoded are in other leaves in the fit than in predictions
     n, n_outputs = model.shape
-    alone = numbers(explainer.diagnostics.leave_one_out(), "prediction").reshape(n, n_outputs)
+    alone = predicted_numbers(explainer.diagnostics.leave_one_out()).reshape(n, n_outputs)
     offsets = contract_models.offsets_of(case)
     for row in gone[:2]:
         own = None if offsets is None else np.asarray(offsets)[[row]]

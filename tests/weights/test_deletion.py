@@ -20,7 +20,7 @@ from axil.weights.deletion import InLeafMatrix
 from axil.weights.replays import ByReplay
 from axil.weights.sum_rule import SumRule
 from tests.contract_models import case_of, explainer_of
-from tests.reference import random_structure, reweighted_replay
+from tests.reference import predicted_numbers, random_structure, reweighted_replay
 from tests.weights.test_boosting import random_queries
 from tests.weights.test_removal import CASES, SHAPES, engine_of, of_output, pair_of
 
@@ -218,7 +218,7 @@ def test_models_against_fits_without_the_row(library, name):
             if explainer.outputs is None
             else left_out[left_out["output"] == explainer.outputs[k]]
         )
-        alone = part["prediction"].to_numpy() - verified_model(explainer).fitted()[:, k]
+        alone = predicted_numbers(part) - verified_model(explainer).fitted()[:, k]
         changes = [
             (
                 reweighted_replay(s, y, weights_without(s, j), s.leaves().T[[j]], 1)
