@@ -52,8 +52,8 @@ test-oldest-all: .venv-oldest/test ## The whole test suite and the fuzzer with t
 test-torch: .venv-torch/torch ## Derivatives of torch modules
 	.venv-torch/bin/python -m pytest tests/implicit --ignore=tests/implicit/test_mean.py  # which needs XGBoost, and no torch
 
-# Forecasters of mlforecast and skforecast, and the recipe for MLflow, in an environment of their own: they bring numba.
-test-forecasts: .venv-forecasts/forecasts ## Forecasts of mlforecast and skforecast; the recipe for MLflow
+# Forecasters of mlforecast and skforecast, and the recipes for MLflow and FastAPI, in an environment of their own: they bring numba.
+test-forecasts: .venv-forecasts/forecasts ## Forecasts of mlforecast and skforecast; the recipes for MLflow and FastAPI
 	.venv-forecasts/bin/python -m pytest tests/forecasts tests/test_production.py
 
 # The page in a real Chromium, which is installed where apt-get can; here a missing browser is an error, not a skip.
@@ -88,7 +88,7 @@ sanitize: .venv/test ## The kernels' tests under AddressSanitizer and UndefinedB
 .venv-forecasts/forecasts: $(SOURCES)
 	test -x .venv-forecasts/bin/python || $(PYTHON) -m venv .venv-forecasts
 	.venv-forecasts/bin/python -m pip install --quiet --editable '.[lightgbm,pandas,plots,scikit-learn]' \
-		'mlforecast>=1.0' 'skforecast>=0.20' 'mlflow-skinny>=3' statsmodels 'pytest>=8'
+		'mlforecast>=1.0' 'skforecast>=0.20' 'mlflow-skinny>=3' fastapi httpx2 statsmodels 'pytest>=8'
 	touch $@
 
 fuzz: .venv/test ## 5,000 random models of every library: exact or refused; answers against replays in NumPy; some five minutes of one core

@@ -75,11 +75,13 @@ def test_a_cancelled_task_ends_its_computation(service):
 
 
 def test_the_recipe_for_fastapi_answers_and_gives_up(service):
-    pytest.importorskip("fastapi")
-    client = pytest.importorskip("fastapi.testclient")
+    try:
+        from fastapi.testclient import TestClient
+    except (ImportError, RuntimeError) as error:  # starlette raises either without a client
+        pytest.skip(str(error))
     names = dict(service)
     exec(blocks_of("Processes, threads and requests that end early")[1], names)
-    http = client.TestClient(names["app"])
+    http = TestClient(names["app"])
     answer = http.get("/top/0?k=3").json()
     expected = service["explainer"].top(service["X"][:1], k=3)
     assert [line["row"] for line in answer] == expected["row"].tolist()
