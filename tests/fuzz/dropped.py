@@ -21,6 +21,7 @@ import axil
 from axil.methods.method import verified_model
 from tests.fuzz.data import Array, Draw, Trial
 from tests.fuzz.judge import Wrong, silence
+from tests.reference import predicted_numbers
 
 SINGLE = 2e-6  # of the largest score: refits round as the library does, most in float32, and so do initial predictions
 DOUBLE = 1e-9  # of the largest score: two answers about models in float64
@@ -337,10 +338,7 @@ def _check_single_rows(explainer: Any, trial: Trial, rows: Any) -> None:
     own = _asked(lambda: explainer.diagnostics.leave_one_out(method="exact"))
     if own is not None:
         # Predictions of classifiers and other losses are classes and means of their scores.
-        column = "prediction"
-        if "score" in own:
-            column = "score"
-        own = np.asarray(own[column], dtype=float).reshape(len(trial.y), -1)
+        own = predicted_numbers(own).reshape(len(trial.y), -1)
     for row in rows:
         _check_row(explainer, trial, int(row), effects, own)
 
