@@ -1,7 +1,7 @@
 """Pages per second of a report, beside the comparables alone, and the bytes of a page.
 
 Friedman #1, LightGBM, 100 trees of 31 leaves. `python benchmarks/report.py` asks for five comparables of 5,000 queries by 20,000
-training rows: as a table (`similar` with adjust), as pages with a map, and again where the pages are there already.
+training rows: as a table (`similar` with adjust and weights), as pages with a map, and again where the pages are there already.
 """
 
 import argparse
@@ -34,8 +34,10 @@ def main():
     explainer = axil.Explainer(fit(frame, y, trees=100), frame, y, n_threads=arguments.threads)
     queries = pd.DataFrame(friedman(arguments.queries, seed=1)[0], columns=names)
     chosen = {"k": 5, "columns": names[:8], "sign": "for"}
-    explainer.similar(queries.head(10), adjust=True, **chosen)  # what is prepared once
-    table, _ = timed(lambda: explainer.similar(queries, adjust=True, **chosen))
+    explainer.similar(
+        queries.head(10), adjust=True, weights=True, **chosen
+    )  # what is prepared once
+    table, _ = timed(lambda: explainer.similar(queries, adjust=True, weights=True, **chosen))
     with tempfile.TemporaryDirectory() as folder:
         pages, written = timed(
             lambda: explainer.report(queries, folder, map=("x0", "x1"), **chosen)
